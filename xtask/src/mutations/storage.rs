@@ -1,36 +1,12 @@
-//! `cargo xtask mutations`: breaks the log engine in one place after the other, and each time a proof must fail.
-//!
-//! A mutation that every test survives means that the line it breaks is not guarded. Every proof is run once on the engine
-//! as it is, where it must pass: a proof that fails anyway guards nothing. Each mutation then costs one build of the storage
-//! crate and one run of its proof: about a minute on two cores, half an hour for all. Not a part of `ci`.
+//! Lines of the log engine, and of the tree above it.
 
-use crate::config::Config;
-use crate::process;
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use super::{Mutation, Suite};
 
-/// Which mutations.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// Only those whose name contains this text.
-    #[arg(default_value = "")]
-    name: String,
-}
-
-/// One line of the engine, broken.
-struct Mutation {
-    name: &'static str,
-    /// Below `apiserver/storage/src/backends/log`.
-    file: &'static str,
-    from: &'static str,
-    to: &'static str,
-    /// The proof that must notice.
-    proof: &'static [&'static str],
-}
+pub(super) const SUITE: Suite = Suite {
+    package: "apiserver-storage",
+    folder: "apiserver/storage/src/backends/log",
+    mutations: TABLE,
+};
 
 const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const FLIPS: &[&str] = &["--test", "history", "flips"];
@@ -44,7 +20,7 @@ const RECOVERY: &[&str] = &["--test", "recovery"];
 const PAST: &[&str] = &["--test", "past"];
 const COUNTS: &[&str] = &["--lib", "root::"];
 
-const MUTATIONS: &[Mutation] = &[
+const TABLE: &[Mutation] = &[
     Mutation {
         name: "a batch is not synced",
         file: "files.rs",
@@ -194,9 +170,51 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a piece is used before its name is durable",
-        file: "room.rs",
+        file: "disk_reserve/mod.rs",
         from: "self.disk.sync_dir(&self.dir).map_err(failed())?;\n        Ok(length)",
         to: "Ok(length)",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a loan is written before its name is durable",
+        file: "disk_reserve/loan.rs",
+        from: "self.disk.sync_dir(&self.dir).map_err(failed())?;\n        if",
+        to: "if",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a file is blanked before its new name is durable",
+        file: "disk_reserve/pieces.rs",
+        from: ".sync_dir(&self.dir)\n            .and_then(|()| self.finish_piece(number));",
+        to: ".space(&self.dir)\n            .and_then(|_| self.finish_piece(number));",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a piece gets its name before its zeros are durable",
+        file: "disk_reserve/pieces.rs",
+        from: "file.sync_data()?;\n",
+        to: "",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a piece counts before its name is durable",
+        file: "disk_reserve/pieces.rs",
+        from: "&Self::path(&self.dir, number))?;\n        self.disk.sync_dir(&self.dir)",
+        to: "&Self::path(&self.dir, number))",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a start goes on before the log's end is durable",
+        file: "resume.rs",
+        from: "file.sync_data().map_err(failed())?;\n",
+        to: "",
+        proof: STORY,
+    },
+    Mutation {
+        name: "a start goes on before the segment's name is durable",
+        file: "resume.rs",
+        from: "disk.sync_dir(dir).map_err(failed())?;\n",
+        to: "let _ = (disk, dir);\n",
         proof: STORY,
     },
     Mutation {
@@ -305,176 +323,3 @@ const MUTATIONS: &[Mutation] = &[
         proof: PAGING,
     },
 ];
-
-/// The result of one mutation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// The proof failed.
-    Noticed,
-    /// The proof did not end in [`PROOF_SECONDS`].
-    Hung,
-    /// The proof passed.
-    Survived,
-    /// The line to break is not there once, or what is broken does not compile.
-    Unusable,
-}
-
-impl Outcome {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Noticed => "noticed",
-            Self::Hung => "noticed (the proof hangs)",
-            Self::Survived => "SURVIVED",
-            Self::Unusable => "UNUSABLE",
-        }
-    }
-
-    fn is_noticed(self) -> bool {
-        matches!(self, Self::Noticed | Self::Hung)
-    }
-}
-
-/// A proof that takes longer hangs: each passes in a minute where nothing else runs.
-const PROOF_SECONDS: u64 = 600;
-/// coreutils' `timeout` ends with it when it ended the program.
-const TIMED_OUT: i32 = 124;
-
-pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
-    let wanted = |own: &&Mutation| own.name.contains(&arguments.name);
-    let wanted: Vec<&Mutation> = MUTATIONS.iter().filter(wanted).collect();
-    let proofs: BTreeSet<&[&str]> = wanted.iter().map(|own| own.proof).collect();
-    for proof in proofs {
-        println!("==> the engine as it is: {}", proof.join(" "));
-        process::run(&mut test(config, proof, true)).context("the engine as it is must compile")?;
-        if prove(config, proof)? != Outcome::Survived {
-            bail!("{} fails on the engine as it is", proof.join(" "));
-        }
-    }
-    let mut bad = Vec::new();
-    for mutation in &wanted {
-        let begun = now();
-        let outcome = attempt(config, mutation)?;
-        println!(
-            "{:<28} {:>4} s  {}",
-            outcome.word(),
-            begun.elapsed().as_secs(),
-            mutation.name
-        );
-        if !outcome.is_noticed() {
-            bad.push(format!("{} ({})", mutation.name, outcome.word()));
-        }
-    }
-    println!(
-        "{} of {} mutations noticed",
-        wanted.len() - bad.len(),
-        wanted.len()
-    );
-    if bad.is_empty() {
-        return Ok(());
-    }
-    bail!("not noticed: {}", bad.join("; "))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a tool says how long its work took")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn attempt(config: &Config, mutation: &Mutation) -> Result<Outcome> {
-    let folder = config.root.join("apiserver/storage/src/backends/log");
-    let broken = match Broken::new(folder.join(mutation.file), mutation) {
-        Ok(broken) => broken,
-        Err(error) => {
-            println!("{error:#}");
-            return Ok(Outcome::Unusable);
-        }
-    };
-    let outcome = if process::run(&mut test(config, mutation.proof, true)).is_ok() {
-        prove(config, mutation.proof)
-    } else {
-        Ok(Outcome::Unusable)
-    };
-    drop(broken);
-    outcome
-}
-
-/// Runs a proof that is built.
-fn prove(config: &Config, proof: &[&str]) -> Result<Outcome> {
-    let status = test(config, proof, false).status().context("starting a proof")?;
-    Ok(match status.code() {
-        Some(0) => Outcome::Survived,
-        Some(TIMED_OUT) => Outcome::Hung,
-        _ => Outcome::Noticed,
-    })
-}
-
-fn test(config: &Config, proof: &[&str], is_built_only: bool) -> Command {
-    let cargo = process::cargo(&config.root);
-    let mut command = process::command("timeout");
-    command.current_dir(&config.root);
-    for (name, value) in cargo.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    if is_built_only {
-        // No bound: a machine that does other things may take long to build.
-        command.args([
-            "0",
-            "cargo",
-            "test",
-            "--quiet",
-            "-p",
-            "apiserver-storage",
-            "--no-run",
-        ]);
-    } else {
-        command.args([&PROOF_SECONDS.to_string(), "cargo", "test", "--quiet"]);
-        command.args(["-p", "apiserver-storage"]);
-    }
-    command.args(proof);
-    command.stdout(Stdio::null());
-    command.stderr(Stdio::null());
-    command
-}
-
-/// A file with a mutation in it; dropping it puts the file right again.
-struct Broken {
-    path: PathBuf,
-    right: String,
-}
-
-impl Broken {
-    fn new(path: PathBuf, mutation: &Mutation) -> Result<Self> {
-        let right = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        if right.matches(mutation.from).count() != 1 {
-            bail!("{:?} is not in {} exactly once", mutation.from, path.display());
-        }
-        fs::write(&path, right.replace(mutation.from, mutation.to))?;
-        Ok(Self { path, right })
-    }
-}
-
-impl Drop for Broken {
-    fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.path, &self.right) {
-            println!("{} is still broken: {error}", self.path.display());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whoever changes a line that is broken here changes the mutation with it.
-    #[test]
-    fn mutations_are_found_in_the_engine() {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../apiserver/storage/src/backends/log");
-        for mutation in MUTATIONS {
-            let text = fs::read_to_string(folder.join(mutation.file)).expect("the file is there");
-            assert_eq!(text.matches(mutation.from).count(), 1, "{}", mutation.name);
-        }
-    }
-}

@@ -1,0 +1,145 @@
+//! Lines of the walls: bounds of what tenants, pods and clients can make the server and the node do.
+
+use super::{Mutation, Suite};
+
+const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
+const UNREAD: &[&str] = &["--test", "unread_watches"];
+const ADDRESSES: &[&str] = &["--lib", "address::"];
+const VOLUMES: &[&str] = &["--lib", "bounds::"];
+const SUPERVISED: &[&str] = &["--lib", "supervise::"];
+const CERTIFICATES: &[&str] = &["--lib"];
+
+pub(super) const SUITES: &[Suite] = &[
+    Suite {
+        package: "machinery-runtime",
+        folder: "machinery/runtime/src/heavy_work",
+        mutations: &[
+            Mutation {
+                name: "heavy work is not charged to its namespace",
+                file: "flow.rs",
+                from: "self.debtors.push(Debtor::Namespace(namespace.into()));",
+                to: "drop::<Arc<str>>(namespace.into());",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
+                name: "heavy requests of one tenant wait without a bound",
+                file: "turns.rs",
+                from: "own >= MAX_WAITING_OF_FLOW || ",
+                to: "",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
+                name: "the reserved thread takes work of any debt",
+                file: "turns.rs",
+                from: "let is_reserve = self.running >= self.for_all;",
+                to: "let is_reserve = false;",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
+                name: "heavy work of a client that left waits on",
+                file: "mod.rs",
+                from: "if before == Stage::Waiting {",
+                to: "if before == Stage::Over {",
+                proof: HEAVY_WORK,
+            },
+        ],
+    },
+    Suite {
+        package: "apiserver-endpoints",
+        folder: "apiserver/endpoints/src",
+        mutations: &[
+            Mutation {
+                name: "unread watches of one owner hold any amount",
+                file: "watch_memory.rs",
+                from: "own > 0 && (own + more > ENCODED.of_owner",
+                to: "own == usize::MAX && (own + more > ENCODED.of_owner",
+                proof: UNREAD,
+            },
+            Mutation {
+                name: "a watch that is read slowly counts as read",
+                file: "watch_memory.rs",
+                from: "                since => since,\n",
+                to: "                _ => now,\n",
+                proof: UNREAD,
+            },
+        ],
+    },
+    Suite {
+        package: "apiserver-egress",
+        folder: "apiserver/egress/src",
+        mutations: &[
+            Mutation {
+                name: "an address of this link is reached",
+                file: "address.rs",
+                from: "v4.is_link_local() || ",
+                to: "",
+                proof: ADDRESSES,
+            },
+            Mutation {
+                name: "an IPv4 address in the form of IPv6 is another one",
+                file: "address.rs",
+                from: "address.ip().to_canonical();",
+                to: "address.ip();",
+                proof: ADDRESSES,
+            },
+            Mutation {
+                name: "the server's own service is reached",
+                file: "address.rs",
+                from: "is_service || (",
+                to: "(is_service && ip.is_loopback()) || (",
+                proof: ADDRESSES,
+            },
+        ],
+    },
+    Suite {
+        package: "machinery-x509",
+        folder: "machinery/x509/src",
+        mutations: &[
+            Mutation {
+                name: "excluded names count",
+                file: "constraints.rs",
+                from: "is_permitted && !of(&self.excluded).iter().any(fits)",
+                to: "is_permitted",
+                proof: CERTIFICATES,
+            },
+            Mutation {
+                name: "a wildcard reaches into what is excluded",
+                file: "constraints.rs",
+                from: "&& !excluded.mail_domains.iter().any(covers_wildcard)",
+                to: "&& (true || excluded.mail_domains.iter().any(covers_wildcard))",
+                proof: CERTIFICATES,
+            },
+        ],
+    },
+    Suite {
+        package: "node-volume",
+        folder: "node/volume/src",
+        mutations: &[
+            Mutation {
+                name: "ephemeral containers mount what they want",
+                file: "bounds.rs",
+                from: "own.chain(ephemeral.map(",
+                to: "own.chain(ephemeral.take(0).map(",
+                proof: VOLUMES,
+            },
+            Mutation {
+                name: "tokens of a pod have no bound",
+                file: "bounds.rs",
+                from: "tokens().nth(TOKENS_MAX)",
+                to: "tokens().nth(usize::MAX)",
+                proof: VOLUMES,
+            },
+        ],
+    },
+    Suite {
+        package: "node-sys",
+        folder: "node/sys/src",
+        mutations: &[Mutation {
+            name: "a pid file of any process is believed",
+            file: "process.rs",
+            from: "Self::of(self.pid).is_ok_and(|now| now == *self)",
+            to: "Self::of(self.pid).is_ok()",
+            proof: SUPERVISED,
+        }],
+    },
+];
