@@ -2,18 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
+mod undeletable;
+
 use apiserver_registry::options::{CreateOptions, DeleteOptions, RevisionMatch, UpdateOptions};
+use apiserver_registry::store::early_expiry::{self, ExpiryBounds};
 use apiserver_registry::store::expiry;
 use apiserver_registry::{
     Door, Part, Registry, Replacement, RequestContext, Scope, Store, SystemDoors, SystemWriter, Target, kinds,
 };
-use apiserver_storage::{Key, LogStorage, Storage, Write};
+use apiserver_storage::{Key, LogStorage, Prefix, Storage, Write};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Simulation};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use undeletable::Undeletable;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -53,19 +58,23 @@ where
     });
 }
 
+fn event_of(events: &Store, count: i32, finalizers: &[&str]) -> Tree {
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "count": count, "reason": "Pulled",
+        "metadata": {"name": "e", "namespace": "default", "finalizers": finalizers},
+        "involvedObject": {"namespace": "default", "name": "web", "kind": "Pod"}
+    });
+    let row = &events.row;
+    let bytes = event.to_string();
+    let decoded = decode_json(&row.schema, row.ty, bytes.as_bytes(), Strictness::Report);
+    let mut tree = decoded.unwrap().tree;
+    apply_defaults(&mut tree);
+    tree
+}
+
 impl World {
     fn event(&self, count: i32, finalizers: &[&str]) -> Tree {
-        let event = json!({
-            "apiVersion": "v1", "kind": "Event", "count": count, "reason": "Pulled",
-            "metadata": {"name": "e", "namespace": "default", "finalizers": finalizers},
-            "involvedObject": {"namespace": "default", "name": "web", "kind": "Pod"}
-        });
-        let row = &self.events.row;
-        let bytes = event.to_string();
-        let decoded = decode_json(&row.schema, row.ty, bytes.as_bytes(), Strictness::Report);
-        let mut tree = decoded.unwrap().tree;
-        apply_defaults(&mut tree);
-        tree
+        event_of(&self.events, count, finalizers)
     }
 
     async fn create(&self, finalizers: &[&str]) {
@@ -147,5 +156,36 @@ fn event_stored_without_time_to_live_is_given_one_by_the_sweep() {
         assert!(world.is_there().await);
         world.wait(120).await;
         assert!(!world.is_there().await);
+    });
+}
+
+/// Deletions fail for an hour: reads of all events become rare, and the bound is kept as soon as deletions succeed.
+#[test]
+fn events_are_read_seldom_while_their_deletions_fail() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let inner = LogStorage::memory(&runtime).await.unwrap();
+        let storage = Arc::new(Undeletable::new(inner));
+        let shared: Arc<dyn Storage> = storage.clone();
+        let registry = Registry::new(shared.clone(), runtime.clone(), kinds::built_in());
+        let events = registry.preferred_store("", "events").unwrap();
+        for at in 0..30 {
+            let record = events.encode(&event_of(&events, 1, &[])).unwrap();
+            let key = Key::parse(&events.row.key("default", &format!("e{at:02}"))).unwrap();
+            shared.commit(vec![Write::create(key, record)]).await.unwrap();
+        }
+        let bounds = ExpiryBounds {
+            objects: 20,
+            bytes: 0,
+        };
+        early_expiry::start(&registry, bounds, &(Arc::new(|| {}) as _));
+        runtime.sleep(60 * MINUTE).await;
+        let reads = storage.reads.load(Ordering::Relaxed);
+        assert!((60..70).contains(&reads), "{reads} reads in an hour");
+        storage.refuses.store(false, Ordering::Relaxed);
+        runtime.sleep(2 * MINUTE).await;
+        let prefix = Prefix::parse("/registry/events/").unwrap();
+        assert_eq!(shared.count(&prefix).await.unwrap(), 20);
     });
 }

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const MOST: u64 = 20;
+const BYTES: u64 = 1 << 20;
 
 async fn bounded() -> Cluster {
     let cluster = start_with(ServerConfig {
         events_per_namespace: ExpiryBounds {
             objects: MOST,
-            bytes: 1 << 20,
+            bytes: BYTES,
         },
         ..config()
     })
@@ -91,6 +92,21 @@ async fn events_of_many_bytes_expire_early() {
     }
     let kept = until(&cluster, "loud", |found| found.len() <= 5).await;
     assert_eq!(kept.last().map(String::as_str), Some("e011"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_many_bytes_leave_the_small_ones() {
+    let cluster = bounded().await;
+    for at in 0..5 {
+        create(&cluster, "loud", at, "hush").await;
+    }
+    let message = "x".repeat(200 << 10);
+    for at in 5..17 {
+        create(&cluster, "loud", at, &message).await;
+    }
+    let kept = until(&cluster, "loud", |found| found.len() <= 10).await;
+    assert_eq!(kept[..5], ["e000", "e001", "e002", "e003", "e004"]);
+    assert_eq!(kept.last().map(String::as_str), Some("e016"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

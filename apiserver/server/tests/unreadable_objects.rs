@@ -4,7 +4,7 @@
 
 mod common;
 
-use apiserver_server::{AuditLogConfig, ServerConfig};
+use apiserver_server::{AuditLogConfig, ExpiryBounds, ServerConfig};
 use apiserver_storage::encryption::{Encryption, ResourceNames};
 use apiserver_storage::{LogOptions, LogStorage};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+const EVENTS: &str = "/api/v1/namespaces/default/events";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const OLD: &str = "aesgcm: {keys: [{name: old, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}";
 const NEW: &str = "aesgcm: {keys: [{name: new, secret: NjU0MzIxMDk4NzY1NDMyMQ==}]}";
@@ -288,4 +289,43 @@ async fn unreadable_objects_of_the_start_are_waited_for() {
     while cluster.admin().get(map).await.code != 200 {
         cluster.runtime.sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The bound goes on where some events cannot be read: they are counted, and as the oldest they expire first.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_events_do_not_stop_the_bound_of_their_namespace() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let before = start_on(common::config(), Arc::new(storage(&runtime, "events", OLD).await)).await;
+    for name in ["a", "b"] {
+        before.admin().post(EVENTS, event(name)).await.is(201);
+    }
+    before.server.shutdown().await;
+    let config = ServerConfig {
+        events_per_namespace: ExpiryBounds {
+            objects: 10,
+            bytes: 0,
+        },
+        ..config()
+    };
+    let cluster = start_on(config, Arc::new(storage(&runtime, "events", NEW).await)).await;
+    for at in 0..30 {
+        cluster
+            .admin()
+            .post(EVENTS, event(&format!("n{at:02}")))
+            .await
+            .is(201);
+    }
+    loop {
+        let listed = cluster.admin().get(EVENTS).await;
+        // As long as one that cannot be read is there, no list is answered.
+        if listed.code == 200 && listed.json()["items"].as_array().unwrap().len() <= 10 {
+            break;
+        }
+        runtime.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn event(name: &str) -> String {
+    let object = json!({"namespace": "default", "name": "web", "kind": "Pod"});
+    json!({"metadata": {"name": name}, "involvedObject": object}).to_string()
 }

@@ -73,7 +73,7 @@ impl Record {
 
 impl Entry {
     /// Returns about how much memory it takes: its bytes and what stands beside them.
-    pub(crate) fn footprint(&self) -> usize {
+    pub fn footprint(&self) -> usize {
         /// The entry itself, its place in the tree, the change that made it, and what the allocator rounds up to.
         const BESIDE: usize = 512;
         self.record.len() + self.record.header.footprint() + self.key.as_str().len() + BESIDE

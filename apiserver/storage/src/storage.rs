@@ -39,6 +39,10 @@ pub trait Storage: Send + Sync + Debug {
     /// Sizes are those of the first `most` entries. `None` while no state is in memory.
     fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample>;
 
+    /// All entries below a prefix as they are in memory, and the revision of that state; in the place of a record that nobody
+    /// can read stands a sealed one ([`Record::is_sealed`]). `None` while no state is in memory.
+    fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)>;
+
     /// How many keys are below a prefix now.
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError>;
 

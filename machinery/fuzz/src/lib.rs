@@ -15,7 +15,7 @@ mod growth;
 mod meter;
 
 pub use growth::{Stages, growth};
-pub use meter::{Cost, cost, in_proportion};
+pub use meter::{Cost, cost, held, in_proportion};
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -68,6 +68,11 @@ pub struct Cost {
     pub total: usize,
 }
 
+/// Bytes that this thread holds: allocated and not freed yet.
+pub fn held() -> usize {
+    HELD.get()
+}
+
 /// The cost of this on this thread.
 pub fn cost<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let (held, total) = (HELD.get(), TOTAL.get());

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_storage::{
-    Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample, Storage,
+    Entry, Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample, Storage,
     StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -72,6 +72,10 @@ impl Storage for GatedStorage {
 
     fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
         self.inner.sample(prefix, most)
+    }
+
+    fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)> {
+        self.inner.entries_in_memory(prefix)
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

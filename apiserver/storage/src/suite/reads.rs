@@ -34,6 +34,9 @@ pub(super) async fn paging(place: Place<'_>) {
     assert_eq!(place.storage().count(&place.prefix()).await.unwrap(), 5);
     let sample = place.storage().sample(&place.prefix(), 3).unwrap();
     assert_eq!((sample.count, sample.average_bytes > 0), (5, true));
+    let (entries, revision) = place.storage().entries_in_memory(&place.prefix()).unwrap();
+    let values: Vec<String> = entries.iter().map(|entry| value(&entry.record)).collect();
+    assert_eq!((values, revision >= page.revision), (all, true));
 }
 
 /// Exact, not before, and the future.

@@ -98,6 +98,24 @@ impl Mirror {
             .then(|| (state.live.root.clone(), state.live.revision))
     }
 
+    /// The entries below a prefix, and sealed ones in the place of values that cannot be read.
+    pub(super) fn entries_below(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)> {
+        let state = self.state.read();
+        let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
+        let unread = state.unread.range::<str, _>(from);
+        let unread: Vec<_> = unread
+            .take_while(|(key, _)| prefix.contains(key))
+            .map(|(key, revision)| Arc::new(unreadable(key, *revision)))
+            .collect();
+        let (root, revision) = (state.live.root.clone(), state.live.revision);
+        let is_listed = state.listed;
+        drop(state);
+        is_listed.then(|| {
+            let readable = root.below(prefix, None).cloned();
+            (readable.chain(unread).collect(), revision)
+        })
+    }
+
     pub(super) fn is_unread(&self, key: &Key) -> bool {
         let state = self.state.read();
         !state.unread.is_empty() && state.unread.contains_key(key)
@@ -254,19 +272,23 @@ impl State {
 
 /// The deletion of a value that could not be read. A client may know the object from before: every watch of it ends here.
 fn unread_is_gone(key: Key, unread: Revision, revision: Revision) -> Event {
-    let previous = Entry {
+    Event {
+        revision,
+        entry: None,
+        previous: Some(Arc::new(unreadable(&key, unread))),
+        key,
+    }
+}
+
+/// An entry in the place of one that cannot be read.
+fn unreadable(key: &Key, revision: Revision) -> Entry {
+    Entry {
         key: key.clone(),
-        revision: unread,
-        created: unread,
+        revision,
+        created: revision,
         expires: None,
         record: Record::unreadable(),
         seal: Seal::default(),
-    };
-    Event {
-        revision,
-        key,
-        entry: None,
-        previous: Some(Arc::new(previous)),
     }
 }
 

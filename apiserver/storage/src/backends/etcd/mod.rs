@@ -28,7 +28,7 @@ use crate::encryption::{Encryption, Unopened};
 use crate::live::{self, Root};
 use crate::write::check_group;
 use crate::{
-    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample, SharedValues,
+    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample, SharedValues,
     Storage, StorageError, Target, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -290,6 +290,10 @@ impl Storage for EtcdStorage {
     fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
         let (root, _) = self.mirror.now()?;
         Some(root.sample(prefix, most))
+    }
+
+    fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)> {
+        self.mirror.entries_below(prefix)
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

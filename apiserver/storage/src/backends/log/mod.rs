@@ -285,6 +285,14 @@ impl Storage for LogStorage {
         Some(root.sample(prefix, most))
     }
 
+    fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)> {
+        let (root, revision) = {
+            let live = self.engine.live.read();
+            (live.root.clone(), live.revision)
+        };
+        Some((root.below(prefix, None).cloned().collect(), revision))
+    }
+
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
         let root = self.engine.live.read().root.clone();
         Ok(root.count_below(prefix, None))

@@ -221,3 +221,98 @@ pub(super) async fn compact(engine: &Arc<Engine>, floor: Revision) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+    use bytes::Bytes;
+    use machinery_fuzz::held;
+    use machinery_meta::{ObjectHeader, ObjectKey, Uid};
+    use machinery_runtime::Simulation;
+
+    const FIELDS: [&str; 19] = [
+        "involvedObject.apiVersion",
+        "involvedObject.fieldPath",
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.namespace",
+        "involvedObject.resourceVersion",
+        "involvedObject.uid",
+        "reason",
+        "regarding.apiVersion",
+        "regarding.fieldPath",
+        "regarding.kind",
+        "regarding.name",
+        "regarding.namespace",
+        "regarding.resourceVersion",
+        "regarding.uid",
+        "reportingComponent",
+        "reportingController",
+        "source",
+        "type",
+    ];
+
+    /// As the registry makes them: slices of one buffer that is as long as it has to be.
+    fn event(at: u64) -> Arc<Entry> {
+        let name = format!("web-7d4b9c6f5d-{at:05}.17f3a2b4c5d6e7f8");
+        let mut bytes = vec![b'x'; 1_300];
+        bytes.shrink_to_fit();
+        let bytes = Bytes::from(bytes);
+        let value = |path: &str| match path.rsplit('.').next() {
+            Some("name") => format!("web-7d4b9c6f5d-{at:05}"),
+            Some("uid") => format!("0e8d8b0e-7c0a-4a55-9a57-c1b0f3a{at:05}"),
+            Some("resourceVersion") => at.to_string(),
+            Some("fieldPath") => "spec.containers{web}".to_owned(),
+            _ => "kubelet".to_owned(),
+        };
+        let header = ObjectHeader {
+            key: ObjectKey::new("tenant-a", &name),
+            uid: Uid(format!("5a0f1d9e-1c1b-4f5e-8a57-c1b0f3a{at:05}")),
+            creation_timestamp: Some("2026-11-23T06:00:00Z".into()),
+            fields: FIELDS.iter().map(|path| (*path, value(path))).collect(),
+            ..ObjectHeader::default()
+        };
+        Arc::new(Entry {
+            key: Key::parse(&format!("/registry/events/tenant-a/{name}")).unwrap(),
+            revision: Revision(at),
+            created: Revision(at),
+            expires: Some(3_600),
+            record: Record {
+                parts: [bytes.slice(..34), bytes.slice(34..300), bytes.slice(300..)],
+                fingerprint: 1,
+                header: Arc::new(header),
+            },
+            seal: Default::default(),
+        })
+    }
+
+    /// With the tree, the order of expiries and what the allocator rounds up to.
+    #[test]
+    fn footprint_of_events_is_the_memory_that_they_take() {
+        let runtime = Simulation::new(1).runtime();
+        let before = held();
+        let mut live = Live::default();
+        let expiries = Expiries::of(&live, &runtime, Duration::MAX);
+        let mut counted = 0;
+        for number in 0..20_000 {
+            let entry = event(number);
+            counted += entry.footprint();
+            let event = Event {
+                revision: entry.revision,
+                key: entry.key.clone(),
+                entry: Some(entry),
+                previous: None,
+            };
+            live.apply(&event);
+            expiries.changed(&event, &runtime);
+        }
+        let taken = held() - before;
+        assert!(
+            taken <= counted && counted <= taken * 9 / 8,
+            "{counted} counted, {taken} taken"
+        );
+        drop((live, expiries));
+        assert!(held() - before < 64 << 10, "all of it was theirs");
+    }
+}
