@@ -4,6 +4,5 @@
 //! Nothing here is linked into what users run.
 
 pub mod host;
-pub mod host_ports;
 pub mod process;
 pub mod removal;

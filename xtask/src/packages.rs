@@ -14,7 +14,6 @@ pub(crate) const NODE: &[&str] = &[
     "containernetworking-plugins",
     "nftables",
     "iproute2",
-    "iptables",
     "util-linux",
 ];
 
@@ -25,6 +24,8 @@ pub(crate) const TEST: &[&str] = &[
     "openssl",
     "procps",
     "busybox-static",
+    // What CNI's portmap makes is taken over.
+    "iptables",
     "bsdutils",
 ];
 

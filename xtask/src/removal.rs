@@ -5,11 +5,11 @@
 //! links, addresses and tables that carry Knarr's name.
 
 use crate::host::Host;
-use crate::{host_ports, process};
+use crate::process;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub fn remove(data_dir: &Path, host: &Host, say: impl Fn(&str)) -> Result<()> {
     remove_groups(host);
     folders.iter().try_for_each(|folder| unmount(folder))?;
     remove_traces(data_dir);
-    remove_network(data_dir, host, &say);
+    remove_network(data_dir, host);
     host.remove()?;
     folders.iter().rev().try_for_each(|folder| {
         say(&format!("removing {}", folder.display()));
@@ -234,7 +234,7 @@ fn unmount(data_dir: &Path) -> Result<()> {
 }
 
 /// The bridge of older agents, the tables, routes and the host's settings; a namespace takes its own with it.
-fn remove_network(data_dir: &Path, host: &Host, say: impl Fn(&str)) {
+fn remove_network(data_dir: &Path, host: &Host) {
     if host.is_isolated() {
         return;
     }
@@ -249,34 +249,12 @@ fn remove_network(data_dir: &Path, host: &Host, say: impl Fn(&str)) {
     };
     quiet("ip", &["link", "delete", "cni0"]);
     quiet("ip", &["address", "delete", "10.96.0.10/32", "dev", "lo"]);
-    for table in ["knarr-proxy", "knarr-network", "knarr-dns"] {
+    for table in ["knarr-host-ports", "knarr-proxy", "knarr-network", "knarr-dns"] {
         quiet("nft", &["delete", "table", "ip", table]);
     }
     quiet("nft", &["delete", "table", "ip6", "knarr-network"]);
     // The protocol number of the agent's routes.
     quiet("ip", &["route", "flush", "proto", "75"]);
-    if let Err(error) = remove_host_ports() {
-        say(&format!(
-            "host ports of containers stay in the nat table: {error:#}"
-        ));
-    }
-}
-
-fn remove_host_ports() -> Result<()> {
-    let saved = process::output(process::command("iptables-save").args(["-t", "nat"]))?;
-    let removal = host_ports::removal(&saved);
-    if removal.is_empty() {
-        return Ok(());
-    }
-    let mut restore = process::command("iptables-restore");
-    let mut child = restore.arg("--noflush").stdin(Stdio::piped()).spawn()?;
-    let mut input = child.stdin.take().context("it was given a pipe")?;
-    input.write_all(removal.as_bytes())?;
-    drop(input);
-    if !child.wait()?.success() {
-        bail!("iptables-restore refused what it was told");
-    }
-    Ok(())
 }
 
 /// Puts back what the agent has noted, one `NAME BEFORE AFTER` in a line, unless somebody else has changed it since.

@@ -15,6 +15,7 @@ use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
+use node_network::host_ports::HostPortsConfig;
 use node_proxy::{LinuxKernel, NodePortAddress, NodePortAddresses, ProxyConfig};
 use node_sys::SystemExec;
 use node_sys::routes::LinuxRoutes;
@@ -339,6 +340,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
     let defaults = KubeletConfig::for_data_dir(arguments.data_dir.clone());
     let node_ip = node_ip(arguments, kubeconfig)?;
     Ok(KubeletConfig {
+        host_ports: host_ports(arguments, kubeconfig),
         node_name: node_name(arguments),
         node_ip,
         cluster_dns: cluster_dns(arguments).into_iter().map(IpAddr::V4).collect(),
@@ -367,6 +369,22 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
     })
 }
 
+/// Names are the cluster's on every address of the node; its own servers are the agent's, and the API server where that is
+/// on this machine.
+fn host_ports(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> HostPortsConfig {
+    let names = cluster_dns(arguments).into_iter().map(Ipv4Net::from);
+    let mut here = node_sys::machine::addresses().into_iter();
+    let server = server_address(kubeconfig)
+        .ok()
+        .flatten()
+        .filter(|server| server.ip().is_loopback() || here.any(|address| address == server.ip()));
+    let ports = [arguments.port, arguments.healthz_port].into_iter();
+    HostPortsConfig {
+        reserved_addresses: names.chain([arguments.service_cluster_ip_range]).collect(),
+        node_ports: ports.chain(server.map(|server| server.port())).collect(),
+    }
+}
+
 fn resolv_conf(arguments: &AgentArguments) -> PathBuf {
     let usual = || node_kubelet::containers::dns::host_resolv_conf(std::path::Path::new("/"));
     arguments.resolv_conf.clone().unwrap_or_else(usual)
@@ -386,6 +404,22 @@ fn node_ip(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::
 
 /// The address from which this machine reaches the API server; if that is here, the one that reaches others.
 fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
+    let server = server_address(kubeconfig)?;
+    let documentation = SocketAddr::from(([192, 0, 2, 1], 9));
+    for target in server.into_iter().chain([documentation]) {
+        if let Some(ip) = source_address(target).filter(|ip| !ip.is_loopback()) {
+            return Ok(ip);
+        }
+    }
+    // No route anywhere: any address of this machine that is not the loopback's.
+    node_sys::machine::addresses()
+        .into_iter()
+        .find(|ip| !ip.is_loopback())
+        .context("this machine has no address")
+}
+
+/// Where the API server is, if the file says so in numbers.
+fn server_address(kubeconfig: &std::path::Path) -> anyhow::Result<Option<SocketAddr>> {
     let text = std::fs::read_to_string(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
     let server = text
         .lines()
@@ -398,18 +432,7 @@ fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
         .split('/')
         .next()
         .unwrap_or_default();
-    let server: Option<SocketAddr> = host.parse().ok();
-    let documentation = SocketAddr::from(([192, 0, 2, 1], 9));
-    for target in server.into_iter().chain([documentation]) {
-        if let Some(ip) = source_address(target).filter(|ip| !ip.is_loopback()) {
-            return Ok(ip);
-        }
-    }
-    // No route anywhere: any address of this machine that is not the loopback's.
-    node_sys::machine::addresses()
-        .into_iter()
-        .find(|ip| !ip.is_loopback())
-        .context("this machine has no address")
+    Ok(host.parse().ok())
 }
 
 /// A datagram socket learns its own address when it is connected; nothing is sent.

@@ -102,8 +102,6 @@ fn programs() -> Vec<Finding> {
         ("runc", "runc"),
         ("nft", "nftables"),
         ("ip", "iproute2"),
-        // The network plugins' host ports.
-        ("iptables", "iptables"),
     ];
     let look = |(program, package): (&str, &str)| match find_program(program) {
         Some(path) => well(format!("{program} is {}", path.display())),
@@ -113,7 +111,7 @@ fn programs() -> Vec<Finding> {
 }
 
 fn plugins(folder: &Path) -> Vec<Finding> {
-    let missing: Vec<&str> = ["ptp", "host-local", "portmap", "loopback"]
+    let missing: Vec<&str> = ["ptp", "host-local", "loopback"]
         .into_iter()
         .filter(|plugin| !folder.join(plugin).try_exists().unwrap_or(false))
         .collect();

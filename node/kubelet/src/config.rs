@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use node_network::host_ports::HostPortsConfig;
 use node_sys::machine::Machine;
 
 use crate::node::reserve::Reserve;
@@ -17,6 +18,8 @@ pub struct KubeletConfig {
     pub node_ip: IpAddr,
     /// Everything we write lies below.
     pub data_dir: PathBuf,
+    /// Addresses and ports of the node that host ports do not get.
+    pub host_ports: HostPortsConfig,
     /// Name servers of the cluster, for pods whose DNS policy asks for them.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain.
@@ -57,6 +60,7 @@ impl KubeletConfig {
     /// Upstream's defaults, for a node without a name or an address yet.
     pub fn for_data_dir(data_dir: PathBuf) -> Self {
         Self {
+            host_ports: HostPortsConfig::default(),
             node_name: String::new(),
             node_ip: IpAddr::from([127, 0, 0, 1]),
             cluster_dns: Vec::new(),

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use kube::Client;
 use machinery_runtime::{Runtime, Watched};
 use node_cri::{CriClient, CriError, v1};
+use node_network::host_ports::{HostPortKernel, HostPorts, LinuxHostPorts};
+use node_sys::SystemExec;
 use node_sys::cgroup::Cgroups;
 use node_sys::mount::{LinuxMounter, Mounter};
 use node_volume::NodeResources;
@@ -63,6 +65,8 @@ pub struct Host {
     pub cgroups: Arc<dyn Cgroups>,
     /// Mounts of volumes.
     pub mounter: Arc<dyn Mounter>,
+    /// Ports of the node that lead to pods.
+    pub host_ports: Arc<dyn HostPortKernel>,
     /// What it is.
     pub facts: NodeFacts,
 }
@@ -85,6 +89,11 @@ impl Kubelet {
             cri: CriClient::new(&config.container_runtime_endpoint),
             cgroups: node_sys::cgroup::detect(),
             mounter: Arc::new(LinuxMounter),
+            host_ports: Arc::new(LinuxHostPorts::new(
+                &config.host_ports.reserved_addresses,
+                Arc::new(SystemExec),
+                runtime.clone(),
+            )),
             facts,
         };
         Ok(Self::with_servers(runtime, config, client, host, registration).await?)
@@ -255,6 +264,7 @@ fn worker_context(
         cri,
         cgroups,
         mounter,
+        host_ports,
         facts,
     } = host;
     let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
@@ -273,6 +283,7 @@ fn worker_context(
         runtime_name: facts.runtime_name().to_owned(),
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
+        host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
         pod_pids: config.pod_pids(&facts.machine),
         cgroups,

@@ -60,7 +60,7 @@ pub struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub fn rows() -> [ManagerRow; 10] {
+pub fn rows() -> [ManagerRow; 11] {
     [
         ManagerRow {
             name: "component events",
@@ -87,6 +87,10 @@ pub fn rows() -> [ManagerRow; 10] {
         ManagerRow {
             name: "node watch",
             run: |context| Box::pin(node::schedulable::watch(context)),
+        },
+        ManagerRow {
+            name: "host ports",
+            run: |context| Box::pin(context.workers.control.host_ports.clone().run()),
         },
         ManagerRow {
             name: "runtime events",

@@ -38,7 +38,7 @@ pub fn plan<'a>(config: &NetworkConfig, nodes: impl Iterator<Item = (&'a str, &'
     plan
 }
 
-/// A routed link for every pod, an address of the node's own range, and host ports.
+/// A routed link for every pod, and an address of the node's own range.
 ///
 /// The node has a route to each pod over that pod's own link, so that what pods of one node say to each other passes
 /// the node's rules as all else does, whatever `br_netfilter` is set to, and no pod hears another's ARP.
@@ -53,8 +53,7 @@ fn conflist(config: &NetworkConfig, pods: Ipv4Net) -> String {
     if let Some(mtu) = config.mtu {
         link["mtu"] = mtu.into();
     }
-    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}, "snat": true});
-    let all = json!({"cniVersion": "1.0.0", "name": "knarr", "plugins": [link, portmap]});
+    let all = json!({"cniVersion": "1.0.0", "name": "knarr", "plugins": [link]});
     format!("{all:#}\n")
 }
 

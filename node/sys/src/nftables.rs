@@ -188,6 +188,11 @@ pub struct PresentElement {
     pub expires_in: Option<Duration>,
 }
 
+/// Whether an `ip` table is there, in the network namespace of this thread.
+pub fn table_exists(table: &str) -> io::Result<bool> {
+    has_table(&mut Socket::open(SockProtocol::NetlinkNetFilter, 0)?, table)
+}
+
 /// Whether an `ip` table is there, in the socket's network namespace.
 pub(crate) fn has_table(socket: &mut Socket, table: &str) -> io::Result<bool> {
     let mut writer = Writer::default();

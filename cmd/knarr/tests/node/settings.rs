@@ -312,8 +312,27 @@ pub(crate) fn a_port_of_the_node_leads_to_a_pod(cluster: &Cluster) {
     story.until("an answer", || {
         ask(&cluster.host, address).as_deref() == Ok("well")
     });
+    let local = SocketAddr::from(([127, 0, 0, 1], PORT));
+    assert_eq!(ask(&cluster.host, local).as_deref(), Ok("well"));
+    // The agent's own port is none of a pod's.
+    let greedy = container.replace(&PORT.to_string(), "10250");
+    story.feed(
+        &["apply"],
+        &format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: greedy}}, spec: {{containers: [{greedy}]}}}}"
+        ),
+    );
+    story.until("an event of greedy", || {
+        story
+            .kubectl(&["events", "--for", "pod/greedy"])
+            .contains("host port 10250/TCP is in use by a program of the node")
+    });
     story.kubectl(&["delete", "pod", "main"]);
-    story.until("no answer", || ask(&cluster.host, address).is_err());
+    assert!(
+        ask(&cluster.host, address).is_err(),
+        "with the pod its port is gone"
+    );
+    assert!(ask(&cluster.host, local).is_err());
 }
 
 /// Bound without the scheduler, which would never have chosen the node.

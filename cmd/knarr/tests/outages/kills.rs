@@ -352,6 +352,7 @@ pub(crate) fn a_flushed_ruleset_is_written_again(cluster: &Cluster) {
             "ip knarr-network",
             "ip6 knarr-network",
             "ip knarr-dns",
+            "ip knarr-host-ports",
         ]
         .iter()
         .all(|table| tables.contains(table))
@@ -360,6 +361,49 @@ pub(crate) fn a_flushed_ruleset_is_written_again(cluster: &Cluster) {
     running
         .story
         .until("more answers by name", || running.asked().0 > well + 3);
+}
+
+/// A pod that serves at this port of the node.
+fn at_host_port(name: &str, port: u16) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: knarr.test/tools:latest
+    imagePullPolicy: IfNotPresent
+    command: [httpd, -f, -p, '80', -h, /www]
+    ports: [{{containerPort: 80, hostPort: {port}}}]
+"
+    )
+}
+
+pub(crate) fn a_host_port_outlives_the_agent_and_not_its_pod(cluster: &Cluster) {
+    const PORTS: [(&str, u16); 2] = [("stays", 8090), ("goes", 8091)];
+    let story = cluster.namespace("ports-killed");
+    for (name, port) in PORTS {
+        story.feed(&["apply"], &at_host_port(name, port));
+    }
+    let [stays, goes] = PORTS.map(|(name, port)| {
+        story.wait(&format!("pod/{name}"), "condition=Ready");
+        let node = story.field(&format!("pod/{name}"), "{.status.hostIP}");
+        let address: SocketAddr = format!("{node}:{port}").parse().expect("an address and a port");
+        assert_eq!(ask(&cluster.host, address).as_deref(), Ok("well"));
+        address
+    });
+    let load = Load::start(&cluster.host, stays);
+    assert!(recorded(cluster, AGENT).signal(Signal::SIGSTOP));
+    story.kubectl(&["delete", "pod", "goes", "--force", "--grace-period=0"]);
+    kill_and_wait(cluster, AGENT);
+    story.until("no answer", || ask(&cluster.host, goes).is_err());
+    works(&story);
+    load.end_well();
+    story.kubectl(&["delete", "pod", "stays", "--now"]);
+    assert!(ask(&cluster.host, stays).is_err());
 }
 
 /// One that would be restarted for memory, and not for processor time.

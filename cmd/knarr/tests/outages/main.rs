@@ -40,6 +40,10 @@ const STORIES: &[Story] = &[
         kills::a_flushed_ruleset_is_written_again,
     ),
     (
+        "a_host_port_outlives_the_agent_and_not_its_pod",
+        kills::a_host_port_outlives_the_agent_and_not_its_pod,
+    ),
+    (
         "an_adopted_agent_is_watched_too",
         kills::an_adopted_agent_is_watched_too,
     ),

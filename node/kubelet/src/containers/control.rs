@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
+use node_network::host_ports::HostPorts;
 use node_sys::blocking::BlockingLane;
 use node_sys::cgroup::Cgroups;
 use node_volume::{NodeResources, ObjectSource, VolumeSet};
@@ -49,6 +50,8 @@ pub struct ContainerControl {
     pub images: ImageManager,
     /// The services' variables.
     pub services: Services,
+    /// Ports of the node that lead to pods.
+    pub host_ports: HostPorts,
     /// Pod groups.
     pub cgroups: Arc<dyn Cgroups>,
     /// What the node knows about names.
@@ -150,6 +153,8 @@ impl ContainerControl {
             // containerd before 2.0 ignores the wish silently; such a pod must not run unmapped.
             return Err("user namespaces are not supported by the container runtime".to_string());
         }
+        let in_use = self.host_ports.check(&sandbox::host_ports(pod)).await;
+        in_use.map_err(|error| error.to_string())?;
         let runtime_handler = runtime_class::handler(&self.client, pod).await?;
         let request = v1::RunPodSandboxRequest {
             config: Some(sandbox::config(&self.config, pod, &self.dns_now().await, attempt)),

@@ -1,14 +1,16 @@
 //! The sandbox a pod's containers share. Pure.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
 use node_cri::v1;
+use node_network::host_ports::{HostPort, PortKey, Protocol};
 
 use super::{dns, files, resources, security};
 use crate::config::KubeletConfig;
 use crate::pods::observed::label;
-use crate::pods::{all_containers, name, namespace, spec, uid};
+use crate::pods::{ContainerKind, all_containers, name, namespace, spec, uid};
 
 /// The labels by which a pod's sandbox is found again.
 pub fn labels(pod: &Pod) -> HashMap<String, String> {
@@ -78,13 +80,43 @@ pub fn config(
     }
 }
 
-/// Ports of the machine that lead to the pod.
+/// Ports of the machine that lead to the pod, as a network plugin of others has them from the runtime.
 fn port_mappings(pod: &Pod) -> Vec<v1::PortMapping> {
-    let ports = all_containers(pod).flat_map(|(_, container)| container.ports.iter().flatten());
-    ports
-        .filter(|port| port.host_port.is_some_and(|port| port > 0))
-        .map(port_mapping)
-        .collect()
+    container_ports(pod).map(port_mapping).collect()
+}
+
+/// Ports of containers that run together, as those of initialization containers are nobody's: no scheduler looks at them.
+fn container_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
+    let together = all_containers(pod).filter(|(kind, _)| *kind != ContainerKind::Init);
+    let ports = together.flat_map(|(_, container)| container.ports.iter().flatten());
+    ports.filter(|port| port.host_port.is_some_and(|port| port > 0))
+}
+
+/// The same as the node's own table takes them; those of IPv6 addresses are left out. Pods in the node's network have none.
+pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    if spec(pod).host_network == Some(true) {
+        return Vec::new();
+    }
+    container_ports(pod).filter_map(host_port).collect()
+}
+
+fn host_port(port: &ContainerPort) -> Option<HostPort> {
+    let protocol = match port.protocol.as_deref() {
+        Some("UDP") => Protocol::Udp,
+        Some("SCTP") => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    };
+    let address = match port.host_ip.as_deref().unwrap_or_default() {
+        "" => None,
+        text => Some(text.parse::<Ipv4Addr>().ok()?).filter(|address| !address.is_unspecified()),
+    };
+    let key = PortKey {
+        protocol,
+        port: u16::try_from(port.host_port?).ok()?,
+        address,
+    };
+    let container_port = u16::try_from(port.container_port).ok()?;
+    Some(HostPort { key, container_port })
 }
 
 fn port_mapping(port: &ContainerPort) -> v1::PortMapping {
@@ -98,5 +130,47 @@ fn port_mapping(port: &ContainerPort) -> v1::PortMapping {
         container_port: port.container_port,
         host_port: port.host_port.unwrap_or(0),
         host_ip: port.host_ip.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(spec: Value, expected: &[(&str, u16)]) {
+        let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let ports = host_ports(&pod);
+        let read: Vec<(String, u16)> = ports
+            .iter()
+            .map(|port| (port.key.to_string(), port.container_port))
+            .collect();
+        let read: Vec<(&str, u16)> = read.iter().map(|(key, port)| (key.as_str(), *port)).collect();
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn host_ports_are_those_of_containers_that_run_together() {
+        let ports = json!([
+            {"containerPort": 80, "hostPort": 8080},
+            {"containerPort": 53, "hostPort": 53, "protocol": "UDP", "hostIP": "0.0.0.0"},
+            {"containerPort": 1, "hostPort": 2, "protocol": "SCTP", "hostIP": "127.0.0.1"},
+            {"containerPort": 3, "hostPort": 4, "hostIP": "2001:db8::1"},
+            {"containerPort": 5, "hostPort": 6, "hostIP": "::"},
+            {"containerPort": 7},
+        ]);
+        let expected = [("8080/TCP", 80), ("53/UDP", 53), ("127.0.0.1:2/SCTP", 1)];
+        let container = json!([{"name": "c", "ports": ports}]);
+        check(json!({"containers": container}), &expected);
+        check(json!({"containers": container, "hostNetwork": true}), &[]);
+        let inits = json!([
+            {"name": "i", "ports": [{"containerPort": 1, "hostPort": 1}]},
+            {"name": "s", "restartPolicy": "Always", "ports": [{"containerPort": 2, "hostPort": 2}]},
+        ]);
+        check(
+            json!({"initContainers": inits, "containers": []}),
+            &[("2/TCP", 2)],
+        );
     }
 }

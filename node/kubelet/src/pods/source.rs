@@ -270,6 +270,7 @@ impl Pods {
     pub async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let mut seen = BTreeMap::new();
+        let mut all_have_workers = false;
         loop {
             let synced = self.synced.get();
             match self.states().await {
@@ -280,6 +281,10 @@ impl Pods {
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
                     if synced {
                         self.remove_strangers(states.keys().cloned().collect()).await;
+                        // Since the last time each of them has looked at its pod.
+                        if std::mem::replace(&mut all_have_workers, true) {
+                            self.context.control.host_ports.settle();
+                        }
                     }
                     seen = states;
                 }

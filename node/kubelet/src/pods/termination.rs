@@ -1,13 +1,15 @@
 //! Taking a pod's processes down: its containers together, its sidecars after them, its sandbox last. All preStop hooks
 //! run at the beginning, as upstream's.
 
+use std::net::Ipv4Addr;
+
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::CancellationToken;
 
 use super::observed::{ObservedContainer, ObservedPod};
 use super::plan::container_named;
-use super::{ContainerKind, spec};
+use super::{ContainerKind, spec, uid};
 use crate::containers::control::ContainerControl;
 use crate::containers::stopping::{Hook, Killing};
 
@@ -41,10 +43,18 @@ pub async fn stop_all(
         });
     }
     join_all(stages).await;
+    release_host_ports(control, uid(pod), observed).await;
     for sandbox in observed.sandboxes.iter().filter(|sandbox| sandbox.ready) {
         control.stop_sandbox(&sandbox.id).await?;
     }
     Ok(())
+}
+
+/// Takes back what of the node leads to a pod. Its sandboxes have their addresses until they are stopped.
+pub async fn release_host_ports(control: &ContainerControl, uid: &str, observed: &ObservedPod) {
+    let addresses = observed.sandboxes.iter().flat_map(|sandbox| &sandbox.ips);
+    let addresses: Vec<Ipv4Addr> = addresses.filter_map(|address| address.parse().ok()).collect();
+    control.host_ports.release(uid, &addresses).await;
 }
 
 /// What stops together, in order: sidecars one by one, the last first, after everything else.

@@ -1,6 +1,6 @@
 //! A node under a seeded world: pods come, crash, hang and go while agent, container runtime and API fail.
 //!
-//! The agent is the product's, on a model of containerd (decision 0041), of mounts and of control groups ([`machine`]),
+//! The agent is the product's, on a model of containerd (decision 0041), of mounts and of control groups ([`machine`]), of the table of [`host_ports`],
 //! with a real API server behind a faulty transport ([`world`]). A [`story`] is a seeded sequence of what users and fate
 //! do; [`rules`] says what holds at every moment, and what must be true when the world has come to rest.
 //! `KNARR_SEEDS` says which seeds run: `1000`, `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
@@ -17,6 +17,7 @@ mod away;
 mod critical;
 mod env_files;
 mod greedy;
+mod host_ports;
 mod machine;
 mod panics;
 mod pods;

@@ -28,18 +28,20 @@ enum Proof {
     SeesTheNodeClosed,
     RunsPods,
     WeighsClasses,
+    LeadsHostPorts,
     AnswersHealth,
     TakesConnections,
     /// It waits for longer than a test can, or for what a model does not do; that it runs again has to do.
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 15] = [
+const PROOFS: [(&str, Proof); 16] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("event recorder", Proof::RecordsEvents),
     ("folders of logs", Proof::Runs),
     ("healthz server", Proof::AnswersHealth),
+    ("host ports", Proof::LeadsHostPorts),
     ("kubelet server", Proof::TakesConnections),
     ("log rotation", Proof::Runs),
     ("node lease", Proof::RenewsLease),
@@ -183,6 +185,12 @@ impl Agent {
                     (limits.cpu_shares >= Some(3 * 1024)).then_some(())
                 })
                 .await;
+            }
+            Proof::LeadsHostPorts => {
+                let body = pod(&self.world, "ported1", "serves");
+                self.world.create::<Pod>(body).await.unwrap();
+                self.until(async || (!self.world.host_ports.entries().is_empty()).then_some(()))
+                    .await;
             }
             Proof::TakesConnections => {
                 let port = self.kubelet.port().unwrap();

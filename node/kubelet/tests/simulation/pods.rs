@@ -26,6 +26,15 @@ pub(crate) const PURPOSES: [&str; 12] = [
     "misses",
 ];
 
+/// A port of the node that no other pod asks for, of pods with a number.
+fn own_host_port(name: &str) -> Option<u16> {
+    let number: u16 = name
+        .trim_start_matches(|letter: char| !letter.is_ascii_digit())
+        .parse()
+        .ok()?;
+    number.checked_add(1024)
+}
+
 fn container(name: &str, program: &Program) -> Value {
     json!({"name": name, "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": program.command()})
 }
@@ -56,6 +65,9 @@ pub(crate) fn pod(world: &World, name: &str, purpose: &str) -> Value {
                 },
             );
             spec["containers"] = json!([spec["containers"][0], extra]);
+            if let Some(port) = own_host_port(name) {
+                spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": port}]);
+            }
         }
         "crashes" => spec["containers"] = json!([container("main", &Program::ending(seconds, 1))]),
         "completes" => {

@@ -251,7 +251,28 @@ fn nothing_left(world: &World, pods: &[Pod]) -> Result<(), String> {
             return Err(format!("group {group} is left"));
         }
     }
+    host_ports_left(world, pods)?;
     files_left(world, &uids)
+}
+
+/// Ports of the node lead to the pods that ask for them, where these are, and nowhere else.
+fn host_ports_left(world: &World, pods: &[Pod]) -> Result<(), String> {
+    let running = pods.iter().filter(|pod| phase(pod) == "Running");
+    let wanted = running.flat_map(|pod| {
+        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let ports = containers.flat_map(|container| container.ports.iter().flatten());
+        ports.map(move |port| (port.host_port.unwrap_or_default(), ip.clone().unwrap_or_default()))
+    });
+    let wanted: BTreeMap<i32, String> = wanted.collect();
+    let entries = world.host_ports.entries().into_iter();
+    let present: BTreeMap<i32, String> = entries
+        .map(|(key, target)| (i32::from(key.port), target.address.to_string()))
+        .collect();
+    match present == wanted {
+        true => Ok(()),
+        false => Err(format!("host ports are {present:?} and not {wanted:?}")),
+    }
 }
 
 fn files_left(world: &World, uids: &BTreeSet<String>) -> Result<(), String> {

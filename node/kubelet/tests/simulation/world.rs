@@ -1,5 +1,6 @@
 //! A node of models below the real agent, and a real API server behind faults.
 
+use crate::host_ports::ModelHostPorts;
 use crate::machine::{ModelGroups, ModelMounts};
 use apiserver_server::pki::Pki;
 use cluster::{Cluster, Faults, Rates};
@@ -29,6 +30,7 @@ pub(crate) struct World {
     pub(crate) containerd: Containerd,
     pub(crate) mounts: Arc<ModelMounts>,
     pub(crate) groups: Arc<ModelGroups>,
+    pub(crate) host_ports: Arc<ModelHostPorts>,
     cluster: Cluster,
     folder: tempfile::TempDir,
     agent: Option<Scope>,
@@ -49,6 +51,7 @@ impl World {
             client: cluster.admin(),
             containerd: Containerd::start(&runtime, FaultProfile::slow(), groups.clone()),
             mounts: Arc::new(ModelMounts::new(runtime.clone())),
+            host_ports: Arc::new(ModelHostPorts::new(runtime.clone())),
             folder: tempfile::tempdir().unwrap(),
             agent: None,
             runtime,
@@ -121,6 +124,7 @@ impl World {
         self.containerd.set_weather(FaultProfile::stormy());
         self.mounts.fail_one_in(20);
         self.groups.fail_one_in(40);
+        self.host_ports.fail_one_in(10);
     }
 
     /// Nothing goes wrong any more.
@@ -130,6 +134,7 @@ impl World {
         self.containerd.set_weather(FaultProfile::slow());
         self.mounts.fail_one_in(0);
         self.groups.fail_one_in(0);
+        self.host_ports.fail_one_in(0);
     }
 
     /// The agent dies.
@@ -170,6 +175,7 @@ impl World {
             cri: CriClient::connect_through(self.containerd.transport(), "/model".into()),
             cgroups: self.groups.clone(),
             mounter: self.mounts.clone(),
+            host_ports: self.host_ports.clone(),
             facts: facts(),
         }
     }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::PodWorker;
 use crate::api::events::EventKind;
 use crate::containers::control::PodFacilities;
+use crate::containers::sandbox::host_ports;
 use crate::containers::stopping::{Hook, Killing, grace_period};
 use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
@@ -30,9 +31,10 @@ impl PodWorker {
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }
+        let holds_ports = self.hold_host_ports(pod, observed).await;
         let resizes = self.has_to_resize(pod, plan);
         if plan.kill.is_empty() && plan.start.is_empty() && !resizes {
-            return Ok(Acted::No);
+            return Ok(if holds_ports { Acted::No } else { Acted::Failed });
         }
         let ip = observed
             .sandbox()
@@ -64,6 +66,9 @@ impl PodWorker {
         if plan.start.is_empty() {
             return Ok(resized);
         }
+        if !holds_ports {
+            return Ok(Acted::Failed);
+        }
         if !self.set_up_volumes(pod).await {
             return Ok(Acted::Failed);
         }
@@ -74,6 +79,27 @@ impl PodWorker {
         } else {
             started
         })
+    }
+
+    /// Leads ports of the node to the pod, before its containers start. Whether it has what it asks for.
+    async fn hold_host_ports(&self, pod: &Pod, observed: &ObservedPod) -> bool {
+        let ready = observed.sandbox().filter(|sandbox| sandbox.ready);
+        let addresses = ready.iter().flat_map(|sandbox| &sandbox.ips);
+        let Some(address) = addresses.filter_map(|address| address.parse().ok()).next() else {
+            return true;
+        };
+        let context = &self.context;
+        let held = context
+            .control
+            .host_ports
+            .hold(&self.uid, address, &host_ports(pod))
+            .await;
+        let Err(error) = held else { return true };
+        let text = format!("Failed to create pod sandbox: {error}");
+        context
+            .events
+            .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", text);
+        false
     }
 
     async fn start_containers(

@@ -1,4 +1,4 @@
-//! What CNI's `portmap` leaves in the machine's nat table for containers that were not taken down one by one. Pure.
+//! Rules of CNI's `portmap` in the machine's nat table, which agents up to 23 November 2026 had it make. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ const SHARED: [&str; 3] = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ", "CNI-HOSTPO
 /// How our network's rules are told from others'.
 const OURS: &str = r#"dnat name: \"knarr\""#;
 
-/// What `iptables-restore --noflush` is to be told, given what `iptables-save -t nat` says; nothing if nothing is ours.
+/// Input of `iptables-restore --noflush` that removes them, from the output of `iptables-save -t nat`; empty where nothing is ours.
 pub fn removal(saved: &str) -> String {
     let rules: Vec<&str> = saved
         .lines()

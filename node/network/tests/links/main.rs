@@ -4,118 +4,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use ipnet::Ipv4Net;
+mod host_ports;
+mod world;
+
 use node_network::NetworkConfig;
 use node_network::model::NodeView;
-use node_network::plan::plan;
+use node_network::plan::{Plan, plan};
 use node_sys::routes::{LinuxRoutes, Routes};
-use node_sys::{CommandSpec, Exec, SystemExec, namespace::in_network_namespace};
-use serde_json::Value;
+use node_sys::{CommandSpec, Exec, SystemExec};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const PLUGINS: &str = "/usr/lib/cni";
-const NAMES: [&str; 4] = ["node", "pod1", "pod2", "out"];
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Namespaces that go when the test ends, however it ends.
-struct World {
-    prefix: String,
-}
-
-impl World {
-    async fn new(mark: char) -> Self {
-        let world = Self {
-            prefix: format!("kn{mark}{}", std::process::id()),
-        };
-        for name in NAMES {
-            ip(&["netns", "add", &world.name(name)]).await;
-            world.at(name, &["link", "set", "lo", "up"]).await;
-        }
-        let out = world.name("out");
-        let link = [
-            "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", &out,
-        ];
-        world.at("node", &link).await;
-        for (name, link, address) in [("node", "up0", "192.0.2.1/24"), ("out", "eth0", "192.0.2.2/24")] {
-            world.at(name, &["address", "add", address, "dev", link]).await;
-            world.at(name, &["link", "set", link, "up"]).await;
-        }
-        world.inside("node", || {
-            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap()
-        });
-        world
-    }
-
-    fn name(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from("/run/netns").join(self.name(name))
-    }
-
-    async fn at(&self, name: &str, arguments: &[&str]) {
-        let name = self.name(name);
-        ip(&[&["-n", &name], arguments].concat()).await;
-    }
-
-    fn inside<T: Send>(&self, name: &str, act: impl FnOnce() -> T + Send) -> T {
-        in_network_namespace(&self.path(name), act).unwrap()
-    }
-
-    async fn nft(&self, rules: &str) {
-        let arguments = ["netns", "exec", &self.name("node"), "nft", "-f", "-"].map(str::to_owned);
-        let spec = CommandSpec::new("ip").args(arguments).stdin(rules);
-        SystemExec.run(spec).await.unwrap().success("nft").unwrap();
-    }
-
-    /// The address that the plugin gives to a pod.
-    async fn add_pod(&self, name: &str, conflist: &str) -> Ipv4Addr {
-        let conflist: Value = serde_json::from_str(conflist).unwrap();
-        let mut plugin = conflist["plugins"][0].clone();
-        plugin["cniVersion"] = conflist["cniVersion"].clone();
-        plugin["name"] = conflist["name"].clone();
-        let program = format!("{PLUGINS}/{}", plugin["type"].as_str().unwrap());
-        let namespace = self.path(name).display().to_string();
-        let mut spec = CommandSpec::new("nsenter")
-            .args([format!("--net={}", self.path("node").display()), program])
-            .stdin(plugin.to_string());
-        spec.env = [
-            ("CNI_COMMAND", "ADD"),
-            ("CNI_CONTAINERID", name),
-            ("CNI_NETNS", &namespace),
-            ("CNI_IFNAME", "eth0"),
-            ("CNI_PATH", PLUGINS),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
-        let output = SystemExec.run(spec).await.unwrap();
-        assert_eq!(output.code, 0, "{}", String::from_utf8_lossy(&output.stdout));
-        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let range: Ipv4Net = result["ips"][0]["address"].as_str().unwrap().parse().unwrap();
-        range.addr()
-    }
-}
-
-async fn ip(arguments: &[&str]) {
-    let spec = CommandSpec::new("ip").args(arguments.iter().copied());
-    SystemExec.run(spec).await.unwrap().success("ip").unwrap();
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for name in NAMES {
-            let delete = CommandSpec::new("ip").args(["netns", "delete", &self.name(name)]);
-            let run = || {
-                let executor = tokio::runtime::Runtime::new().unwrap();
-                executor.block_on(SystemExec.run(delete))
-            };
-            let _ = std::thread::scope(|scope| scope.spawn(run).join());
-        }
-    }
-}
+use std::path::Path;
+use world::{PATIENCE, World};
 
 fn config(folder: &Path) -> NetworkConfig {
     NetworkConfig {
@@ -126,6 +25,15 @@ fn config(folder: &Path) -> NetworkConfig {
         host_settings: folder.join("note"),
         mtu: None,
     }
+}
+
+/// The plan of a node without others.
+fn plan_of_one_node(folder: &Path) -> Plan {
+    let view = NodeView {
+        pod_cidr: "10.244.0.0/24".parse().ok(),
+        internal_ip: None,
+    };
+    plan(&config(folder), [("here", &view)].into_iter())
 }
 
 /// Sends a datagram with this source, whoever's it is.
@@ -139,11 +47,7 @@ fn send_from(source: Ipv4Addr, to: SocketAddr, text: &str) {
 async fn pod_links_carry_traffic_and_no_forged_source() {
     let world = World::new('l').await;
     let folder = tempfile::tempdir().unwrap();
-    let view = NodeView {
-        pod_cidr: "10.244.0.0/24".parse().ok(),
-        internal_ip: None,
-    };
-    let plan = plan(&config(folder.path()), [("here", &view)].into_iter());
+    let plan = plan_of_one_node(folder.path());
     let conflist = plan.conflist.unwrap();
     world.nft(&plan.rules.unwrap()).await;
     let pod1 = world.add_pod("pod1", &conflist).await;
