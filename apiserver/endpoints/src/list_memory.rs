@@ -8,6 +8,7 @@
 use crate::body::Body;
 use crate::memory_shares::{HeldMemory, MemoryShares};
 use crate::paced_body::{self, ReadingPace};
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{ListPage, RegistryError, RequestContext, UserClass};
 use http::Response;
 use machinery_runtime::Runtime;
@@ -87,6 +88,26 @@ impl ListMemory {
         let (mut held, bytes) = self.hold(ctx, page, copied);
         held.grow_in_turn(bytes).await;
         self.admitted(ctx, held, copied)
+    }
+
+    /// The answer to a write, of an object of so many bytes that are copied into it. It cannot be refused any more, since what
+    /// it tells of is done: a large one waits for the room.
+    pub(crate) async fn answer_in_turn(
+        &self,
+        ctx: &RequestContext,
+        bytes: usize,
+        answer: impl FnOnce() -> Result<Response<Body>, RegistryError>,
+    ) -> Result<Response<Body>, RegistryError> {
+        if bytes < LARGE_BODY_BYTES {
+            return answer();
+        }
+        let class = UserClass::of(&ctx.user);
+        let mut held = self.shares.hold(class, &ctx.memory_owner());
+        held.grow_in_turn((bytes * COPIES).min(self.shares.most(class)))
+            .await;
+        // Where too many wait for turns it is made here.
+        let _ = ctx.heavy().await;
+        Ok(self.admitted(ctx, held, true).with(answer()?))
     }
 
     fn hold(&self, ctx: &RequestContext, page: &ListPage, copied: bool) -> (HeldMemory, usize) {

@@ -157,6 +157,15 @@ pub(crate) fn written(
     }
 }
 
+/// Bytes of a written object that are copied into its answer: none where its slices are the answer.
+pub(crate) fn copied_bytes(row: &ResourceRow, form: Form, written: &Written) -> usize {
+    match written {
+        Written::Stored { entry, .. } if is_sent_as_stored(row, form, entry) => 0,
+        Written::Stored { entry, .. } => entry.record.len(),
+        Written::Shown { object, .. } => object.arena_bytes(),
+    }
+}
+
 /// One stored object.
 pub(crate) fn entry_answer(
     store: &Store,

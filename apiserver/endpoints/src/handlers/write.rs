@@ -28,7 +28,20 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
         .create(&call.ctx, &call.info.scope, object, &options, this.door())
         .await?;
     warn_not_enforced(&call);
-    respond::written(&call.store, showing, StatusCode::CREATED, &written)
+    written_answer(&this, &call, showing, StatusCode::CREATED, &written).await
+}
+
+async fn written_answer(
+    this: &Endpoints,
+    call: &Call,
+    showing: respond::Showing,
+    code: StatusCode,
+    written: &Written,
+) -> Result<Response<Body>, RegistryError> {
+    let bytes = respond::copied_bytes(call.row(), showing.form, written);
+    let answer = || respond::written(&call.store, showing, code, written);
+    let memory = &this.0.list_memory;
+    memory.answer_in_turn(&call.ctx, bytes, answer).await
 }
 
 /// What is stored but does nothing yet says so.
@@ -108,7 +121,7 @@ async fn write(
     } else {
         StatusCode::OK
     };
-    respond::written(&call.store, showing, code, &written)
+    written_answer(this, call, showing, code, &written).await
 }
 
 /// Changes a part of the object.
@@ -336,10 +349,14 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
                 Some(false) => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            respond::written(&call.store, showing, code, &written)
+            written_answer(&this, &call, showing, code, &written).await
         }
         Deleted::Removed(object) if call.row().strategy.returns_deleted_object() => {
-            respond::tree_answer(&call.row().columns, showing, StatusCode::OK, &object)
+            let shown = Written::Shown {
+                object,
+                created: false,
+            };
+            written_answer(&this, &call, showing, StatusCode::OK, &shown).await
         }
         Deleted::Removed(object) => {
             let details = status::Details {

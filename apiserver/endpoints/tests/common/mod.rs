@@ -170,7 +170,7 @@ impl Api {
         self.begin(Method::GET, path, &[("accept", accept)], "").await
     }
 
-    async fn begin(
+    pub(crate) async fn begin(
         &self,
         method: Method,
         path: &str,
