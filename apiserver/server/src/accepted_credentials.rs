@@ -5,6 +5,7 @@
 //! address with somebody who guesses are served. A certificate and a token are remembered each by itself, the one that was
 //! accepted, and nothing else of a request: whatever else varies, one credential takes one place.
 
+use crate::anonymous_rate::Charged;
 use crate::connections::Connection;
 use crate::exchange::{Exchange, Peer};
 use apiserver_auth::authn::token_of;
@@ -102,7 +103,7 @@ impl AcceptedCredentials {
         let (headers, peer) = (exchange.request.headers(), &exchange.peer);
         let mut attempt = Attempt {
             of: None,
-            is_counted: false,
+            charged: None,
         };
         let Some(connection) = peer.connection.clone().filter(|_| has_credentials(headers, peer)) else {
             return Some(attempt);
@@ -110,10 +111,7 @@ impl AcceptedCredentials {
         let digest = self.digest(headers, peer);
         let runtime = exchange.context.runtime.clone();
         if !digest.parts().any(|part| self.digests.lock().knows(part)) {
-            if !connection.takes_stranger(runtime.monotonic()) {
-                return None;
-            }
-            attempt.is_counted = true;
+            attempt.charged = Some(connection.take_stranger(runtime.monotonic())?);
         }
         attempt.of = Some(Of {
             digest,
@@ -129,7 +127,8 @@ impl AcceptedCredentials {
 pub(crate) struct Attempt {
     /// `None` in process, and without credentials.
     of: Option<Of>,
-    is_counted: bool,
+    /// The entry of strangers that it counts in.
+    charged: Option<Charged>,
 }
 
 struct Of {
@@ -144,15 +143,15 @@ impl Attempt {
     pub(crate) fn ended(self, user: Option<&UserInfo>) {
         let Some(of) = self.of else { return };
         let mut digests = of.accepted.digests.lock();
-        match (user, self.is_counted) {
-            (Some(user), true) => {
+        match (user, self.charged) {
+            (Some(user), Some(charged)) => {
                 if let Some(digest) = of.digest.accepted(user) {
                     digests.note(digest);
                 }
-                of.connection.give_back_stranger();
+                of.connection.give_back_stranger(&charged);
             }
-            (Some(_), false) | (None, true) => {}
-            (None, false) => {
+            (Some(_), None) | (None, Some(_)) => {}
+            (None, None) => {
                 for digest in of.digest.parts() {
                     digests.forget(digest);
                 }

@@ -17,9 +17,13 @@ const MAX_ADDRESSES: usize = 4_096;
 #[derive(Debug, Default)]
 pub(crate) struct AnonymousRate(Mutex<HashMap<IpAddr, Duration>>);
 
+/// The entry that a request was charged to: its address, or the one that addresses share.
+#[derive(Debug)]
+pub(crate) struct Charged(IpAddr);
+
 impl AnonymousRate {
-    /// Whether one more request from this address is taken.
-    pub(crate) fn takes(&self, address: IpAddr, now: Duration) -> bool {
+    /// Takes one more request from this address. Returns the entry that it is charged to; `None` where it is too much.
+    pub(crate) fn take(&self, address: IpAddr, now: Duration) -> Option<Charged> {
         let mut paid = self.0.lock();
         if paid.len() >= MAX_ADDRESSES && !paid.contains_key(&address) {
             paid.retain(|_, until| *until > now);
@@ -33,15 +37,15 @@ impl AnonymousRate {
         let until = paid.entry(key).or_insert(now);
         let next = (*until).max(now) + Duration::from_secs(1) / REQUESTS_PER_SECOND;
         let takes = next <= now + Duration::from_secs(1) / REQUESTS_PER_SECOND * MOST_REQUESTS;
-        if takes {
+        takes.then(|| {
             *until = next;
-        }
-        takes
+            Charged(key)
+        })
     }
 
     /// One that was taken was not nobody's.
-    pub(crate) fn give_back(&self, address: IpAddr) {
-        if let Some(until) = self.0.lock().get_mut(&address) {
+    pub(crate) fn give_back(&self, charged: &Charged) {
+        if let Some(until) = self.0.lock().get_mut(&charged.0) {
             *until = until.saturating_sub(Duration::from_secs(1) / REQUESTS_PER_SECOND);
         }
     }
@@ -58,7 +62,7 @@ mod tests {
     fn taken(rate: &AnonymousRate, from: IpAddr, now: u64, asked: u32) -> usize {
         let asked = 0..asked;
         asked
-            .filter(|_| rate.takes(from, Duration::from_secs(now)))
+            .filter(|_| rate.take(from, Duration::from_secs(now)).is_some())
             .count()
     }
 
@@ -75,7 +79,7 @@ mod tests {
     fn anonymous_requests_of_many_addresses_are_remembered_within_bounds() {
         let rate = AnonymousRate::default();
         for number in 0..10_000 {
-            rate.takes(address(number), Duration::from_secs(5));
+            rate.take(address(number), Duration::from_secs(5));
         }
         assert_eq!(rate.0.lock().len(), MAX_ADDRESSES + 1);
         assert_eq!(
@@ -85,5 +89,30 @@ mod tests {
         );
         assert_eq!(taken(&rate, address(20_000), 60, 1_000), 400);
         assert_eq!(rate.0.lock().len(), 1, "the others have paid");
+    }
+
+    /// A request is charged to the shared entry; by the time that it is known to be somebody's, its address has an entry of its own.
+    #[test]
+    fn anonymous_request_is_given_back_to_the_entry_that_was_charged() {
+        let rate = AnonymousRate::default();
+        let at = Duration::from_secs;
+        let others: Vec<_> = (0..MAX_ADDRESSES as u32)
+            .map(|number| rate.take(address(number), at(5)).unwrap())
+            .collect();
+        let late = address(20_000);
+        assert_eq!(taken(&rate, late, 5, 399), 399);
+        let charged = rate.take(late, at(5)).unwrap();
+        assert_eq!(taken(&rate, late, 5, 1), 0);
+        // The addresses before have paid: now it is told apart.
+        drop(others);
+        assert_eq!(taken(&rate, late, 6, 1_000), 400);
+        rate.give_back(&charged);
+        assert_eq!(
+            taken(&rate, late, 6, 1),
+            0,
+            "its own entry was not charged for that"
+        );
+        let shared = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+        assert!(rate.0.lock().get(&shared).is_some_and(|until| *until < at(9)));
     }
 }

@@ -5,7 +5,7 @@
 //! is answered, so that no flood of connections locks them out. A connection proves whose it is with its first request;
 //! before that it is a stranger's, and a part of the places is left to strangers until they had their time.
 
-use crate::anonymous_rate::AnonymousRate;
+use crate::anonymous_rate::{AnonymousRate, Charged};
 use apiserver_endpoints::UserClass;
 use machinery_meta::UserInfo;
 use machinery_runtime::CancellationToken;
@@ -100,12 +100,17 @@ impl Connection {
 
     /// Reports whether one more request that nobody is known to have sent is taken.
     pub(crate) fn takes_stranger(&self, now: Duration) -> bool {
-        self.strangers.takes(self.address, now)
+        self.take_stranger(now).is_some()
+    }
+
+    /// The same, with the entry that it is charged to, for [`Connection::give_back_stranger`].
+    pub(crate) fn take_stranger(&self, now: Duration) -> Option<Charged> {
+        self.strangers.take(self.address, now)
     }
 
     /// One that was taken was somebody's.
-    pub(crate) fn give_back_stranger(&self) {
-        self.strangers.give_back(self.address);
+    pub(crate) fn give_back_stranger(&self, charged: &Charged) {
+        self.strangers.give_back(charged);
     }
 
     /// Bytes have arrived.
