@@ -4,8 +4,8 @@
 //! serve requests, and one more. Tasks belong to flows ([`HeavyFlow`]); a flow's time is charged to its account and to its
 //! namespace. Among the flows that wait, the one whose account and namespace have used least time goes first, and no account
 //! and no namespace has more than half of the threads. One that comes anew has used no less than those that are served, so
-//! that nobody saves up turns. While all threads but the one more are busy, that one takes tasks of flows with little debt
-//! and of administrators alone.
+//! that nobody saves up turns. While all threads but the one more are busy, that one takes tasks of flows with little debt,
+//! in itself or beside what those on the threads owe, and of administrators alone.
 
 mod flow;
 mod turns;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use turns::Turns;
 
-/// Threads without work end after this long.
+/// Threads end after this long without work; while tasks wait that may not begin, one looks again as often.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Niceness by which the threads give way to others of the process (`nice`): about a third of what these get.
 const NICENESS: i32 = 5;
@@ -95,7 +95,9 @@ impl HeavyWork {
     fn enqueue(&self, task: Arc<Task>) {
         let mut turns = self.0.turns.lock();
         turns.push(task, now());
-        let is_missing = turns.ready(now()) > turns.idle && turns.threads < self.0.threads;
+        // Who waits for a debt to become little needs a thread that looks again.
+        let is_missing = turns.idle == 0 || turns.ready(now()) > turns.idle;
+        let is_missing = is_missing && turns.threads < self.0.threads;
         self.0.woken.notify_one();
         if is_missing {
             turns.threads += 1;
@@ -138,7 +140,7 @@ impl HeavyWork {
             turns.idle += 1;
             let waited = self.0.woken.wait_for(&mut turns, KEEP_ALIVE);
             turns.idle -= 1;
-            if waited.timed_out() && turns.ready(now()) == 0 {
+            if waited.timed_out() && turns.is_empty() {
                 turns.threads -= 1;
                 return None;
             }

@@ -211,6 +211,53 @@ async fn heavy_work_keeps_a_thread_for_little_debt_and_administrators() {
     assert_eq!(table.begin_account().as_deref(), Some("anna"));
 }
 
+/// Accounts of one tenant that have nothing in common are on all threads for all, again and again; whoever has used much less
+/// goes on beside them, although it owes more than little.
+#[tokio::test]
+async fn heavy_work_keeps_a_thread_for_who_owes_much_less_than_others() {
+    let mut table = Table::new(2);
+    for account in ["a", "b"] {
+        table.push(account);
+        assert!(table.begin().is_some());
+        table.end(account, 60_000);
+        table.push(account);
+    }
+    assert!(table.begin().is_some() && table.begin().is_some());
+    for _ in 0..5 {
+        table.push("anna");
+        assert_eq!(table.begin_account().as_deref(), Some("anna"));
+        table.end("anna", 2_000);
+    }
+    // A third account of theirs is as far in debt as they are.
+    table.push("c");
+    assert_eq!(table.begin_account().as_deref(), Some("c"));
+    table.end("c", 40_000);
+    table.push("c");
+    assert_eq!(table.begin(), None);
+    table.push("anna");
+    assert_eq!(table.begin_account().as_deref(), Some("anna"));
+    table.end("anna", 10_000);
+    table.push("anna");
+    assert_eq!(table.begin(), None, "what she owes is no longer much less");
+}
+
+/// What is on a thread counts as used, so that a first long step is not taken for a small one.
+#[tokio::test]
+async fn heavy_work_under_way_is_owed() {
+    let mut table = Table::new(2);
+    for account in ["a", "b"] {
+        table.push(account);
+        assert!(table.begin().is_some());
+    }
+    table.push("anna");
+    assert!(table.begin().is_some());
+    table.end("anna", 1_000);
+    table.push("anna");
+    assert_eq!(table.begin(), None);
+    table.now += Duration::from_secs(5);
+    assert_eq!(table.begin_account().as_deref(), Some("anna"));
+}
+
 #[tokio::test]
 async fn heavy_work_forgets_idle_flows() {
     let mut table = Table::new(1);

@@ -13,6 +13,8 @@ pub(super) const MAX_WAITING: usize = 1_024;
 pub(super) const MAX_IDLE_DEBTORS: usize = 64;
 /// Time used lately up to which a debt is little.
 const LITTLE_DEBT: Duration = Duration::from_millis(200);
+/// A debt is also little where it is this part at most of what each flow on the threads owes.
+const PART_OF_OTHERS: u32 = 4;
 /// Part of a thread that makes no debt in the long run.
 const FREE_PART: u32 = 10;
 
@@ -31,7 +33,8 @@ pub(super) struct Turns {
     last: u64,
     /// Requests among the tasks that wait.
     requests: usize,
-    running: usize,
+    /// Flows on the threads, one for each task.
+    running: Vec<HeavyFlow>,
     pub(super) threads: usize,
     pub(super) idle: usize,
     begun: u64,
@@ -50,6 +53,8 @@ struct Usage {
     lately: Duration,
     /// Time as of which that is.
     as_of: Option<Instant>,
+    /// The beginning of what is on a thread now, of the first of several.
+    since: Option<Instant>,
 }
 
 impl Usage {
@@ -57,16 +62,29 @@ impl Usage {
         self.running == 0 && self.waiting == 0
     }
 
+    /// Time used lately, with what is on a thread now.
     fn debt(&self, now: Instant) -> Duration {
+        let under_way = self.since.map_or(Duration::ZERO, |since| now - since);
+        self.charged(now) + under_way
+    }
+
+    fn charged(&self, now: Instant) -> Duration {
         let since = self.as_of.map_or(Duration::ZERO, |as_of| now - as_of);
         self.lately.saturating_sub(since / FREE_PART)
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.running += 1;
+        self.since.get_or_insert(now);
     }
 
     fn charge(&mut self, took: Duration, now: Instant) {
         self.running -= 1;
         self.used += took;
-        self.lately = self.debt(now) + took;
+        self.lately = self.charged(now) + took;
         self.as_of = Some(now);
+        // Of several on threads, what the others have used until now is not known here, and is charged at their ends.
+        self.since = (self.running > 0).then_some(now);
     }
 }
 
@@ -80,7 +98,7 @@ impl Turns {
             used: Duration::ZERO,
             last: 0,
             requests: 0,
-            running: 0,
+            running: Vec::new(),
             threads: 0,
             idle: 0,
             begun: 0,
@@ -131,11 +149,23 @@ impl Turns {
         queue.push_back((self.last, task));
     }
 
+    fn debt_of(&self, flow: &HeavyFlow, now: Instant) -> Duration {
+        let debts = self.usages(flow).map(|usage| usage.debt(now));
+        debts.max().unwrap_or_default()
+    }
+
+    /// Reports whether a flow may have the thread that is left. A tenant whose accounts have no debtor in common can hold all
+    /// others: whoever has used much less than each of them goes on beside them.
+    fn owes_little(&self, flow: &HeavyFlow, now: Instant) -> bool {
+        let others = self.running.iter().map(|other| self.debt_of(other, now));
+        let least = others.min().unwrap_or_default();
+        self.debt_of(flow, now) <= LITTLE_DEBT.max(least / PART_OF_OTHERS)
+    }
+
     /// Tasks of a flow that could begin now.
     fn ready_of(&self, flow: &HeavyFlow, waiting: usize, now: Instant) -> usize {
-        let is_reserve = self.running >= self.for_all;
-        if is_reserve && !flow.is_administrator() && self.usages(flow).any(|own| own.debt(now) > LITTLE_DEBT)
-        {
+        let is_reserve = self.running.len() >= self.for_all;
+        if is_reserve && !flow.is_administrator() && !self.owes_little(flow, now) {
             return 0;
         }
         let running = self.usages(flow).map(|usage| usage.running).max().unwrap_or(0);
@@ -162,8 +192,8 @@ impl Turns {
         let used = self.usages(&flow).map(|usage| usage.used).max();
         self.used = self.used.max(used.unwrap_or_default());
         self.waits_no_longer(&task);
-        self.each(&flow, |usage| usage.running += 1);
-        self.running += 1;
+        self.each(&flow, |usage| usage.begin(now));
+        self.running.push(flow);
         self.begun += 1;
         Some(task)
     }
@@ -192,6 +222,11 @@ impl Turns {
         self.waits_no_longer(task);
     }
 
+    /// Reports whether no task waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// About how many tasks could begin now.
     pub(super) fn ready(&self, now: Instant) -> usize {
         let waiting = self.waiting.iter();
@@ -202,7 +237,9 @@ impl Turns {
 
     pub(super) fn end(&mut self, flow: &HeavyFlow, took: Duration, now: Instant) {
         self.busy += took;
-        self.running -= 1;
+        if let Some(at) = self.running.iter().position(|own| own == flow) {
+            self.running.swap_remove(at);
+        }
         self.each(flow, |usage| usage.charge(took, now));
     }
 
@@ -215,7 +252,7 @@ impl Turns {
     pub(super) fn figures(&self) -> HeavyFigures {
         HeavyFigures {
             waiting: self.waiting.values().map(VecDeque::len).sum(),
-            running: self.running,
+            running: self.running.len(),
             turns: self.begun,
             busy: self.busy,
         }
