@@ -2,6 +2,7 @@
 //! containerd they use, in a mount namespace that outlives this process.
 
 use crate::agent_reserve::ReserveArguments;
+use crate::kubeconfig::KubeconfigFile;
 use crate::{open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -420,14 +421,10 @@ fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
 
 /// Where the API server is, if the file says so in numbers.
 fn server_address(kubeconfig: &std::path::Path) -> anyhow::Result<Option<SocketAddr>> {
-    let text = std::fs::read_to_string(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-    let server = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("server:"))
-        .unwrap_or_default();
-    let host = server
-        .trim()
-        .trim_matches('"')
+    let file = KubeconfigFile::read(kubeconfig)?;
+    let host = file
+        .current_server()
+        .unwrap_or_default()
         .trim_start_matches("https://")
         .split('/')
         .next()

@@ -45,7 +45,8 @@ pub(crate) async fn due(at: Timestamp, runtime: &Runtime) {
     }
 }
 
-fn read(folder: &Path) -> Option<Identity> {
+/// The certificate in the folder with its key.
+pub(crate) fn read(folder: &Path) -> Option<Identity> {
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     Identity::from_pem(text(CERTIFICATE)?, text(KEY)?)
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use support::kubectl::skipped;
 use support::{Server, text, until};
 
@@ -193,6 +193,73 @@ fn flags_control_plane_needs_no_root() {
     assert_eq!(authority(&made), authority(&own));
     server.kill().expect("it runs");
     server.wait().expect("it ends");
+}
+
+/// A control plane whose files are in the folder, until it is ready.
+fn ready(folder: &Path, kubeconfig: &Path) -> Child {
+    let log = folder.join("log");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_knarr"));
+    server.args([
+        "server",
+        "--disable-agent",
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+    ]);
+    server.arg("--data-dir").arg(folder.join("data"));
+    server.arg("--write-kubeconfig").arg(kubeconfig);
+    let server = server
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).expect("a log"));
+    let mut server = server.spawn().expect("the built binary starts");
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    until(
+        "the server to be ready, or to end",
+        || said().contains(" ready") || server.try_wait().is_ok_and(|ended| ended.is_some()),
+        said,
+    );
+    server
+}
+
+#[test]
+fn kubeconfigs_are_kept_by_a_server_that_starts_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (folder, file) = (folder.path(), folder.path().join("config"));
+    let stop = |mut server: Child| {
+        server.kill().expect("it runs");
+        server.wait().expect("it ends");
+    };
+    stop(ready(folder, &file));
+    let read = |path: &Path| std::fs::read_to_string(path).expect("a kubeconfig");
+    let is_address = |line: &&str| line.trim().starts_with("server: ");
+    let with_namespace = read(&file).replace("    user: kub", "    namespace: shop\n    user: kub");
+    assert!(with_namespace.contains("namespace"), "{with_namespace}");
+    std::fs::write(&file, &with_namespace).expect("its owner's change");
+    stop(ready(folder, &file));
+    let kept = read(&file);
+    let rest = |text: &str| {
+        let lines = text.lines().filter(|line| !is_address(line));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rest(&kept), rest(&with_namespace), "the port alone is another");
+    // The command prints the address of the server, and the same credentials.
+    let data = folder.join("data").display().to_string();
+    let printed = text(&knarr(&["kubeconfig", "--data-dir", &data]).stdout);
+    assert_eq!(printed, read(&folder.join("data/admin.kubeconfig")));
+    assert_eq!(
+        printed.lines().find(is_address),
+        kept.lines().find(is_address),
+        "{printed}"
+    );
+    // Another cluster's file is refused, and stays.
+    let other = tempfile::tempdir().expect("a folder");
+    let mut refused = ready(other.path(), &file);
+    let code = refused.wait().expect("it ended").code();
+    let said = read(&other.path().join("log"));
+    assert!(
+        code == Some(1) && said.contains("--write-kubeconfig") && said.contains("is another cluster"),
+        "{said}"
+    );
+    assert_eq!(read(&file), kept);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::files::Store;
 use super::{Identity, PkiError, ServingNames, identity};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
+use machinery_x509::{Authorities, PeerCertificate};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -83,6 +84,20 @@ impl Authority {
         params.subject_alt_names =
             CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?.subject_alt_names;
         self.sign(params)
+    }
+
+    /// Reports whether this authority vouches now for an identity of the user, in that group alone: the key is the
+    /// certificate's, and more than a third of its life is left.
+    pub fn vouches_for(&self, identity: &Identity, user: &str, group: Option<&str>, now: Timestamp) -> bool {
+        let Ok(authorities) = Authorities::new(vec![self.der.clone()]) else {
+            return false;
+        };
+        let peer = PeerCertificate::new(identity.chain());
+        let verified = peer.and_then(|peer| authorities.verified(&peer, now).ok());
+        let found = verified.and_then(|verified| verified.user.clone().ok().flatten());
+        let is_named = found
+            .is_some_and(|found| found.name == user && found.groups.iter().map(String::as_str).eq(group));
+        is_named && now < identity.renew_at() && identity.has_its_key()
     }
 
     fn sign(&self, params: CertificateParams) -> Result<Identity, PkiError> {

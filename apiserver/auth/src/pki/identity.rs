@@ -5,6 +5,7 @@ use super::{PkiError, ServingNames};
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::net::IpAddr;
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer, GeneralName, X509Certificate};
@@ -121,8 +122,14 @@ impl Identity {
         self.key.clone_key()
     }
 
+    /// Reports whether the key is the certificate's.
+    pub(super) fn has_its_key(&self) -> bool {
+        let provider = rustls::crypto::ring::default_provider();
+        CertifiedKey::from_der(self.chain.clone(), self.key(), &provider).is_ok()
+    }
+
     /// Names and addresses in the certificate.
-    pub(super) fn names(&self) -> &ServingNames {
+    pub fn names(&self) -> &ServingNames {
         &self.names
     }
 

@@ -2,10 +2,11 @@
 
 use super::arguments::ServerArguments;
 use super::paths::Paths;
+use crate::kubeconfig::{self, Entries, KubeconfigError, KubeconfigFile};
 use crate::own_certificate;
 use anyhow::Context;
 use apiserver_server::Server;
-use apiserver_server::pki::{Identity, Kubeconfig, ServingNames, write_private};
+use apiserver_server::pki::{Identity, ServingNames, write_private};
 use jiff::Timestamp;
 use machinery_runtime::Runtime;
 use std::io::{self, ErrorKind};
@@ -13,7 +14,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-const CLUSTER: &str = "knarr";
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ pub(super) struct Identities<'a> {
 }
 
 impl Identities<'_> {
-    /// Writes them all; they are to be written again at the time that is returned.
+    /// Writes them all, except what is good still; they are to be written again at the time that is returned.
     pub(super) fn write_all(&self) -> anyhow::Result<Timestamp> {
         let due = self.write_admin()?;
         if self.arguments.disable_agent {
@@ -76,29 +76,46 @@ impl Identities<'_> {
         }
     }
 
-    fn write(&self, user: &str, identity: &Identity, path: &Path) -> anyhow::Result<()> {
-        let kubeconfig = Kubeconfig {
-            server: self.url,
-            authority_pem: self.server.pki().cluster.certificate_pem(),
-            cluster: CLUSTER,
-            user,
-            identity,
-        };
-        kubeconfig
-            .write(path)
-            .with_context(|| format!("writing {}", path.display()))
-    }
-
     /// The administrator's, in the data directory and wherever else it was asked for.
     fn write_admin(&self) -> anyhow::Result<Timestamp> {
-        const USER: &str = "kubernetes-admin";
-        let authority = &self.server.pki().cluster;
-        let identity = authority.client(USER, Some("system:masters"), self.runtime.now())?;
-        self.write(USER, &identity, &self.paths.admin())?;
-        if let Some(asked) = &self.arguments.write_kubeconfig {
-            self.write(USER, &identity, asked)?;
-        }
-        Ok(identity.renew_at())
+        let entries = kubeconfig::admin(self.url, &self.server.pki().cluster);
+        let identity = self.keep_own(&entries, &self.paths.admin(), None)?;
+        let Some(asked) = &self.arguments.write_kubeconfig else {
+            return Ok(identity.renew_at());
+        };
+        let flag = || format!("--write-kubeconfig {}", asked.display());
+        // It is its owner's: what it holds of another cluster is not ours to replace.
+        let file = KubeconfigFile::read_of(asked, entries.authority).with_context(flag)?;
+        let kept = file.identity(&entries, self.runtime.now());
+        let kept = kept.as_ref().unwrap_or(&identity);
+        file.put(&entries, kept).with_context(flag)?;
+        Ok(identity.renew_at().min(kept.renew_at()))
+    }
+
+    /// Keeps a file of the data directory; `identity` replaces credentials in it that are others, or else those that are no
+    /// longer good are made anew.
+    fn keep_own(
+        &self,
+        entries: &Entries<'_>,
+        path: &Path,
+        identity: Option<Identity>,
+    ) -> anyhow::Result<Identity> {
+        let writing = || format!("writing {}", path.display());
+        let file = match KubeconfigFile::read_of(path, entries.authority) {
+            Err(error @ KubeconfigError::Reading { .. }) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "a kubeconfig of the data directory is replaced");
+                KubeconfigFile::empty(path)
+            }
+            Ok(file) => file,
+        };
+        let now = self.runtime.now();
+        let identity = match identity.or_else(|| file.identity(entries, now)) {
+            Some(identity) => identity,
+            None => kubeconfig::made(entries, now)?,
+        };
+        file.put(entries, &identity).with_context(writing)?;
+        Ok(identity)
     }
 
     /// What the node agent finds in its folder: `kubeconfig` (its own identity), `kube-proxy.kubeconfig` (for service
@@ -106,20 +123,21 @@ impl Identities<'_> {
     /// `client-ca.crt` (who may ask it).
     fn write_agent(&self) -> anyhow::Result<Timestamp> {
         let node = node_name(self.arguments)?;
-        let (authority, now) = (&self.server.pki().cluster, self.runtime.now());
+        let authority = &self.server.pki().cluster;
         let in_agent = |name: &str| self.paths.in_agent(name);
+        let entries = |user, group| Entries {
+            server: self.url,
+            authority,
+            user,
+            group: Some(group),
+        };
         node_sys::fs::make_own_folder(&self.paths.agent()).context("creating the agent's folder")?;
-        let names: ServingNames = [
-            node.clone(),
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-            self.server.advertised_address().to_string(),
-        ]
-        .into();
-        let proxy = authority.client("system:kube-proxy", Some("system:node-proxier"), now)?;
-        self.write("system:kube-proxy", &proxy, &in_agent("kube-proxy.kubeconfig"))?;
-        let identity = authority.node(&node, &names, now)?;
-        self.write(&format!("system:node:{node}"), &identity, &in_agent("kubeconfig"))?;
+        let proxy = entries("system:kube-proxy", "system:node-proxier");
+        let proxy = self.keep_own(&proxy, &in_agent("kube-proxy.kubeconfig"), None)?;
+        let user = format!("system:node:{node}");
+        let entries = entries(&user, "system:nodes");
+        let identity = self.node_identity(&node, &entries)?;
+        let identity = self.keep_own(&entries, &in_agent("kubeconfig"), Some(identity))?;
         write_private(&in_agent("client-ca.crt"), authority.certificate_pem())?;
         // The agent looks at these: they come last.
         write_private(&in_agent(own_certificate::KEY), identity.key_pem())?;
@@ -127,7 +145,30 @@ impl Identities<'_> {
             &in_agent(own_certificate::CERTIFICATE),
             identity.certificate_pem(),
         )?;
-        Ok(identity.renew_at())
+        Ok(identity.renew_at().min(proxy.renew_at()))
+    }
+
+    /// The node's identity, which serves port 10250 as well: the one in the agent's folder while it is good and has the
+    /// names, or else a new one.
+    fn node_identity(&self, node: &str, entries: &Entries<'_>) -> anyhow::Result<Identity> {
+        let names: ServingNames = [
+            node.to_owned(),
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            self.server.advertised_address().to_string(),
+        ]
+        .into();
+        let now = self.runtime.now();
+        let kept = own_certificate::read(&self.paths.agent()).filter(|kept| {
+            let is_good = entries
+                .authority
+                .vouches_for(kept, entries.user, entries.group, now);
+            is_good && kept.names().is_superset(&names)
+        });
+        match kept {
+            Some(kept) => Ok(kept),
+            None => Ok(entries.authority.node(node, &names, now)?),
+        }
     }
 }
 
