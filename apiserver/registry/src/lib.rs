@@ -70,6 +70,6 @@ pub use scope::Scope;
 pub use store::{Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written};
 pub use stored::Stored;
 pub use strategy::{Change, Part, Strategy};
-pub use user_class::UserClass;
+pub use user_class::{SYSTEM_NAMESPACES, UserClass};
 pub use values::{built_in_values, stored_resources};
 pub use verbs::{Verb, Verbs};

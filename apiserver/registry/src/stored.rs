@@ -3,7 +3,7 @@
 use apiserver_storage::encryption::Unopened;
 use apiserver_storage::{
     Backup, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Sample, Statistics, Storage, StorageError,
-    WatchCursor, WatchRequest,
+    Usage, WatchCursor, WatchRequest,
 };
 use machinery_meta::Revision;
 use std::fmt;
@@ -67,6 +67,11 @@ impl<'a> Stored<'a> {
     /// The backend's own figures; `None` where another process keeps them.
     pub fn statistics(self) -> Option<Statistics> {
         self.0.statistics()
+    }
+
+    /// Stored bytes as they are counted for the quota.
+    pub fn usage(self) -> Usage {
+        self.0.usage()
     }
 
     /// Reports whether other servers may use the same storage.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-/// Fails while the disk is full, on its own and not for the whole: a server that still reads and deletes must be reached,
+/// Fails while the disk is full or the quota of the store used up, on its own and not for the whole: a server that still reads and deletes must be reached,
 /// or nobody could make room.
 const SPACE: &str = "storage-space";
 /// Fails while a damaged file of the log is still needed, on its own as well: what is served comes from memory.
@@ -59,6 +59,14 @@ fn record(core: &Core, root: &str, checks: &[Check], excluded: &[&str]) {
         core.metrics
             .health_checks
             .checked(&check.name, root, check.result.is_ok());
+    }
+}
+
+fn has_space(is_disk_full: bool, is_quota_used: bool) -> Result<(), String> {
+    match (is_disk_full, is_quota_used) {
+        (true, _) => Err("no space left for the data directory: only deletions are written".to_owned()),
+        (_, true) => Err("the quota of the store is used up: delete objects to make room".to_owned()),
+        (false, false) => Ok(()),
     }
 }
 
@@ -115,15 +123,13 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
             Err(format!("{unopened} stored values cannot be decrypted"))
         },
     });
-    if let Some(statistics) = core.registry.stored().statistics() {
-        checks.push(Check {
-            name: SPACE.into(),
-            result: if statistics.full {
-                Err("no space left for the data directory: only deletions are written".to_owned())
-            } else {
-                Ok(())
-            },
-        });
+    let statistics = core.registry.stored().statistics();
+    let is_disk_full = statistics.as_ref().is_some_and(|own| own.full);
+    checks.push(Check {
+        name: SPACE.into(),
+        result: has_space(is_disk_full, core.registry.stored().usage().is_full),
+    });
+    if let Some(statistics) = statistics {
         checks.push(Check {
             name: INTEGRITY.into(),
             result: match statistics.damaged_files.first() {

@@ -54,6 +54,7 @@ pub use apiserver_admission::plugins::NAMES as ADMISSION_PLUGINS;
 pub use apiserver_auth::jwt::LegacyClaims;
 pub use apiserver_auth::pki;
 pub use apiserver_endpoints::{Body, yaml};
+pub use apiserver_registry::SYSTEM_NAMESPACES;
 pub use apiserver_registry::store::early_expiry::ExpiryBounds;
 pub use apiserver_registry::{built_in_values, stored_resources};
 pub use config::{ConfigError, ServerConfig};

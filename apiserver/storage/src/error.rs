@@ -60,6 +60,24 @@ pub enum StorageError {
     /// The same of etcd: its quota is used up.
     #[error("etcdserver: mvcc: database space exceeded")]
     QuotaExceeded,
+    /// All objects together take what they may: nothing of the group was written. Deletions go on. The words are etcd's.
+    #[error(
+        "etcdserver: mvcc: database space exceeded (the objects of all namespaces take what --storage-quota-bytes allows: \
+         delete some to make room)"
+    )]
+    StoreQuotaExceeded,
+    /// A namespace has used its share of the store: nothing of the group was written. Deletions go on. The words are
+    /// those of upstream's ResourceQuota.
+    #[error(
+        "exceeded quota: storage, requested: bytes={requested}, used: bytes={used}, limited: bytes={limited}; \
+         delete objects of namespace \"{namespace}\" to make room"
+    )]
+    NamespaceQuotaExceeded {
+        namespace: String,
+        requested: u64,
+        used: u64,
+        limited: u64,
+    },
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),

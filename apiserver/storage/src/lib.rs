@@ -18,6 +18,7 @@ mod error;
 mod feed;
 mod key;
 mod live;
+mod quota;
 mod record;
 mod root;
 mod statistics;
@@ -34,6 +35,7 @@ pub use backends::log::{
 };
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
+pub use quota::{Claim, NamespaceUsage, Quota, Usage};
 pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Sample, SharedValues, Storage};

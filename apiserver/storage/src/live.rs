@@ -1,7 +1,7 @@
 //! State of now, and what is kept of former ones.
 
 pub(crate) use crate::root::Root;
-use crate::{Entry, Event, Key, Prefix, RangeOptions, Record};
+use crate::{Entry, Event, Prefix, RangeOptions};
 use machinery_meta::Revision;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,25 @@ pub(crate) struct Live {
     pub(crate) batch: u64,
     /// Bytes of all records.
     pub(crate) bytes: u64,
+    /// Bytes of memory of all entries that have ever left the tree, which former states may hold still.
+    pub(crate) left: u64,
 }
 
 impl Live {
+    /// The state as it is now.
+    pub(crate) fn pin(&self) -> Pin {
+        Pin {
+            revision: self.revision,
+            root: self.root.clone(),
+            left: self.left,
+        }
+    }
+
     pub(crate) fn apply(&mut self, event: &Event) {
         if let Some(previous) = &event.previous {
             // Saturating: a record converted in memory only may have another size.
             self.bytes = self.bytes.saturating_sub(previous.record.len() as u64);
+            self.left += previous.footprint() as u64;
         }
         match &event.entry {
             Some(entry) => {
@@ -35,25 +47,22 @@ impl Live {
         self.revision = event.revision;
     }
 
-    /// Puts another form of a record in the place of one that is still at `revision`; see
+    /// Puts another form of an entry in the place of the one that is still at its revision; see
     /// [`Storage::recache`](crate::Storage::recache).
-    pub(crate) fn recache(&mut self, key: &Key, revision: Revision, record: Record) -> bool {
-        let known = self.root.get(key.as_str());
-        let Some(entry) = known.filter(|entry| entry.revision == revision) else {
-            return false;
-        };
-        let (created, expires, seal) = (entry.created, entry.expires, entry.seal);
-        let entry = Entry {
-            seal,
-            key: key.clone(),
-            revision,
-            created,
-            expires,
-            record,
-        };
-        self.root.insert(key.clone(), Arc::new(entry));
-        true
+    pub(crate) fn replace(&mut self, new: Arc<Entry>) -> Option<Recached> {
+        let old = self.root.get(new.key.as_str())?;
+        let old = (old.revision == new.revision).then(|| Arc::clone(old))?;
+        self.left += old.footprint() as u64;
+        self.root.insert(new.key.clone(), Arc::clone(&new));
+        Some(Recached { old, new })
     }
+}
+
+/// An entry in another form, and what stood in its place.
+#[derive(Debug)]
+pub(crate) struct Recached {
+    pub(crate) old: Arc<Entry>,
+    pub(crate) new: Arc<Entry>,
 }
 
 /// A page of a root, and how many entries follow it.
@@ -68,64 +77,150 @@ pub(crate) fn page(root: &Root, prefix: &Prefix, options: &RangeOptions) -> (Vec
     (page, remaining)
 }
 
+/// A state kept for a list that is read page by page.
+#[derive(Debug, Clone)]
+pub(crate) struct Pin {
+    pub(crate) revision: Revision,
+    pub(crate) root: Root,
+    /// [`Live::left`] at that revision: what has left the tree since is held by the pin.
+    pub(crate) left: u64,
+}
+
 /// States kept for lists that are read page by page, each the least recently used last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pins {
-    roots: VecDeque<(Revision, Root)>,
+    roots: VecDeque<Pin>,
     /// What had to be put together from the history.
-    lists: VecDeque<(Revision, Prefix, PastList)>,
+    lists: VecDeque<KeptList>,
+    /// Bytes that the pins may hold beside the state of now, and the lists.
+    limit: u64,
+    /// No state before this revision is kept: one that was held too much.
+    floor: Revision,
 }
 
 /// The entries below a prefix as they were, in the order of keys.
 pub(crate) type PastList = Arc<[Arc<Entry>]>;
 
+#[derive(Debug)]
+struct KeptList {
+    revision: Revision,
+    prefix: Prefix,
+    list: PastList,
+    bytes: u64,
+}
+
+/// Bytes that former states may hold, where nobody says otherwise.
+pub(crate) const PINNED_BYTES: u64 = 128 << 20;
 /// So many lists can be paged through at once without going to the history.
 const MAX_PINS: usize = 32;
 /// Each may hold entries that nobody else does.
 const MAX_PAST_LISTS: usize = 4;
 
 impl Pins {
-    pub(crate) fn pin(&mut self, revision: Revision, root: &Root) {
-        if self.get(revision).is_some() {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            roots: VecDeque::new(),
+            lists: VecDeque::new(),
+            limit,
+            floor: Revision::ZERO,
+        }
+    }
+
+    pub(crate) fn pin(&mut self, pin: Pin) {
+        if self.get(pin.revision).is_some() {
             return;
         }
         self.roots.truncate(MAX_PINS - 1);
-        self.roots.push_front((revision, root.clone()));
-    }
-
-    pub(crate) fn get(&mut self, revision: Revision) -> Option<Root> {
-        let at = self.roots.iter().position(|(pinned, _)| *pinned == revision)?;
-        let pin = self.roots.remove(at)?;
-        let root = pin.1.clone();
         self.roots.push_front(pin);
-        Some(root)
     }
 
+    pub(crate) fn get(&mut self, revision: Revision) -> Option<Pin> {
+        let at = self.roots.iter().position(|pin| pin.revision == revision)?;
+        let pin = self.roots.remove(at)?;
+        self.roots.push_front(pin.clone());
+        Some(pin)
+    }
+
+    /// The revision behind the last one whose state held too much; lists before it are over.
+    pub(crate) fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// Ends the pins that hold too much now that so many bytes have left the tree, so that the caller can drop them without
+    /// holding a lock. What the oldest holds is what all of them hold together.
+    pub(crate) fn end_large(&mut self, left: u64) -> Vec<Pin> {
+        let too_much = |pin: &Pin| left.saturating_sub(pin.left) > self.limit;
+        if !self.roots.iter().any(too_much) {
+            return Vec::new();
+        }
+        let (large, kept): (Vec<_>, Vec<_>) = self.roots.drain(..).partition(too_much);
+        self.roots = kept.into();
+        let floor = large.iter().map(|pin| pin.revision.next()).max();
+        self.floor = self.floor.max(floor.unwrap_or_default());
+        large
+    }
+
+    /// Keeps a list, and of the others the newest, as far as they have room.
     pub(crate) fn keep_list(&mut self, revision: Revision, prefix: &Prefix, list: &PastList) {
+        let bytes = list.iter().map(|entry| entry.footprint() as u64).sum();
         self.lists.truncate(MAX_PAST_LISTS - 1);
-        self.lists
-            .push_front((revision, prefix.clone(), Arc::clone(list)));
+        self.lists.push_front(KeptList {
+            revision,
+            prefix: prefix.clone(),
+            list: Arc::clone(list),
+            bytes,
+        });
+        while self.lists.len() > 1 && self.lists.iter().map(|kept| kept.bytes).sum::<u64>() > self.limit {
+            self.lists.pop_back();
+        }
     }
 
     pub(crate) fn list(&mut self, revision: Revision, prefix: &Prefix) -> Option<PastList> {
-        let is_it = |(kept, of, _): &(Revision, Prefix, PastList)| *kept == revision && of == prefix;
+        let is_it = |kept: &KeptList| kept.revision == revision && kept.prefix == *prefix;
         let at = self.lists.iter().position(is_it)?;
         let kept = self.lists.remove(at)?;
-        let list = Arc::clone(&kept.2);
+        let list = Arc::clone(&kept.list);
         self.lists.push_front(kept);
         Some(list)
     }
 
     /// Takes out what is older than a floor, so that the caller can drop it without holding a lock.
-    pub(crate) fn release(&mut self, floor: Revision) -> (Vec<Root>, Vec<PastList>) {
-        let (old, kept): (Vec<_>, Vec<_>) = self.roots.drain(..).partition(|(revision, _)| *revision < floor);
+    pub(crate) fn release(&mut self, floor: Revision) -> (Vec<Pin>, Vec<PastList>) {
+        let (old, kept): (Vec<_>, Vec<_>) = self.roots.drain(..).partition(|pin| pin.revision < floor);
         self.roots = kept.into();
-        let (lists, kept): (Vec<_>, Vec<_>) = self
-            .lists
-            .drain(..)
-            .partition(|(revision, _, _)| *revision < floor);
+        let (lists, kept): (Vec<_>, Vec<_>) = self.lists.drain(..).partition(|kept| kept.revision < floor);
         self.lists = kept.into();
-        let roots = old.into_iter().map(|(_, root)| root).collect();
-        (roots, lists.into_iter().map(|(_, _, list)| list).collect())
+        (old, lists.into_iter().map(|kept| kept.list).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pin(revision: u64, left: u64) -> Pin {
+        Pin {
+            revision: Revision(revision),
+            root: Root::default(),
+            left,
+        }
+    }
+
+    #[test]
+    fn pins_end_with_the_one_that_holds_most() {
+        let mut pins = Pins::new(100);
+        for (revision, left) in [(1, 0), (5, 40), (7, 90)] {
+            pins.pin(pin(revision, left));
+        }
+        assert!(pins.end_large(100).is_empty());
+        assert_eq!(pins.floor(), Revision::ZERO);
+        // The first is used again and still the one that holds most.
+        assert!(pins.get(Revision(1)).is_some());
+        let ended: Vec<Revision> = pins.end_large(120).iter().map(|pin| pin.revision).collect();
+        assert_eq!(ended, [Revision(1)]);
+        assert_eq!(pins.floor(), Revision(2));
+        assert!(pins.get(Revision(1)).is_none() && pins.get(Revision(5)).is_some());
+        assert_eq!(pins.end_large(1_000).len(), 2);
+        assert_eq!(pins.floor(), Revision(8));
     }
 }

@@ -65,6 +65,13 @@ impl Record {
         }
     }
 
+    /// Returns about how much memory an entry of it takes: its bytes and what stands beside them.
+    pub(crate) fn footprint(&self, key: &Key) -> usize {
+        /// The entry itself, its place in the tree, the change that made it, and what the allocator rounds up to.
+        const BESIDE: usize = 512;
+        self.len() + self.header.footprint() + key.as_str().len() + BESIDE
+    }
+
     /// Whether there are no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -72,10 +79,20 @@ impl Record {
 }
 
 impl Entry {
+    /// The same change with its record in another form.
+    pub(crate) fn with_record(&self, record: Record) -> Self {
+        Self {
+            key: self.key.clone(),
+            revision: self.revision,
+            created: self.created,
+            expires: self.expires,
+            record,
+            seal: self.seal,
+        }
+    }
+
     /// Returns about how much memory it takes: its bytes and what stands beside them.
     pub fn footprint(&self) -> usize {
-        /// The entry itself, its place in the tree, the change that made it, and what the allocator rounds up to.
-        const BESIDE: usize = 512;
-        self.record.len() + self.record.header.footprint() + self.key.as_str().len() + BESIDE
+        self.record.footprint(&self.key)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::encryption::{Encryption, Unopened};
 use crate::{
-    Backup, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor,
-    WatchRequest, Write,
+    Backup, Claim, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, Usage,
+    WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use machinery_meta::Revision;
@@ -48,8 +48,29 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Compares and writes, all or nothing. One event for each put and delete, in the group's order.
     ///
-    /// Errors: [`StorageError::Conflict`] for the first expectation that does not hold; then nothing was written.
-    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError>;
+    /// Errors: [`StorageError::Conflict`] for the first expectation that does not hold,
+    /// [`StorageError::NamespaceQuotaExceeded`] and [`StorageError::StoreQuotaExceeded`] where it grows beyond what there is
+    /// for the claim; then nothing was written.
+    async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError>;
+
+    /// The same for the server itself.
+    ///
+    /// Errors: as [`Storage::commit_for`].
+    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+        self.commit_for(Claim::System, group).await
+    }
+
+    /// Whether the quota has room for a group now.
+    ///
+    /// Errors: those of the quota, as [`Storage::commit_for`].
+    fn has_room_for(&self, _claim: Claim, _group: &[Write]) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// Stored bytes as they are counted for the quota.
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
 
     /// A cursor on the changes after a revision.
     ///

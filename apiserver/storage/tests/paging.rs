@@ -83,3 +83,38 @@ fn paged_list_is_put_together_once_when_others_have_taken_its_place() {
         assert_eq!(names, 12);
     });
 }
+
+#[test]
+fn paged_list_ends_when_its_state_holds_too_much() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let options = LogOptions {
+            pinned_bytes: 8 << 10,
+            ..options()
+        };
+        let storage = LogStorage::open(&runtime, options).await.unwrap().0;
+        for name in 0..12 {
+            storage.commit(vec![put(name)]).await.unwrap();
+        }
+        let old = page(&storage, ReadAt::Latest, None).await.unwrap();
+        // A write takes about a kilobyte of what is there away.
+        for _ in 0..5 {
+            storage.commit(vec![put(0)]).await.unwrap();
+        }
+        let new = page(&storage, ReadAt::Latest, None).await.unwrap();
+        assert_eq!(
+            page(&storage, ReadAt::Exact(old.revision), None).await.unwrap(),
+            old
+        );
+        for _ in 0..5 {
+            storage.commit(vec![put(0)]).await.unwrap();
+        }
+        let ended = page(&storage, ReadAt::Exact(old.revision), None).await;
+        assert!(matches!(ended, Err(StorageError::Compacted { asked, .. }) if asked == old.revision));
+        assert_eq!(
+            page(&storage, ReadAt::Exact(new.revision), None).await.unwrap(),
+            new
+        );
+    });
+}

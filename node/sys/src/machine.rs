@@ -1,5 +1,7 @@
 //! What this machine is: processors, memory, identity, kernel and distribution.
 
+use std::path::Path;
+
 /// Facts that do not change while we run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
@@ -74,6 +76,25 @@ pub fn memory_bytes() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let of = |name: &str| meminfo_bytes(&text, name);
     (of("MemAvailable"), of("MemTotal"))
+}
+
+/// Memory that this process may use, in bytes: all there is, or less where its cgroup or one above it has a limit; 0 where
+/// nobody says.
+pub fn memory_limit_bytes() -> u64 {
+    let total = Some(memory_bytes().1).filter(|bytes| *bytes > 0);
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = cgroup_memory_limit(Path::new("/sys/fs/cgroup"), &own);
+    total.into_iter().chain(limit).min().unwrap_or(0)
+}
+
+/// The smallest limit from a process' own cgroup up to the root, by its line in `/proc/self/cgroup`.
+fn cgroup_memory_limit(root: &Path, membership: &str) -> Option<u64> {
+    let own = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limit = |folder: &Path| {
+        let text = std::fs::read_to_string(root.join(folder).join("memory.max")).ok()?;
+        text.trim().parse().ok()
+    };
+    Path::new(own).ancestors().filter_map(limit).min()
 }
 
 /// Whether we run as root.
@@ -156,5 +177,22 @@ mod tests {
             1_700_000_000
         );
         assert!(Machine::observe().cpus >= 1);
+    }
+
+    #[test]
+    fn memory_limit_is_the_smallest_up_to_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("system.slice/knarr.service");
+        std::fs::create_dir_all(&own).unwrap();
+        let limit = |membership| cgroup_memory_limit(root.path(), membership);
+        let membership = "1:name=systemd:/x\n0::/system.slice/knarr.service\n";
+        assert_eq!(limit(membership), None);
+        std::fs::write(own.join("memory.max"), "max\n").unwrap();
+        assert_eq!(limit(membership), None);
+        std::fs::write(root.path().join("system.slice/memory.max"), "4096\n").unwrap();
+        assert_eq!(limit(membership), Some(4096));
+        std::fs::write(root.path().join("memory.max"), "1024\n").unwrap();
+        assert_eq!((limit(membership), limit("0::/\n")), (Some(1024), Some(1024)));
+        assert_eq!(limit(""), None);
     }
 }

@@ -113,6 +113,8 @@ impl Store {
             }
             // What would be taken is shown, and not taken.
             self.allocate(ctx, Change::Create, &mut object).await?;
+            let write = self.put(key, self.encode(&object)?, Expect::Absent);
+            self.check_room(ctx, &admitted, write)?;
             return Ok(Written::Shown {
                 object,
                 created: true,

@@ -31,9 +31,12 @@ use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::scope::Scope;
 use crate::strategy::{Change, path_segment_problems};
+use crate::user_class::UserClass;
 use crate::validation::each_once;
 use apiserver_storage::encryption::Seal;
-use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
+use apiserver_storage::{
+    Claim, Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write,
+};
 use machinery_meta::{FieldError, Revision};
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -204,7 +207,7 @@ impl Store {
         let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
         let mut group = with;
         group.push(write);
-        match self.storage().commit(group).await {
+        match self.storage().commit_for(claim(ctx), group).await {
             Ok(events) => {
                 let own = events.iter().rev().find(|event| event.key == key);
                 let revision = own.map_or(Revision::ZERO, |event| event.revision);
@@ -218,7 +221,29 @@ impl Store {
                 Ok(Committed::Moved)
             }
             Err(StorageError::Conflict { .. }) => Ok(Committed::Contended),
-            Err(error) => Err(self.storage_error(&error)),
+            Err(error) => Err(self.write_error(&error, admitted)),
+        }
+    }
+
+    /// Refuses a dry run whose object the quota would refuse.
+    pub(crate) fn check_room(
+        &self,
+        ctx: &RequestContext,
+        admitted: &Admitted,
+        write: Write,
+    ) -> Result<(), RegistryError> {
+        let room = self.storage().has_room_for(claim(ctx), &[write]);
+        room.map_err(|error| self.write_error(&error, admitted))
+    }
+
+    /// What a failed write means to a client, as admission would say it where a quota is exceeded.
+    fn write_error(&self, error: &StorageError, admitted: &Admitted) -> RegistryError {
+        match error {
+            StorageError::NamespaceQuotaExceeded { .. } => {
+                let name = &admitted.attributes().name;
+                RegistryError::forbidden(&self.row.group_resource(), name, error.to_string())
+            }
+            other => self.storage_error(other),
         }
     }
 
@@ -337,6 +362,14 @@ impl Store {
     }
 }
 
+/// The bounds that a request's writes have.
+fn claim(ctx: &RequestContext) -> Claim {
+    match UserClass::of(&ctx.user) {
+        UserClass::Ordinary => Claim::User,
+        UserClass::System | UserClass::Administrator => Claim::System,
+    }
+}
+
 /// What a failed storage operation means to a client.
 pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
     match error {
@@ -355,7 +388,9 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
             RegistryError::Unreadable(unreadable::untransformable(asked, cause))
         }
         // Upstream passes etcd's error on as it came.
-        StorageError::NoSpace | StorageError::QuotaExceeded => RegistryError::Unclassified(error.to_string()),
+        StorageError::NoSpace | StorageError::QuotaExceeded | StorageError::StoreQuotaExceeded => {
+            RegistryError::Unclassified(error.to_string())
+        }
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
         StorageError::Unreachable { .. } | StorageError::Closed => {
             RegistryError::Unavailable(error.to_string())

@@ -188,6 +188,8 @@ impl Store {
             .allocate(ctx, Change::Update { old: old.root() }, &mut object)
             .await?;
         if options.dry_run {
+            let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
+            self.check_room(ctx, &admitted, write)?;
             return Ok(Some(Written::Shown {
                 object,
                 created: false,

@@ -1,8 +1,8 @@
 //! Memory storage that refuses deletions for as long as a test wants, and counts looks at all entries.
 
 use apiserver_storage::{
-    Entry, Event, Key, LogStorage, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Revision, Sample, Storage,
-    StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, LogStorage, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Revision, Sample,
+    Storage, StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -48,12 +48,12 @@ impl Storage for Undeletable {
         self.inner.count(prefix).await
     }
 
-    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+    async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
         if deletes && self.refuses.load(Ordering::Relaxed) {
             return Err(StorageError::Unavailable("a test says so".to_owned()));
         }
-        self.inner.commit(group).await
+        self.inner.commit_for(claim, group).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {

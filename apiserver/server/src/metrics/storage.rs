@@ -1,6 +1,6 @@
 //! Storage's own figures, read when somebody asks for metrics.
 
-use apiserver_storage::{SYNC_BOUNDS, Statistics, Storage};
+use apiserver_storage::{SYNC_BOUNDS, Statistics, Storage, Usage};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use std::collections::HashMap;
@@ -45,7 +45,32 @@ const SCRUBBED: (&str, &str) = (
 );
 const SCRUBS: (&str, &str) = ("knarr_storage_scrubs_total", "Completed scrubs of the log.");
 
-/// Publishes [`Storage::statistics`]; nothing where the backend has none.
+const QUOTA: (&str, &str) = (
+    "knarr_storage_quota_bytes",
+    "Bytes of memory that all stored objects together may take; 0 sets no bound.",
+);
+const USED: (&str, &str) = (
+    "knarr_storage_used_bytes",
+    "Bytes of memory that all stored objects take.",
+);
+const NAMESPACE_QUOTA: (&str, &str) = (
+    "knarr_storage_namespace_quota_bytes",
+    "Bytes of memory that the stored objects of one namespace may take; 0 sets no bound.",
+);
+const NAMESPACE_USED: (&str, &str) = (
+    "knarr_storage_namespace_used_bytes",
+    "Bytes of memory that stored objects take, by namespace, of the ten largest; those with a time to live by themselves.",
+);
+const QUOTA_FULL: (&str, &str) = (
+    "knarr_storage_quota_full",
+    "1 while users' writes are refused because all stored objects together take what they may.",
+);
+const OVER_QUOTA: (&str, &str) = (
+    "knarr_storage_quota_refused_writes_total",
+    "Writes refused by the quota of the store and by the share of a namespace.",
+);
+
+/// Publishes [`Storage::usage`], and [`Storage::statistics`] where the backend has some.
 pub(super) struct StorageCollector {
     storage: Arc<dyn Storage>,
     descriptions: Vec<Desc>,
@@ -56,7 +81,22 @@ impl StorageCollector {
         let describe =
             |(name, help): (&str, &str)| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
         let all = [
-            SYNCS, SIZE, FULL, REFUSED, RESERVE, LOG, COMPACTED, DAMAGED, SCRUBBED, SCRUBS,
+            SYNCS,
+            SIZE,
+            FULL,
+            REFUSED,
+            RESERVE,
+            LOG,
+            COMPACTED,
+            DAMAGED,
+            SCRUBBED,
+            SCRUBS,
+            QUOTA,
+            USED,
+            NAMESPACE_QUOTA,
+            NAMESPACE_USED,
+            QUOTA_FULL,
+            OVER_QUOTA,
         ];
         let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -72,24 +112,51 @@ impl Collector for StorageCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.storage
-            .statistics()
-            .map(|statistics| {
-                vec![
-                    syncs(&statistics),
-                    size(&statistics),
-                    gauge(FULL, u64::from(statistics.full)),
-                    counter(REFUSED, statistics.refused_writes),
-                    gauge(RESERVE, statistics.reserve_bytes),
-                    gauge(LOG, statistics.log_bytes),
-                    gauge(COMPACTED, statistics.compacted_revision),
-                    gauge(DAMAGED, statistics.damaged_files.len() as u64),
-                    counter(SCRUBBED, statistics.scrubbed_bytes),
-                    counter(SCRUBS, statistics.scrubs),
-                ]
-            })
-            .unwrap_or_default()
+        let mut families = of_usage(&self.storage.usage());
+        families.extend(self.storage.statistics().iter().flat_map(of_statistics));
+        families
     }
+}
+
+fn of_statistics(statistics: &Statistics) -> Vec<MetricFamily> {
+    vec![
+        syncs(statistics),
+        size(statistics),
+        gauge(FULL, u64::from(statistics.full)),
+        counter(REFUSED, statistics.refused_writes),
+        gauge(RESERVE, statistics.reserve_bytes),
+        gauge(LOG, statistics.log_bytes),
+        gauge(COMPACTED, statistics.compacted_revision),
+        gauge(DAMAGED, statistics.damaged_files.len() as u64),
+        counter(SCRUBBED, statistics.scrubbed_bytes),
+        counter(SCRUBS, statistics.scrubs),
+    ]
+}
+
+fn of_usage(usage: &Usage) -> Vec<MetricFamily> {
+    let largest = usage.largest.iter().flat_map(|own| {
+        let parts = [("false", own.lasting_bytes), ("true", own.expiring_bytes)];
+        let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
+        parts.map(|(expiring, bytes)| {
+            let labels = [("expiring", expiring), ("namespace", own.namespace.as_str())];
+            labelled(labels.map(label).to_vec(), a_gauge(bytes))
+        })
+    });
+    let refused = [
+        ("store", usage.refused_by_store),
+        ("namespace", usage.refused_by_namespace),
+    ];
+    let refused = refused.map(|(quota, count)| labelled(vec![label(("quota", quota))], a_counter(count)));
+    let mut families = vec![
+        gauge(QUOTA, usage.quota.store_bytes),
+        gauge(USED, usage.bytes),
+        gauge(NAMESPACE_QUOTA, usage.quota.namespace_bytes),
+        family(OVER_QUOTA, MetricType::COUNTER, refused.to_vec()),
+        gauge(QUOTA_FULL, u64::from(usage.is_full)),
+    ];
+    let largest: Vec<Metric> = largest.collect();
+    families.extend((!largest.is_empty()).then(|| family(NAMESPACE_USED, MetricType::GAUGE, largest)));
+    families
 }
 
 fn syncs(statistics: &Statistics) -> MetricFamily {
@@ -106,7 +173,7 @@ fn syncs(statistics: &Statistics) -> MetricFamily {
     histogram.set_sample_sum(statistics.sync_time.as_secs_f64());
     let mut metric = Metric::default();
     metric.set_histogram(histogram);
-    family(SYNCS, MetricType::HISTOGRAM, metric)
+    family(SYNCS, MetricType::HISTOGRAM, vec![metric])
 }
 
 #[expect(
@@ -117,39 +184,53 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-fn gauge(what: (&str, &str), value: u64) -> MetricFamily {
+fn a_gauge(value: u64) -> Metric {
     let mut gauge = Gauge::default();
     gauge.set_value(float(value));
     let mut metric = Metric::default();
     metric.set_gauge(gauge);
-    family(what, MetricType::GAUGE, metric)
+    metric
 }
 
-fn counter(what: (&str, &str), value: u64) -> MetricFamily {
+fn a_counter(value: u64) -> Metric {
     let mut counter = Counter::default();
     counter.set_value(float(value));
     let mut metric = Metric::default();
     metric.set_counter(counter);
-    family(what, MetricType::COUNTER, metric)
+    metric
+}
+
+fn label((name, value): (&str, &str)) -> LabelPair {
+    let mut label = LabelPair::default();
+    label.set_name(name.into());
+    label.set_value(value.into());
+    label
+}
+
+fn labelled(labels: Vec<LabelPair>, mut metric: Metric) -> Metric {
+    metric.set_label(labels);
+    metric
+}
+
+fn gauge(what: (&str, &str), value: u64) -> MetricFamily {
+    family(what, MetricType::GAUGE, vec![a_gauge(value)])
+}
+
+fn counter(what: (&str, &str), value: u64) -> MetricFamily {
+    family(what, MetricType::COUNTER, vec![a_counter(value)])
 }
 
 fn size(statistics: &Statistics) -> MetricFamily {
-    let mut gauge = Gauge::default();
-    gauge.set_value(float(statistics.stored_bytes));
-    let mut label = LabelPair::default();
-    label.set_name("storage_cluster_id".into());
-    label.set_value("storage-0".into());
-    let mut metric = Metric::default();
-    metric.set_gauge(gauge);
-    metric.set_label(vec![label]);
-    family(SIZE, MetricType::GAUGE, metric)
+    let cluster = label(("storage_cluster_id", "storage-0"));
+    let metric = labelled(vec![cluster], a_gauge(statistics.stored_bytes));
+    family(SIZE, MetricType::GAUGE, vec![metric])
 }
 
-fn family((name, help): (&str, &str), kind: MetricType, metric: Metric) -> MetricFamily {
+fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.into());
     family.set_help(help.into());
     family.set_field_type(kind);
-    family.set_metric(vec![metric]);
+    family.set_metric(metrics);
     family
 }

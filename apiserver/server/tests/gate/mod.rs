@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_storage::{
-    Entry, Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample, Storage,
-    StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample,
+    Storage, StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -82,12 +82,12 @@ impl Storage for GatedStorage {
         self.inner.count(prefix).await
     }
 
-    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+    async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         if let Some(began) = self.take(&group) {
             began.send(()).unwrap();
             self.gate.acquire().await.unwrap().forget();
         }
-        self.inner.commit(group).await
+        self.inner.commit_for(claim, group).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {

@@ -2,8 +2,8 @@
 
 use crate::instance::Instance;
 use apiserver_storage::{
-    Entry, Event, Interest, Key, LogStorage, ObjectHeader, Prefix, RangeOptions, ReadAt, Record, Revision,
-    Storage, WatchRequest,
+    Entry, Event, Interest, Key, LogStorage, ObjectHeader, ObjectKey, Prefix, RangeOptions, ReadAt, Record,
+    Revision, Storage, WatchRequest,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -95,6 +95,8 @@ pub(crate) struct Counts {
     /// Writes that a full disk refused, and starts on one.
     pub(crate) no_space: u64,
     pub(crate) full_starts: u64,
+    /// Writes that the quota refused.
+    pub(crate) over_quota: u64,
     /// Reads that the disk refused.
     pub(crate) failed_reads: u64,
     /// Entries that were gone when their time had come.
@@ -117,13 +119,20 @@ impl Counts {
         self.compacted_in_life += other.compacted_in_life;
         self.no_space += other.no_space;
         self.full_starts += other.full_starts;
+        self.over_quota += other.over_quota;
         self.failed_reads += other.failed_reads;
         self.expired += other.expired;
     }
 }
 
-pub(crate) fn record(node: &str, value: &str) -> Record {
+/// An object with its namespace in the header, where the key has one.
+pub(crate) fn record(key: &Key, node: &str, value: &str) -> Record {
+    let namespace = match key.as_str().split('/').collect::<Vec<_>>()[..] {
+        ["", "registry", _, namespace, _] => namespace,
+        _ => "",
+    };
     let header = ObjectHeader {
+        key: ObjectKey::new(namespace, ""),
         fields: machinery_meta::Fields::from([("spec.nodeName", node)]),
         ..ObjectHeader::default()
     };
@@ -529,6 +538,7 @@ pub(crate) fn change(event: &Event) -> Change {
 
 /// Reads what a recovery brought and holds it against what is known.
 pub(crate) async fn recovered(checker: &Arc<Mutex<Checker>>, storage: &Arc<LogStorage>) {
+    assert_eq!(storage.miscounted(), Vec::<String>::new(), "after a recovery");
     let current = storage.current_revision().await.unwrap();
     let floor = storage.compacted_revision().await.unwrap();
     let everything = Prefix::parse("/").unwrap();

@@ -3,8 +3,8 @@
 use crate::checker::{Change, Checker, Watch, record};
 use crate::instance::LONGEST_TTL;
 use apiserver_storage::{
-    Expect, Interest, Key, Op, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError, WatchCursor,
-    WatchRequest, Write,
+    Claim, Expect, Interest, Key, Op, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError,
+    WatchCursor, WatchRequest, Write,
 };
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
@@ -156,7 +156,7 @@ impl Client {
             let op = if put {
                 let ttl = (self.place == Place::Here && self.draw(6) == 0).then_some(LONGEST_TTL);
                 Op::Put {
-                    record: record(&node, &value),
+                    record: record(&key, &node, &value),
                     ttl,
                 }
             } else {
@@ -167,7 +167,8 @@ impl Client {
         }
         self.checker.lock().fill(number, changes);
         let impatient = self.draw(8) == 0;
-        let commit = self.storage.commit(group);
+        let claim = [Claim::User, Claim::User, Claim::System][usize::try_from(self.draw(3)).unwrap()];
+        let commit = self.storage.commit_for(claim, group);
         let answer = if impatient {
             // The caller goes away; the write goes on.
             let Ok(answer) = self.runtime.timeout(Duration::from_millis(1), commit).await else {
@@ -186,6 +187,11 @@ impl Client {
                 let mut checker = self.checker.lock();
                 checker.refuse(number, None);
                 checker.counts.no_space += 1;
+            }
+            Err(StorageError::NamespaceQuotaExceeded { .. } | StorageError::StoreQuotaExceeded) => {
+                let mut checker = self.checker.lock();
+                checker.refuse(number, None);
+                checker.counts.over_quota += 1;
             }
             Err(error) => return self.gone(&error),
         }

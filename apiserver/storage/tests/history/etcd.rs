@@ -2,6 +2,7 @@
 
 use crate::checker::{Change, Checker, Counts, record};
 use crate::clients::{self, Place};
+use crate::instance;
 use apiserver_etcd_model::{Changed, Etcd, FaultProfile};
 use apiserver_storage::{
     EtcdOptions, EtcdStorage, Key, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Revision, Storage,
@@ -29,10 +30,10 @@ impl RecordCodec for Codec {
         Ok(record.parts[1..].join(&b'|'))
     }
 
-    fn decode(&self, _: &Key, value: &[u8]) -> Result<Record, String> {
+    fn decode(&self, key: &Key, value: &[u8]) -> Result<Record, String> {
         let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
         let (node, value) = text.split_once('|').ok_or("no bar")?;
-        Ok(record(node, value))
+        Ok(record(key, node, value))
     }
 }
 
@@ -54,6 +55,7 @@ impl Server {
             range_chunk: 3,
             // Half of them hold so little that watches read older changes from etcd.
             history_bytes: [16 << 20, 8 << 10][coin(runtime)],
+            quota: instance::quota(),
             ..EtcdOptions::default()
         };
         let storage = EtcdStorage::connect_through(scope.runtime(), &options, etcd.transport());

@@ -3,7 +3,7 @@
 use crate::checker::record;
 use crate::instance;
 use apiserver_storage::{
-    Expect, Key, LogOptions, LogStorage, Op, Prefix, RangeOptions, Storage, StorageError, Write,
+    Expect, Key, LogOptions, LogStorage, Op, Prefix, Quota, RangeOptions, Storage, StorageError, Write,
 };
 use machinery_runtime::{Disk, OpenMode, Runtime, SimDisk, Simulation};
 use std::collections::BTreeSet;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 fn options() -> LogOptions {
     LogOptions {
         reserve_bytes: 0,
+        quota: Quota::default(),
         ..instance::options()
     }
 }
@@ -24,7 +25,7 @@ async fn write_some(runtime: &Runtime) -> usize {
     for step in 0..60 {
         let key = Key::parse(&format!("/registry/pods/a/{}", step % 9)).unwrap();
         let op = Op::Put {
-            record: record("n1", &format!("{step}.0|{}", "x".repeat(step * 7))),
+            record: record(&key, "n1", &format!("{step}.0|{}", "x".repeat(step * 7))),
             ttl: None,
         };
         storage

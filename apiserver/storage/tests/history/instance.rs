@@ -1,7 +1,7 @@
 //! One life of the store: how it starts, and how it ends.
 
 use apiserver_storage::encryption::{Encryption, ResourceNames};
-use apiserver_storage::{LogOptions, LogStorage, Storage};
+use apiserver_storage::{LogOptions, LogStorage, Quota, Storage};
 use machinery_runtime::{Runtime, Scope, SimDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,15 @@ pub(crate) const RESERVE_BYTES: u64 = 256 << 10;
 /// Clients give shorter times to live.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
 
+/// So little that clients meet its bounds now and then.
+pub(crate) fn quota() -> Quota {
+    Quota {
+        store_bytes: 18 << 10,
+        namespace_bytes: 6 << 10,
+        system_namespaces: vec!["b".into()],
+    }
+}
+
 /// Small enough that segments, checkpoints and reads of the log happen all the time.
 pub(crate) fn options() -> LogOptions {
     LogOptions {
@@ -45,6 +54,7 @@ pub(crate) fn options() -> LogOptions {
         scrub_interval: Duration::from_millis(7),
         space_retry: Duration::from_millis(3),
         longest_ttl: LONGEST_TTL,
+        quota: quota(),
         on_fatal: Arc::new(|_| {}),
         ..LogOptions::new("/data")
     }

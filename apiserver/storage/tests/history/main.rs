@@ -60,6 +60,11 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
             everything_expires(&runtime, &storage, &checker).await;
         }
         disk.fail_reads(0);
+        assert_eq!(
+            instance.storage.miscounted(),
+            Vec::<String>::new(),
+            "within a life"
+        );
         let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
         let damaged = storage.statistics().unwrap().damaged_files;
         assert_eq!(damaged, Vec::<String>::new(), "the scrub finds what is not there");
@@ -138,7 +143,12 @@ fn history_acknowledged_or_visible_is_never_lost() {
     tell(DEFAULT_SEEDS, live_through, |total| {
         let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
         let reads = [total.reads, total.told, total.catching_up, total.compacted];
-        let faults = [total.no_space, total.full_starts, total.failed_reads];
+        let faults = [
+            total.no_space,
+            total.full_starts,
+            total.failed_reads,
+            total.over_quota,
+        ];
         let ends = [total.expired, total.compacted_in_life];
         [&writes[..], &reads, &faults, &ends].concat()
     });
@@ -147,7 +157,12 @@ fn history_acknowledged_or_visible_is_never_lost() {
 #[test]
 fn history_etcd_watch_loses_and_repeats_nothing() {
     tell(etcd::DEFAULT_SEEDS, etcd::live_through, |total| {
-        let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
+        let writes = [
+            total.acknowledged,
+            total.uncertain_kept,
+            total.uncertain_lost,
+            total.over_quota,
+        ];
         let reads = [total.reads, total.compacted, total.too_late];
         let watches = [total.told, total.marks, total.resumed, total.catching_up];
         [&writes[..], &reads, &watches].concat()

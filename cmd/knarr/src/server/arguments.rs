@@ -5,7 +5,7 @@ use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::{ADMISSION_PLUGINS, ServerConfig};
 use apiserver_storage::encryption::Encryption;
-use apiserver_storage::{EtcdOptions, EtcdStorage, OfflineState, Storage, StorageError};
+use apiserver_storage::{EtcdOptions, EtcdStorage, OfflineState, Quota, Storage, StorageError};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ipnet::IpNet;
@@ -188,6 +188,10 @@ impl ServerArguments {
         Ok(config)
     }
 
+    pub(crate) fn quota(&self) -> Quota {
+        self.bounds.quota(node_sys::machine::memory_limit_bytes())
+    }
+
     /// The etcd backend, when the flags ask for it.
     pub(crate) async fn etcd(
         &self,
@@ -214,6 +218,7 @@ impl ServerArguments {
             identity: certificate.zip(key),
             retention: self.etcd_compaction_interval,
             encryption,
+            quota: self.quota(),
             ..EtcdOptions::default()
         };
         let silent = || {

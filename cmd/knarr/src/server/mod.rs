@@ -129,6 +129,7 @@ async fn open_storage(
     let mut options = LogOptions::new(paths.storage());
     options.encryption = encryption;
     options.scrub_interval = arguments.storage_scrub_interval;
+    options.quota = arguments.quota();
     let folder = arguments.data_dir.display().to_string();
     options.on_fatal = Arc::new(move |error| {
         logging::complain(&disk_failure(&folder, error));

@@ -2,24 +2,25 @@
 //!
 //! [`follower`](super::follower) alone changes it, with whole revisions. Reads wait until it has what they must see.
 
+use super::account::{Account, Reservation};
 use super::past::Past;
 use super::remote::Remote;
 use crate::cursor::{Changes, PastEvents};
 use crate::encryption::Seal;
 use crate::feed::{Feed, Slot};
-use crate::live::{Live, Pins, Root};
-use crate::{Entry, Event, Key, Prefix, Record, StorageError};
+use crate::live::{Live, Pin, Pins};
+use crate::{Claim, Entry, EtcdOptions, Event, Key, Prefix, Record, StorageError, Usage, Write};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use machinery_runtime::Runtime;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
-/// See the module. Lock order: feed, state, pins.
+/// See the module. Lock order: feed, state, account, pins.
 #[derive(Debug)]
 pub(super) struct Mirror {
     pub(super) runtime: Runtime,
@@ -28,6 +29,7 @@ pub(super) struct Mirror {
     pub(super) cluster: AtomicU64,
     feed: RwLock<Feed>,
     state: RwLock<State>,
+    account: Mutex<Account>,
     pub(super) pins: Mutex<Pins>,
     /// The revision has moved, or the state was read anew.
     moved: Notify,
@@ -69,15 +71,16 @@ pub(super) struct Listed {
 const TRIM_STEP: usize = 256;
 
 impl Mirror {
-    pub(super) fn new(runtime: Runtime, prefix: Prefix, history_bytes: usize, remote: Remote) -> Self {
+    pub(super) fn new(runtime: Runtime, prefix: Prefix, options: &EtcdOptions, remote: Remote) -> Self {
         Self {
             runtime,
             past: Past::new(remote),
             prefix,
             cluster: AtomicU64::new(0),
-            feed: RwLock::new(Feed::new(Revision::ZERO, Revision::ZERO, history_bytes)),
+            feed: RwLock::new(Feed::new(Revision::ZERO, Revision::ZERO, options.history_bytes)),
             state: RwLock::default(),
-            pins: Mutex::default(),
+            account: Mutex::new(Account::new(options.quota.clone())),
+            pins: Mutex::new(Pins::new(options.pinned_bytes)),
             moved: Notify::new(),
             wanted: Notify::new(),
             doubted: Notify::new(),
@@ -90,12 +93,10 @@ impl Mirror {
         state.listed.then_some(state.live.revision)
     }
 
-    /// The state, and the revision it is true at.
-    pub(super) fn now(&self) -> Option<(Root, Revision)> {
+    /// The state as it is now.
+    pub(super) fn now(&self) -> Option<Pin> {
         let state = self.state.read();
-        state
-            .listed
-            .then(|| (state.live.root.clone(), state.live.revision))
+        state.listed.then(|| state.live.pin())
     }
 
     /// The entries below a prefix, and sealed ones in the place of values that cannot be read.
@@ -141,7 +142,8 @@ impl Mirror {
         }
         state.unread.remove(entry.key.as_str());
         state.live.bytes += entry.record.len() as u64;
-        state.live.root.insert(entry.key.clone(), Arc::clone(entry));
+        let old = state.live.root.insert(entry.key.clone(), Arc::clone(entry));
+        self.account.lock().change(old.as_deref(), Some(entry));
         drop(state);
         // They are of a revision that lacks it.
         drop(self.pins.lock().release(Revision(u64::MAX)));
@@ -172,19 +174,24 @@ impl Mirror {
     /// Makes changes visible, in order and whole revisions at a time; everything up to `until` is among them.
     pub(super) fn apply(&self, changes: Vec<Told>, until: Revision) {
         let (mut wake, now) = (Vec::new(), self.runtime.monotonic());
-        {
+        let left = {
             let mut feed = self.feed.write();
             let mut state = self.state.write();
+            let mut account = self.account.lock();
             for told in changes {
-                if let Some(event) = state.take(told) {
+                if let Some(event) = state.take(told, &mut account) {
                     feed.push(event, now, &mut wake);
                 }
             }
             feed.advance(until);
             state.live.revision = state.live.revision.max(until);
-        }
+            account.reached(state.live.revision);
+            state.live.left
+        };
         self.moved.notify_waiters();
         wake.into_iter().for_each(std::task::Waker::wake);
+        let ended = self.pins.lock().end_large(left);
+        drop(ended);
     }
 
     /// Goes on from a state that was read as a whole, later than what was there. Cursors that are not there yet read
@@ -208,11 +215,13 @@ impl Mirror {
             let mut feed = self.feed.write();
             let mut state = self.state.write();
             go_on(&mut feed, &mut wake);
-            let next = State {
+            let mut next = State {
                 live: listed.live,
                 unread: listed.unread,
                 listed: true,
             };
+            // Pins of the former state count on from what they knew; all of it may be theirs alone now.
+            next.live.left = state.live.left + self.account.lock().replaced(&state.live, &next.live);
             std::mem::replace(&mut *state, next)
         };
         drop(old);
@@ -228,7 +237,50 @@ impl Mirror {
     }
 
     pub(super) fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
-        self.state.write().live.recache(key, revision, record)
+        let mut state = self.state.write();
+        let known = state.live.root.get(key.as_str());
+        let Some(known) = known.filter(|known| known.revision == revision) else {
+            return false;
+        };
+        let renewed = Arc::new(known.with_record(record));
+        let replaced = state.live.replace(renewed);
+        let mut account = self.account.lock();
+        replaced
+            .iter()
+            .for_each(|both| account.change(Some(&both.old), Some(&both.new)));
+        replaced.is_some()
+    }
+
+    /// Reserves room for a group that is about to be sent.
+    ///
+    /// Errors: those of the quota, as [`Storage::commit_for`](crate::Storage::commit_for).
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        group: &[Write],
+        claim: Claim,
+    ) -> Result<Reservation, StorageError> {
+        let state = self.state.read();
+        let before: Vec<_> = group
+            .iter()
+            .map(|write| state.live.root.get(write.key.as_str()).cloned())
+            .collect();
+        let reserved = self.account.lock().ledger.reserve(group, &before, claim)?;
+        Ok(Reservation::new(Arc::clone(self), reserved))
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.account.lock().ledger.usage()
+    }
+
+    pub(super) fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock()
+    }
+
+    /// Differences of the account from what is there, where no write is under way.
+    #[cfg(test)]
+    pub(super) fn miscounted(&self) -> Vec<String> {
+        let state = self.state.read();
+        self.account().differences(&state.live)
     }
 
     /// Ends every watch.
@@ -240,7 +292,7 @@ impl Mirror {
 
 impl State {
     /// The event of a change; none where there is nothing that could be shown.
-    fn take(&mut self, told: Told) -> Option<Arc<Event>> {
+    fn take(&mut self, told: Told, account: &mut Account) -> Option<Arc<Event>> {
         let (revision, key, entry) = match told {
             Told::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
             Told::Delete(key, revision) => (revision, key, None),
@@ -266,6 +318,7 @@ impl State {
             previous,
         });
         self.live.apply(&event);
+        account.change(event.previous.as_deref(), event.entry.as_deref());
         Some(event)
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Never: a stream of etcd's that a client paces, or that there are more of because there are more clients.
 
+mod account;
 mod compactor;
 mod direct;
 mod follower;
@@ -25,11 +26,11 @@ mod transaction;
 
 use crate::cursor::FeedCursor;
 use crate::encryption::{Encryption, Unopened};
-use crate::live::{self, Root};
+use crate::live::{self, Pin};
 use crate::write::check_group;
 use crate::{
-    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample, SharedValues,
-    Storage, StorageError, Target, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample,
+    SharedValues, Storage, StorageError, Target, Usage, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use etcd_client::{BalancedChannelBuilder, Client};
@@ -77,7 +78,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Where a read is answered.
 enum Held {
-    Memory(Root, Revision),
+    Memory(Pin),
     /// As of a revision; zero means now.
     Etcd(Revision),
 }
@@ -109,7 +110,7 @@ impl EtcdStorage {
         let own = scope.runtime();
         let remote = Remote::new(client, own.cancellation_token(), options.encryption.clone());
         let prefix = Prefix::parse(&options.prefix)?;
-        let mirror = Mirror::new(own.clone(), prefix, options.history_bytes, remote.clone());
+        let mirror = Mirror::new(own.clone(), prefix, options, remote.clone());
         let mirror = Arc::new(mirror);
         if !options.retention.is_zero() {
             let (followed, reached, retention) = (Arc::clone(&mirror), remote.clone(), options.retention);
@@ -183,8 +184,8 @@ impl EtcdStorage {
 
     /// The mirror's state when it is of this revision or a later one.
     fn at_hand(&self, revision: Revision) -> Option<Held> {
-        let (root, current) = self.mirror.now()?;
-        (current >= revision).then_some(Held::Memory(root, current))
+        let now = self.mirror.now()?;
+        (now.revision >= revision).then_some(Held::Memory(now))
     }
 
     async fn held(&self, at: ReadAt) -> Result<Held, StorageError> {
@@ -207,12 +208,12 @@ impl EtcdStorage {
             return Err(StorageError::Compacted { asked, compacted });
         }
         match self.mirror.now() {
-            Some((root, current)) if current == asked => return Ok(Held::Memory(root, current)),
-            Some((_, current)) if current > asked => {}
+            Some(now) if now.revision == asked => return Ok(Held::Memory(now)),
+            Some(now) if now.revision > asked => {}
             _ => self.has_happened(asked).await?,
         }
         let pinned = self.mirror.pins.lock().get(asked);
-        Ok(pinned.map_or(Held::Etcd(asked), |root| Held::Memory(root, asked)))
+        Ok(pinned.map_or(Held::Etcd(asked), Held::Memory))
     }
 
     async fn has_happened(&self, asked: Revision) -> Result<(), StorageError> {
@@ -244,14 +245,12 @@ impl Storage for EtcdStorage {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
         self.is_ours(key)?;
         match self.held(at).await? {
-            Held::Memory(root, revision) if !self.mirror.is_unread(key) => Ok(Lookup {
-                entry: root.get(key.as_str()).cloned(),
-                revision,
+            Held::Memory(pin) if !self.mirror.is_unread(key) => Ok(Lookup {
+                entry: pin.root.get(key.as_str()).cloned(),
+                revision: pin.revision,
             }),
-            Held::Memory(_, revision) if matches!(at, ReadAt::Exact(_)) => {
-                self.get_directly(key, revision).await
-            }
-            Held::Memory(..) => self.get_directly(key, Revision::ZERO).await,
+            Held::Memory(pin) if matches!(at, ReadAt::Exact(_)) => self.get_directly(key, pin.revision).await,
+            Held::Memory(_) => self.get_directly(key, Revision::ZERO).await,
             Held::Etcd(at) => self.get_directly(key, at).await,
         }
     }
@@ -259,10 +258,11 @@ impl Storage for EtcdStorage {
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
         self.covers(prefix)?;
         match self.held(options.at).await? {
-            Held::Memory(root, revision) if !self.mirror.has_unread_below(prefix) => {
-                let (entries, remaining) = live::page(&root, prefix, options);
+            Held::Memory(pin) if !self.mirror.has_unread_below(prefix) => {
+                let (entries, remaining) = live::page(&pin.root, prefix, options);
+                let revision = pin.revision;
                 if remaining > 0 {
-                    self.mirror.pins.lock().pin(revision, &root);
+                    self.mirror.pins.lock().pin(pin);
                 }
                 Ok(Page {
                     entries,
@@ -270,10 +270,10 @@ impl Storage for EtcdStorage {
                     remaining,
                 })
             }
-            Held::Memory(_, revision) if matches!(options.at, ReadAt::Exact(_)) => {
-                self.range_directly(prefix, options, revision).await
+            Held::Memory(pin) if matches!(options.at, ReadAt::Exact(_)) => {
+                self.range_directly(prefix, options, pin.revision).await
             }
-            Held::Memory(..) => self.range_directly(prefix, options, Revision::ZERO).await,
+            Held::Memory(_) => self.range_directly(prefix, options, Revision::ZERO).await,
             Held::Etcd(at) => self.range_directly(prefix, options, at).await,
         }
     }
@@ -288,7 +288,7 @@ impl Storage for EtcdStorage {
     }
 
     fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
-        let (root, _) = self.mirror.now()?;
+        let root = self.mirror.now()?.root;
         Some(root.sample(prefix, most))
     }
 
@@ -299,15 +299,29 @@ impl Storage for EtcdStorage {
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
         self.covers(prefix)?;
         match self.held(ReadAt::Latest).await? {
-            Held::Memory(root, _) => Ok(root.count_below(prefix, None)),
+            Held::Memory(pin) => Ok(pin.root.count_below(prefix, None)),
             Held::Etcd(_) => self.count_directly(prefix).await,
         }
     }
 
-    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+    async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         check_group(&group)?;
         group.iter().try_for_each(|write| self.is_ours(&write.key))?;
-        self.transact(group).await
+        let room = self.mirror.reserve(&group, claim)?;
+        let events = self.transact(group).await?;
+        // A group that only compares has no events, and no room either.
+        if let Some(event) = events.first() {
+            room.written(event.revision);
+        }
+        Ok(events)
+    }
+
+    fn has_room_for(&self, claim: Claim, group: &[Write]) -> Result<(), StorageError> {
+        self.mirror.reserve(group, claim).map(drop)
+    }
+
+    fn usage(&self) -> Usage {
+        self.mirror.usage()
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
@@ -375,7 +389,7 @@ impl Storage for EtcdStorage {
 
     fn lost_by(&self, other: &Encryption) -> Result<Unopened, StorageError> {
         let unread = || StorageError::Unavailable("the values in etcd are not read yet".to_owned());
-        let (root, _) = self.mirror.now().ok_or_else(unread)?;
+        let root = self.mirror.now().ok_or_else(unread)?.root;
         let shared = self.shared_lost_by(other).ok_or_else(unread)?;
         let lost = root
             .values()

@@ -1,5 +1,6 @@
 //! How etcd is reached, and what the client is told of it.
 
+use crate::Quota;
 use crate::encryption::Encryption;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use std::sync::Arc;
@@ -24,6 +25,10 @@ pub struct EtcdOptions {
     pub prefix: String,
     /// How many bytes of recent changes are kept in memory; older ones are read from etcd.
     pub history_bytes: usize,
+    /// Bounds of what is stored; none by default, beside etcd's own.
+    pub quota: Quota,
+    /// Bytes that states of lists read page by page may hold beside the state of now; of more the oldest is etcd's to read.
+    pub pinned_bytes: u64,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +51,8 @@ impl Default for EtcdOptions {
             encryption: None,
             prefix: PREFIX.to_owned(),
             history_bytes: HISTORY_BYTES,
+            quota: Quota::default(),
+            pinned_bytes: crate::live::PINNED_BYTES,
         }
     }
 }

@@ -17,9 +17,10 @@ use super::writer::{Admitted, Group, Pending, Submitted, Writer};
 use crate::cursor::{Changes, PastEvents};
 use crate::feed::{Feed, Slot};
 use crate::live::{Live, Pins};
+use crate::quota::Ledger;
 use crate::statistics::SyncTimes;
 use crate::write::{Frees, check_group};
-use crate::{Entry, Event, Key, StorageError, Write};
+use crate::{Claim, Entry, Event, Key, StorageError, Write};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
@@ -93,13 +94,15 @@ impl Engine {
         let encryption = options.encryption.clone();
         let sealed = live.root.values().filter(|entry| entry.record.is_sealed());
         let sealed = sealed.map(|entry| entry.key.clone()).collect();
+        let ledger = Ledger::of(options.quota.clone(), live.root.values());
+        let pins = Pins::new(options.pinned_bytes);
         Self {
             runtime,
             options,
-            writer: Mutex::new(Writer::new(live.revision, encryption)),
+            writer: Mutex::new(Writer::new(live.revision, encryption, ledger)),
             feed: RwLock::new(feed),
             live: RwLock::new(live),
-            pins: Mutex::default(),
+            pins: Mutex::new(pins),
             expiries,
             files,
             appender: Mutex::new(appender),
@@ -115,34 +118,43 @@ impl Engine {
         }
     }
 
-    pub(super) async fn commit(self: &Arc<Self>, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
-        let done = self.commit_in_room(group).await;
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        claim: Claim,
+        group: Vec<Write>,
+    ) -> Result<Vec<Arc<Event>>, StorageError> {
+        let done = self.commit_in_room(claim, group).await;
         done.map_err(|error| self.readable_conflict(error))
     }
 
-    async fn commit_in_room(self: &Arc<Self>, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+    async fn commit_in_room(
+        self: &Arc<Self>,
+        claim: Claim,
+        group: Vec<Write>,
+    ) -> Result<Vec<Arc<Event>>, StorageError> {
         let bytes = check_group(&group)?;
         let frees = Frees::of(&group);
         if frees == Frees::Nothing {
-            return self.commit_once(group, bytes, frees).await;
+            return self.commit_once(claim, group, bytes, frees).await;
         }
         // The batch that a full disk refuses takes deletions with it; they are tried again in the reserve.
         for _ in 1..REFUSED_AT_MOST {
-            match self.commit_once(group.clone(), bytes, frees).await {
+            match self.commit_once(claim, group.clone(), bytes, frees).await {
                 Err(StorageError::NoSpace) => {}
                 answer => return answer,
             }
         }
-        self.commit_once(group, bytes, frees).await
+        self.commit_once(claim, group, bytes, frees).await
     }
 
     async fn commit_once(
         self: &Arc<Self>,
+        claim: Claim,
         group: Vec<Write>,
         bytes: usize,
         frees: Frees,
     ) -> Result<Vec<Arc<Event>>, StorageError> {
-        self.has_room_for(frees)?;
+        self.has_disk_for(frees)?;
         let units =
             u32::try_from((bytes / QUEUE_UNIT_BYTES + 1).min(QUEUE_UNITS)).expect("bounded by the queue");
         let closed = |_| StorageError::Unavailable("storage is closed".to_owned());
@@ -151,7 +163,12 @@ impl Engine {
             .await
             .map_err(closed)?;
         let now = self.expiries.wall(&self.runtime);
-        let admitted = Admitted { group, bytes, permit };
+        let admitted = Admitted {
+            group,
+            bytes,
+            claim,
+            permit,
+        };
         let submitted = {
             let encryption = self.options.encryption.as_ref();
             let _unchanged = encryption.map(|encryption| encryption.hold());
@@ -177,15 +194,20 @@ impl Engine {
             return Ok(Arc::clone(entry));
         }
         let opened = seal::opened(self.options.encryption.as_deref(), entry)?;
-        let mut live = self.live.write();
-        if live
-            .root
-            .get(entry.key.as_str())
-            .is_some_and(|own| own.revision == entry.revision)
-        {
-            live.root.insert(entry.key.clone(), Arc::clone(&opened));
-        }
+        self.replace(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Keeps an entry in another form, as long as it is the newest of its key; whether it was.
+    pub(super) fn replace(&self, entry: Arc<Entry>) -> bool {
+        let mut writer = self.writer.lock();
+        if writer.is_queued(&entry.key) {
+            // What a queued change was counted to replace must not change.
+            return false;
+        }
+        let replaced = self.live.write().replace(entry);
+        replaced.iter().for_each(|recached| writer.recached(recached));
+        replaced.is_some()
     }
 
     fn readable_conflict(&self, error: StorageError) -> StorageError {
@@ -206,7 +228,7 @@ impl Engine {
         }
     }
 
-    fn has_room_for(&self, frees: Frees) -> Result<(), StorageError> {
+    fn has_disk_for(&self, frees: Frees) -> Result<(), StorageError> {
         let room = &self.files.room;
         let taken = match frees {
             Frees::Now => true,
@@ -331,12 +353,12 @@ impl Engine {
     /// The disk refused a batch: nothing of it happened, nor of what was queued behind it.
     fn refuse(&self, batch: Vec<Group>) {
         self.files.room.fill();
-        let rest = {
+        let refused = {
             let mut writer = self.writer.lock();
             let published = self.live.read().revision;
-            writer.take_back(published)
+            writer.take_back(batch, published)
         };
-        for group in batch.into_iter().chain(rest) {
+        for group in refused {
             self.files.room.count_refused();
             drop(group.done.send(Err(StorageError::NoSpace)));
         }
@@ -346,15 +368,16 @@ impl Engine {
     fn publish(&self, groups: Vec<Group>, batch: Option<u64>) {
         let mut wake: Vec<Waker> = Vec::new();
         let now = self.runtime.monotonic();
-        {
+        let left = {
             let mut feed = self.feed.write();
-            {
+            let left = {
                 let mut live = self.live.write();
                 for event in groups.iter().flat_map(|group| &group.events) {
                     live.apply(event);
                 }
                 live.batch = batch.unwrap_or(live.batch);
-            }
+                live.left
+            };
             for group in &groups {
                 for event in &group.events {
                     feed.push(Arc::clone(event), now, &mut wake);
@@ -363,7 +386,8 @@ impl Engine {
                     feed.compact(floor);
                 }
             }
-        }
+            left
+        };
         for event in groups.iter().flat_map(|group| &group.events) {
             self.expiries.changed(event, &self.runtime);
         }
@@ -376,16 +400,19 @@ impl Engine {
         for waker in wake {
             waker.wake();
         }
+        // Dropped without the lock and when everybody has been answered: one may hold many entries.
+        let ended = self.pins.lock().end_large(left);
+        drop(ended);
     }
 
     /// A write or sync failed, or a worker panicked: nothing is certain any more, so nothing goes on.
     fn fatal(&self, batch: Vec<Group>, error: &StorageError) {
         tracing::error!(error = error.chain(), "storage failed, the process must end");
         let unknown = StorageError::Unavailable(format!("storage failed: {error}"));
-        let rest = self.writer.lock().fail(&unknown);
+        let failed = self.writer.lock().fail(batch, &unknown);
         self.end_watches();
         (self.options.on_fatal)(error);
-        for group in batch.into_iter().chain(rest) {
+        for group in failed {
             drop(group.done.send(Err(unknown.clone())));
         }
     }

@@ -47,10 +47,10 @@ pub use snapshot::{SnapshotContent, SnapshotOptions};
 use crate::cursor::FeedCursor;
 use crate::encryption::{Encryption, Unopened};
 use crate::error::all_readable;
-use crate::live::{self, PastList, Root};
+use crate::live::{self, PastList, Pin};
 use crate::{
-    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Sample, Statistics, Storage,
-    StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Sample, Statistics,
+    Storage, StorageError, Usage, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use checkpointing::Purpose;
@@ -149,6 +149,13 @@ impl LogStorage {
             .map_err(|ended| StorageError::Unavailable(ended.to_string()))
     }
 
+    /// Counts everything again; one line for each difference from the account that the quota goes by.
+    pub fn miscounted(&self) -> Vec<String> {
+        let writer = self.engine.writer.lock();
+        let live = self.engine.live.read();
+        writer.miscounted(&live.root)
+    }
+
     /// Writes a checkpoint now, unless one is being written.
     pub fn checkpoint(&self) {
         if !self
@@ -162,23 +169,31 @@ impl LogStorage {
 
     /// The state to read at, or what stands in the way.
     fn resolve(&self, at: ReadAt) -> Result<At, StorageError> {
-        let (root, current) = {
-            let live = self.engine.live.read();
-            (live.root.clone(), live.revision)
-        };
+        let now = self.engine.live.read().pin();
         let compacted = self.engine.feed.read().compacted();
+        let current = now.revision;
         match at {
-            ReadAt::Latest => Ok(At::Now(root, current)),
+            ReadAt::Latest => Ok(At::Held(now)),
             ReadAt::NotBefore(asked) | ReadAt::Exact(asked) if asked > current => {
                 Err(StorageError::Future { asked, current })
             }
-            ReadAt::NotBefore(_) => Ok(At::Now(root, current)),
-            ReadAt::Exact(asked) if asked == current => Ok(At::Now(root, current)),
+            ReadAt::NotBefore(_) => Ok(At::Held(now)),
+            ReadAt::Exact(asked) if asked == current => Ok(At::Held(now)),
             ReadAt::Exact(asked) if asked < compacted => Err(StorageError::Compacted { asked, compacted }),
-            ReadAt::Exact(asked) => Ok(match self.engine.pins.lock().get(asked) {
-                Some(root) => At::Now(root, asked),
-                None => At::Past(asked),
+            ReadAt::Exact(asked) => self.former(asked),
+        }
+    }
+
+    /// A state that was. One that a list was paged through and that held too much is not put together again.
+    fn former(&self, asked: Revision) -> Result<At, StorageError> {
+        let mut pins = self.engine.pins.lock();
+        match pins.get(asked) {
+            Some(pin) => Ok(At::Held(pin)),
+            None if asked < pins.floor() => Err(StorageError::Compacted {
+                asked,
+                compacted: pins.floor(),
             }),
+            None => Ok(At::Past(asked)),
         }
     }
 
@@ -205,7 +220,7 @@ fn encrypt_anew(engine: &Arc<Engine>) {
 
 /// A state that can be read.
 enum At {
-    Now(Root, Revision),
+    Held(Pin),
     Past(Revision),
 }
 
@@ -221,11 +236,11 @@ impl Storage for LogStorage {
             return Ok(Lookup { entry, revision });
         }
         match self.resolve(at)? {
-            At::Now(root, revision) => {
-                let entry = root.get(key.as_str()).map(|entry| self.engine.readable(entry));
+            At::Held(pin) => {
+                let entry = pin.root.get(key.as_str());
                 Ok(Lookup {
-                    entry: entry.transpose()?,
-                    revision,
+                    entry: entry.map(|entry| self.engine.readable(entry)).transpose()?,
+                    revision: pin.revision,
                 })
             }
             At::Past(revision) => {
@@ -245,11 +260,12 @@ impl Storage for LogStorage {
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
         let limit = options.most();
         match self.resolve(options.at)? {
-            At::Now(root, revision) => {
-                let (page, remaining) = live::page(&root, prefix, options);
+            At::Held(pin) => {
+                let (page, remaining) = live::page(&pin.root, prefix, options);
                 let page = all_readable(page.iter().map(|entry| self.engine.readable(entry)))?;
+                let revision = pin.revision;
                 if remaining > 0 {
-                    self.engine.pins.lock().pin(revision, &root);
+                    self.engine.pins.lock().pin(pin);
                 }
                 Ok(Page {
                     entries: page,
@@ -298,8 +314,18 @@ impl Storage for LogStorage {
         Ok(root.count_below(prefix, None))
     }
 
-    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
-        self.engine.commit(group).await
+    async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+        self.engine.commit(claim, group).await
+    }
+
+    fn has_room_for(&self, claim: Claim, group: &[Write]) -> Result<(), StorageError> {
+        let mut writer = self.engine.writer.lock();
+        let live = self.engine.live.read();
+        writer.has_room_for(&live.root, group, claim)
+    }
+
+    fn usage(&self) -> Usage {
+        self.engine.writer.lock().usage()
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
@@ -365,7 +391,9 @@ impl Storage for LogStorage {
     }
 
     fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
-        self.engine.live.write().recache(key, revision, record)
+        let known = self.engine.live.read().root.get(key.as_str()).cloned();
+        let known = known.filter(|known| known.revision == revision);
+        known.is_some_and(|known| self.engine.replace(Arc::new(known.with_record(record))))
     }
 
     async fn close(&self) {

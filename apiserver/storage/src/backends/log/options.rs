@@ -1,7 +1,7 @@
 //! What an owner decides about the log.
 
-use crate::StorageError;
 use crate::encryption::Encryption;
+use crate::{Quota, StorageError};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub struct LogOptions {
     pub scrub_interval: Duration,
     /// How many bytes are read in a second then.
     pub scrub_bytes_per_second: u32,
+    /// Bounds of what is stored; none by default.
+    pub quota: Quota,
+    /// Bytes that states of lists read page by page may hold beside the state of now; of more the oldest ends.
+    pub pinned_bytes: u64,
     /// How records lie on the disk; plain without.
     pub encryption: Option<Arc<Encryption>>,
     /// Called once when a write or sync has failed, or a worker panicked: what is on the disk is unknown, so the process
@@ -61,6 +65,8 @@ impl LogOptions {
             reserve_bytes: RESERVE_BYTES,
             space_retry: SPACE_RETRY,
             longest_ttl: LONGEST_TTL,
+            quota: Quota::default(),
+            pinned_bytes: crate::live::PINNED_BYTES,
             encryption: None,
             scrub_interval: SCRUB_INTERVAL,
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,

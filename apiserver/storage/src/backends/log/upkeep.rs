@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use crate::live::Live;
-use crate::{Entry, Event, Interest, Key, Prefix, StorageError, Write};
+use crate::{Claim, Entry, Event, Interest, Key, Prefix, StorageError, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, TaskEnded};
 use parking_lot::Mutex;
@@ -123,7 +123,8 @@ pub(super) async fn expire(engine: Arc<Engine>) {
             continue;
         }
         let due = engine.expiries.due(now).into_iter();
-        let deletions = due.map(|(key, revision)| engine.commit(vec![Write::delete(key, revision)]));
+        let deletions =
+            due.map(|(key, revision)| engine.commit(Claim::System, vec![Write::delete(key, revision)]));
         let mut refused = false;
         for result in futures::future::join_all(deletions).await {
             match result {

@@ -3,8 +3,9 @@
 use super::format::{self, BATCH_HEADER_BYTES, Stored};
 use super::seal;
 use crate::encryption::{Encryption, Seal};
-use crate::live::Root;
-use crate::{Entry, Event, Expect, Key, Op, StorageError, Write};
+use crate::live::{Recached, Root};
+use crate::quota::{Held, Ledger};
+use crate::{Claim, Entry, Event, Expect, Key, Op, Quota, StorageError, Usage, Write};
 use machinery_meta::Revision;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(super) struct Writer {
     /// The disk failed; nothing is flushed after that.
     failed: bool,
     encryption: Option<Arc<Encryption>>,
+    /// Bytes of what is stored once everything queued is done.
+    ledger: Ledger,
 }
 
 /// The batch that the next flush takes.
@@ -54,6 +57,7 @@ pub(super) struct Admitted {
     pub(super) group: Vec<Write>,
     /// Bytes of its records.
     pub(super) bytes: usize,
+    pub(super) claim: Claim,
     pub(super) permit: OwnedSemaphorePermit,
 }
 
@@ -75,9 +79,10 @@ const BATCH_BYTES: usize = crate::write::MAX_GROUP_BYTES;
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 impl Writer {
-    pub(super) fn new(last: Revision, encryption: Option<Arc<Encryption>>) -> Self {
+    pub(super) fn new(last: Revision, encryption: Option<Arc<Encryption>>, ledger: Ledger) -> Self {
         Self {
             encryption,
+            ledger,
             last,
             overlay: HashMap::new(),
             full: VecDeque::new(),
@@ -94,7 +99,12 @@ impl Writer {
         if let Some(error) = &self.stopped {
             return Submitted::Now(Err(error.clone()));
         }
-        let Admitted { group, bytes, permit } = admitted;
+        let Admitted {
+            group,
+            bytes,
+            claim,
+            permit,
+        } = admitted;
         let mut newest_seen = Revision::ZERO;
         let mut before = Vec::with_capacity(group.len());
         for (index, write) in group.iter().enumerate() {
@@ -109,6 +119,9 @@ impl Writer {
         if group.iter().all(|write| matches!(write.op, Op::Check)) {
             return self.after_queued(newest_seen, Ok(Vec::new()));
         }
+        if let Err(error) = self.ledger.admit(&group, &before, claim) {
+            return Submitted::Now(Err(error));
+        }
         if self.pending.records > 0 && self.pending.bytes.len() + bytes > BATCH_BYTES {
             let next = Pending::new(self.last, Vec::new());
             self.full.push_back(std::mem::replace(&mut self.pending, next));
@@ -116,6 +129,45 @@ impl Writer {
         let events = self.append(group, before, now);
         let done = self.enqueue(events.clone(), None, Some(permit));
         Submitted::After(done, Ok(events))
+    }
+
+    /// Whether the quota has room for a group now, taken up behind what is queued.
+    pub(super) fn has_room_for(
+        &mut self,
+        root: &Root,
+        group: &[Write],
+        claim: Claim,
+    ) -> Result<(), StorageError> {
+        let before: Vec<_> = group
+            .iter()
+            .map(|write| self.current(root, &write.key).1)
+            .collect();
+        self.ledger.admit(group, &before, claim)?;
+        self.ledger.take_back(group, &before);
+        Ok(())
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.ledger.usage()
+    }
+
+    /// Counts an entry in another form, which took the place of one with no change queued.
+    pub(super) fn recached(&mut self, recached: &Recached) {
+        let Recached { old, new } = recached;
+        self.ledger.change(Some(Held::of(old)), Some(Held::of(new)));
+    }
+
+    /// Whether a change of a key is queued or being flushed.
+    pub(super) fn is_queued(&self, key: &Key) -> bool {
+        self.overlay.contains_key(key)
+    }
+
+    /// Differences of the account from what is there once everything queued is done.
+    pub(super) fn miscounted(&self, root: &Root) -> Vec<String> {
+        let published = root.values().filter(|entry| !self.is_queued(&entry.key));
+        let queued = self.overlay.values().filter_map(|(_, entry)| entry.as_ref());
+        let counted = Ledger::of(Quota::default(), published.chain(queued));
+        self.ledger.differences(&counted)
     }
 
     /// Takes up a raise of the floor.
@@ -141,21 +193,30 @@ impl Writer {
         self.enqueue(Vec::new(), None, None)
     }
 
-    /// Fails everything that is queued, and everything to come.
-    pub(super) fn fail(&mut self, why: &StorageError) -> Vec<Group> {
+    /// Fails a batch, everything that is queued, and everything to come.
+    pub(super) fn fail(&mut self, batch: Vec<Group>, why: &StorageError) -> Vec<Group> {
         self.stopped = Some(why.clone());
         self.failed = true;
-        self.take_back(self.last)
+        self.take_back(batch, self.last)
     }
 
-    /// Takes back everything that is queued or was in the batch that was refused: the order goes on behind `last`, the
-    /// last revision that is published.
-    pub(super) fn take_back(&mut self, last: Revision) -> Vec<Group> {
+    /// Takes back the batch that was refused and everything that is queued: the order goes on behind `last`, the last
+    /// revision that is published.
+    pub(super) fn take_back(&mut self, batch: Vec<Group>, last: Revision) -> Vec<Group> {
         self.last = last;
         self.overlay.clear();
         let pending = std::mem::replace(&mut self.pending, Pending::new(last, Vec::new()));
-        let all = self.full.drain(..).chain([pending]);
-        all.flat_map(|pending| pending.groups).collect()
+        let queued = self.full.drain(..).chain([pending]);
+        let mut all = batch;
+        all.extend(queued.flat_map(|pending| pending.groups));
+        let events = all.iter().flat_map(|group| &group.events);
+        // The newest first: what a change replaced is counted again before it is taken back itself.
+        for event in events.rev() {
+            let held = |entry| Option::map(entry, |entry: &Arc<Entry>| Held::of(entry));
+            self.ledger
+                .change(held(event.entry.as_ref()), held(event.previous.as_ref()));
+        }
+        all
     }
 
     /// Entries that are not published yet.

@@ -174,7 +174,8 @@ async fn encryption_key_of_shared_values_is_kept_by_a_reload_on_a_real_etcd() {
     let Some(process) = Process::start() else { return };
     let runtime = Runtime::real();
     // Ready when it answers.
-    super::on(&process, &runtime).await.close().await;
+    let storage = super::on(&process, &runtime, EtcdOptions::default()).await;
+    storage.close().await;
     let open = async |providers: &[&str]| {
         let own = Encryption::new(
             &runtime,

@@ -4,6 +4,7 @@ mod keys;
 mod likeness;
 mod mirror;
 mod process;
+mod quota;
 
 use super::{EtcdOptions, EtcdStorage};
 use crate::suite::{self, Subject};
@@ -36,10 +37,10 @@ impl RecordCodec for TextCodec {
     }
 }
 
-async fn on(process: &Process, runtime: &Runtime) -> EtcdStorage {
+async fn on(process: &Process, runtime: &Runtime, options: EtcdOptions) -> EtcdStorage {
     let options = EtcdOptions {
         endpoints: vec![process.endpoint.clone()],
-        ..EtcdOptions::default()
+        ..options
     };
     loop {
         let storage = EtcdStorage::connect(runtime, &options).await;
@@ -72,7 +73,7 @@ async fn through(transport: Transport, runtime: &Runtime, options: EtcdOptions) 
 async fn storage_suite_on_real_etcd() {
     let Some(process) = Process::start() else { return };
     let runtime = Runtime::real();
-    let storage = Arc::new(on(&process, &runtime).await);
+    let storage = Arc::new(on(&process, &runtime, EtcdOptions::default()).await);
     suite::all(&Subject {
         storage,
         runtime,

@@ -1,0 +1,333 @@
+//! The account of what is stored.
+
+use super::{Claim, NamespaceUsage, Quota, Tier, Usage};
+use crate::{Entry, Key, Op, Record, StorageError, Write};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Namespaces that [`Usage`] names.
+const LARGEST: usize = 10;
+/// The log says again that the store is full when this part of it was free in between, however often a user fills it.
+const FREE_PART: u64 = 64;
+
+/// Bytes by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    quota: Quota,
+    total: u64,
+    /// Invariant: none of them is empty.
+    accounts: HashMap<Box<str>, Account>,
+    /// Bytes in all below which the last write that the store refused has room; the store is full until then.
+    full_above: Option<u64>,
+    /// The log says that the store is full.
+    is_told: bool,
+    refused_by_store: u64,
+    refused_by_namespace: u64,
+}
+
+/// Bytes of one namespace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Account {
+    lasting: u64,
+    expiring: u64,
+}
+
+/// An object as it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held<'a> {
+    namespace: &'a str,
+    expires: bool,
+    bytes: u64,
+}
+
+/// Room of writes that are under way: the growth of each account.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved(Vec<(Box<str>, Account)>);
+
+impl<'a> Held<'a> {
+    pub(crate) fn of(entry: &'a Entry) -> Self {
+        Self {
+            namespace: &entry.record.header.key.namespace,
+            expires: entry.expires.is_some(),
+            bytes: entry.footprint() as u64,
+        }
+    }
+
+    fn of_put(key: &Key, record: &'a Record, expires: bool) -> Self {
+        Self {
+            namespace: &record.header.key.namespace,
+            expires,
+            bytes: record.footprint(key) as u64,
+        }
+    }
+
+    /// Bytes that the account gains when `old` goes.
+    fn growth(&self, old: Option<&Self>) -> u64 {
+        let own = old.filter(|old| (old.namespace, old.expires) == (self.namespace, self.expires));
+        self.bytes.saturating_sub(own.map_or(0, |old| old.bytes))
+    }
+}
+
+impl Account {
+    fn of(expires: bool, bytes: u64) -> Self {
+        let mut account = Self::default();
+        *account.part(expires) = bytes;
+        account
+    }
+
+    fn part(&mut self, expires: bool) -> &mut u64 {
+        if expires {
+            &mut self.expiring
+        } else {
+            &mut self.lasting
+        }
+    }
+
+    fn sum(self) -> u64 {
+        self.lasting + self.expiring
+    }
+}
+
+impl Ledger {
+    /// The account of everything there is.
+    pub(crate) fn of<'e>(quota: Quota, entries: impl Iterator<Item = &'e Arc<Entry>>) -> Self {
+        let mut ledger = Self {
+            quota,
+            ..Self::default()
+        };
+        entries.for_each(|entry| ledger.change(None, Some(Held::of(entry))));
+        ledger
+    }
+
+    /// Counts a group as written, or nothing of it. `before` has what is at the key of each write.
+    ///
+    /// Errors: [`StorageError::NamespaceQuotaExceeded`], [`StorageError::StoreQuotaExceeded`].
+    pub(crate) fn admit(
+        &mut self,
+        group: &[Write],
+        before: &[Option<Arc<Entry>>],
+        claim: Claim,
+    ) -> Result<(), StorageError> {
+        let claim = bounded(group, claim);
+        for (at, (write, old)) in group.iter().zip(before).enumerate() {
+            let (old, new) = (old.as_deref(), put_by(write));
+            if let Err(error) = self.check(write, old, new, claim) {
+                self.take_back(&group[..at], before);
+                return Err(error);
+            }
+            if !matches!(write.op, Op::Check) {
+                self.change(old.map(Held::of), new);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts writes as not written that were.
+    pub(crate) fn take_back(&mut self, group: &[Write], before: &[Option<Arc<Entry>>]) {
+        for (write, old) in group.iter().zip(before) {
+            if !matches!(write.op, Op::Check) {
+                self.change(put_by(write), old.as_deref().map(Held::of));
+            }
+        }
+    }
+
+    /// Reserves room for a group that is about to be sent, or none.
+    ///
+    /// Errors: as [`Ledger::admit`].
+    pub(crate) fn reserve(
+        &mut self,
+        group: &[Write],
+        before: &[Option<Arc<Entry>>],
+        claim: Claim,
+    ) -> Result<Reserved, StorageError> {
+        let claim = bounded(group, claim);
+        let mut reserved = Reserved::default();
+        for (write, old) in group.iter().zip(before) {
+            let (old, new) = (old.as_deref(), put_by(write));
+            if let Err(error) = self.check(write, old, new, claim) {
+                self.release(&reserved);
+                return Err(error);
+            }
+            let Some(new) = new else { continue };
+            let more = Account::of(new.expires, new.growth(old.map(Held::of).as_ref()));
+            self.add(new.namespace, more);
+            reserved.0.push((new.namespace.into(), more));
+        }
+        Ok(reserved)
+    }
+
+    /// Gives a reservation back.
+    pub(crate) fn release(&mut self, reserved: &Reserved) {
+        for (namespace, account) in &reserved.0 {
+            for (expires, bytes) in [(false, account.lasting), (true, account.expiring)] {
+                let held = Held {
+                    namespace,
+                    expires,
+                    bytes,
+                };
+                self.take(&held);
+            }
+        }
+    }
+
+    /// One object takes another's place.
+    pub(crate) fn change(&mut self, old: Option<Held<'_>>, new: Option<Held<'_>>) {
+        if let Some(new) = &new {
+            self.add(new.namespace, Account::of(new.expires, new.bytes));
+        }
+        if let Some(old) = &old {
+            self.take(old);
+        }
+    }
+
+    fn add(&mut self, namespace: &str, more: Account) {
+        if more == Account::default() {
+            return;
+        }
+        self.total += more.sum();
+        match self.accounts.get_mut(namespace) {
+            Some(account) => {
+                account.lasting += more.lasting;
+                account.expiring += more.expiring;
+            }
+            None => drop(self.accounts.insert(namespace.into(), more)),
+        }
+    }
+
+    fn take(&mut self, old: &Held<'_>) {
+        if old.bytes == 0 {
+            return;
+        }
+        let account = self.accounts.get_mut(old.namespace);
+        let account = account.expect("what goes was counted in its account");
+        *account.part(old.expires) -= old.bytes;
+        let is_empty = *account == Account::default();
+        self.total -= old.bytes;
+        if is_empty {
+            self.accounts.remove(old.namespace);
+        }
+        self.full_above = self.full_above.filter(|bytes| self.total > *bytes);
+        if self.is_told && self.total < self.told_below() {
+            self.is_told = false;
+            tracing::info!(bytes = self.total, "the store has room again");
+        }
+    }
+
+    /// Refuses a put that grows beyond what its tier may have; without a claim nothing.
+    fn check(
+        &mut self,
+        write: &Write,
+        old: Option<&Entry>,
+        new: Option<Held<'_>>,
+        claim: Option<Claim>,
+    ) -> Result<(), StorageError> {
+        let (Some(claim), Op::Put { record, .. }, Some(new)) = (claim, &write.op, new) else {
+            return Ok(());
+        };
+        let requested = new.growth(old.map(Held::of).as_ref());
+        if requested == 0 || marks_deletion(old, record) {
+            return Ok(());
+        }
+        let tier = self.quota.tier(new.namespace, is_spare(old, record, claim));
+        let mut account = self.accounts.get(new.namespace).copied().unwrap_or_default();
+        let (used, limited) = (*account.part(new.expires), self.quota.namespace_limit(tier));
+        if used.saturating_add(requested) > limited {
+            self.refused_by_namespace += 1;
+            return Err(StorageError::NamespaceQuotaExceeded {
+                namespace: new.namespace.to_owned(),
+                requested,
+                used,
+                limited,
+            });
+        }
+        let limit = self.quota.store_limit(tier);
+        if self.total.saturating_add(requested) > limit {
+            self.refused_by_store += 1;
+            self.full_above = Some(limit.saturating_sub(requested));
+            self.tell();
+            return Err(StorageError::StoreQuotaExceeded);
+        }
+        Ok(())
+    }
+
+    fn told_below(&self) -> u64 {
+        let users = self.quota.store_limit(Tier::Share);
+        users - users / FREE_PART
+    }
+
+    /// Once, where the store is about full: a single large write that has no room is not worth a line.
+    fn tell(&mut self) {
+        if !self.is_told && self.total >= self.told_below() {
+            self.is_told = true;
+            tracing::error!(
+                bytes = self.total,
+                quota = self.quota.store_bytes,
+                "the store is full: accepting deletions, and the system's writes into its reserve"
+            );
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let mut accounts: Vec<(&Box<str>, &Account)> = self.accounts.iter().collect();
+        accounts.sort_unstable_by_key(|(namespace, account)| (std::cmp::Reverse(account.sum()), *namespace));
+        accounts.truncate(LARGEST);
+        let largest = accounts.into_iter().map(|(namespace, account)| NamespaceUsage {
+            namespace: namespace.to_string(),
+            lasting_bytes: account.lasting,
+            expiring_bytes: account.expiring,
+        });
+        Usage {
+            quota: self.quota.clone(),
+            bytes: self.total,
+            largest: largest.collect(),
+            is_full: self.full_above.is_some(),
+            refused_by_store: self.refused_by_store,
+            refused_by_namespace: self.refused_by_namespace,
+        }
+    }
+
+    /// Differences from another account, one line each.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.total != other.total {
+            found.push(format!("{} bytes in all, there are {}", self.total, other.total));
+        }
+        let names = self.accounts.keys().chain(other.accounts.keys());
+        for namespace in names.collect::<std::collections::BTreeSet<_>>() {
+            let (own, is) = (self.accounts.get(namespace), other.accounts.get(namespace));
+            if own != is {
+                found.push(format!("{own:?} in namespace {namespace:?}, there are {is:?}"));
+            }
+        }
+        found
+    }
+}
+
+/// A group that deletes something is not bounded: what it puts beside that goes along (an allocator's bitmap).
+fn bounded(group: &[Write], claim: Claim) -> Option<Claim> {
+    let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
+    (!deletes).then_some(claim)
+}
+
+fn put_by(write: &Write) -> Option<Held<'_>> {
+    match &write.op {
+        Op::Put { record, ttl } => Some(Held::of_put(&write.key, record, ttl.is_some())),
+        Op::Delete | Op::Check => None,
+    }
+}
+
+/// A graceful deletion is an update first. Only the server sets the time, and once.
+fn marks_deletion(old: Option<&Entry>, new: &Record) -> bool {
+    let is_live = old.is_some_and(|old| !old.record.header.is_deleting());
+    is_live && new.header.is_deleting()
+}
+
+/// Whether a change may go beyond the share: one by the system, and one of a deleted object's finalizers, which adds a
+/// record of who took one. Users cannot add any to such an object; a delete can, by its propagation policy.
+fn is_spare(old: Option<&Entry>, new: &Record, claim: Claim) -> bool {
+    let Some(old) = old.map(|old| &old.record.header) else {
+        return false;
+    };
+    let releases = old.is_deleting() && new.header.finalizers.len() != old.finalizers.len();
+    claim == Claim::System || releases
+}

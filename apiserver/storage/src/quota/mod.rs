@@ -1,0 +1,116 @@
+//! Bounds of the stored bytes: of the whole store, and of each namespace.
+//!
+//! Memory is the store, so an object costs what it takes there: [`Entry::footprint`](crate::Entry). The [`Ledger`] counts
+//! it by namespace. The log's writer asks it for each group under the lock that orders writes, so what is queued counts as
+//! well, and what the disk refuses is taken back; on etcd the mirror counts what it holds, and writes that are under way
+//! have a reservation until it holds them.
+//!
+//! Deletions pass, as do puts that do not grow their object, and the put that marks it as deleted. Objects with a time to
+//! live (events) have an account of their own, so that a full namespace still says why, and a flood of events stops no
+//! other write.
+//!
+//! Never: a write that was acknowledged is not undone, and what is stored is never too much to start with.
+
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use ledger::{Held, Ledger, Reserved};
+
+/// Bounds of what is stored, in bytes of memory; 0 sets none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Quota {
+    /// All objects together.
+    pub store_bytes: u64,
+    /// Objects of one namespace; those of them that have a time to live as much again.
+    pub namespace_bytes: u64,
+    /// Namespaces that have no share and may use the whole store, as objects without a namespace.
+    pub system_namespaces: Vec<Box<str>>,
+}
+
+/// Who asks for room in somebody's namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// A user, within the bounds.
+    User,
+    /// A component of the system or an administrator: changes of what is there may go beyond, as a kubelet's of a pod's
+    /// status. What they create is somebody's (a controller's pods), and stays within the bounds.
+    System,
+}
+
+/// Stored bytes, and writes that were refused for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub quota: Quota,
+    /// All objects together.
+    pub bytes: u64,
+    /// Namespaces that take the most, the largest first; cluster-scoped objects are in the one without a name.
+    pub largest: Vec<NamespaceUsage>,
+    /// The last write that the bound of the store refused has no room yet.
+    pub is_full: bool,
+    /// Writes refused by the bound of the store.
+    pub refused_by_store: u64,
+    /// Writes refused by the share of a namespace.
+    pub refused_by_namespace: u64,
+}
+
+/// Bytes of one namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceUsage {
+    pub namespace: String,
+    /// Objects without a time to live.
+    pub lasting_bytes: u64,
+    /// Objects with one.
+    pub expiring_bytes: u64,
+}
+
+/// This part of the store is kept for the system: its namespaces and cluster-scoped objects may use all of it, changes by
+/// its components in other namespaces one half.
+const RESERVE_PART: u64 = 8;
+/// Changes by the system's components may exceed a namespace's share by this part of it.
+const SPARE_PART: u64 = 2;
+
+/// How far a write may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tier {
+    /// A user's write in a namespace, or a create of anybody's there.
+    Share,
+    /// A change by the system's components there.
+    Spare,
+    /// The system's own objects.
+    Reserve,
+}
+
+impl Quota {
+    fn tier(&self, namespace: &str, is_spare: bool) -> Tier {
+        let is_system = || self.system_namespaces.iter().any(|own| **own == *namespace);
+        if namespace.is_empty() || is_system() {
+            Tier::Reserve
+        } else if is_spare {
+            Tier::Spare
+        } else {
+            Tier::Share
+        }
+    }
+
+    fn store_limit(&self, tier: Tier) -> u64 {
+        let reserve = self.store_bytes / RESERVE_PART;
+        match tier {
+            _ if self.store_bytes == 0 => u64::MAX,
+            Tier::Share => self.store_bytes - reserve,
+            Tier::Spare => self.store_bytes - reserve / 2,
+            Tier::Reserve => self.store_bytes,
+        }
+    }
+
+    fn namespace_limit(&self, tier: Tier) -> u64 {
+        match tier {
+            Tier::Reserve => u64::MAX,
+            _ if self.namespace_bytes == 0 => u64::MAX,
+            Tier::Share => self.namespace_bytes,
+            Tier::Spare => self
+                .namespace_bytes
+                .saturating_add(self.namespace_bytes / SPARE_PART),
+        }
+    }
+}
