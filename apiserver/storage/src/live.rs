@@ -223,4 +223,35 @@ mod tests {
         assert_eq!(pins.end_large(1_000).len(), 2);
         assert_eq!(pins.floor(), Revision(8));
     }
+
+    #[test]
+    fn past_lists_are_kept_as_far_as_they_have_room() {
+        let entry = |name: &str| {
+            let key = crate::Key::parse(&format!("/registry/pods/a/{name}")).unwrap();
+            let record = crate::suite::record(name, "n1", "value");
+            Arc::new(Entry {
+                seal: Default::default(),
+                key,
+                revision: Revision(1),
+                created: Revision(1),
+                expires: None,
+                record,
+            })
+        };
+        let prefix = Prefix::parse("/registry/pods/").unwrap();
+        let one: PastList = Arc::new([entry("a")]);
+        let two: PastList = Arc::new([entry("a"), entry("b")]);
+        let mut pins = Pins::new(2 * one[0].footprint() as u64);
+        let mut keep = |revision, list| {
+            pins.keep_list(Revision(revision), &prefix, list);
+            let is_kept = |own: &u64| pins.list(Revision(*own), &prefix).is_some();
+            (1..=revision).filter(is_kept).collect::<Vec<u64>>()
+        };
+        assert_eq!(keep(1, &one), [1]);
+        assert_eq!(keep(2, &one), [1, 2]);
+        assert_eq!(keep(3, &one), [2, 3]);
+        // One that is too large alone is kept: each of its pages would put it together again.
+        let large: PastList = two.iter().chain(one.iter()).cloned().collect();
+        assert_eq!(keep(4, &large), [4]);
+    }
 }

@@ -42,6 +42,7 @@ fn flags_every_server_flag_has_effect() {
         "--max-requests-inflight=7".to_owned(),
         "--max-mutating-requests-inflight=5".to_owned(),
         "--request-timeout=1m9s".to_owned(),
+        "--storage-quota-bytes=123456788".to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let Some(server) = Server::start_with_or_skip("flags_every_server_flag_has_effect", &flags) else {
@@ -51,6 +52,17 @@ fn flags_every_server_flag_has_effect() {
     certificates_have_the_names(&server);
     a_token_of_the_file_is_known(&server);
     audited(&server, Path::new(&file("audit")));
+    quota_is_of_the_flag(&server);
+}
+
+fn quota_is_of_the_flag(server: &Server) {
+    let metrics = server.kubectl(&["get", "--raw", "/metrics"]);
+    for line in [
+        "knarr_storage_quota_bytes 123456788",
+        "knarr_storage_namespace_quota_bytes 30864197",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
 }
 
 fn addresses_are_of_the_ranges(server: &Server) {

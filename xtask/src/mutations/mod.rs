@@ -4,6 +4,7 @@
 //! as it is, where it must pass: a proof that fails anyway guards nothing. Each mutation then costs one build of its
 //! crate and one run of its proof: about a minute on two cores, three quarters of an hour for all. Not a part of `ci`.
 
+mod quota;
 mod storage;
 mod walls;
 
@@ -46,7 +47,9 @@ struct Mutation {
 type Proof = (&'static str, &'static [&'static str]);
 
 fn suites() -> impl Iterator<Item = &'static Suite> {
-    std::iter::once(&storage::SUITE).chain(walls::SUITES)
+    std::iter::once(&storage::SUITE)
+        .chain(quota::SUITES)
+        .chain(walls::SUITES)
 }
 
 /// The result of one mutation.

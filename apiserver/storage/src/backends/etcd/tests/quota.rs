@@ -11,6 +11,7 @@ use crate::{
 use apiserver_etcd_model::{Etcd, FaultProfile};
 use futures::future::join_all;
 use machinery_runtime::Runtime;
+use std::sync::atomic::Ordering;
 
 const SHARE: u64 = 40_000;
 
@@ -120,6 +121,16 @@ fn quota_on_etcd_counts_what_the_mirror_holds() {
             assert_eq!(settled(storage).await, Vec::<String>::new());
         }
         assert_eq!(one.usage().bytes, other.usage().bytes);
+        // It is taken for another etcd, read as a whole, and counted anew.
+        let used = one.usage().bytes;
+        let listed = one.mirror.now().unwrap().left;
+        one.mirror.cluster.fetch_add(1, Ordering::Relaxed);
+        one.mirror.doubted.notify_one();
+        while one.mirror.now().unwrap().left < listed + used {
+            runtime.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert_eq!(settled(&one).await, Vec::<String>::new());
+        assert_eq!(one.usage().bytes, used);
         // As a start counts it.
         let third = through(etcd.transport(), &runtime, options()).await;
         assert_eq!(settled(&third).await, Vec::<String>::new());
