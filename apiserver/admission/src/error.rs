@@ -16,6 +16,9 @@ pub enum AdmissionError {
     NotFound { resource: GroupResource, name: String },
     #[error("{0}")]
     BadRequest(String),
+    /// The whole message of the answer with 429.
+    #[error("{0}")]
+    TooManyRequests(String),
     /// What the decision rests on does not hold together yet; another try may succeed.
     #[error("{0}")]
     Internal(String),

@@ -229,7 +229,8 @@ pub fn of(error: &RegistryError) -> Status {
             429,
             "TooManyRequests",
             message,
-            Some(Details::default().causes(causes).retry(*seconds)),
+            // Where nobody knows when there is room again, upstream has no details.
+            (*seconds > 0 || !causes.is_empty()).then(|| Details::default().causes(causes).retry(*seconds)),
         ),
         E::TooLargeRevision { requested, current } => Status::failure(
             504,

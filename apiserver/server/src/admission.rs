@@ -1,11 +1,14 @@
 //! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
 //! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
+use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+use crate::config::ServerConfig;
 use crate::metrics::{AdmissionMetrics, Metrics};
 use crate::parameters::Parameters;
 use crate::signers;
 use crate::unenforced::Unenforced;
 use apiserver_admission::permissions::{Permissions, Right};
+use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
@@ -32,6 +35,38 @@ pub(crate) struct AdmissionChain {
     authorizers: AuthorizerChain,
     parameters: Parameters,
     unenforced: Unenforced,
+}
+
+const EVENT_RATE_LIMIT: &str = "EventRateLimit";
+
+/// The plugin by its configuration, where it is enabled.
+fn event_rate_limit(
+    config: &ServerConfig,
+    runtime: &Runtime,
+) -> Result<Option<EventRateLimit>, AdmissionConfigurationError> {
+    let file = config.admission_control_config_file.as_deref();
+    let read = file
+        .map(AdmissionConfiguration::read)
+        .transpose()?
+        .unwrap_or_default();
+    for plugin in read.unused(&[EVENT_RATE_LIMIT]) {
+        tracing::warn!(
+            plugin,
+            "this admission plugin takes no configuration here, it is ignored"
+        );
+    }
+    let has = |names: &[String]| names.iter().any(|name| name == EVENT_RATE_LIMIT);
+    if !has(&config.enable_admission_plugins) || has(&config.disable_admission_plugins) {
+        return Ok(None);
+    }
+    let configuration = Configuration::parse(read.of(EVENT_RATE_LIMIT));
+    let configuration = configuration.map_err(|error| AdmissionConfigurationError::Plugin {
+        plugin: EVENT_RATE_LIMIT,
+        why: error.to_string(),
+    })?;
+    let runtime = runtime.clone();
+    let clock = Arc::new(move || runtime.monotonic());
+    Ok(Some(EventRateLimit::new(&configuration, clock)))
 }
 
 /// The authorizers, as plugins ask them.
@@ -65,25 +100,27 @@ impl AdmissionChain {
         registry: &Registry,
         runtime: &Runtime,
         unenforced: Unenforced,
-        disabled: &[String],
-    ) -> Self {
+        config: &ServerConfig,
+    ) -> Result<Self, AdmissionConfigurationError> {
         let parameters = Parameters {
             authorizers: authorizers.clone(),
             reader: Arc::clone(reader),
             registry: registry.clone(),
         };
-        let runtime = runtime.clone();
         let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(authorizers.clone()));
-        let random = Arc::new(move || runtime.random_u64());
-        let mut enabled = plugins::all(reader, &permissions, random);
+        let own = runtime.clone();
+        let random = Arc::new(move || own.random_u64());
+        let limit = event_rate_limit(config, runtime)?;
+        let mut enabled = plugins::all(reader, &permissions, random, limit);
+        let disabled = &config.disable_admission_plugins;
         enabled.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
-        Self {
+        Ok(Self {
             plugins: Plugins::new(enabled),
             rbac: Arc::clone(rbac),
             authorizers: authorizers.clone(),
             parameters,
             unenforced,
-        }
+        })
     }
 
     /// Has the plugins' times counted.
@@ -199,6 +236,11 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         }
         AdmissionError::NotFound { resource, name } => RegistryError::NotFound { resource, name },
         AdmissionError::BadRequest(message) => RegistryError::BadRequest(message),
+        AdmissionError::TooManyRequests(message) => RegistryError::TooManyRequests {
+            message,
+            seconds: 0,
+            causes: Vec::new(),
+        },
         AdmissionError::Internal(message) => RegistryError::Internal(message),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }

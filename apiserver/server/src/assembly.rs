@@ -122,8 +122,8 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         &registry,
         runtime,
         unenforced,
-        &config.disable_admission_plugins,
-    );
+        &config,
+    )?;
     let admission = admission.measured(&metrics, runtime)?;
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;

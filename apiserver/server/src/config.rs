@@ -77,6 +77,10 @@ pub struct ServerConfig {
     pub allow_unenforced: bool,
     /// Admission plugins that do not run, by upstream's names.
     pub disable_admission_plugins: Vec<String>,
+    /// Admission plugins that run although they are off by default.
+    pub enable_admission_plugins: Vec<String>,
+    /// `--admission-control-config-file`, with the configurations of admission plugins.
+    pub admission_control_config_file: Option<PathBuf>,
     /// In each such time the client of a list must read on.
     pub answer_pace_interval: Duration,
     /// `--audit-log-path` and its companions; `None` writes no audit log.
@@ -128,6 +132,8 @@ impl Default for ServerConfig {
             events_per_namespace: ExpiryBounds::default(),
             allow_unenforced: false,
             disable_admission_plugins: Vec::new(),
+            enable_admission_plugins: Vec::new(),
+            admission_control_config_file: None,
             answer_pace_interval: Duration::from_secs(5),
             audit_log: None,
             audit_policy_file: None,

@@ -12,6 +12,7 @@
 mod accepted_credentials;
 mod account_keys;
 mod admission;
+mod admission_configuration;
 mod anonymous_rate;
 mod assembly;
 mod authenticators;

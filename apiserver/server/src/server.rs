@@ -1,5 +1,6 @@
 //! Putting a server together, starting and stopping it.
 
+use crate::admission_configuration::AdmissionConfigurationError;
 use crate::assembly::{Assembly, assemble, feed_failed};
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
@@ -85,6 +86,8 @@ pub enum ServerError {
     },
     #[error("--audit-policy-file")]
     AuditPolicy(#[from] PolicyError),
+    #[error("admission plugins")]
+    Admission(#[from] AdmissionConfigurationError),
     #[error("metrics")]
     Metrics(#[from] prometheus::Error),
     #[error(transparent)]

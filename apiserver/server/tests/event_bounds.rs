@@ -124,3 +124,66 @@ async fn events_without_a_namespace_count_for_default() {
     }
     until(&cluster, "default", |found| found.len() as u64 <= MOST).await;
 }
+
+const LIMITS: &str = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits:
+    - {type: Namespace, qps: 1, burst: 2}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_above_a_rate_are_refused_where_the_plugin_is_enabled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admission.yaml");
+    std::fs::write(&file, LIMITS).unwrap();
+    let enabled = ServerConfig {
+        enable_admission_plugins: vec!["EventRateLimit".to_owned()],
+        admission_control_config_file: Some(file),
+        ..config()
+    };
+    let cluster = start_with(enabled).await;
+    let event = |at: u32| {
+        let name = format!("e{at:03}");
+        let involved = json!({"namespace": "default", "name": "web", "kind": "Pod"});
+        json!({"metadata": {"name": name}, "involvedObject": involved}).to_string()
+    };
+    let path = "/api/v1/namespaces/default/events";
+    // Others come in between: at one second and more for each, a burst of two is over soon.
+    let mut at = 0;
+    let refused = loop {
+        let answer = cluster.admin().post(path, event(at)).await;
+        if answer.code != 201 {
+            break answer;
+        }
+        at += 1;
+    };
+    assert!(at >= 2, "{at}");
+    assert_eq!(refused.code, 429);
+    assert!(!refused.headers.contains_key("retry-after"));
+    let status = refused.json();
+    assert_eq!(status["reason"], "TooManyRequests");
+    let message = "Too many requests: limit reached on type Namespace for key default";
+    assert_eq!(status["message"], message);
+    assert_eq!(status.get("details"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_have_no_rate_unless_the_plugin_is_enabled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admission.yaml");
+    std::fs::write(&file, LIMITS).unwrap();
+    let cluster = start_with(ServerConfig {
+        admission_control_config_file: Some(file),
+        ..config()
+    })
+    .await;
+    for at in 0..20 {
+        create(&cluster, "default", at, "again").await;
+    }
+}

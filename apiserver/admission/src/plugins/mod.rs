@@ -2,6 +2,7 @@
 
 mod default_toleration_seconds;
 mod deny_service_external_ips;
+pub mod event_rate_limit;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
@@ -15,44 +16,52 @@ mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;
+use event_rate_limit::EventRateLimit;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
 /// A source of random characters for generated names; the server gives its runtime's.
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The names of all, as `--disable-admission-plugins` takes them.
-pub const NAMES: [&str; 10] = [
+/// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
+pub const NAMES: [&str; 11] = [
     "NamespaceLifecycle",
     "ServiceAccount",
     "NodeRestriction",
     "TaintNodesByCondition",
     "Priority",
     "DefaultTolerationSeconds",
+    "EventRateLimit",
     "StorageObjectInUseProtection",
     "RuntimeClass",
     "PodTopologyLabels",
     "DenyServiceExternalIPs",
 ];
 
-/// What upstream enables by default, as far as it is built, and `DenyServiceExternalIPs`.
+/// What upstream enables by default, as far as it is built, `DenyServiceExternalIPs`, and `EventRateLimit` where it is given.
 pub fn all(
     reader: &Arc<dyn ObjectReader>,
     permissions: &Arc<dyn Permissions>,
     random: Random,
+    event_rate_limit: Option<EventRateLimit>,
 ) -> Vec<Box<dyn Plugin>> {
-    vec![
+    let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
         Box::new(service_account::ServiceAccount::new(reader, random)),
         Box::new(node_restriction::NodeRestriction::new(reader, permissions)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
+    ];
+    all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
+    let rest: [Box<dyn Plugin>; 4] = [
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
-    ]
+    ];
+    all.extend(rest);
+    all
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ fn chain() -> AdmissionChain {
         );
     let reader: Arc<dyn ObjectReader> = Arc::new(objects);
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    AdmissionChain::new(all(&reader, &permissions, Arc::new(|| 0)))
+    AdmissionChain::new(all(&reader, &permissions, Arc::new(|| 0), None))
 }
 
 struct Case {
@@ -280,11 +280,20 @@ fn external_addresses_are_refused_but_stay_where_they_are() {
     assert!(change(one, both).is_err());
 }
 
+fn rate_limit() -> EventRateLimit {
+    let limits = serde_json::json!([{"type": "Server", "qps": 1, "burst": 1}]);
+    let written = serde_json::json!({
+        "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration", "limits": limits,
+    });
+    let configuration = event_rate_limit::Configuration::parse(Some(&written)).unwrap();
+    EventRateLimit::new(&configuration, Arc::new(|| std::time::Duration::ZERO))
+}
+
 #[test]
 fn plugins_have_the_names_that_flags_take() {
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let all = all(&reader, &permissions, Arc::new(|| 0));
+    let all = all(&reader, &permissions, Arc::new(|| 0), Some(rate_limit()));
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
 }
@@ -295,11 +304,11 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        admit, both, admit, admit, both, admit, admit, both, admit, validate,
+        admit, both, admit, admit, both, admit, validate, admit, both, admit, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let plugins = all(&reader, &permissions, Arc::new(|| 0));
+    let plugins = all(&reader, &permissions, Arc::new(|| 0), Some(rate_limit()));
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {
         let name = plugin.name();

@@ -116,9 +116,12 @@ pub(crate) struct ServerArguments {
     /// Admission plugins that do not run, such as DenyServiceExternalIPs
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) disable_admission_plugins: Vec<String>,
-    /// Accepted for compatibility; all admission plugins that are not disabled are enabled
+    /// Admission plugins that run although they are off by default (EventRateLimit); all others run unless they are disabled
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) enable_admission_plugins: Vec<String>,
+    /// File with the configurations of admission plugins (AdmissionConfiguration)
+    #[arg(long)]
+    pub(crate) admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) audit: super::audit::AuditArguments,
     #[arg(long, default_value_t = 400)]
@@ -161,6 +164,8 @@ impl ServerArguments {
             events_per_namespace: self.bounds.events_per_namespace(),
             allow_unenforced: self.allow_unenforced,
             disable_admission_plugins: self.disable_admission_plugins.clone(),
+            enable_admission_plugins: self.enable_admission_plugins.clone(),
+            admission_control_config_file: self.admission_control_config_file.clone(),
             audit_log: self.audit.log(),
             audit_policy_file: self.audit.audit_policy_file.clone(),
             max_requests_inflight: self.max_requests_inflight,
