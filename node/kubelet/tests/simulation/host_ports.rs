@@ -6,7 +6,7 @@ use node_network::host_ports::flows::Flows;
 use node_network::host_ports::kernel::KernelError;
 use node_network::host_ports::ports::Entries;
 use node_network::host_ports::table::Change;
-use node_network::host_ports::{HostPortKernel, PortKey};
+use node_network::host_ports::{HostPortKernel, PortKey, Protocol, Target};
 use node_sys::nftables_watch::TableGuard;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -22,11 +22,21 @@ pub(crate) struct ModelHostPorts {
 }
 
 impl ModelHostPorts {
+    /// With a port that leads to a pod that nobody knows any more.
     pub(crate) fn new(runtime: Runtime) -> Self {
+        let key = PortKey {
+            protocol: Protocol::Tcp,
+            port: 1,
+            address: None,
+        };
+        let target = Target {
+            address: Ipv4Addr::new(10, 88, 255, 2),
+            port: 80,
+        };
         Self {
             runtime,
             fails: AtomicU64::new(0),
-            table: Mutex::default(),
+            table: Mutex::new([(key, target)].into()),
         }
     }
 

@@ -189,8 +189,11 @@ impl Agent {
             Proof::LeadsHostPorts => {
                 let body = pod(&self.world, "ported1", "serves");
                 self.world.create::<Pod>(body).await.unwrap();
-                self.until(async || (!self.world.host_ports.entries().is_empty()).then_some(()))
-                    .await;
+                self.until(async || {
+                    let mut entries = self.world.host_ports.entries().into_keys();
+                    entries.any(|key| key.port == 1025).then_some(())
+                })
+                .await;
             }
             Proof::TakesConnections => {
                 let port = self.kubelet.port().unwrap();

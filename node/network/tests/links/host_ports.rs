@@ -247,6 +247,7 @@ async fn host_port_takes_over_flows_that_are_older() {
         ports.hold("a", one, &[udp("", 53)]).await.unwrap();
         assert_eq!(answer(&client), "pod1 saw 192.0.2.2");
         ports.release("a", &[one]).await;
+        assert_eq!(answer(&client), "connection refused");
         ports.hold("b", two, &[udp(NODE, 53)]).await.unwrap();
         assert_eq!(answer(&client), "pod2 saw 192.0.2.2");
         assert_eq!(answer(&other), "connection refused");
