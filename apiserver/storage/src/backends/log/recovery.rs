@@ -409,7 +409,7 @@ impl SegmentPlan<'_> {
             return Ok(begun);
         }
         let go_on = |newest: &Arc<Segment>| {
-            let limit = resume(place, newest, self.last.as_ref());
+            let limit = resume(newest, self.last.as_ref());
             limit.map(|limit| (Arc::clone(newest), limit))
         };
         match newest {

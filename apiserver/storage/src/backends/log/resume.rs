@@ -7,20 +7,14 @@ use super::disk_reserve;
 use super::format::{FileHeader, SECTOR};
 use super::segment::{Batch, Segment};
 use crate::StorageError;
-use machinery_runtime::Disk;
-use std::path::Path;
 
-/// Makes everything in the newest segment durable and blanks what is behind it; where it must end. `last` is the last
-/// batch of the log.
+/// Makes everything in the newest segment durable, as recovery has made its name, and blanks what is behind it; where it
+/// must end. `last` is the last batch of the log.
 ///
 /// After a failed sync or a kill the header and the last batch may be readable without being on the disk: both are written
 /// again, byte for byte, so a power loss meanwhile finds what was there or what should be. Behind them lies what a torn
 /// or refused batch has left; it is gone before another batch begins there.
-pub(super) fn resume(
-    (disk, dir): (&dyn Disk, &Path),
-    segment: &Segment,
-    last: Option<&Batch>,
-) -> Result<u64, StorageError> {
+pub(super) fn resume(segment: &Segment, last: Option<&Batch>) -> Result<u64, StorageError> {
     let failed = || StorageError::io(format!("going on in {}", segment.path.display()));
     let (file, end) = (&*segment.file, segment.end());
     let length = file.len().map_err(failed())?;
@@ -35,6 +29,5 @@ pub(super) fn resume(
         file.truncate(limit).map_err(failed())?;
     }
     file.sync_data().map_err(failed())?;
-    disk.sync_dir(dir).map_err(failed())?;
     Ok(limit)
 }

@@ -87,6 +87,13 @@ impl SimDisk {
         self.locks.forget();
     }
 
+    /// The process is killed at the step that [`SimDisk::power_off_after`] named, and the machine goes on: nothing written is
+    /// lost, and what was not synced may be lost still.
+    pub fn kill_where_power_went(&self) {
+        self.shared.lock().faults.power_is_back();
+        self.kill();
+    }
+
     /// Inverts one bit of a file, durably. `false` when the file has no such bit.
     pub fn flip_bit(&self, path: &Path, bit: u64) -> bool {
         let mut shared = self.shared.lock();
@@ -103,6 +110,15 @@ impl SimDisk {
         let length = |file| shared.files.get(file).map_or(0, Content::len);
         let files = shared.names.files();
         files.map(|(name, file)| (name.clone(), length(file))).collect()
+    }
+
+    /// Files that have more than one name, by one of them. Nobody makes a second name here, but of two changes of names a
+    /// power loss may keep the later one alone.
+    pub fn files_with_two_names(&self) -> Vec<PathBuf> {
+        let shared = self.shared.lock();
+        let mut known = std::collections::BTreeSet::new();
+        let again = shared.names.files().filter(|(_, file)| !known.insert(*file));
+        again.map(|(name, _)| name.clone()).collect()
     }
 
     /// A copy of a file's bytes.

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
+mod crowded;
+mod machine;
+mod power;
+
 use apiserver_storage::{
     Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record,
     Revision, Storage, StorageError, WatchRequest, Write,
 };
 use bytes::Bytes;
-use machinery_runtime::{Runtime, Scope, SimDisk, Simulation};
+use machinery_runtime::{Runtime, SimDisk, Simulation};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -236,135 +240,6 @@ fn full_disk_does_not_keep_the_store_from_starting() {
     });
 }
 
-/// A start that a power loss ends.
-struct Life {
-    scope: Scope,
-    storage: LogStorage,
-}
-
-impl Life {
-    async fn begin(runtime: &Runtime) -> Result<Self, StorageError> {
-        let scope = runtime.child_scope();
-        let options = LogOptions {
-            on_fatal: Arc::new(|_| {}),
-            ..options()
-        };
-        let (storage, _) = LogStorage::open(scope.runtime(), options).await?;
-        Ok(Self { scope, storage })
-    }
-
-    async fn lose_power(self, disk: &SimDisk) {
-        drop(self.storage);
-        self.scope.stopped().await;
-        disk.crash();
-    }
-}
-
-/// Writes a hundred objects; then somebody else takes whatever is free at any time.
-async fn crowded(runtime: &Runtime, disk: &SimDisk) -> Life {
-    let life = Life::begin(runtime).await.unwrap();
-    runtime.sleep(RETRY).await;
-    assert_eq!(life.storage.statistics().unwrap().reserve_bytes, RESERVE);
-    for name in 0..CROWD {
-        life.storage.commit(vec![put(name, 3000, false)]).await.unwrap();
-    }
-    disk.crowd();
-    let mut tries = 0;
-    while !is_refused(life.storage.commit(vec![put(0, 3000, false)]).await) {
-        tries += 1;
-        assert!(tries < 100, "the disk is not full");
-    }
-    life
-}
-
-const CROWD: u32 = 100;
-
-/// How many pieces the reserve has; each must be blank.
-fn pieces(disk: &SimDisk) -> usize {
-    let files = disk.files().into_iter().map(|(path, _)| path);
-    let pieces = files.filter(|path| path.extension().is_some_and(|end| end == "room"));
-    let blank = pieces.map(|path| {
-        let bytes = disk.read(&path).unwrap();
-        assert_eq!(bytes.len() as u64, RESERVE / 4, "{}", path.display());
-        assert!(
-            bytes.iter().all(|byte| *byte == 0),
-            "{} is not blank",
-            path.display()
-        );
-    });
-    blank.count()
-}
-
-/// Twenty starts with a deletion in each, some of which the power cuts short: none needs room that others may have taken in
-/// between.
-#[test]
-fn full_disk_that_others_fill_at_once_is_started_on_again_and_again() {
-    story(|runtime, disk| async move {
-        let mut life = crowded(&runtime, &disk).await;
-        life.storage.commit(vec![delete(0)]).await.unwrap();
-        let first = pieces(&disk);
-        for round in 1..=20 {
-            life.lose_power(&disk).await;
-            while runtime.random_u64().is_multiple_of(3) {
-                disk.power_off_after(u32::try_from(runtime.random_u64() % 12).unwrap());
-                match Life::begin(&runtime).await {
-                    Ok(cut) => cut.lose_power(&disk).await,
-                    Err(error) => assert!(disk.is_off(), "round {round}: {error}"),
-                }
-                disk.crash();
-            }
-            life = Life::begin(&runtime).await.unwrap();
-            let storage = &life.storage;
-            assert_eq!(names(storage).await, (CROWD - round) as usize);
-            assert!(storage.statistics().unwrap().full, "round {round}");
-            assert!(is_refused(storage.commit(vec![put(0, 3000, false)]).await));
-            storage.commit(vec![delete(round)]).await.unwrap();
-            if runtime.random_u64().is_multiple_of(2) {
-                runtime.sleep(RETRY * 2).await;
-            }
-            let left = pieces(&disk);
-            assert!(left >= first, "round {round}: {left} pieces, {first} at first");
-        }
-    });
-}
-
-/// All objects are deleted, with starts in between: what is left is written in the room of a piece, and the files before it
-/// become pieces, though not a byte of that is ever free. The room of another piece is risked once in each life.
-#[test]
-fn full_disk_that_others_fill_at_once_has_room_for_all_deletions_and_recovers() {
-    story(|runtime, disk| async move {
-        let mut life = crowded(&runtime, &disk).await;
-        for name in 0..CROWD {
-            life.storage.commit(vec![delete(name)]).await.unwrap();
-            match runtime.random_u64() % 40 {
-                0 | 1 => {
-                    life.lose_power(&disk).await;
-                    life = Life::begin(&runtime).await.unwrap();
-                }
-                2 => runtime.sleep(RETRY).await,
-                _ => {}
-            }
-        }
-        runtime.sleep(RETRY * 4).await;
-        let statistics = life.storage.statistics().unwrap();
-        assert!(
-            statistics.full && statistics.reserve_bytes >= RESERVE / 4,
-            "{statistics:?}"
-        );
-        assert!(pieces(&disk) >= 1);
-        life.lose_power(&disk).await;
-        let Life { storage, scope } = Life::begin(&runtime).await.unwrap();
-        assert_eq!(names(&storage).await, 0);
-        assert!(pieces(&disk) >= 1);
-        disk.make_room();
-        runtime.sleep(RETRY * 2).await;
-        assert_eq!(pieces(&disk), 4);
-        storage.commit(vec![put(0, 3000, false)]).await.unwrap();
-        storage.close().await;
-        scope.stopped().await;
-    });
-}
-
 /// Thirty writers while the disk fills: each is answered, and what was acknowledged is what is there.
 #[test]
 fn full_disk_answers_every_writer_and_keeps_what_it_acknowledged() {
@@ -402,84 +277,4 @@ fn full_disk_answers_every_writer_and_keeps_what_it_acknowledged() {
         assert_eq!(lookup.entry, None);
         storage.close().await;
     });
-}
-
-/// A file system of its own, unmounted when dropped.
-struct Mounted(tempfile::TempDir);
-
-impl Mounted {
-    fn tmpfs(megabytes: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let size = format!("size={megabytes}m");
-        let none = nix::mount::MsFlags::empty();
-        nix::mount::mount(
-            Some("tmpfs"),
-            dir.path(),
-            Some("tmpfs"),
-            none,
-            Some(size.as_str()),
-        )
-        .unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let path = self.0.path();
-        nix::mount::umount2(path, nix::mount::MntFlags::MNT_DETACH).unwrap();
-    }
-}
-
-/// Fills the file system as a pod would, to the last byte.
-fn fill_up(path: &std::path::Path) {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create(path).unwrap();
-    for size in [1 << 16, 4096, 1] {
-        while file.write_all(&vec![b'x'; size]).is_ok() {}
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs root"]
-async fn full_disk_of_the_machine_is_survived() {
-    let mounted = Mounted::tmpfs(32);
-    let (runtime, pod) = (Runtime::real(), mounted.0.path().join("pod"));
-    let options = || LogOptions {
-        space_retry: Duration::from_millis(20),
-        on_fatal: Arc::new(|error| panic!("{error}")),
-        ..LogOptions::new(mounted.0.path().join("storage"))
-    };
-    let (storage, _) = LogStorage::open(&runtime, options()).await.unwrap();
-    for name in 0..100 {
-        storage.commit(vec![put(name, 3000, false)]).await.unwrap();
-    }
-    let settled = async |storage: &LogStorage, full: bool| {
-        while {
-            let now = storage.statistics().unwrap();
-            now.full != full || now.reserve_bytes == 0
-        } {
-            runtime.sleep(Duration::from_millis(5)).await;
-        }
-    };
-    settled(&storage, false).await;
-    fill_up(&pod);
-    // The active segment has room laid out.
-    while !is_refused(storage.commit(vec![put(0, 3000, false)]).await) {}
-    fill_up(&pod);
-    storage.commit(vec![delete(1)]).await.unwrap();
-    storage.close().await;
-    for round in 2..12 {
-        let (storage, report) = LogStorage::open(&runtime, options()).await.unwrap();
-        assert_eq!((report.objects, report.problems.len()), (101 - round as usize, 0));
-        fill_up(&pod);
-        storage.commit(vec![delete(round)]).await.unwrap();
-        storage.close().await;
-    }
-    let (storage, _) = LogStorage::open(&runtime, options()).await.unwrap();
-    std::fs::remove_file(&pod).unwrap();
-    settled(&storage, false).await;
-    storage.commit(vec![put(0, 3000, false)]).await.unwrap();
-    storage.close().await;
-    drop(mounted);
 }
