@@ -8,10 +8,10 @@
 use crate::anonymous_rate::{AnonymousRate, Charged};
 use apiserver_endpoints::UserClass;
 use machinery_meta::UserInfo;
-use machinery_runtime::CancellationToken;
+use machinery_runtime::{CancellationToken, client_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,8 +22,6 @@ const LEAVING_GRACE: Duration = Duration::from_secs(5);
 const STRANGERS_PART: usize = 8;
 /// So many sockets may be closing, as a part of the places.
 const CLOSING_PART: usize = 4;
-/// One client of IPv6 has a whole network of this many bits of prefix.
-const V6_PREFIX_BITS: u32 = 64;
 
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]
@@ -265,17 +263,6 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.connections.open.lock().connections.remove(&self.id);
-    }
-}
-
-/// What counts as one client.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            let mask = u128::MAX << (128 - V6_PREFIX_BITS);
-            Ipv6Addr::from(u128::from(address) & mask).into()
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! is closed for it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,6 +13,19 @@ use tokio_util::sync::CancellationToken;
 
 /// One address has this part of the places.
 const PART_OF_ADDRESS: usize = 8;
+/// One client of IPv6 has a whole network of this many bits of prefix.
+const V6_PREFIX_BITS: u32 = 64;
+
+/// Returns what counts as one client among those who connect: an address of IPv4, a network of IPv6.
+pub fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (128 - V6_PREFIX_BITS);
+            Ipv6Addr::from(u128::from(address) & mask).into()
+        }
+    }
+}
 
 /// A bounded number of places.
 #[derive(Debug)]
@@ -48,7 +61,7 @@ impl ConnectionSlots {
 
     /// Returns a place for a connection from this address.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
-        let address = address.to_canonical();
+        let address = client_of(address);
         let mut open = self.open.lock();
         if let Some(id) = self.in_the_way(&open.all, address)
             && let Some((_, closed)) = open.all.remove(&id)
@@ -112,6 +125,18 @@ mod tests {
         assert_eq!(held(&crowd), 8);
         assert!(!crowd.last().unwrap().closing.is_cancelled(), "the newest stay");
         assert!(!other.closing.is_cancelled());
+    }
+
+    #[test]
+    fn connection_slots_of_one_network_of_ipv6_are_one_clients() {
+        let of = |text: &str| client_of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.244.0.1"), address(1));
+        let places = ConnectionSlots::new(64);
+        let network = u128::from("2001:db8::".parse::<Ipv6Addr>().unwrap());
+        let crowd = (1..1_000).map(|number| places.enter(Ipv6Addr::from(network + number).into()));
+        assert_eq!(held(&crowd.collect::<Vec<_>>()), 8);
     }
 
     #[test]

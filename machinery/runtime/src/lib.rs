@@ -32,7 +32,7 @@ mod watched;
 mod weight;
 
 pub use components::{Components, Election};
-pub use connection_slots::{ConnectionSlot, ConnectionSlots};
+pub use connection_slots::{ConnectionSlot, ConnectionSlots, client_of};
 pub use disk::{
     Disk, DiskCall, DiskFile, DiskLock, MemDisk, ObservedDisk, OpenMode, RealDisk, SimDisk, Space,
 };

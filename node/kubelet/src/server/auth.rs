@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -11,11 +12,12 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::Client;
 use kube::api::{Api, PostParams};
 use machinery_meta::UserInfo;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, client_of};
 use machinery_x509::with_authenticated_group;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use super::known_tokens::KnownTokens;
 use super::reviews::Reviews;
 
 /// Upstream's cache times: of tokens, of a yes, of a no.
@@ -92,6 +94,15 @@ struct Question {
     subresource: &'static str,
 }
 
+/// Whose share a token's review is of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Asker {
+    /// The user's, whose token it was at the last review.
+    Known(Arc<str>),
+    /// The address's, which all pods of another node have in common.
+    Stranger(IpAddr),
+}
+
 /// Asks the API server.
 pub struct Delegated {
     runtime: Runtime,
@@ -101,7 +112,8 @@ pub struct Delegated {
     /// Tokens that are nobody's have a table of their own: invented ones displace no others.
     nobodys: Remembered<TokenDigest, ()>,
     decisions: Remembered<Question, bool>,
-    token_reviews: Reviews<IpAddr, TokenDigest, Option<UserInfo>>,
+    known_tokens: KnownTokens<TokenDigest>,
+    token_reviews: Reviews<Asker, TokenDigest, Option<UserInfo>>,
     access_reviews: Reviews<String, Question, bool>,
 }
 
@@ -123,6 +135,7 @@ impl Delegated {
             tokens: Remembered::default(),
             nobodys: Remembered::default(),
             decisions: Remembered::default(),
+            known_tokens: KnownTokens::default(),
             token_reviews: Reviews::default(),
             access_reviews: Reviews::default(),
         }
@@ -150,14 +163,20 @@ impl Delegated {
             return Err(Refusal::Unauthorized);
         }
         let review = self.review(token);
-        let asked = self.token_reviews.ask(address.to_canonical(), key, now, review);
+        let asker = match self.known_tokens.user(&key, now) {
+            Some(user) => Asker::Known(user),
+            None => Asker::Stranger(client_of(address)),
+        };
+        let asked = self.token_reviews.ask(asker, key, now, review);
         match asked.await? {
             Some(user) => {
                 let user = with_authenticated_group(user);
+                self.known_tokens.put(key, &user.name, now);
                 self.tokens.put(key, user.clone(), now, TOKEN_AGE_MAX);
                 Ok(user)
             }
             None => {
+                self.known_tokens.forget(&key);
                 self.nobodys.put(key, (), now, TOKEN_AGE_MAX);
                 Err(Refusal::Unauthorized)
             }
@@ -318,7 +337,6 @@ mod tests {
     use super::*;
     use http_body_util::Full;
     use serde_json::json;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -393,6 +411,24 @@ mod tests {
             assert_eq!(user.groups, [UserInfo::AUTHENTICATED]);
             let again = delegated.authenticate(None, Some("good"), POD).await;
             assert!(again.is_ok(), "no review is needed for it");
+        });
+    }
+
+    #[test]
+    fn token_that_was_good_is_reviewed_again_whoever_uses_up_its_addresss_share() {
+        story(|runtime, delegated, _| async move {
+            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
+            runtime.sleep(TOKEN_AGE_MAX).await;
+            for number in 0..1_000 {
+                drop(
+                    delegated
+                        .authenticate(None, Some(&format!("bad {number}")), POD)
+                        .await,
+                );
+            }
+            let stranger = delegated.authenticate(None, Some("unknown"), POD).await;
+            assert_eq!(stranger, Err(Refusal::TooMany));
+            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
         });
     }
 

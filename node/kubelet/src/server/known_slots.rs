@@ -1,15 +1,22 @@
-//! Slots for connections whose client is known by certificate, shared by user and, within a user, by address.
+//! Slots for connections whose client is known, shared by user and, within a user, by address.
 //!
-//! Where all are taken, a new connection takes the slot of the newest of the user that has most, if that leaves the user
-//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no slot.
+//! Where all are taken, a new connection takes the slot of the newest idle one of the user that has most, if that leaves the user
+//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no slot. A
+//! connection that carries an answer, the followed log of another API server's client for instance, gives way only to
+//! a client that has less than its assured part.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use machinery_runtime::CancellationToken;
+use machinery_runtime::{CancellationToken, client_of};
 use parking_lot::Mutex;
+
+use super::requests::OpenRequests;
+
+/// A user, and an address of it, has this part of the slots even where all others are busy.
+const ASSURED_PART: usize = 8;
 
 /// A bounded number of slots.
 #[derive(Debug)]
@@ -29,6 +36,7 @@ struct Open {
 struct Held {
     user: Arc<str>,
     address: IpAddr,
+    requests: OpenRequests,
     closing: CancellationToken,
 }
 
@@ -50,12 +58,18 @@ impl KnownSlots {
         })
     }
 
-    /// Returns a slot for a connection of this user from this address, if the user's share has one.
-    pub(super) fn enter(self: &Arc<Self>, user: &str, address: IpAddr) -> Option<KnownSlot> {
-        let address = address.to_canonical();
+    /// Returns a slot for a connection of this user from this address, which carries these requests, if the user's share
+    /// has one.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        user: &str,
+        address: IpAddr,
+        requests: &OpenRequests,
+    ) -> Option<KnownSlot> {
+        let address = client_of(address);
         let mut open = self.open.lock();
         if open.all.len() >= self.limit {
-            let id = open.in_the_way(user, address)?;
+            let id = open.in_the_way(user, address, self.limit / ASSURED_PART)?;
             open.all.remove(&id)?.closing.cancel();
         }
         open.last += 1;
@@ -63,6 +77,7 @@ impl KnownSlots {
         let held = Held {
             user: user.into(),
             address,
+            requests: requests.clone(),
             closing: closing.clone(),
         };
         open.all.insert(id, held);
@@ -73,9 +88,10 @@ impl KnownSlots {
 
 impl Open {
     /// The connection that a new one of this user and address takes the slot of.
-    fn in_the_way(&self, user: &str, address: IpAddr) -> Option<u64> {
+    fn in_the_way(&self, user: &str, address: IpAddr, assured: usize) -> Option<u64> {
         let users = counts(self.all.values().map(|held| &*held.user));
-        let richer = has_most(&users).filter(|most| users[most] > 1 + held_by(&users, &user));
+        let own = held_by(&users, &user);
+        let richer = has_most(&users).filter(|most| users[most] > 1 + own);
         let of_user = |user: &str| {
             counts(
                 self.all
@@ -84,18 +100,22 @@ impl Open {
                     .map(|held| held.address),
             )
         };
-        let (from, of) = match richer {
-            Some(richer) => (richer, has_most(&of_user(richer))?),
+        let (from, of, own) = match richer {
+            Some(richer) => (richer, has_most(&of_user(richer))?, own),
             None => {
-                let own = of_user(user);
-                let richer = has_most(&own).filter(|most| own[most] > 1 + held_by(&own, &address));
-                (user, richer?)
+                let addresses = of_user(user);
+                let own = held_by(&addresses, &address);
+                let richer = has_most(&addresses).filter(|most| addresses[most] > 1 + own);
+                (user, richer?, own)
             }
         };
-        let mut newest = self.all.iter().rev();
-        newest
-            .find(|(_, held)| *held.user == *from && held.address == of)
-            .map(|(id, _)| *id)
+        let newest = || {
+            let all = self.all.iter().rev();
+            all.filter(|(_, held)| *held.user == *from && held.address == of)
+        };
+        let idle = newest().find(|(_, held)| !held.requests.any());
+        let busy = || newest().next().filter(|_| own < assured);
+        idle.or_else(busy).map(|(id, _)| *id)
     }
 }
 
@@ -132,7 +152,17 @@ mod tests {
     }
 
     fn many(slots: &Arc<KnownSlots>, user: &str, from: u8, count: usize) -> Vec<KnownSlot> {
-        let enter = |_| slots.enter(user, address(from));
+        with_requests(slots, user, from, count, &OpenRequests::default())
+    }
+
+    fn with_requests(
+        slots: &Arc<KnownSlots>,
+        user: &str,
+        from: u8,
+        count: usize,
+        requests: &OpenRequests,
+    ) -> Vec<KnownSlot> {
+        let enter = |_| slots.enter(user, address(from), requests);
         (0..count).filter_map(enter).collect()
     }
 
@@ -149,7 +179,7 @@ mod tests {
         let server = many(&slots, "kube-apiserver-kubelet-client", 1, 1_000);
         assert_eq!((held(&node), held(&server)), (32, 32));
         assert!(!node[0].closing.is_cancelled(), "the oldest stay");
-        assert!(slots.enter("system:node:other", address(2)).is_none());
+        assert!(many(&slots, "system:node:other", 2, 1).is_empty());
     }
 
     #[test]
@@ -158,9 +188,26 @@ mod tests {
         let one = many(&slots, "kube-apiserver-kubelet-client", 1, 1_000);
         let other = many(&slots, "kube-apiserver-kubelet-client", 2, 1_000);
         assert_eq!((held(&one), held(&other)), (32, 32));
-        let node = slots.enter("system:node:other", address(1)).unwrap();
-        assert!(!node.closing.is_cancelled());
+        let node = many(&slots, "system:node:other", 1, 1);
+        assert_eq!(held(&node), 1);
         assert_eq!(held(&one) + held(&other), 63);
+    }
+
+    #[test]
+    fn known_slots_with_an_answer_give_way_to_the_assured_part_alone() {
+        let slots = KnownSlots::new(64);
+        let (requests, server) = (OpenRequests::default(), "kube-apiserver-kubelet-client");
+        let log = requests.begin();
+        let one = with_requests(&slots, server, 1, 64, &requests);
+        let other = with_requests(&slots, server, 2, 1_000, &requests);
+        assert_eq!(
+            (held(&one), held(&other)),
+            (56, 8),
+            "streams of the other are not ended"
+        );
+        drop(log);
+        assert_eq!(many(&slots, server, 2, 1_000).len(), 24, "idle ones give way");
+        assert_eq!(held(&one), 32);
     }
 
     #[test]

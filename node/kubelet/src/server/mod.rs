@@ -9,11 +9,14 @@ pub mod auth;
 pub mod clients;
 mod components;
 mod connection;
+mod connection_places;
 mod figures;
 pub mod healthz;
 mod known_slots;
+mod known_tokens;
 mod logs;
 mod metrics;
+mod requests;
 mod reviews;
 pub mod routes;
 mod stats;
@@ -24,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery_runtime::{ConnectionSlots, Runtime, keep_alive};
+use machinery_runtime::{Runtime, Watched, keep_alive};
 use machinery_x509::PeerCertificate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -32,7 +35,8 @@ use tokio_rustls::server::TlsStream;
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
 use clients::Clients;
-use known_slots::KnownSlots;
+use connection_places::ConnectionPlaces;
+use requests::OpenRequests;
 use routes::Caller;
 
 /// A client must finish its TLS handshake in this time.
@@ -113,21 +117,18 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let listener = Arc::clone(&listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));
-    // Half of the places are kept for those who are known by their certificate.
-    let all = context.config.max_connections;
-    let (strangers, known) = (ConnectionSlots::new(all / 2), KnownSlots::new(all.div_ceil(2)));
+    let places = ConnectionPlaces::new(context.config.max_connections);
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;
             continue;
         };
         keep_alive(&stream);
-        let (place, known) = (strangers.enter(address.ip()), known.clone());
+        let place = places.stranger(address.ip());
         let (server, acceptor, runtime) = (server.clone(), acceptor.clone(), context.runtime.clone());
         context.runtime.spawn("kubelet connection", async move {
-            let closing = place.closing.clone();
             let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
-            let Some(Ok(Ok(stream))) = closing.run_until_cancelled(handshake).await else {
+            let Some(Ok(Ok(stream))) = place.closing().run_until_cancelled(handshake).await else {
                 return;
             };
             let peer = stream
@@ -139,17 +140,14 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
             let caller = Arc::new(Caller {
                 peer,
                 address: address.ip(),
+                requests: OpenRequests::default(),
+                admitted: Arc::new(Watched::new(None)),
             });
-            let serving = serve_connection(server, stream, caller, runtime);
-            let Some(user) = user else {
-                closing.run_until_cancelled(serving).await;
-                return;
-            };
-            let Some(own) = known.enter(&user.name, address.ip()) else {
-                return tracing::debug!(%address, user = user.name, "connection limit reached, refusing a connection");
-            };
-            drop(place);
-            own.closing.run_until_cancelled(serving).await;
+            let serving = serve_connection(server, stream, caller.clone(), runtime);
+            match user {
+                Some(user) => place.hold_known(&user.name, &caller, serving).await,
+                None => place.hold(&caller, serving).await,
+            }
         });
     }
 }

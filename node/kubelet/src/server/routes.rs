@@ -12,11 +12,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
+use machinery_runtime::Watched;
 use machinery_x509::{PeerCertificate, bearer_token};
 
 use super::attributes::{subresources_of, verb_of};
 use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
+use super::requests::{OpenRequest, OpenRequests};
 use super::streaming::{self, Places};
 use super::{components, logs, metrics, stats};
 use crate::managers::ManagerContext;
@@ -40,6 +42,20 @@ pub struct Caller {
     pub peer: Option<PeerCertificate>,
     /// Where it comes from.
     pub address: IpAddr,
+    /// Its requests that were admitted.
+    pub requests: OpenRequests,
+    /// The user of the first of them.
+    pub admitted: Arc<Watched<Option<String>>>,
+}
+
+impl Caller {
+    /// Counts a request of this user, which is admitted.
+    fn begin(&self, user: UserInfo) -> OpenRequest {
+        if self.admitted.get().is_none() {
+            self.admitted.replace(Some(user.name));
+        }
+        self.requests.begin()
+    }
 }
 
 /// A short answer of text.
@@ -85,12 +101,16 @@ impl Server {
     /// Answers one request of this caller's connection.
     pub async fn handle(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
         match self.admit(caller, &request).await {
-            Ok(()) => self.route(request).await.unwrap_or_else(|refusal| *refusal),
+            Ok(user) => {
+                let open = caller.begin(user);
+                let answer = self.route(request).await;
+                open.until_answered(answer.unwrap_or_else(|refusal| *refusal))
+            }
             Err(refusal) => refused(refusal),
         }
     }
 
-    async fn admit(&self, caller: &Caller, request: &Request<Incoming>) -> Result<(), Refusal> {
+    async fn admit(&self, caller: &Caller, request: &Request<Incoming>) -> Result<UserInfo, Refusal> {
         let known = self.known(caller.peer.as_ref());
         let token = token_of(known.as_ref(), request.headers())?;
         let authenticated = self
@@ -99,7 +119,10 @@ impl Server {
         let user = authenticated.await?;
         let path = request.uri().path();
         let verb = verb_of(request.method(), path);
-        self.delegated.authorize(&user, verb, subresources_of(path)).await
+        self.delegated
+            .authorize(&user, verb, subresources_of(path))
+            .await?;
+        Ok(user)
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, Box<Response<Body>>> {

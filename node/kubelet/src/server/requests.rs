@@ -1,0 +1,91 @@
+//! Requests of one connection that were admitted and are not answered to the end.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use super::routes::Body;
+
+/// Their count, shared by the connection and what bounds connections.
+#[derive(Debug, Default, Clone)]
+pub struct OpenRequests(Arc<AtomicUsize>);
+
+/// One of them, as long as it is kept.
+#[derive(Debug)]
+pub struct OpenRequest(OpenRequests);
+
+impl OpenRequests {
+    /// Counts one more.
+    pub fn begin(&self) -> OpenRequest {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenRequest(self.clone())
+    }
+
+    /// Reports whether there are any.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl OpenRequest {
+    /// Counts it until the answer is sent or given up.
+    pub fn until_answered(self, answer: Response<Body>) -> Response<Body> {
+        answer.map(|body| Answer { body, _request: self }.boxed_unsync())
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer's body as it was, with its request.
+struct Answer {
+    body: Body,
+    _request: OpenRequest,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::routes::text;
+    use super::*;
+    use http::StatusCode;
+
+    #[test]
+    fn request_is_open_until_its_answer_is_dropped() {
+        let requests = OpenRequests::default();
+        let answer = requests.begin().until_answered(text(StatusCode::OK, "words"));
+        assert!(requests.any());
+        assert_eq!(answer.body().size_hint().exact(), Some(5), "the length is said");
+        drop(answer);
+        assert!(!requests.any());
+    }
+}
