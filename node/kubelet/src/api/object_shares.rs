@@ -39,9 +39,9 @@ impl ObjectShares {
             let of_namespace = counts.of_namespaces.get(namespace).copied().unwrap_or_default();
             let left = WATCHES_MAX.saturating_sub(counts.watches);
             if of_pod >= OBJECTS_OF_POD_ASSURED && of_namespace >= left {
+                // Words that stay the same while counts change: each new text would be an event of its own.
                 return Err(VolumeError::Source(format!(
-                    "too many ConfigMaps and Secrets are in use on this node: {of_namespace} of this namespace, {} of {WATCHES_MAX} altogether",
-                    counts.watches
+                    "too many ConfigMaps and Secrets are in use on this node: this namespace has its share of the {WATCHES_MAX} of all"
                 )));
             }
             *counts.of_namespaces.entry(namespace.to_owned()).or_default() += 1;
@@ -101,6 +101,14 @@ mod tests {
         assert_eq!(taken(&shares, "late", "greedy", 10), OBJECTS_OF_POD_ASSURED);
         let refused = shares.take("late", "greedy", true).unwrap_err();
         assert!(matches!(refused, VolumeError::Source(_)), "it is tried again");
+        shares.ended("greedy");
+        taken(&shares, "more", "greedy", OBJECTS_OF_POD_ASSURED);
+        let again = shares.take("late", "greedy", true).unwrap_err();
+        assert_eq!(
+            again.to_string(),
+            refused.to_string(),
+            "the event's count is raised"
+        );
         shares.take("late", "greedy", false).unwrap();
     }
 
