@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use kube::api::Api;
@@ -20,9 +21,77 @@ const SYNC_TIMEOUT_REMEMBERED: Duration = Duration::from_secs(1);
 /// The namespace and name of the API server's own service, which every pod learns about.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
-/// Of a service only what the variables say.
+/// Variables of the services of one pod together: libc's `setenv`, by which `runc init` sets them, looks through all that are
+/// there, so that 8,192 take it a third of a second and 100,000 a minute.
+const VARIABLES_MAX: usize = 8_192;
+/// Their bytes: half of what Linux gives to arguments and environment under the usual limit of the stack.
+const VARIABLE_BYTES_MAX: usize = 1 << 20;
+/// What Linux counts of each beside its text: `=`, the NUL, the pointer.
+const VARIABLE_OVERHEAD_BYTES: usize = 1 + 1 + 8;
+/// As many services that had no room are named.
+const OMITTED_NAMED_MAX: usize = 4;
+
+/// Variables of a pod's containers.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ServiceVariables {
+    /// Values by name.
+    pub values: BTreeMap<String, String>,
+    /// Names of services whose variables had no room, a few of them.
+    omitted: Vec<String>,
+}
+
+impl ServiceVariables {
+    /// The variables of services as far as there is room: a service has all of its own or none, earlier services go before
+    /// later ones.
+    fn of<'a>(services: impl Iterator<Item = &'a ServiceAddress>) -> Self {
+        let (mut all, mut count, mut bytes) = (Self::default(), 0, 0);
+        for service in services {
+            let own = service.variables_within(VARIABLES_MAX - count).filter(|own| {
+                let of_service: usize = own.iter().map(room_of).sum();
+                let fits = bytes + of_service <= VARIABLE_BYTES_MAX;
+                if fits {
+                    bytes += of_service;
+                }
+                fits
+            });
+            match own {
+                Some(own) => {
+                    count += own.len();
+                    all.values.extend(own);
+                }
+                None if all.omitted.len() <= OMITTED_NAMED_MAX => all.omitted.push(service.name.clone()),
+                None => {}
+            }
+        }
+        all
+    }
+
+    /// The words of the event where services had no room, in the form of upstream's `DNSConfigForming`.
+    pub fn problem(&self) -> Option<String> {
+        let named = self.omitted.iter().take(OMITTED_NAMED_MAX);
+        let mut names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
+        if self.omitted.is_empty() {
+            return None;
+        }
+        if self.omitted.len() > OMITTED_NAMED_MAX {
+            names.push_str(" and others");
+        }
+        Some(format!(
+            "Service variable limits were exceeded ({VARIABLES_MAX} variables, {VARIABLE_BYTES_MAX} bytes), the variables of some \
+             services have been omitted: {names}. Containers find services by DNS; enableServiceLinks: false leaves the \
+             variables of all but the API server's out"
+        ))
+    }
+}
+
+fn room_of((name, value): &(String, String)) -> usize {
+    name.len() + value.len() + VARIABLE_OVERHEAD_BYTES
+}
+
+/// Of a service only what the variables say, and when it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAddress {
+    created: Option<Timestamp>,
     name: String,
     address: String,
     ports: Vec<(Option<String>, String, i32)>,
@@ -77,7 +146,7 @@ impl Services {
 
     /// The variables of a pod's containers. None where the services are not known, now or from the agent before this one:
     /// what a container learns at its start stays with it.
-    pub async fn variables(&self, pod: &Pod) -> Option<BTreeMap<String, String>> {
+    pub async fn variables(&self, pod: &Pod) -> Option<ServiceVariables> {
         let remembered = self.remembered.lock().contains_key(uid(pod));
         let patience = match remembered {
             true => SYNC_TIMEOUT_REMEMBERED,
@@ -91,21 +160,27 @@ impl Services {
 
     /// The variables of a pod as far as they are known now: of its namespace's services where it wants them, and of the
     /// API server's.
-    pub fn known(&self, pod: &Pod) -> Option<BTreeMap<String, String>> {
+    pub fn known(&self, pod: &Pod) -> Option<ServiceVariables> {
         if !self.synced.get() {
-            return self.remembered.lock().get(uid(pod)).cloned();
+            let values = self.remembered.lock().get(uid(pod)).cloned()?;
+            let omitted = Vec::new();
+            return Some(ServiceVariables { values, omitted });
         }
         let linked = spec(pod).enable_service_links != Some(false);
         let table = self.table.lock();
-        let mut chosen: BTreeMap<&str, &ServiceAddress> = BTreeMap::new();
+        let mut chosen: BTreeMap<&str, (bool, &ServiceAddress)> = BTreeMap::new();
         for ((found, name), service) in table.iter() {
             let is_master = (found.as_str(), name.as_str()) == MASTER;
             let local = linked && found == namespace(pod);
             if local || (is_master && !chosen.contains_key(name.as_str())) {
-                chosen.insert(name, service);
+                chosen.insert(name, (is_master, service));
             }
         }
-        Some(chosen.values().flat_map(|service| service.variables()).collect())
+        let mut ordered: Vec<_> = chosen.into_values().collect();
+        ordered.sort_by_key(|(is_master, service)| (!is_master, service.created, &service.name));
+        Some(ServiceVariables::of(
+            ordered.into_iter().map(|(_, service)| service),
+        ))
     }
 
     /// Takes over what the agent before this one knew for a pod.
@@ -143,10 +218,27 @@ fn entry(service: &Service) -> Option<((String, String), ServiceAddress)> {
     let ports = spec.ports.iter().flatten().map(port).collect();
     let key = key(service);
     let name = key.1.clone();
-    Some((key, ServiceAddress { name, address, ports }))
+    let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let service = ServiceAddress {
+        created,
+        name,
+        address,
+        ports,
+    };
+    Some((key, service))
 }
 
 impl ServiceAddress {
+    /// Its variables, if there are no more than that.
+    fn variables_within(&self, most: usize) -> Option<Vec<(String, String)>> {
+        let is_named =
+            |port: &&(Option<String>, String, i32)| port.0.as_ref().is_some_and(|name| !name.is_empty());
+        let named = self.ports.iter().filter(is_named).count();
+        let of_first = if self.ports.is_empty() { 0 } else { 2 };
+        let count = 1 + of_first + named + 4 * self.ports.len();
+        (count <= most).then(|| self.variables())
+    }
+
     /// `X_SERVICE_HOST` and the older link variables.
     fn variables(&self) -> Vec<(String, String)> {
         let prefix = variable_name(&self.name);
@@ -192,13 +284,57 @@ fn variable_name(name: &str) -> String {
 mod tests {
     use super::*;
 
+    fn service(name: &str, ports: std::ops::Range<i32>) -> ServiceAddress {
+        ServiceAddress {
+            created: None,
+            name: name.into(),
+            address: "10.96.0.7".into(),
+            ports: ports.map(|port| (None, "TCP".to_owned(), port)).collect(),
+        }
+    }
+
+    #[test]
+    fn service_variables_are_bounded_and_whole_services_left_out() {
+        let (first, huge, last) = (
+            service("first", 1..2),
+            service("huge", 1..20_001),
+            service("last", 1..1_500),
+        );
+        let chosen = ServiceVariables::of([&first, &huge, &last].into_iter());
+        assert!(chosen.values.contains_key("FIRST_SERVICE_HOST"));
+        assert!(
+            chosen.values.contains_key("LAST_PORT_1499_TCP_ADDR"),
+            "it has room behind one that has none"
+        );
+        assert!(!chosen.values.keys().any(|name| name.starts_with("HUGE")));
+        let problem = chosen.problem().unwrap();
+        assert!(problem.contains("omitted: huge. "), "{problem}");
+        assert_eq!(ServiceVariables::of([&first].into_iter()).problem(), None);
+        let many: Vec<ServiceAddress> = (0..10_000)
+            .map(|number| service(&format!("{number}-{}", "n".repeat(50)), 1..2))
+            .collect();
+        let chosen = ServiceVariables::of(many.iter());
+        let bytes: usize = chosen.values.clone().into_iter().map(|own| room_of(&own)).sum();
+        assert!(
+            bytes <= VARIABLE_BYTES_MAX && bytes > VARIABLE_BYTES_MAX / 2,
+            "{bytes}"
+        );
+        assert!(chosen.values.len() <= VARIABLES_MAX);
+        assert!(chosen.problem().unwrap().contains(" and others. "));
+        let all = service("all", 1..3);
+        assert_eq!(
+            all.variables_within(usize::MAX).map(|own| own.len()),
+            Some(all.variables().len())
+        );
+        assert_eq!(all.variables_within(all.variables().len() - 1), None);
+    }
+
     #[test]
     fn service_variables_match_upstream() {
         let ports = vec![(Some("http".to_string()), "TCP".to_string(), 80)];
         let service = ServiceAddress {
-            name: "my-web".into(),
-            address: "10.96.0.7".into(),
             ports,
+            ..service("my-web", 0..0)
         };
         let variables: BTreeMap<String, String> = service.variables().into_iter().collect();
         let expected = [

@@ -250,12 +250,16 @@ impl ContainerControl {
         let target = target_id(pod, &container.name, with.observed)?;
         let services = self.services.variables(pod).await;
         let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
+        if let Some(problem) = services.problem() {
+            let (reason, kind) = ("ServiceVariablesForming", EventKind::Warning);
+            self.events.container(pod, &container.name, kind, reason, problem);
+        }
         let ips = self.addresses(pod, with.sandbox);
         let files = EnvFiles::read(pod, container, with.volumes, with.lane).await?;
         let sources = EnvSources {
             objects: with.objects,
             files: &files,
-            services: &services,
+            services: &services.values,
             pod_ips: &ips,
             node_ip: self.config.node_ip,
             node: &self.node,

@@ -21,7 +21,12 @@ impl PodWorker {
     /// Writes the pod as it is now, where it has changed since it was written last.
     pub(super) async fn save(&mut self) {
         let pod = self.pod();
-        let services = self.context.control.services.known(&pod);
+        let services = self
+            .context
+            .control
+            .services
+            .known(&pod)
+            .map(|known| known.values);
         let written = self.written.as_ref().map(|(revision, _)| *revision);
         let now = Saved::Now(revision_of(&pod), written, services.is_some());
         if self.saved == now || self.saved == Saved::Forgotten {
