@@ -1,9 +1,9 @@
 //! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
 //! containerd they use, in a mount namespace that outlives this process.
 
-use crate::agent_reserve::ReserveArguments;
 use crate::kubeconfig::KubeconfigFile;
-use crate::{open_files, own_certificate};
+use crate::node_arguments::NodeArguments;
+use crate::{agent_claim, open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -17,7 +17,7 @@ use node_kubelet::images::base;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
 use node_network::host_ports::HostPortsConfig;
-use node_proxy::{LinuxKernel, NodePortAddress, NodePortAddresses, ProxyConfig};
+use node_proxy::{LinuxKernel, NodePortAddresses, ProxyConfig};
 use node_sys::SystemExec;
 use node_sys::routes::LinuxRoutes;
 use std::collections::BTreeMap;
@@ -38,15 +38,6 @@ pub(crate) struct AgentArguments {
     /// Kubeconfig for the API server, as system:node:NAME [default: kubeconfig in the data directory]
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// The Node object's name [default: the host's name]
-    #[arg(long, alias = "node-name")]
-    hostname_override: Option<String>,
-    /// This node's address [default: the one that reaches the API server]
-    #[arg(long)]
-    node_ip: Option<IpAddr>,
-    /// The cluster's name servers [default: the tenth address of the services' range]
-    #[arg(long, value_delimiter = ',')]
-    cluster_dns: Vec<Ipv4Addr>,
     /// The cluster's DNS domain
     #[arg(long, default_value = "cluster.local")]
     cluster_domain: String,
@@ -56,34 +47,6 @@ pub(crate) struct AgentArguments {
     /// Addresses of all services
     #[arg(long, default_value = "10.96.0.0/16")]
     service_cluster_ip_range: Ipv4Net,
-    /// Addresses of this node that serve node ports: CIDRs, "primary" (--node-ip), "localhost" or "all"
-    #[arg(long, value_delimiter = ',', default_value = "all")]
-    nodeport_addresses: Vec<NodePortAddress>,
-    /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
-    /// systemd-resolved where it only names that]
-    #[arg(long)]
-    resolv_conf: Option<PathBuf>,
-    /// More labels of the node when it is registered: name=value,…
-    #[arg(long, value_delimiter = ',', value_parser = label)]
-    node_labels: Vec<(String, String)>,
-    /// Parent cgroup of pods
-    #[arg(long, default_value = "/")]
-    cgroup_root: String,
-    /// Maximum number of pods on this node
-    #[arg(long, default_value_t = 110)]
-    max_pods: u32,
-    /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
-    /// quarter of what all pods together may have]
-    #[arg(long, allow_negative_numbers = true)]
-    pod_max_pids: Option<i64>,
-    /// Maximum size of a container log file before it is rotated (for example 10Mi)
-    #[arg(long, default_value = "10Mi", value_parser = log_size)]
-    container_log_max_size: u64,
-    /// Maximum number of log files of a container
-    #[arg(long, default_value_t = 5)]
-    container_log_max_files: usize,
-    #[command(flatten)]
-    reserve: ReserveArguments,
     /// The authenticated port
     #[arg(long, default_value_t = 10250)]
     port: u16,
@@ -99,32 +62,8 @@ pub(crate) struct AgentArguments {
     /// Bundle of authorities of client certificates [default: client-ca.crt in the data directory]
     #[arg(long)]
     client_ca_file: Option<PathBuf>,
-    /// Socket of an external container runtime [default: the agent's own containerd]
-    #[arg(long)]
-    container_runtime_endpoint: Option<String>,
-    /// Folder of the CNI plugins
-    #[arg(long, default_value = "/usr/lib/cni")]
-    cni_bin_dir: PathBuf,
-    /// Disable the service proxy
-    #[arg(long)]
-    disable_proxy: bool,
-    /// Disable the DNS server
-    #[arg(long)]
-    disable_dns: bool,
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("{text}: not name=value"))?;
-    Ok((name.to_string(), value.to_string()))
-}
-
-/// In upstream's words where it is none.
-fn log_size(text: &str) -> Result<u64, String> {
-    let failed = || format!("failed to parse container log max size {text:?}");
-    let size: machinery_meta::Quantity = text.parse().map_err(|_| failed())?;
-    u64::try_from(size.units()).map_err(|_| failed())
+    #[command(flatten)]
+    node: NodeArguments,
 }
 
 /// Runs until it is told to end. Pods, containerd and the rules in the kernel stay.
@@ -133,8 +72,9 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
+    agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
     node_sys::process::spare_from_oom(std::process::id());
-    if arguments.container_runtime_endpoint.is_none() {
+    if arguments.node.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.
         instance::join_namespace(&arguments.data_dir.join("containerd"))
             .context("entering a mount namespace")?;
@@ -172,7 +112,7 @@ async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<Runtime> {
 
 fn node_name(arguments: &AgentArguments) -> String {
     let host = || node_sys::machine::Machine::observe().hostname.to_lowercase();
-    arguments.hostname_override.clone().unwrap_or_else(host)
+    arguments.node.hostname_override.clone().unwrap_or_else(host)
 }
 
 /// `beside` is the handle of the other executor, whose components are told of with ours.
@@ -240,7 +180,7 @@ async fn container_runtime(
     runtime: &Runtime,
     cri: &CriClient,
 ) -> anyhow::Result<()> {
-    if arguments.container_runtime_endpoint.is_none() {
+    if arguments.node.container_runtime_endpoint.is_none() {
         start_containerd(arguments, runtime).await?;
     }
     let program = crate::image::BASE_PROGRAM;
@@ -253,7 +193,7 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
     let config = ContainerdConfig {
         directory: arguments.data_dir.join("containerd"),
         sandbox_image: base::PAUSE_IMAGE.to_string(),
-        cni_bin_dir: arguments.cni_bin_dir.clone(),
+        cni_bin_dir: arguments.node.cni_bin_dir.clone(),
         cni_conf_dir: cni_config_dir(arguments),
         runtime: node_sys::exec::find_program("runc")
             .context("runc is not installed: apt-get install runc")?,
@@ -279,7 +219,7 @@ async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyho
 
 fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
     let dns = cluster_dns(arguments);
-    if !arguments.disable_proxy {
+    if !arguments.node.disable_proxy {
         let node_ip = match node_ip(arguments, &kubeconfig(arguments)) {
             Ok(IpAddr::V4(address)) => Some(address),
             _ => None,
@@ -287,10 +227,10 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
         let config = ProxyConfig {
             node_name: node_name.to_string(),
             node_ip,
-            node_port_addresses: NodePortAddresses::new(&arguments.nodeport_addresses, node_ip),
+            node_port_addresses: NodePortAddresses::new(&arguments.node.nodeport_addresses, node_ip),
             cluster_cidr: Some(arguments.cluster_cidr),
             service_cidr: Some(arguments.service_cluster_ip_range),
-            local_addresses: if arguments.disable_dns {
+            local_addresses: if arguments.node.disable_dns {
                 Vec::new()
             } else {
                 dns.clone()
@@ -299,7 +239,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
         let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
         drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
     }
-    if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
+    if let (false, Some(address)) = (arguments.node.disable_dns, dns.first()) {
         let path = resolv_conf(arguments);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let config = DnsConfig {
@@ -320,7 +260,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
 }
 
 fn cluster_dns(arguments: &AgentArguments) -> Vec<Ipv4Addr> {
-    if arguments.cluster_dns.is_empty() {
+    if arguments.node.cluster_dns.is_empty() {
         return arguments
             .service_cluster_ip_range
             .hosts()
@@ -328,7 +268,7 @@ fn cluster_dns(arguments: &AgentArguments) -> Vec<Ipv4Addr> {
             .into_iter()
             .collect();
     }
-    arguments.cluster_dns.clone()
+    arguments.node.cluster_dns.clone()
 }
 
 fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::Result<KubeletConfig> {
@@ -347,13 +287,18 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         cluster_dns: cluster_dns(arguments).into_iter().map(IpAddr::V4).collect(),
         cluster_domain: arguments.cluster_domain.clone(),
         resolv_conf: resolv_conf(arguments),
-        node_labels: arguments.node_labels.iter().cloned().collect::<BTreeMap<_, _>>(),
-        cgroup_root: arguments.cgroup_root.clone(),
-        max_pods: arguments.max_pods,
-        pod_max_pids: arguments.pod_max_pids,
-        reserve: arguments.reserve.clone().into(),
-        container_log_max_bytes: arguments.container_log_max_size,
-        container_log_max_files: arguments.container_log_max_files,
+        node_labels: arguments
+            .node
+            .node_labels
+            .iter()
+            .cloned()
+            .collect::<BTreeMap<_, _>>(),
+        cgroup_root: arguments.node.cgroup_root.clone(),
+        max_pods: arguments.node.max_pods,
+        pod_max_pids: arguments.node.pod_max_pids,
+        reserve: arguments.node.reserve.clone().into(),
+        container_log_max_bytes: arguments.node.container_log_max_size,
+        container_log_max_files: arguments.node.container_log_max_files,
         port: arguments.port,
         healthz_port: Some(arguments.healthz_port).filter(|port| *port != 0),
         tls: given.or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY))),
@@ -362,7 +307,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             .clone()
             .or_else(|| in_folder("client-ca.crt")),
         max_connections: open_files::connections(defaults.max_connections),
-        container_runtime_endpoint: match &arguments.container_runtime_endpoint {
+        container_runtime_endpoint: match &arguments.node.container_runtime_endpoint {
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
             None => defaults.container_runtime_endpoint.clone(),
         },
@@ -388,7 +333,7 @@ fn host_ports(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> HostP
 
 fn resolv_conf(arguments: &AgentArguments) -> PathBuf {
     let usual = || node_kubelet::containers::dns::host_resolv_conf(std::path::Path::new("/"));
-    arguments.resolv_conf.clone().unwrap_or_else(usual)
+    arguments.node.resolv_conf.clone().unwrap_or_else(usual)
 }
 
 fn kubeconfig(arguments: &AgentArguments) -> PathBuf {
@@ -397,7 +342,7 @@ fn kubeconfig(arguments: &AgentArguments) -> PathBuf {
 }
 
 fn node_ip(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
-    match arguments.node_ip {
+    match arguments.node.node_ip {
         Some(ip) => Ok(ip),
         None => address_towards(kubeconfig).context("finding this node's address; give --node-ip"),
     }

@@ -1,11 +1,14 @@
 //! One binary: server, agent and the commands around them. Each subcommand is a module with its arguments and a `run`.
 
 mod agent;
+mod agent_claim;
 mod agent_reserve;
 mod check;
+mod forwarded;
 mod image;
 mod kubeconfig;
 mod logging;
+mod node_arguments;
 mod open_files;
 mod own_certificate;
 mod server;

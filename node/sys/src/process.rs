@@ -1,6 +1,6 @@
 //! Recognising a process again: a pid alone may have been given to another process meanwhile.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -103,6 +103,24 @@ impl ProcessIdentity {
             let _ready = handle.readable().await?;
         }
         Ok(())
+    }
+
+    /// The command line of that very process, its program first; for comparisons, since a process may choose it.
+    pub fn command_line(&self) -> std::io::Result<Vec<OsString>> {
+        let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid))?;
+        if !self.is_alive() {
+            return Err(std::io::Error::other("the process has ended"));
+        }
+        let words = bytes
+            .strip_suffix(b"\0")
+            .unwrap_or(&bytes)
+            .split(|byte| *byte == 0);
+        Ok(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
+    }
+
+    /// Asks that very process to end; says whether it was there.
+    pub fn terminate(&self) -> bool {
+        self.signal(Signal::SIGTERM)
     }
 
     /// Sends a signal if that very process still runs; says whether it did.

@@ -9,9 +9,13 @@ use machinery_runtime::Runtime;
 use node_sys::exec::Daemon;
 use node_sys::supervise::Supervised;
 use std::ffi::OsString;
+use std::time::Duration;
 
-/// Makes sure that an agent runs, now and as long as the server does.
-pub(super) fn keep_running(
+/// An agent that is asked to end has done so in this time.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes sure that an agent with these settings runs, now and as long as the server does.
+pub(super) async fn keep_running(
     arguments: &ServerArguments,
     paths: &Paths,
     runtime: &Runtime,
@@ -27,6 +31,7 @@ pub(super) fn keep_running(
         },
         socket: None,
     };
+    end_other_settings(&agent, runtime).await;
     // The first failure is the user's to see; later ones go to the log.
     agent.ensure().context("starting the node agent")?;
     // The task ends with the server, the agent does not.
@@ -36,12 +41,33 @@ pub(super) fn keep_running(
     Ok(())
 }
 
+/// Ends an agent that was started with other settings; pods and containerd outlive it.
+async fn end_other_settings(agent: &Supervised, runtime: &Runtime) {
+    let Some(running) = agent.running() else {
+        return;
+    };
+    let words = running.command_line().unwrap_or_default();
+    if words.is_empty() || words[1..] == agent.daemon.args {
+        return;
+    }
+    tracing::info!(
+        pid = running.pid,
+        "the node agent has other settings, starting it again"
+    );
+    running.terminate();
+    if runtime.timeout(END_TIMEOUT, running.ended()).await.is_err() {
+        tracing::warn!(
+            pid = running.pid,
+            "the node agent with other settings does not end; it stays"
+        );
+    }
+}
+
 fn agent_arguments(arguments: &ServerArguments, paths: &Paths) -> anyhow::Result<Vec<OsString>> {
-    let flags: [(&str, OsString); 7] = [
+    let flags: [(&str, OsString); 6] = [
         ("--data-dir", paths.agent().into()),
         ("--kubeconfig", paths.in_agent("kubeconfig").into()),
         ("--hostname-override", node_name(arguments)?.into()),
-        ("--cgroup-root", arguments.cgroup_root.clone().into()),
         ("--cluster-domain", arguments.cluster_domain.clone().into()),
         (
             "--cluster-cidr",
@@ -58,5 +84,6 @@ fn agent_arguments(arguments: &ServerArguments, paths: &Paths) -> anyhow::Result
             .into_iter()
             .flat_map(|(name, value)| [OsString::from(name), value]),
     );
+    all.extend(arguments.node.given_but("hostname-override"));
     Ok(all)
 }

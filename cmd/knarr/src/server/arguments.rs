@@ -2,6 +2,8 @@
 
 use super::controllers::{ControllerArguments, duration};
 use super::paths::Paths;
+use crate::forwarded::Forwarded;
+use crate::node_arguments::NodeArguments;
 use anyhow::{Context, bail};
 use apiserver_server::{ADMISSION_PLUGINS, ServerConfig};
 use apiserver_storage::encryption::Encryption;
@@ -51,12 +53,9 @@ pub(crate) struct ServerArguments {
     /// Disable the scheduler: pods stay pending until they are bound by other means
     #[arg(long)]
     pub(crate) disable_scheduler: bool,
-    /// The node's name; the host name when absent
-    #[arg(long)]
-    pub(crate) hostname_override: Option<String>,
-    /// Parent cgroup of pods
-    #[arg(long, default_value = "/")]
-    pub(crate) cgroup_root: String,
+    /// Settings of the node agent beside the server
+    #[command(flatten, next_help_heading = "Node agent")]
+    pub(crate) node: Forwarded<NodeArguments>,
     #[arg(long, default_value = "10.96.0.0/16")]
     pub(crate) service_cluster_ip_range: IpNet,
     #[arg(long, default_value = "30000-32767", value_parser = port_range)]

@@ -182,7 +182,7 @@ fn is_no_space(error: &anyhow::Error) -> bool {
 
 /// The node's name: given, or the host's in lower case.
 pub(super) fn node_name(arguments: &ServerArguments) -> anyhow::Result<String> {
-    if let Some(name) = &arguments.hostname_override {
+    if let Some(name) = &arguments.node.own.hostname_override {
         return Ok(name.clone());
     }
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").context("reading the host name")?;

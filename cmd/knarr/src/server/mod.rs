@@ -106,7 +106,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     }
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
-        agent_process::keep_running(&arguments, &paths, &runtime)?;
+        agent_process::keep_running(&arguments, &paths, &runtime).await?;
     }
     tokio::select! { biased;
         signal = wait_for_signal() => signal?,

@@ -1,0 +1,132 @@
+//! One agent on a machine: pods, service rules and port 10250 of a second one, of another data directory, would be in the way of
+//! the first one's.
+//!
+//! An agent writes down its data directory, for its network namespace, and looks first at what is written there: whether that
+//! other agent, or its containerd with its pods, still runs. An agent that wrote nothing is noticed by its port.
+
+use anyhow::{Context, bail};
+use node_sys::process::ProcessIdentity;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Emptied by a restart of the machine, as processes are.
+const RECORDS: &str = "/run/knarr";
+/// A longer path is none.
+const PATH_BYTES_MAX: u64 = 4_096;
+
+/// The record of the network namespace that this process is in.
+pub(crate) fn record() -> anyhow::Result<PathBuf> {
+    let namespace = std::fs::metadata("/proc/self/ns/net").context("reading /proc/self/ns/net")?;
+    node_sys::fs::make_own_folder(Path::new(RECORDS)).with_context(|| format!("making {RECORDS}"))?;
+    Ok(Path::new(RECORDS).join(format!("agent.{}", namespace.ino())))
+}
+
+/// Makes this data directory the machine's, and sees that the port is free.
+///
+/// # Errors
+/// What runs of another one, and what to do about it.
+pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result<()> {
+    let own = data_dir
+        .canonicalize()
+        .with_context(|| format!("--data-dir {}", data_dir.display()))?;
+    let other = node_sys::fs::read_head(record, PATH_BYTES_MAX).unwrap_or_default();
+    let other = PathBuf::from(String::from_utf8_lossy(&other).trim());
+    if !other.as_os_str().is_empty() && other != own {
+        is_left(&other)?;
+    }
+    if port != 0 {
+        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+                "port {port} is in use, by another node agent it seems: end it first, and the server that keeps it running; \
+                 `ss -ltnp 'sport = :{port}'` shows the process"
+            ),
+            // Whatever else is wrong with it is said where it is bound to stay.
+            _ => {}
+        }
+    }
+    let text = format!("{}\n", own.display());
+    node_sys::fs::write_atomically(record, text.as_bytes(), 0o600)
+        .with_context(|| format!("writing {}", record.display()))
+}
+
+/// Refuses where anything of that data directory runs.
+fn is_left(other: &Path) -> anyhow::Result<()> {
+    let dir = other.display();
+    if let Some(agent) = ProcessIdentity::recorded(&other.join("agent.pid")) {
+        bail!(
+            "the node agent of {dir} runs on this machine (process {}): end it first with `kill {0}`, and the server that \
+             keeps it running",
+            agent.pid
+        );
+    }
+    if let Some(containerd) = ProcessIdentity::recorded(&other.join("containerd/containerd.pid")) {
+        bail!(
+            "containerd of {dir} runs on this machine with its pods (process {}): start the agent with that directory, or \
+             restart the machine, which ends them",
+            containerd.pid
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Machine {
+        folder: tempfile::TempDir,
+    }
+
+    impl Machine {
+        fn data(&self, name: &str) -> PathBuf {
+            let path = self.folder.path().join(name);
+            std::fs::create_dir_all(path.join("containerd")).unwrap();
+            path
+        }
+
+        fn claim(&self, name: &str, port: u16) -> Result<(), String> {
+            let claimed = claim(&self.folder.path().join("record"), &self.data(name), port);
+            claimed.map_err(|error| error.to_string())
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    #[test]
+    fn agent_of_another_data_directory_is_refused_while_the_first_ones_programs_run() {
+        let machine = machine();
+        machine.claim("one", 0).unwrap();
+        let own = ProcessIdentity::of(std::process::id()).unwrap().to_text();
+        for (file, words) in [
+            ("containerd/containerd.pid", "start the agent with that directory"),
+            ("agent.pid", "end it first with `kill"),
+        ] {
+            std::fs::write(machine.data("one").join(file), &own).unwrap();
+            let refused = machine.claim("two", 0).unwrap_err();
+            assert!(refused.contains(words) && refused.contains("/one "), "{refused}");
+            machine.claim("one", 0).unwrap();
+        }
+        for file in ["containerd/containerd.pid", "agent.pid"] {
+            std::fs::write(machine.data("one").join(file), "").unwrap();
+        }
+        machine.claim("two", 0).unwrap();
+        assert!(machine.claim("one", 0).is_ok(), "nothing of the second runs");
+    }
+
+    #[test]
+    fn agent_is_refused_while_its_port_is_in_use() {
+        let machine = machine();
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let refused = machine.claim("one", port).unwrap_err();
+        assert!(refused.contains(&format!("port {port} is in use")), "{refused}");
+        drop(other);
+        machine.claim("one", port).unwrap();
+    }
+}

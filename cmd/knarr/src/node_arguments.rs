@@ -1,0 +1,76 @@
+//! Settings of a node: flags of `knarr agent`, and of `knarr server`, which hands them on to the agent that it starts. Names
+//! are the kubelet's where it has them.
+
+use crate::agent_reserve::ReserveArguments;
+use clap::Args;
+use node_proxy::NodePortAddress;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+/// See the module.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct NodeArguments {
+    /// The Node object's name [default: the host's name]
+    #[arg(long, alias = "node-name")]
+    pub(crate) hostname_override: Option<String>,
+    /// This node's address [default: the one that reaches the API server]
+    #[arg(long)]
+    pub(crate) node_ip: Option<IpAddr>,
+    /// The cluster's name servers [default: the tenth address of the services' range]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) cluster_dns: Vec<Ipv4Addr>,
+    /// Addresses of this node that serve node ports: CIDRs, "primary" (--node-ip), "localhost" or "all"
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    pub(crate) nodeport_addresses: Vec<NodePortAddress>,
+    /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
+    /// systemd-resolved where it only names that]
+    #[arg(long)]
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// More labels of the node when it is registered: name=value,…
+    #[arg(long, value_delimiter = ',', value_parser = label)]
+    pub(crate) node_labels: Vec<(String, String)>,
+    /// Parent cgroup of pods
+    #[arg(long, default_value = "/")]
+    pub(crate) cgroup_root: String,
+    /// Maximum number of pods on this node
+    #[arg(long, default_value_t = 110)]
+    pub(crate) max_pods: u32,
+    /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
+    /// quarter of what all pods together may have]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) pod_max_pids: Option<i64>,
+    /// Maximum size of a container log file before it is rotated (for example 10Mi)
+    #[arg(long, default_value = "10Mi", value_parser = log_size)]
+    pub(crate) container_log_max_size: u64,
+    /// Maximum number of log files of a container
+    #[arg(long, default_value_t = 5)]
+    pub(crate) container_log_max_files: usize,
+    #[command(flatten)]
+    pub(crate) reserve: ReserveArguments,
+    /// Socket of an external container runtime [default: the agent's own containerd]
+    #[arg(long)]
+    pub(crate) container_runtime_endpoint: Option<String>,
+    /// Folder of the CNI plugins
+    #[arg(long, default_value = "/usr/lib/cni")]
+    pub(crate) cni_bin_dir: PathBuf,
+    /// Disable the service proxy
+    #[arg(long)]
+    pub(crate) disable_proxy: bool,
+    /// Disable the DNS server
+    #[arg(long)]
+    pub(crate) disable_dns: bool,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text}: not name=value"))?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+/// In upstream's words where it is none.
+fn log_size(text: &str) -> Result<u64, String> {
+    let failed = || format!("failed to parse container log max size {text:?}");
+    let size: machinery_meta::Quantity = text.parse().map_err(|_| failed())?;
+    u64::try_from(size.units()).map_err(|_| failed())
+}
