@@ -31,7 +31,7 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "the reserved thread takes work of any debt",
                 file: "turns.rs",
-                from: "let is_reserve = self.running >= self.for_all;",
+                from: "let is_reserve = self.running.len() >= self.for_all;",
                 to: "let is_reserve = false;",
                 proof: HEAVY_WORK,
             },

@@ -198,11 +198,19 @@ impl Ledger {
         if old.bytes == 0 {
             return;
         }
-        let account = self.accounts.get_mut(old.namespace);
-        let account = account.expect("what goes was counted in its account");
-        *account.part(old.expires) -= old.bytes;
+        let Some(account) = self.accounts.get_mut(old.namespace) else {
+            debug_assert!(false, "{old:?} was never counted");
+            return;
+        };
+        let part = account.part(old.expires);
+        debug_assert!(
+            *part >= old.bytes && self.total >= old.bytes,
+            "{old:?} was never counted"
+        );
+        // Saturating: a fault here must not lock a namespace out for ever.
+        *part = part.saturating_sub(old.bytes);
         let is_empty = *account == Account::default();
-        self.total -= old.bytes;
+        self.total = self.total.saturating_sub(old.bytes);
         if is_empty {
             self.accounts.remove(old.namespace);
         }
