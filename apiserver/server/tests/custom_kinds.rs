@@ -377,3 +377,37 @@ async fn custom_kinds_are_served_as_by_upstreams_handler_without_a_router() {
     let head = cluster.admin().send(Method::HEAD, map, Bytes::new()).await;
     assert_eq!(head.code, 405);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definition_of_too_many_versions_is_refused() {
+    let cluster = start().await;
+    let with_versions = |count: usize| {
+        let mut object = definition(&json!({}));
+        let first = object["spec"]["versions"][0].clone();
+        let versions = (0..count).map(|at| {
+            let mut version = first.clone();
+            version["name"] = json!(format!("v{}", at + 1));
+            version["storage"] = json!(at == 0);
+            version
+        });
+        object["spec"]["versions"] = versions.collect();
+        object.to_string()
+    };
+    let refused = cluster
+        .admin()
+        .post(DEFINITIONS, with_versions(101))
+        .await
+        .is(422);
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    let expected = "spec.versions: Too many: 101: must have at most 100 items";
+    assert!(message.ends_with(expected), "{message}");
+    cluster
+        .admin()
+        .post(DEFINITIONS, with_versions(100))
+        .await
+        .is(201);
+    until(&cluster, "/apis/knarr.test/v100/namespaces/default/boats", |_| {
+        true
+    })
+    .await;
+}

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use machinery_x509::bearer_token;
 use parking_lot::Mutex;
 use ring::digest;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -105,17 +105,20 @@ impl TokenAuthenticators {
 /// # Errors
 /// [`Refusal`] where there is none and the asker names some.
 pub(super) fn accepted(own: &[String], audiences: &[String]) -> Result<Vec<String>, Refusal> {
-    let common: Vec<String> = own
-        .iter()
-        .filter(|one| audiences.contains(one))
-        .cloned()
-        .collect();
+    let common = common(own, audiences);
     if common.is_empty() && !audiences.is_empty() {
         return Err(Refusal::new(format!(
             "token audiences {own:?} is invalid for the target audiences {audiences:?}"
         )));
     }
     Ok(common)
+}
+
+/// Those of the first audiences that are among the others. Both are lists of clients, tens of thousands long where they want.
+pub(crate) fn common(own: &[String], audiences: &[String]) -> Vec<String> {
+    let audiences: HashSet<&String> = audiences.iter().collect();
+    let common = own.iter().filter(|one| audiences.contains(one));
+    common.cloned().collect()
 }
 
 /// The token that a request is authenticated by, where it has one.
@@ -142,5 +145,24 @@ impl Authenticator for TokenAuthenticators {
                 Err(malformed) => Outcome::Refused(Refusal::new(malformed.to_string())),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(own: &[&str], audiences: &[&str], expected: &[&str]) {
+        let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|&one| one.to_owned()).collect() };
+        assert_eq!(common(&owned(own), &owned(audiences)), owned(expected));
+    }
+
+    #[test]
+    fn token_audiences_in_common_keep_the_order_of_the_token() {
+        check(&["c", "a", "b"], &["a", "x", "c"], &["c", "a"]);
+        check(&["a", "a"], &["a"], &["a", "a"]);
+        check(&["a"], &[], &[]);
+        check(&[], &["a"], &[]);
     }
 }

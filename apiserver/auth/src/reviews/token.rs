@@ -2,6 +2,7 @@
 
 use super::{Asked, ReviewError, Reviewer};
 use crate::authn::Outcome;
+use crate::authn::token::common;
 use machinery_meta::UserInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,12 +68,7 @@ pub(super) async fn review(
     let status = match reviewer.tokens.review(&spec.token, &audiences, asked.now).await {
         Outcome::User(found) => {
             // Kinds of tokens that know no audience are good for the API server's own.
-            let implicit = || {
-                own.iter()
-                    .filter(|one| audiences.contains(one))
-                    .cloned()
-                    .collect()
-            };
+            let implicit = || common(own, &audiences);
             let audiences: Vec<String> = found.audiences.unwrap_or_else(implicit);
             if audiences.is_empty() {
                 Status {

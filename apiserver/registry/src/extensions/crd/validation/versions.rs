@@ -10,6 +10,9 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 
 const MAX_WARNING_BYTES: usize = 256;
+/// Each served version is a resource of its own to discovery, OpenAPI and routes. Upstream has no bound but that of a request,
+/// which lets one definition make tens of thousands.
+const MAX_VERSIONS: usize = 100;
 
 /// What a rule sees of the place it looks at.
 pub(super) struct Place<'a> {
@@ -42,6 +45,11 @@ fn is_shared(spec: Ref<'_>, member: &str) -> bool {
 /// What is wrong with each version, and with which there are.
 pub(super) fn each(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Patterns>, problems: &mut Errors) {
     let all = path.child("versions");
+    let versions = spec.list("versions").count();
+    if versions > MAX_VERSIONS {
+        problems.push(FieldError::too_many(&all, versions, MAX_VERSIONS));
+        return;
+    }
     let apart = MEMBERS.map(|(member, ..)| !is_shared(spec, member));
     for (at, version) in spec.list("versions").enumerate() {
         if version.at(&["schema", "openAPIV3Schema"]).is_none() {
