@@ -68,14 +68,13 @@ const PROOFS: [(&str, Proof); 20] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 11] = [
+const SHORT_LIVED: [&str; 10] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
     "definition cleanup",
     "egress-connection",
     "mutation",
-    "object-counts",
     "paced-body",
     // Ends when the step is done.
     "start-up step",
