@@ -10,10 +10,11 @@ use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`.
 /// `node` and `outages` run clusters with real containers.
-const NEED_ROOT: [&str; 7] = [
+const NEED_ROOT: [&str; 8] = [
     "mounts",
     "links",
     "full_disk",
+    "vanished_peers",
     "traffic",
     "likeness",
     "node",

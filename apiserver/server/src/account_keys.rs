@@ -19,13 +19,16 @@ impl AccountKeys {
     /// Reads the configured files; without them the key of the cluster signs and verifies.
     pub(crate) fn load(config: &ServerConfig, pki: &Pki) -> Result<Self, ServerError> {
         let signing = match &config.service_account_signing_key_file {
-            Some(path) => SigningKey::from_pem(&read(path)?)
-                .map_err(unusable("--service-account-signing-key-file", path))?,
+            Some(path) => {
+                let flag = "--service-account-signing-key-file";
+                SigningKey::from_pem(&read(flag, path)?).map_err(unusable(flag, path))?
+            }
             None => pki.service_accounts.clone(),
         };
         let mut verifying = vec![signing.public().clone()];
         for path in &config.service_account_key_files {
-            let keys = verifying_keys(&read(path)?).map_err(unusable("--service-account-key-file", path))?;
+            let flag = "--service-account-key-file";
+            let keys = verifying_keys(&read(flag, path)?).map_err(unusable(flag, path))?;
             for key in keys {
                 if verifying.iter().all(|known| known.id() != key.id()) {
                     verifying.push(key);
@@ -36,8 +39,9 @@ impl AccountKeys {
     }
 }
 
-fn read(path: &Path) -> Result<String, ServerError> {
+fn read(flag: &'static str, path: &Path) -> Result<String, ServerError> {
     file_reload::read(path).map_err(|source| ServerError::File {
+        flag,
         path: path.to_owned(),
         source,
     })

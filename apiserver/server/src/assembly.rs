@@ -190,6 +190,7 @@ fn auditor(
     };
     let policy = config.audit_policy_file.as_ref().map(|path| {
         std::fs::read(path).map_err(|source| ServerError::File {
+            flag: "--audit-policy-file",
             path: path.clone(),
             source,
         })
@@ -199,6 +200,7 @@ fn auditor(
     match auditor {
         Ok(auditor) => Ok(Some(Arc::new(auditor))),
         Err(PolicyError::Log(source)) => Err(ServerError::File {
+            flag: "--audit-log-path",
             path: log.path.clone(),
             source,
         }),

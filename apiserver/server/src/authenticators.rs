@@ -29,6 +29,7 @@ impl Parts<'_> {
         let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
         if let Some(path) = &config.token_auth_file {
             let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
+                flag: "--token-auth-file",
                 path: path.clone(),
                 source,
             })?;

@@ -7,6 +7,7 @@ use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};
 use apiserver_registry::store::early_expiry::ExpiryBounds;
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
+use machinery_runtime::KeepAlive;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +70,8 @@ pub struct ServerConfig {
     pub header_timeout: Duration,
     /// How long a connection may be without a request; upstream's 90 seconds.
     pub idle_timeout: Duration,
+    /// When the other side of a silent connection is asked whether it is there.
+    pub tcp_keep_alive: KeepAlive,
     /// In each such time the body of a request must go on.
     pub body_pace_interval: Duration,
     /// Events of one namespace that are kept; the oldest ones of a namespace with more expire early.
@@ -128,6 +131,7 @@ impl Default for ServerConfig {
             max_connections_per_address: 2_048,
             header_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
+            tcp_keep_alive: KeepAlive::default(),
             body_pace_interval: Duration::from_secs(5),
             events_per_namespace: ExpiryBounds::default(),
             allow_unenforced: false,

@@ -29,6 +29,9 @@ const STARTED_HOOKS: [&str; 2] = [
 /// The hook after which every group that is served has its APIService.
 const AUTOREGISTRATION: &str = "kube-apiserver-autoregistration";
 
+/// The reason of what a server that starts has not done yet.
+const NOT_FINISHED: &str = "not finished";
+
 struct Check {
     name: Cow<'static, str>,
     result: Result<(), String>,
@@ -175,7 +178,7 @@ fn has_started(core: &Core) -> bool {
 }
 
 fn or_unfinished(is_finished: bool) -> Result<(), String> {
-    is_finished.then_some(()).ok_or_else(|| "not finished".to_owned())
+    is_finished.then_some(()).ok_or_else(|| NOT_FINISHED.to_owned())
 }
 
 fn text(code: StatusCode, text: String) -> Response<Body> {
@@ -217,17 +220,32 @@ fn unknown(checks: &[Check], excluded: &[&str]) -> String {
     quoted.join(",")
 }
 
+/// One line for all that fail, as upstream's; polls of a server that starts are no news.
+fn note_failures(root: &str, checks: &[Check], excluded: &[&str]) {
+    let failed = checks.iter().filter(|check| !excluded.contains(&&*check.name));
+    let failed: Vec<(&str, &str)> = failed
+        .filter_map(|check| Some((&*check.name, check.result.as_ref().err()?.as_str())))
+        .collect();
+    let Some(unexpected) = failed.iter().position(|(_, why)| *why != NOT_FINISHED) else {
+        if !failed.is_empty() {
+            tracing::debug!(root, checks = ?failed, "health checks failed");
+        }
+        return;
+    };
+    tracing::warn!(root, first = failed[unexpected].0, checks = ?failed, "health checks failed");
+}
+
 fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Response<Body> {
     let mut lines = String::new();
     let mut failed = false;
+    note_failures(root, &checks, excluded);
     for check in &checks {
         // Writing to a string does not fail.
         let _ = match &check.result {
             _ if excluded.contains(&&*check.name) => writeln!(lines, "[+]{} excluded: ok", check.name),
             Ok(()) => writeln!(lines, "[+]{} ok", check.name),
-            Err(why) => {
+            Err(_) => {
                 failed |= ![SPACE, INTEGRITY, ENCRYPTION, AUDIT].contains(&&*check.name);
-                tracing::warn!(check = %check.name, %why, "health check failed");
                 writeln!(lines, "[-]{} failed: reason withheld", check.name)
             }
         };

@@ -17,7 +17,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use machinery_runtime::{CancellationToken, LingeringClose, Runtime, UnreadFlag, keep_alive};
+use machinery_runtime::{CancellationToken, KeepAlive, LingeringClose, Runtime, UnreadFlag};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -67,6 +67,7 @@ pub(crate) struct Listener {
     pub(crate) runtime: Runtime,
     pub(crate) connections: Arc<Connections>,
     pub(crate) timeouts: Timeouts,
+    pub(crate) keep_alive: KeepAlive,
     /// Cancelled when no new requests are taken.
     pub(crate) stopping: CancellationToken,
 }
@@ -117,7 +118,7 @@ impl Listener {
         acceptor: TlsAcceptor,
         (place, socket): (Place, Option<OwnedSemaphorePermit>),
     ) {
-        let runtime = self.runtime.clone();
+        let (runtime, keep_alive) = (self.runtime.clone(), self.keep_alive);
         let serving = Serving {
             address,
             front: self.front.clone(),
@@ -130,7 +131,7 @@ impl Listener {
                 let _socket = socket;
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
-                keep_alive(&stream);
+                keep_alive.set(&stream);
                 let closing = place.connection.closing.clone();
                 let shaken = tokio::select! { biased;
                     () = closing.cancelled() => return,

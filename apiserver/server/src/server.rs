@@ -64,8 +64,9 @@ pub enum ServerError {
         #[source]
         source: JwtError,
     },
-    #[error("reading {}", path.display())]
+    #[error("{flag} {}", path.display())]
     File {
+        flag: &'static str,
         path: std::path::PathBuf,
         #[source]
         source: std::io::Error,
@@ -76,7 +77,7 @@ pub enum ServerError {
         #[source]
         source: PairError,
     },
-    #[error(transparent)]
+    #[error("--token-auth-file")]
     TokenFile(#[from] TokenFileError),
     #[error("listening on {address}")]
     Listen {
@@ -254,6 +255,7 @@ impl Server {
                     all: core.config.max_connections,
                     of_address: core.config.max_connections_per_address,
                 }),
+                keep_alive: core.config.tcp_keep_alive,
                 timeouts: Timeouts {
                     header: core.config.header_timeout,
                     idle: core.config.idle_timeout,

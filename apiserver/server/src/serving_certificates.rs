@@ -155,6 +155,7 @@ pub(crate) fn open(
     for (at, pair) in certificates.pairs.iter().enumerate() {
         let read = |path: &PathBuf| {
             file_reload::read(path).map_err(|source| ServerError::File {
+                flag: pair.flag,
                 path: path.clone(),
                 source,
             })

@@ -35,6 +35,7 @@ impl Bundle {
     fn read(flag: &'static str, path: Option<&PathBuf>) -> Result<Option<Self>, ServerError> {
         let Some(path) = path else { return Ok(None) };
         let text = file_reload::read(path).map_err(|source| ServerError::File {
+            flag,
             path: path.clone(),
             source,
         })?;

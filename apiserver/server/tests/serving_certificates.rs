@@ -233,7 +233,7 @@ async fn serving_certificate_that_cannot_be_used_ends_the_start() {
     );
     let found = refusal(Some(&missing), Some(&key)).await;
     assert!(
-        found.starts_with(&format!("reading {}: No such file", missing.display())),
+        found.starts_with(&format!("--tls-cert-file {}: No such file", missing.display())),
         "{found}"
     );
 }

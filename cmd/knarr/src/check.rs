@@ -148,7 +148,21 @@ fn cgroups() -> Finding {
     if usable {
         return well(format!("cgroup v{version} with the memory controller"));
     }
+    if !is_mount_point(root) {
+        return lacking(format!(
+            "no cgroups are mounted at {}: `ip netns exec` hides those of the machine, `nsenter --net=/run/netns/NAME` does \
+             not; mount -t cgroup2 none {0} mounts them",
+            root.display()
+        ));
+    }
     lacking("no cgroup memory controller: boot with cgroup_enable=memory")
+}
+
+/// Whether another file system begins there, or below it, as those of cgroup v1 do.
+fn is_mount_point(path: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    places.into_iter().any(|place| Path::new(place).starts_with(path))
 }
 
 fn forwarding() -> Finding {

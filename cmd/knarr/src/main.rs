@@ -37,6 +37,7 @@ pub static MALLOC_CONF: &[u8; 63] = b"narenas:2,dirty_decay_ms:500,muzzy_decay_m
 #[command(
     name = "knarr",
     about = "A Kubernetes in one small binary",
+    version = version::line(),
     disable_version_flag = true
 )]
 struct Arguments {
@@ -45,6 +46,9 @@ struct Arguments {
     /// Log verbosity: 2 logs every request.
     #[arg(short = 'v', long = "v", global = true, default_value_t = 0)]
     verbosity: u8,
+    /// Print the version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 #[derive(Subcommand)]
@@ -62,7 +66,7 @@ enum Command {
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Prints the version
-    Version,
+    Version(version::VersionArguments),
 }
 
 /// Who types nothing sees what there is to type.
@@ -86,7 +90,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
-        Command::Version => version::run(),
+        Command::Version(arguments) => version::run(&arguments),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
 }

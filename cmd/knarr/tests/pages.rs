@@ -1,4 +1,4 @@
-//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md` and `docs/fairness.md`, in their order.
+//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md` and `docs/nodes.md`, in their order.
 //!
 //! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
 //! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
@@ -9,6 +9,7 @@ mod support;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use support::kubectl::skipped;
 use support::{Launch, Server, text, tool_or_skip};
 
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
@@ -103,4 +104,41 @@ fn page_fairness_commands_work() {
         "page_fairness_commands_work",
         include_str!("../../../docs/fairness.md"),
     );
+}
+
+#[test]
+fn page_nodes_commands_work() {
+    check("page_nodes_commands_work", include_str!("../../../docs/nodes.md"));
+}
+
+/// Units have flags that the program knows and settings that systemd knows.
+#[test]
+fn page_nodes_units_are_valid() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let knarr = env!("CARGO_BIN_EXE_knarr");
+    for (name, unit) in [
+        ("knarr.service", include_str!("../../../docs/knarr.service")),
+        (
+            "knarr-control-plane.service",
+            include_str!("../../../docs/knarr-control-plane.service"),
+        ),
+    ] {
+        let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+        let mut words = command.expect("a command").split(' ');
+        assert_eq!(words.next(), Some("/usr/local/bin/knarr"));
+        let help = Command::new(knarr).args(words).arg("--help").output();
+        assert!(help.expect("the built binary starts").status.success(), "{name}");
+        let path = folder.path().join(name);
+        std::fs::write(&path, unit.replace("/usr/local/bin/knarr", knarr)).expect("a unit");
+        let verified = Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(&path)
+            .output();
+        let Ok(verified) = verified else {
+            skipped("page_nodes_units_are_valid", "systemd-analyze is not here");
+            continue;
+        };
+        let said = text(&verified.stderr);
+        assert!(verified.status.success() && !said.contains(name), "{said}");
+    }
 }

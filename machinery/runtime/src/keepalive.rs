@@ -8,22 +8,45 @@ use socket2::{SockRef, TcpKeepalive};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Go's defaults: a connection that is silent for so long is asked, again after as long, and is over after so many
-/// questions without an answer.
-const IDLE: Duration = Duration::from_secs(15);
-const INTERVAL: Duration = Duration::from_secs(15);
-const PROBES: u32 = 9;
+/// When a silent connection is asked whether its other side is there. Linux counts whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first question.
+    pub idle: Duration,
+    /// Between two questions.
+    pub interval: Duration,
+    /// The connection is over after so many without an answer.
+    pub probes: u32,
+}
 
-/// Ends a connection two and a half minutes after its other side has vanished.
-pub fn keep_alive(stream: &TcpStream) {
-    let keepalive = TcpKeepalive::new()
-        .with_time(IDLE)
-        .with_interval(INTERVAL)
-        .with_retries(PROBES);
-    // Where a kernel does not know an option, the connection is as good as without.
-    if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keepalive) {
-        tracing::debug!(%error, "setting TCP keepalive");
+impl Default for KeepAlive {
+    /// Go's defaults, which end a connection two and a half minutes after its other side has vanished.
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(15),
+            interval: Duration::from_secs(15),
+            probes: 9,
+        }
     }
+}
+
+impl KeepAlive {
+    /// Asks on this connection from now on.
+    pub fn set(self, stream: &TcpStream) {
+        let keepalive = TcpKeepalive::new()
+            .with_time(self.idle)
+            .with_interval(self.interval)
+            .with_retries(self.probes);
+        // Where a kernel does not know an option, the connection is as good as without.
+        if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keepalive) {
+            tracing::debug!(%error, "setting TCP keepalive");
+        }
+    }
+}
+
+/// Ends a connection as [`KeepAlive::default`] says.
+pub fn keep_alive(stream: &TcpStream) {
+    KeepAlive::default().set(stream);
 }
 
 #[cfg(test)]
@@ -39,8 +62,9 @@ mod tests {
         assert!(!socket.keepalive().unwrap());
         keep_alive(&stream);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), IDLE);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), INTERVAL);
-        assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);
+        let quarter = Duration::from_secs(15);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), quarter);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), quarter);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 9);
     }
 }

@@ -37,7 +37,7 @@ pub use disk::{
     Disk, DiskCall, DiskFile, DiskLock, MemDisk, ObservedDisk, OpenMode, RealDisk, SimDisk, Space,
 };
 pub use heavy_work::{HeavyFigures, HeavyFlow};
-pub use keepalive::keep_alive;
+pub use keepalive::{KeepAlive, keep_alive};
 pub use linger::{LingeringClose, UnreadFlag};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};

@@ -122,6 +122,11 @@ impl Cluster {
     }
 
     pub async fn connect(&self, identity: Option<&Identity>) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.connect_over(stream, identity).await
+    }
+
+    pub async fn connect_over(&self, stream: TcpStream, identity: Option<&Identity>) -> TlsStream<TcpStream> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authority = self.server.pki().cluster.certificate();
         let tls = match identity {
@@ -136,7 +141,6 @@ impl Cluster {
                     .with_no_client_auth()
             }
         };
-        let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(Arc::new(tls))
             .connect(name, stream)

@@ -14,7 +14,7 @@ use super::routes::{Body, with_type};
 use crate::managers::ManagerContext;
 use crate::pods::{name, namespace};
 
-const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The agent's own figures.
 pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {

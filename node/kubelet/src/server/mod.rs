@@ -6,6 +6,7 @@
 
 pub mod attributes;
 pub mod auth;
+mod cadvisor;
 pub mod clients;
 mod components;
 mod connection;

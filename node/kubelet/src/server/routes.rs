@@ -20,7 +20,7 @@ use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
 use super::requests::{OpenRequest, OpenRequests};
 use super::streaming::{self, Places};
-use super::{components, logs, metrics, stats};
+use super::{cadvisor, components, logs, metrics, stats};
 use crate::managers::ManagerContext;
 
 /// The body of every answer.
@@ -139,7 +139,8 @@ impl Server {
             ["stats", "summary"] => stats::summary(context).await,
             ["metrics"] => metrics::metrics(context).await,
             ["metrics", "resource"] => metrics::resource(context).await,
-            ["metrics", "cadvisor" | "probes"] => text(StatusCode::OK, ""),
+            ["metrics", "cadvisor"] => cadvisor::answer(context).await,
+            ["metrics", "probes"] => text(StatusCode::OK, ""),
             ["containerLogs", namespace, pod, container] => {
                 let place = self.places.enter(namespace, pod)?;
                 logs::answer(context, place, namespace, pod, container, &query).await

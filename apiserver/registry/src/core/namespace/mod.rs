@@ -13,9 +13,6 @@ const FINALIZER: &str = "kubernetes";
 /// The label that selectors know a namespace by.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The standard that a namespace asks its pods to keep to.
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamespaceStrategy;
@@ -64,16 +61,6 @@ impl Strategy for NamespaceStrategy {
             .changed(|_, _| Vec::new())
             .status(|new, _| validation::validate_status(new))
             .parts(&[("finalize", |new, _| validation::validate_finalize(new))])
-    }
-
-    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
-        let level = |object: Ref<'_>| object.str_at(&["metadata", "labels", POD_SECURITY]).to_owned();
-        let is_new = old.is_none_or(|old| level(old) != level(object));
-        if level(object).is_empty() || level(object) == "privileged" || !is_new {
-            return Vec::new();
-        }
-        let words = "stored but not enforced by this server yet: pods are not held to a standard";
-        vec![format!("metadata.labels[{POD_SECURITY}]: {words}")]
     }
 
     fn is_held(&self, object: Ref<'_>) -> bool {
