@@ -324,7 +324,11 @@ async fn unenforced_warning_is_sent_for_every_form() {
     let strict = namespace("strict", "restricted");
     let made = cluster.admin().post(namespaces, strict).await.is(201);
     assert!(told(&made));
-    assert_eq!(made.headers.get_all("warning").iter().count(), 1, "one warning for one label");
+    assert_eq!(
+        made.headers.get_all("warning").iter().count(),
+        1,
+        "one warning for one label"
+    );
     let open = namespace("open", "privileged");
     assert!(!told(&cluster.admin().post(namespaces, open).await.is(201)));
 }

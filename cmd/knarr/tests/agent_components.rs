@@ -11,7 +11,7 @@ use machinery_client::{ApiResource, Client};
 use machinery_runtime::Runtime;
 use node_dns::DnsConfig;
 use node_network::NetworkConfig;
-use node_proxy::affinity::Note;
+use node_proxy::affinity::AffinityEntry;
 use node_proxy::elements::Delta;
 use node_proxy::flows::Flows;
 use node_proxy::{Kernel, KernelError, NodePortAddresses, ProxyConfig};
@@ -52,15 +52,15 @@ impl Kernel for Scripts {
         Ok(())
     }
 
-    async fn notes(&self) -> Result<Vec<Note>, KernelError> {
+    async fn notes(&self) -> Result<Vec<AffinityEntry>, KernelError> {
         Ok(Vec::new())
     }
 
-    async fn forget_notes(&self, _: Vec<Note>) -> Result<(), KernelError> {
+    async fn delete_affinity_entries(&self, _: Vec<AffinityEntry>) -> Result<(), KernelError> {
         Ok(())
     }
 
-    async fn forget_flows(&self, _: Flows) -> Result<usize, KernelError> {
+    async fn delete_conntrack_entries(&self, _: Flows) -> Result<usize, KernelError> {
         Ok(0)
     }
 }

@@ -17,12 +17,12 @@ pub struct Additions(Level);
 struct Level {
     /// By position, so that they are met in the order of the members.
     sets: Vec<(usize, Addition)>,
-    below: Vec<Below>,
+    below: Vec<EnteredMember>,
 }
 
 /// A member that is entered.
 #[derive(Debug, Clone)]
-struct Below {
+struct EnteredMember {
     position: usize,
     /// The member is a list, and each of its items is meant.
     each: bool,
@@ -96,7 +96,7 @@ impl Level {
             .iter()
             .position(|below| below.position == position && below.each == each);
         let at = known.unwrap_or_else(|| {
-            self.below.push(Below {
+            self.below.push(EnteredMember {
                 position,
                 each,
                 level: Self::default(),

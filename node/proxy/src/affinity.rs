@@ -25,7 +25,7 @@ pub fn step(seconds: u32) -> u32 {
 
 /// A note of the kernel's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct AffinityEntry {
     pub client: Ipv4Addr,
     /// What the client asked for.
     pub address: Ipv4Addr,
@@ -36,7 +36,7 @@ pub struct Note {
     pub expires_in: Duration,
 }
 
-impl Note {
+impl AffinityEntry {
     /// Reads an element of the map.
     pub fn read(element: &PresentElement) -> Option<Self> {
         let key = element.key.first_chunk::<16>()?;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn note_is_read_and_named_as_the_kernel_does() {
-        let note = Note {
+        let note = AffinityEntry {
             client: Ipv4Addr::new(192, 0, 2, 9),
             address: Ipv4Addr::new(10, 96, 0, 5),
             protocol: Protocol::Udp,
@@ -93,7 +93,7 @@ mod tests {
             data: vec![10, 244, 0, 2, 0x14, 0xe9, 0, 0],
             expires_in: Some(Duration::from_secs(7)),
         };
-        assert_eq!(Note::read(&element), Some(note));
+        assert_eq!(AffinityEntry::read(&element), Some(note));
     }
 
     #[test]

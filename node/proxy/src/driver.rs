@@ -1,6 +1,6 @@
 //! Watches services and endpoint slices and keeps the table current.
 
-use crate::affinity::Note;
+use crate::affinity::AffinityEntry;
 use crate::choice::ready_here;
 use crate::config::ProxyConfig;
 use crate::elements::{Delta, Elements, Key, Wanted};
@@ -9,7 +9,7 @@ use crate::health::HealthPorts;
 use crate::health_events;
 use crate::kernel::{Kernel, KernelError};
 use crate::model::{BY_SERVICE, Service, Slice};
-use crate::rules::{Here, wanted};
+use crate::rules::{NodeFacts, wanted};
 use crate::table;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
@@ -171,7 +171,7 @@ impl Proxy {
     async fn sync(&mut self, changed: &BTreeSet<Arc<str>>, kernel: &dyn Kernel) -> Result<(), KernelError> {
         let mut work = Work::default();
         for service in changed {
-            self.look_at(service, &mut work);
+            self.sync_service(service, &mut work);
         }
         if !self.built {
             self.rebuild(kernel).await?;
@@ -189,7 +189,7 @@ impl Proxy {
             "rules written"
         );
         if !work.flows.is_empty() {
-            match kernel.forget_flows(work.flows).await {
+            match kernel.delete_conntrack_entries(work.flows).await {
                 Ok(0) => {}
                 Ok(flows) => tracing::debug!(flows, "conntrack entries of removed endpoints deleted"),
                 Err(error) => {
@@ -202,11 +202,11 @@ impl Proxy {
 
     /// The whole table, with the clients that stay where they are.
     async fn rebuild(&mut self, kernel: &dyn Kernel) -> Result<(), KernelError> {
-        let notes: Vec<Note> = kernel.notes().await.unwrap_or_else(|error| {
+        let notes: Vec<AffinityEntry> = kernel.notes().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "reading session affinity failed");
             Vec::new()
         });
-        let notes: Vec<Note> = notes
+        let notes: Vec<AffinityEntry> = notes
             .into_iter()
             .filter(|note| note.holds(&self.elements))
             .collect();
@@ -224,7 +224,7 @@ impl Proxy {
         if delta.delete.keys().any(|key| matches!(key, Key::Sticky(..))) {
             let mut notes = kernel.notes().await?;
             notes.retain(|note| !note.holds(&self.elements));
-            kernel.forget_notes(notes).await?;
+            kernel.delete_affinity_entries(notes).await?;
         }
         self.settle()
     }
@@ -239,7 +239,7 @@ impl Proxy {
         }
     }
 
-    fn look_at(&mut self, service: &Arc<str>, work: &mut Work) {
+    fn sync_service(&mut self, service: &Arc<str>, work: &mut Work) {
         let key = service
             .split_once('/')
             .map(|(namespace, name)| ObjectKey::new(namespace, name));
@@ -248,7 +248,7 @@ impl Proxy {
         let object = object.filter(|object| !object.cluster_ip.is_some_and(own));
         let slices = self.slices.by_index(BY_SERVICE, service);
         let slices = slices.iter().map(|slice| &slice.projection);
-        let here = Here {
+        let here = NodeFacts {
             node: &self.config.node_name,
             node_ip: self.config.node_ip,
         };

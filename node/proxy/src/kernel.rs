@@ -1,6 +1,6 @@
 //! The kernel's side, behind a trait: write the table, change elements, notes of affinity, UDP flows.
 
-use crate::affinity::Note;
+use crate::affinity::AffinityEntry;
 use crate::elements::Delta;
 use crate::flows::Flows;
 use crate::table::{AFFINITY, TABLE};
@@ -43,13 +43,13 @@ pub trait Kernel: Send + Sync + Debug {
     async fn change(&self, delta: &Delta) -> Result<(), KernelError>;
 
     /// Clients that stay with an endpoint; none where there is no table.
-    async fn notes(&self) -> Result<Vec<Note>, KernelError>;
+    async fn notes(&self) -> Result<Vec<AffinityEntry>, KernelError>;
 
     /// Takes such notes away.
-    async fn forget_notes(&self, notes: Vec<Note>) -> Result<(), KernelError>;
+    async fn delete_affinity_entries(&self, notes: Vec<AffinityEntry>) -> Result<(), KernelError>;
 
     /// Forgets flows that go where they should not, and gives their number.
-    async fn forget_flows(&self, flows: Flows) -> Result<usize, KernelError>;
+    async fn delete_conntrack_entries(&self, flows: Flows) -> Result<usize, KernelError>;
 }
 
 /// The kernel of this machine, in the network namespace of the calling thread: `nft` and netlink.
@@ -90,15 +90,15 @@ impl Kernel for LinuxKernel {
         netlink::batch(delta).apply().map_err(KernelError::Elements)
     }
 
-    async fn notes(&self) -> Result<Vec<Note>, KernelError> {
+    async fn notes(&self) -> Result<Vec<AffinityEntry>, KernelError> {
         let read = self.aside(|| match nftables::elements(TABLE, AFFINITY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            elements => Ok(elements?.iter().filter_map(Note::read).collect()),
+            elements => Ok(elements?.iter().filter_map(AffinityEntry::read).collect()),
         });
         read.await.map_err(KernelError::Elements)
     }
 
-    async fn forget_notes(&self, notes: Vec<Note>) -> Result<(), KernelError> {
+    async fn delete_affinity_entries(&self, notes: Vec<AffinityEntry>) -> Result<(), KernelError> {
         let work = self.aside(move || match netlink::without(&notes).apply() {
             // One of them ended by itself, and with it the whole transaction: each for itself, then.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -115,7 +115,7 @@ impl Kernel for LinuxKernel {
         work.await.map_err(KernelError::Elements)
     }
 
-    async fn forget_flows(&self, flows: Flows) -> Result<usize, KernelError> {
+    async fn delete_conntrack_entries(&self, flows: Flows) -> Result<usize, KernelError> {
         let work = self.aside(move || {
             let own: BTreeSet<Ipv4Addr> = node_sys::machine::addresses()
                 .into_iter()

@@ -1,6 +1,6 @@
 //! A change of elements in the kernel's own form; [`crate::table`] has the same as text.
 
-use crate::affinity::Note;
+use crate::affinity::AffinityEntry;
 use crate::elements::{Delta, Frontend, Key, Summary, Value};
 use crate::model::Protocol;
 use crate::table::{AFFINITY, TABLE, collection};
@@ -34,7 +34,7 @@ pub fn batch(delta: &Delta) -> ElementBatch {
 }
 
 /// The transaction that takes notes of affinity away.
-pub fn without(notes: &[Note]) -> ElementBatch {
+pub fn without(notes: &[AffinityEntry]) -> ElementBatch {
     let mut batch = ElementBatch::new(TABLE);
     for note in notes {
         batch.element(ElementVerb::Delete, AFFINITY, &note.key(), ElementData::Nothing);

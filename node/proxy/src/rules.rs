@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 /// Facts about the node that rules depend on.
 #[derive(Debug, Clone, Copy)]
-pub struct Here<'a> {
+pub struct NodeFacts<'a> {
     pub node: &'a str,
     pub node_ip: Option<Ipv4Addr>,
 }
@@ -20,7 +20,7 @@ pub struct Here<'a> {
 pub fn wanted<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice> + Clone,
-    here: Here<'_>,
+    here: NodeFacts<'_>,
     before: &Wanted,
 ) -> Wanted {
     let mut rules = Rules {

@@ -12,7 +12,7 @@
 //! asked for before a slot is picked. There is a set per time, as the time is a part of the rule.
 
 use crate::NodePortAddresses;
-use crate::affinity::{Note, STEPS};
+use crate::affinity::{AffinityEntry, STEPS};
 use crate::elements::{Delta, Frontend, Key, Scope, Summary, Value};
 use crate::model::Protocol;
 use crate::slots::slot_counts;
@@ -251,7 +251,7 @@ pub fn change(delta: &Delta) -> String {
 }
 
 /// Commands that add notes of clients that stay, with the time each has left.
-pub fn notes(notes: &[Note]) -> String {
+pub fn notes(notes: &[AffinityEntry]) -> String {
     let mut out = String::new();
     for chunk in notes.chunks(CHUNK) {
         let _ = write!(out, "add element ip {TABLE} {AFFINITY} {{ ");

@@ -5,7 +5,7 @@ use crate::driver::without_own_addresses;
 use crate::elements::{Delta, Elements, Frontend, Key, Scope, Value, Wanted};
 use crate::flows::Flows;
 use crate::model::{Protocol, Service, Slice};
-use crate::rules::Here;
+use crate::rules::NodeFacts;
 use crate::{rules, table};
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
@@ -32,7 +32,7 @@ fn web(endpoints: &Json) -> Slice {
     slice(endpoints, &json!([{"name": "", "protocol": "TCP", "port": 8080}]))
 }
 
-const HERE: Here<'_> = Here {
+const HERE: NodeFacts<'_> = NodeFacts {
     node: "here",
     node_ip: Some(Ipv4Addr::new(192, 0, 2, 1)),
 };

@@ -4,7 +4,7 @@ use super::entries::{self, Entry, Operation};
 use super::fields::Fields;
 use super::{Subject, UNOWNED_FIELDS, UNOWNED_METADATA, Writer, forget, record};
 use crate::metadata;
-use machinery_schema::apply::{Comparison, FieldSet, Steps, Unowned};
+use machinery_schema::apply::{Comparison, FieldSet, Steps, UnownedMembers};
 use machinery_schema::{Exceeded, Ref, Tree};
 use std::collections::HashMap;
 
@@ -43,11 +43,11 @@ fn created(
     }
     steps.read(object)?;
     let root = [&["apiVersion", "kind"], &reset[..]].concat();
-    let unowned = Unowned {
+    let unowned = UnownedMembers {
         root: &root,
         metadata: &UNOWNED_METADATA,
     };
-    let made = subject.typed(nothing).made(object, unowned);
+    let made = subject.typed(nothing).initial_fields(object, unowned);
     let entry = made.map(|text| Entry {
         fields: Fields::Text(text),
         ..Entry::new(subject, writer, Operation::Update, FieldSet::default())

@@ -1,7 +1,7 @@
 //! Whether a configuration fits its schema, in the words upstream uses for that.
 
 use super::Typed;
-use super::rules::{Form, Place};
+use super::rules::{ListForm, SchemaPosition};
 use super::set::Element;
 use crate::leaf::go_quote;
 use crate::table::{Schema, Shape};
@@ -17,7 +17,7 @@ pub(super) fn problems(typed: Typed<'_>) -> Vec<String> {
         path: String::new(),
         problems: Vec::new(),
     };
-    check.value(typed.document.root(), Place::root(typed.ty));
+    check.value(typed.document.root(), SchemaPosition::root(typed.ty));
     check.problems
 }
 
@@ -41,7 +41,7 @@ impl<'s> Check<'s> {
         self.path.truncate(before);
     }
 
-    fn value(&mut self, value: Ref<'_>, place: Place<'s>) {
+    fn value(&mut self, value: Ref<'_>, place: SchemaPosition<'s>) {
         if value.is_null() {
             return;
         }
@@ -56,7 +56,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn members(&mut self, value: Ref<'_>, place: Place<'s>) {
+    fn members(&mut self, value: Ref<'_>, place: SchemaPosition<'s>) {
         let ty = self.schema.ty(place.ty);
         let closed = ty.shape == Shape::Struct && !ty.preserve_unknown;
         for (name, member) in value.entries() {
@@ -71,8 +71,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn items(&mut self, value: Ref<'_>, place: Place<'s>) {
-        let keyed = place.form(self.schema, value) == Form::List;
+    fn items(&mut self, value: Ref<'_>, place: SchemaPosition<'s>) {
+        let keyed = place.form(self.schema, value) == ListForm::List;
         let mut seen = BTreeSet::new();
         for (index, item) in value.items().enumerate() {
             let element = if keyed {

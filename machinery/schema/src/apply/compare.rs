@@ -1,7 +1,7 @@
 //! What differs between two documents of one type.
 
 use super::Typed;
-use super::rules::{Form, Place};
+use super::rules::{ListForm, SchemaPosition};
 use super::set::{Element, FieldSet};
 use crate::table::Schema;
 use crate::tree::{Kind, Ref, Tree};
@@ -34,7 +34,7 @@ pub(super) fn compare(before: Typed<'_>, after: &Tree, without: &[&str]) -> Comp
     let walk = Walk {
         schema: before.schema,
     };
-    let place = Place::root(before.ty);
+    let place = SchemaPosition::root(before.ty);
     let (old, new) = (before.document.root(), after.root());
     let mut found = Found::default();
     for (name, old, new) in members_of(Some(old), Some(new)) {
@@ -99,7 +99,7 @@ pub(super) fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
 
 impl<'s> Walk<'s> {
     /// The metadata of an object; nobody owns the record of owners.
-    fn metadata(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: Place<'s>) -> Found {
+    fn metadata(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: SchemaPosition<'s>) -> Found {
         let is_map = |side: Option<Ref<'_>>| side.is_none_or(|side| side.kind() == Kind::Map);
         if !is_map(before) || !is_map(after) {
             return self.value(before, after, place, 1);
@@ -122,7 +122,7 @@ impl<'s> Walk<'s> {
         &self,
         before: Option<Ref<'_>>,
         after: Option<Ref<'_>>,
-        place: Place<'s>,
+        place: SchemaPosition<'s>,
         depth: usize,
     ) -> Found {
         if let (Some(before), Some(after)) = (before, after)
@@ -133,23 +133,31 @@ impl<'s> Walk<'s> {
         }
         let form = |value: Ref<'_>| match place.form(self.schema, value) {
             // What is empty is a field of its own.
-            _ if value.is_empty() => Form::Leaf,
+            _ if value.is_empty() => ListForm::Leaf,
             form => form,
         };
         let alone = |value: Ref<'_>| match form(value) {
-            Form::Map => self.members(before, after, place, depth),
-            Form::List => self.items(before, after, place, depth),
-            Form::Leaf => Found::default(),
+            ListForm::Map => self.members(before, after, place, depth),
+            ListForm::List => self.items(before, after, place, depth),
+            ListForm::Leaf => Found::default(),
         };
         match (before, after) {
             (Some(before), Some(after)) => match (form(before), form(after)) {
-                (Form::Map, Form::Map) => self.members(Some(before), Some(after), place, depth),
-                (Form::List, Form::List) => self.items(Some(before), Some(after), place, depth),
+                (ListForm::Map, ListForm::Map) => self.members(Some(before), Some(after), place, depth),
+                (ListForm::List, ListForm::List) => self.items(Some(before), Some(after), place, depth),
                 // One side is empty and the other one is taken apart: all of it came or went.
-                (Form::Leaf, Form::Map) if before.is_empty() => self.members(None, Some(after), place, depth),
-                (Form::Leaf, Form::List) if before.is_empty() => self.items(None, Some(after), place, depth),
-                (Form::Map, Form::Leaf) if after.is_empty() => self.members(Some(before), None, place, depth),
-                (Form::List, Form::Leaf) if after.is_empty() => self.items(Some(before), None, place, depth),
+                (ListForm::Leaf, ListForm::Map) if before.is_empty() => {
+                    self.members(None, Some(after), place, depth)
+                }
+                (ListForm::Leaf, ListForm::List) if before.is_empty() => {
+                    self.items(None, Some(after), place, depth)
+                }
+                (ListForm::Map, ListForm::Leaf) if after.is_empty() => {
+                    self.members(Some(before), None, place, depth)
+                }
+                (ListForm::List, ListForm::Leaf) if after.is_empty() => {
+                    self.items(Some(before), None, place, depth)
+                }
                 _ => Found {
                     modified: differ(before, after),
                     ..Found::default()
@@ -171,7 +179,7 @@ impl<'s> Walk<'s> {
         &self,
         before: Option<Ref<'_>>,
         after: Option<Ref<'_>>,
-        place: Place<'s>,
+        place: SchemaPosition<'s>,
         depth: usize,
     ) -> Found {
         let mut found = Found::default();
@@ -189,7 +197,7 @@ impl<'s> Walk<'s> {
         &self,
         before: Option<Ref<'_>>,
         after: Option<Ref<'_>>,
-        place: Place<'s>,
+        place: SchemaPosition<'s>,
         depth: usize,
     ) -> Found {
         let mut all: BTreeMap<Element, [Vec<Ref<'_>>; 2]> = BTreeMap::new();
@@ -208,7 +216,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Items with one element; those that cannot be told apart are compared as a whole.
-    fn item(&self, old: &[Ref<'_>], new: &[Ref<'_>], place: Place<'s>, depth: usize) -> Found {
+    fn item(&self, old: &[Ref<'_>], new: &[Ref<'_>], place: SchemaPosition<'s>, depth: usize) -> Found {
         match (old.len(), new.len()) {
             (..=1, ..=1) => self.value(old.first().copied(), new.first().copied(), place, depth),
             (2.., 2..) => Found {

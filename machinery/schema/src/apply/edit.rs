@@ -1,7 +1,7 @@
 //! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied.
 
 use super::fields_v1::element;
-use super::made::Open;
+use super::initial_fields::Open;
 use super::set::{Element, FieldSet, Member};
 use crate::MAX_DEPTH;
 use crate::json::write_string;

@@ -1,7 +1,7 @@
 //! Merging a configuration into a document: what the configuration says counts, what it leaves out stays.
 
 use super::Typed;
-use super::rules::{Form, Place};
+use super::rules::{ListForm, SchemaPosition};
 use super::set::Element;
 use crate::json::{encode_node, write_string};
 use crate::table::Schema;
@@ -16,29 +16,29 @@ pub(super) fn merge(live: Typed<'_>, configuration: &Tree) -> Vec<u8> {
         &mut out,
         live.document.root(),
         configuration.root(),
-        Place::root(live.ty),
+        SchemaPosition::root(live.ty),
     );
     out
 }
 
-fn value(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: Place<'_>) {
+fn value(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: SchemaPosition<'_>) {
     let form = place.form(schema, live);
     // An item by item or member by member value is not taken away by saying null.
-    if wanted.is_null() && form != Form::Leaf && !live.is_empty() {
+    if wanted.is_null() && form != ListForm::Leaf && !live.is_empty() {
         return encode_node(live, out);
     }
     match (form, place.form(schema, wanted)) {
-        (Form::Map, Form::Map) if !(live.is_empty() && wanted.is_empty()) => {
+        (ListForm::Map, ListForm::Map) if !(live.is_empty() && wanted.is_empty()) => {
             members(schema, out, live, wanted, place);
         }
-        (Form::List, Form::List) if !(live.is_empty() && wanted.is_empty()) => {
+        (ListForm::List, ListForm::List) if !(live.is_empty() && wanted.is_empty()) => {
             items(schema, out, live, wanted, place);
         }
         _ => encode_node(wanted, out),
     }
 }
 
-fn members(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: Place<'_>) {
+fn members(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: SchemaPosition<'_>) {
     let added = wanted.entries().filter(|(name, _)| live.get(name).is_none());
     out.push(b'{');
     for (at, (name, member)) in live.entries().chain(added).enumerate() {
@@ -56,7 +56,7 @@ fn members(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, p
 }
 
 /// The items of both lists, merged where they are the same one.
-fn items(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: Place<'_>) {
+fn items(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: SchemaPosition<'_>) {
     let found = |list: Ref<'_>| -> Vec<Option<Element>> {
         list.items()
             .map(|item| place.element(schema, item).ok())

@@ -11,8 +11,8 @@ mod check;
 mod compare;
 mod edit;
 mod fields_v1;
+mod initial_fields;
 mod literal;
-mod made;
 mod merge;
 mod remove;
 mod rules;
@@ -24,15 +24,15 @@ mod tests;
 pub use compare::Comparison;
 pub use edit::edited;
 pub use fields_v1::Unreadable;
+pub use initial_fields::UnownedMembers;
 pub use literal::Literal;
-pub use made::Unowned;
 pub use set::{Element, FieldSet, ShownBytes};
 pub use steps::Steps;
 
 use crate::json::{DecodeError, Strictness, decode_json};
 use crate::table::{Schema, TypeId};
 use crate::tree::{Ref, Tree, untyped_schema};
-use rules::{Form, Place};
+use rules::{ListForm, SchemaPosition};
 use std::collections::BTreeSet;
 
 /// A free-form document and what the schema says of it.
@@ -59,12 +59,18 @@ impl<'a> Typed<'a> {
 
     /// The fields the document has.
     pub fn fields(self) -> FieldSet {
-        fields(self.schema, self.document.root(), Place::root(self.ty)).1
+        fields(self.schema, self.document.root(), SchemaPosition::root(self.ty)).1
     }
 
     /// The fields that a new object has beyond this document, which says nothing, as `FieldsV1`; `None` where it has none.
-    pub fn made(self, object: &Tree, unowned: Unowned<'_>) -> Option<String> {
-        made::made(self.schema, Place::root(self.ty), self.document, object, unowned)
+    pub fn initial_fields(self, object: &Tree, unowned: UnownedMembers<'_>) -> Option<String> {
+        initial_fields::initial_fields(
+            self.schema,
+            SchemaPosition::root(self.ty),
+            self.document,
+            object,
+            unowned,
+        )
     }
 
     /// What the schema does not allow, in upstream's words; empty when all is well.
@@ -102,7 +108,7 @@ impl<'a> Typed<'a> {
 
     /// The set with the named fields that lead to its fields: a part of an object is there for what it holds.
     pub fn with_named_parents(self, fields: &FieldSet) -> FieldSet {
-        rules::with_named_parents(self.schema, Place::root(self.ty), fields)
+        rules::with_named_parents(self.schema, SchemaPosition::root(self.ty), fields)
     }
 }
 
@@ -113,11 +119,11 @@ fn read_back(json: &[u8]) -> Result<Tree, DecodeError> {
 }
 
 /// Whether the value is a field itself, and the fields below it.
-fn fields(schema: &Schema, value: Ref<'_>, place: Place<'_>) -> (bool, FieldSet) {
+fn fields(schema: &Schema, value: Ref<'_>, place: SchemaPosition<'_>) -> (bool, FieldSet) {
     let mut below = FieldSet::default();
     match place.form(schema, value) {
-        Form::Leaf => return (true, below),
-        Form::List => {
+        ListForm::Leaf => return (true, below),
+        ListForm::List => {
             let mut seen = BTreeSet::new();
             for item in value.items() {
                 let Ok(element) = place.element(schema, item) else {
@@ -132,7 +138,7 @@ fn fields(schema: &Schema, value: Ref<'_>, place: Place<'_>) -> (bool, FieldSet)
                 below.put(element, true, inner);
             }
         }
-        Form::Map => {
+        ListForm::Map => {
             for (name, member) in value.entries() {
                 let (child, named) = place.member(schema, name);
                 let (leaf, inner) = fields(schema, member, child);

@@ -1,7 +1,7 @@
 //! A document without some of its fields.
 
 use super::Typed;
-use super::rules::{Form, Place};
+use super::rules::{ListForm, SchemaPosition};
 use super::set::{Element, FieldSet};
 use crate::json::{encode_node, write_string};
 use crate::table::Schema;
@@ -15,15 +15,15 @@ pub(super) fn remove(typed: Typed<'_>, fields: &FieldSet) -> Vec<u8> {
         &mut out,
         typed.document.root(),
         fields,
-        Place::root(typed.ty),
+        SchemaPosition::root(typed.ty),
     );
     out
 }
 
-fn value(schema: &Schema, out: &mut Vec<u8>, own: Ref<'_>, fields: &FieldSet, place: Place<'_>) {
+fn value(schema: &Schema, out: &mut Vec<u8>, own: Ref<'_>, fields: &FieldSet, place: SchemaPosition<'_>) {
     match place.form(schema, own) {
-        Form::Leaf => encode_node(own, out),
-        Form::List => {
+        ListForm::Leaf => encode_node(own, out),
+        ListForm::List => {
             out.push(b'[');
             for item in own.items() {
                 let element = place.element(schema, item).ok();
@@ -36,7 +36,7 @@ fn value(schema: &Schema, out: &mut Vec<u8>, own: Ref<'_>, fields: &FieldSet, pl
             }
             close(out, b']');
         }
-        Form::Map => {
+        ListForm::Map => {
             out.push(b'{');
             for (name, member) in own.entries() {
                 let element = Element::Field(name.to_owned());
@@ -59,7 +59,13 @@ fn value(schema: &Schema, out: &mut Vec<u8>, own: Ref<'_>, fields: &FieldSet, pl
     }
 }
 
-fn inner(schema: &Schema, out: &mut Vec<u8>, own: Ref<'_>, below: Option<&FieldSet>, place: Place<'_>) {
+fn inner(
+    schema: &Schema,
+    out: &mut Vec<u8>,
+    own: Ref<'_>,
+    below: Option<&FieldSet>,
+    place: SchemaPosition<'_>,
+) {
     match below {
         Some(fields) => value(schema, out, own, fields, place),
         None => encode_node(own, out),

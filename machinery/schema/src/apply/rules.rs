@@ -8,7 +8,7 @@ use crate::tree::{Kind, Ref};
 
 /// How a value is taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ListForm {
     /// As a whole: scalars, atomic lists and maps.
     Leaf,
     /// Item by item, found by key or by value.
@@ -19,22 +19,22 @@ pub(super) enum Form {
 
 /// A place in a document: its type, and what the field it stands in says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'s> {
+pub(super) struct SchemaPosition<'s> {
     pub(super) ty: TypeId,
     extra: Option<&'s Extra>,
 }
 
-impl<'s> Place<'s> {
+impl<'s> SchemaPosition<'s> {
     pub(super) fn root(ty: TypeId) -> Self {
         Self { ty, extra: None }
     }
 
-    pub(super) fn form(self, schema: &Schema, value: Ref<'_>) -> Form {
+    pub(super) fn form(self, schema: &Schema, value: Ref<'_>) -> ListForm {
         match value.kind() {
-            Kind::Map if self.is_atomic_map(schema) => Form::Leaf,
-            Kind::Map => Form::Map,
-            Kind::List if matches!(self.list_type(schema), ListType::Set | ListType::Map) => Form::List,
-            _ => Form::Leaf,
+            Kind::Map if self.is_atomic_map(schema) => ListForm::Leaf,
+            Kind::Map => ListForm::Map,
+            Kind::List if matches!(self.list_type(schema), ListType::Set | ListType::Map) => ListForm::List,
+            _ => ListForm::Leaf,
         }
     }
 
@@ -80,29 +80,29 @@ impl<'s> Place<'s> {
     }
 
     /// Where the items of a list stand.
-    pub(super) fn item(self, schema: &Schema) -> Place<'s> {
-        Place::root(schema.ty(self.ty).item)
+    pub(super) fn item(self, schema: &Schema) -> SchemaPosition<'s> {
+        SchemaPosition::root(schema.ty(self.ty).item)
     }
 
     /// Where a member stands, and whether the schema has a field of that name.
-    pub(super) fn member(self, schema: &'s Schema, name: &str) -> (Place<'s>, bool) {
+    pub(super) fn member(self, schema: &'s Schema, name: &str) -> (SchemaPosition<'s>, bool) {
         let ty = schema.ty(self.ty);
         match ty.shape {
             Shape::Struct => match schema.field(self.ty, name) {
                 Some((_, field)) => {
-                    let place = Place {
+                    let place = SchemaPosition {
                         ty: field.ty,
                         extra: schema.extra(field),
                     };
                     (place, true)
                 }
-                None => (Place::root(TypeId::ANY), false),
+                None => (SchemaPosition::root(TypeId::ANY), false),
             },
-            Shape::Map => (Place::root(ty.item), false),
+            Shape::Map => (SchemaPosition::root(ty.item), false),
             Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
-                Place::root(ty.item).member(schema, name)
+                SchemaPosition::root(ty.item).member(schema, name)
             }
-            _ => (Place::root(TypeId::ANY), false),
+            _ => (SchemaPosition::root(TypeId::ANY), false),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'s> Place<'s> {
 }
 
 /// See [`super::Typed::with_named_parents`].
-pub(super) fn with_named_parents(schema: &Schema, place: Place<'_>, fields: &FieldSet) -> FieldSet {
+pub(super) fn with_named_parents(schema: &Schema, place: SchemaPosition<'_>, fields: &FieldSet) -> FieldSet {
     let mut out = FieldSet::default();
     for (element, member) in &fields.0 {
         let (child, named) = match element {

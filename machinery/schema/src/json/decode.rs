@@ -145,7 +145,7 @@ impl<'i> Decoder<'i> {
     fn members_of_struct(&mut self, id: TypeId) -> Result<Node, DecodeError> {
         self.enter()?;
         let mark = self.pending.len();
-        let mut seen = Seen::default();
+        let mut seen = SeenFields::default();
         if !self.scan.take(b'}') {
             loop {
                 self.member_of_struct(id, &mut seen)?;
@@ -159,7 +159,7 @@ impl<'i> Decoder<'i> {
         Ok(node)
     }
 
-    fn member_of_struct(&mut self, id: TypeId, seen: &mut Seen) -> Result<(), DecodeError> {
+    fn member_of_struct(&mut self, id: TypeId, seen: &mut SeenFields) -> Result<(), DecodeError> {
         let key = self.scan.key()?;
         let schema = self.schema;
         let name = self.literal_text(key)?;
@@ -216,7 +216,7 @@ impl<'i> Decoder<'i> {
         Ok(())
     }
 
-    fn close_struct(&mut self, id: TypeId, mark: usize, seen: &Seen) -> Node {
+    fn close_struct(&mut self, id: TypeId, mark: usize, seen: &SeenFields) -> Node {
         for position in self.schema.always(self.schema.ty(id)) {
             let position = usize::from(*position);
             if !seen.has(position) {
@@ -519,7 +519,7 @@ fn not_a_quantity() -> DecodeError {
 
 /// Which fields of a struct the document had.
 #[derive(Default)]
-struct Seen {
+struct SeenFields {
     first: u128,
     /// A bit for each of the fields behind those.
     others: Vec<u64>,
@@ -527,7 +527,7 @@ struct Seen {
     repeated: bool,
 }
 
-impl Seen {
+impl SeenFields {
     /// Says whether it is new.
     fn insert(&mut self, position: usize) -> bool {
         let new = !self.has(position);

@@ -1,6 +1,6 @@
-//! Trees to protobuf: from the last field to the first, see [`Back`].
+//! Trees to protobuf: from the last field to the first, see [`ReverseBuffer`].
 
-use super::back::Back;
+use super::reverse_buffer::ReverseBuffer;
 use crate::leaf;
 use crate::table::{Schema, Shape};
 use crate::tree::{Kind, Ref, Tag, Tree};
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// An object in its envelope; kind and version are the tree's own.
 pub fn encode_protobuf(tree: &Tree) -> Vec<u8> {
-    let mut message = Back::with_capacity(tree.text.len());
+    let mut message = ReverseBuffer::with_capacity(tree.text.len());
     group(tree.root(), 0, &mut message);
     let root = tree.root();
     super::close_envelope(root.str("apiVersion"), root.str("kind"), message.written())
@@ -17,13 +17,13 @@ pub fn encode_protobuf(tree: &Tree) -> Vec<u8> {
 
 /// Appends the message of one struct value, without envelope.
 pub fn encode_message(value: Ref<'_>, out: &mut Vec<u8>) {
-    let mut message = Back::with_capacity(1024);
+    let mut message = ReverseBuffer::with_capacity(1024);
     group(value, 0, &mut message);
     out.extend_from_slice(message.written());
 }
 
 /// The fields of one level: those of the struct itself (0), or of an inlined one, which is a message here.
-fn group(value: Ref<'_>, level: u8, out: &mut Back) {
+fn group(value: Ref<'_>, level: u8, out: &mut ReverseBuffer) {
     let schema: &Schema = value.schema();
     for (at, inner) in schema.groups(schema.ty(value.ty)).iter().enumerate().rev() {
         if inner.parent == level {
@@ -45,7 +45,7 @@ fn group(value: Ref<'_>, level: u8, out: &mut Back) {
 }
 
 /// One field; `declared` is the field's type, which says which of a `SchemaOr…`'s forms this is.
-fn write_value(value: Ref<'_>, declared: crate::TypeId, number: u16, out: &mut Back) {
+fn write_value(value: Ref<'_>, declared: crate::TypeId, number: u16, out: &mut ReverseBuffer) {
     let ty = value.schema().ty(declared);
     match ty.shape {
         Shape::List if ty.wrapped => out.field_message(number, |out| write_items(value, 1, out)),
@@ -66,14 +66,14 @@ fn write_value(value: Ref<'_>, declared: crate::TypeId, number: u16, out: &mut B
     }
 }
 
-fn write_items(list: Ref<'_>, number: u16, out: &mut Back) {
+fn write_items(list: Ref<'_>, number: u16, out: &mut ReverseBuffer) {
     let item_type = list.schema().ty(list.ty).item;
     for item in list.items().rev() {
         write_value(item, item_type, number, out);
     }
 }
 
-fn schema_or(value: Ref<'_>, shape: Shape, schema: crate::TypeId, out: &mut Back) {
+fn schema_or(value: Ref<'_>, shape: Shape, schema: crate::TypeId, out: &mut ReverseBuffer) {
     match (shape, value.kind()) {
         (Shape::SchemaOrBool, Kind::Bool) => out.field_number(1, i64::from(value.as_bool() == Some(true))),
         (Shape::SchemaOrBool, _) => {
@@ -94,7 +94,7 @@ fn schema_or(value: Ref<'_>, shape: Shape, schema: crate::TypeId, out: &mut Back
     }
 }
 
-fn write_leaf(value: Ref<'_>, shape: Shape, number: u16, out: &mut Back) {
+fn write_leaf(value: Ref<'_>, shape: Shape, number: u16, out: &mut ReverseBuffer) {
     let text = value.as_str().unwrap_or_default();
     match (shape, value.node.tag()) {
         (Shape::IntOrString, Tag::Str) => out.field_message(number, |out| {

@@ -4,9 +4,9 @@
 //! (`meta/v1.Verbs`) are wrapped, quantities, times and the like are small messages. Decoding leaves the same
 //! normal form behind as JSON does.
 
-mod back;
 mod decode;
 mod encode;
+mod reverse_buffer;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -35,9 +35,9 @@ pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     if flag(schema, "nullable") {
         check.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
     }
-    let place = Place {
+    let place = SchemaPosition {
         root: true,
-        ..Place::default()
+        ..SchemaPosition::default()
     };
     check.schema(schema, path, &place);
     check.errors
@@ -45,7 +45,7 @@ pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
 
 /// Where a schema stands.
 #[derive(Clone, Default)]
-struct Place {
+struct SchemaPosition {
     root: bool,
     /// Below what applies to an object's own kind, version or metadata.
     meta: bool,
@@ -53,7 +53,7 @@ struct Place {
     depth: usize,
 }
 
-impl Place {
+impl SchemaPosition {
     fn below(&self) -> Self {
         Self {
             root: false,
@@ -76,7 +76,7 @@ impl Check {
         self.errors.push(FieldError::required(path, problem));
     }
 
-    fn schema(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+    fn schema(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
         if place.depth > MAX_SCHEMA_DEPTH {
             return; // Whether it is structural has been asked, and that says so.
         }
@@ -98,16 +98,20 @@ impl Check {
         self.rules(schema, path);
     }
 
-    fn words(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+    fn words(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
         let ty = schema.str("type");
         if !ty.is_empty() && !TYPES.contains(&ty) {
             let error = FieldError::not_supported(&path.child("type"), ty, &TYPES);
             self.errors.push(error);
         }
-        if let Some(place) = place.no_defaults.as_ref().filter(|_| is_said(schema, "default")) {
+        if let Some(place) = place
+            .no_defaults
+            .as_ref()
+            .filter(|_| is_present(schema, "default"))
+        {
             self.forbidden(&path.child("default"), &format!("must not be set {place}"));
         }
-        for name in UNSUPPORTED.into_iter().filter(|name| is_said(schema, name)) {
+        for name in UNSUPPORTED.into_iter().filter(|name| is_present(schema, name)) {
             self.forbidden(&path.child(name), &format!("{name} is not supported"));
         }
         if ty == "null" {
@@ -136,7 +140,7 @@ impl Check {
         }
     }
 
-    fn members(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+    fn members(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
         let properties = schema.get("properties").filter(|own| !own.is_empty());
         let additional = schema.get("additionalProperties").filter(|own| !own.is_null());
         if let Some(additional) = additional {
@@ -280,7 +284,7 @@ impl Check {
                     "must be a scalar type if parent array's x-kubernetes-list-type is map",
                 ));
             }
-            if !required.contains(key) && !is_said(property, "default") {
+            if !required.contains(key) && !is_present(property, "default") {
                 let problem = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.required(&own_path.child("default"), problem);
             }
@@ -337,7 +341,7 @@ fn flag(schema: Ref<'_>, name: &str) -> bool {
     schema.get(name).and_then(Ref::as_bool) == Some(true)
 }
 
-fn is_said(schema: Ref<'_>, name: &str) -> bool {
+fn is_present(schema: Ref<'_>, name: &str) -> bool {
     schema.get(name).is_some_and(|own| match own.kind() {
         Kind::Null => false,
         Kind::String => own.as_str() != Some(""),

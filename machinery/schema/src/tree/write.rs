@@ -54,7 +54,7 @@ value_from! {
 
 /// Where a cursor's node is kept.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum NodeLocation {
     Root,
     At(usize),
     /// Beyond a bound: null, and what is written there is lost. The tree has noted it.
@@ -65,7 +65,7 @@ enum Place {
 #[derive(Debug)]
 pub struct Mut<'t> {
     tree: &'t mut Tree,
-    place: Place,
+    place: NodeLocation,
     ty: TypeId,
     /// How many lists and maps it stands inside of.
     depth: usize,
@@ -75,7 +75,7 @@ impl<'t> Mut<'t> {
     pub(super) fn root(tree: &'t mut Tree, ty: TypeId) -> Self {
         Self {
             tree,
-            place: Place::Root,
+            place: NodeLocation::Root,
             ty,
             depth: 0,
         }
@@ -83,20 +83,20 @@ impl<'t> Mut<'t> {
 
     fn node(&self) -> Node {
         match self.place {
-            Place::Root => self.tree.root,
-            Place::At(at) => self.tree.nodes[at],
-            Place::Nowhere => Node::NULL,
+            NodeLocation::Root => self.tree.root,
+            NodeLocation::At(at) => self.tree.nodes[at],
+            NodeLocation::Nowhere => Node::NULL,
         }
     }
 
     pub(super) fn replace(&mut self, node: Node) {
         match self.place {
-            Place::Root => self.tree.root = node,
-            Place::At(at) => {
+            NodeLocation::Root => self.tree.root = node,
+            NodeLocation::At(at) => {
                 let here = self.tree.nodes[at];
                 self.tree.nodes[at] = node.at_place_of(here);
             }
-            Place::Nowhere => {}
+            NodeLocation::Nowhere => {}
         }
     }
 
@@ -352,7 +352,7 @@ impl<'t> Mut<'t> {
         let ty = child_type(&self.tree.schema, parent, child);
         Mut {
             tree: self.tree,
-            place: Place::At(at),
+            place: NodeLocation::At(at),
             ty,
             depth: self.depth + 1,
         }
@@ -360,7 +360,7 @@ impl<'t> Mut<'t> {
 
     fn nowhere(self) -> Mut<'t> {
         Mut {
-            place: Place::Nowhere,
+            place: NodeLocation::Nowhere,
             ..self
         }
     }
@@ -370,7 +370,7 @@ impl<'t> Mut<'t> {
         if self.node().tag() == tag {
             return true;
         }
-        if matches!(self.place, Place::Nowhere) || !self.tree.may_nest(self.depth) {
+        if matches!(self.place, NodeLocation::Nowhere) || !self.tree.may_nest(self.depth) {
             return false;
         }
         self.replace(match tag {

@@ -5,7 +5,7 @@ use crate::{elements_of, set, slice_of, whole_table};
 use machinery_client::Projection;
 use machinery_meta::ObjectHeader;
 use machinery_runtime::Runtime;
-use node_proxy::affinity::Note;
+use node_proxy::affinity::AffinityEntry;
 use node_proxy::elements::{Delta, Elements, Wanted};
 use node_proxy::flows::Flows;
 use node_proxy::model::Service;
@@ -23,9 +23,12 @@ fn spec(seconds: u32) -> Value {
         "ports": [{"name": "t", "port": 80, "nodePort": 30080}, {"name": "u", "port": 53, "protocol": "UDP"}]}})
 }
 
-fn notes(world: &World) -> Vec<Note> {
+fn notes(world: &World) -> Vec<AffinityEntry> {
     let present = world.inside("node", || nftables::elements(TABLE, AFFINITY).unwrap());
-    present.iter().map(|one| Note::read(one).unwrap()).collect()
+    present
+        .iter()
+        .map(|one| AffinityEntry::read(one).unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -74,7 +77,7 @@ async fn affinity_survives_other_endpoints_and_a_new_table() {
     let mut delta = Delta::default();
     elements.set(&service, &left, &mut delta);
     world.inside("node", || netlink::batch(&delta).apply()).unwrap();
-    let gone: Vec<Note> = notes(&world)
+    let gone: Vec<AffinityEntry> = notes(&world)
         .into_iter()
         .filter(|note| !note.holds(&elements))
         .collect();
@@ -149,7 +152,7 @@ async fn udp_flows_go_only_with_their_endpoint() {
                 .unwrap();
             executor.block_on(async {
                 let kernel = LinuxKernel::new(Arc::new(SystemExec), Runtime::real());
-                kernel.forget_flows(flows).await.unwrap()
+                kernel.delete_conntrack_entries(flows).await.unwrap()
             })
         })
     };

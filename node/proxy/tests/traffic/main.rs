@@ -14,7 +14,7 @@ use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use node_proxy::elements::{Delta, Elements, Frontend, Key, Scope, Value as Element, Wanted};
 use node_proxy::model::{Protocol, Service, Slice};
-use node_proxy::rules::Here;
+use node_proxy::rules::NodeFacts;
 use node_proxy::{netlink, rules, table};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use world::World;
 
-const HERE: Here<'_> = Here {
+const HERE: NodeFacts<'_> = NodeFacts {
     node: "here",
     node_ip: None,
 };

@@ -1,6 +1,6 @@
 //! Lists: merged by key or as sets, with the directives of their items.
 
-use super::members::{ItemKey, Places};
+use super::members::{ItemIndex, ItemKey};
 use super::{DIRECTIVE, Merge, Meta, unknown_directive};
 use crate::patch::PatchError;
 use crate::tree::{Node, Tag};
@@ -47,7 +47,7 @@ impl Merge<'_> {
         }
         let (own, theirs) = self.special_items(own, theirs, meta.merge_key)?;
         let mut merged = own.clone();
-        let mut places = Places::of(own.iter().map(|item| self.item_key(*item, meta.merge_key)));
+        let mut places = ItemIndex::of(own.iter().map(|item| self.item_key(*item, meta.merge_key)));
         for item in &theirs {
             let key = ItemKey::of(self.tree, self.key_value(*item, meta.merge_key)?);
             match places.get(&key) {

@@ -120,9 +120,9 @@ impl ItemKey {
 
 /// Where in a list the first item with each key is.
 #[derive(Default)]
-pub(super) struct Places(HashMap<ItemKey, usize>);
+pub(super) struct ItemIndex(HashMap<ItemKey, usize>);
 
-impl Places {
+impl ItemIndex {
     /// Of a list's items by their keys; items without one are not found.
     pub(super) fn of(keys: impl Iterator<Item = Option<ItemKey>>) -> Self {
         let mut places = Self::default();

@@ -1,6 +1,6 @@
 //! The order of lists: `$setElementOrder`, and where items come that only one side has.
 
-use super::members::{Members, Places};
+use super::members::{ItemIndex, Members};
 use super::{BAD_SET_ORDER, DIRECTIVE, Merge, SET_ORDER, bad, go_type};
 use crate::TypeId;
 use crate::patch::PatchError;
@@ -135,11 +135,11 @@ impl Merge<'_> {
         own_order: &[Node],
         merge_key: &str,
     ) -> Vec<Node> {
-        let places = |list: &[Node]| Places::of(list.iter().map(|item| self.item_key(*item, merge_key)));
+        let places = |list: &[Node]| ItemIndex::of(list.iter().map(|item| self.item_key(*item, merge_key)));
         let (in_order, in_own) = (places(order), places(own_order));
         let placed = items.into_iter().map(|item| {
             let key = self.item_key(item, merge_key);
-            let at = |places: &Places| key.as_ref().and_then(|key| places.get(key));
+            let at = |places: &ItemIndex| key.as_ref().and_then(|key| places.get(key));
             Placed {
                 item,
                 named: at(&in_order),

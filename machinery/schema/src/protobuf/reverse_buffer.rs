@@ -3,12 +3,12 @@
 use super::wire::{BYTES, FIXED64, VARINT};
 
 /// What was written stands at the end of the bytes.
-pub(super) struct Back {
+pub(super) struct ReverseBuffer {
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Back {
+impl ReverseBuffer {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(64);
         Self {

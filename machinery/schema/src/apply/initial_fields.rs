@@ -2,7 +2,7 @@
 
 use super::compare::differ;
 use super::fields_v1::name;
-use super::rules::{Form, Place};
+use super::rules::{ListForm, SchemaPosition};
 use super::set::Element;
 use crate::json::write_string;
 use crate::table::Schema;
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 
 /// Members that are nobody's: of the root, and of the metadata.
 #[derive(Debug, Clone, Copy)]
-pub struct Unowned<'a> {
+pub struct UnownedMembers<'a> {
     pub root: &'a [&'a str],
     pub metadata: &'a [&'a str],
 }
 
 /// What an object has that `nothing`, one of its type that says nothing, has not; `None` where that is nothing.
-pub(super) fn made(
+pub(super) fn initial_fields(
     schema: &Schema,
-    place: Place<'_>,
+    place: SchemaPosition<'_>,
     nothing: &Tree,
     object: &Tree,
-    unowned: Unowned<'_>,
+    unowned: UnownedMembers<'_>,
 ) -> Option<String> {
     let walk = Walk { schema, unowned };
     let mut out = Vec::with_capacity(2048);
@@ -40,20 +40,26 @@ enum Level {
 
 struct Walk<'s> {
     schema: &'s Schema,
-    unowned: Unowned<'s>,
+    unowned: UnownedMembers<'s>,
 }
 
 impl<'s> Walk<'s> {
     /// Writes what of a value is there; says whether there is anything, and leaves no trace otherwise.
-    fn value(&self, out: &mut Vec<u8>, before: Option<Ref<'_>>, after: Ref<'_>, place: Place<'s>) -> bool {
+    fn value(
+        &self,
+        out: &mut Vec<u8>,
+        before: Option<Ref<'_>>,
+        after: Ref<'_>,
+        place: SchemaPosition<'s>,
+    ) -> bool {
         let form = match place.form(self.schema, after) {
-            _ if after.is_empty() => Form::Leaf,
+            _ if after.is_empty() => ListForm::Leaf,
             form => form,
         };
         match form {
-            Form::Map => self.members(out, before, after, place, Level::Below),
-            Form::List => self.items(out, before, after, place),
-            Form::Leaf => {
+            ListForm::Map => self.members(out, before, after, place, Level::Below),
+            ListForm::List => self.items(out, before, after, place),
+            ListForm::Leaf => {
                 let own = before.is_none_or(|before| differ(before, after));
                 if own {
                     out.extend_from_slice(b"{}");
@@ -68,7 +74,7 @@ impl<'s> Walk<'s> {
         out: &mut Vec<u8>,
         before: Option<Ref<'_>>,
         after: Ref<'_>,
-        place: Place<'s>,
+        place: SchemaPosition<'s>,
         level: Level,
     ) -> bool {
         let skipped: &[&str] = match level {
@@ -98,7 +104,13 @@ impl<'s> Walk<'s> {
         open.close()
     }
 
-    fn items(&self, out: &mut Vec<u8>, before: Option<Ref<'_>>, after: Ref<'_>, place: Place<'s>) -> bool {
+    fn items(
+        &self,
+        out: &mut Vec<u8>,
+        before: Option<Ref<'_>>,
+        after: Ref<'_>,
+        place: SchemaPosition<'s>,
+    ) -> bool {
         let mut items: BTreeMap<Element, Option<Ref<'_>>> = BTreeMap::new();
         for item in after.items() {
             if let Ok(element) = place.element(self.schema, item) {
