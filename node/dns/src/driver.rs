@@ -12,7 +12,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables::Table;
+use node_sys::nftables_guard::TableGuard;
 use node_sys::{CommandSpec, Exec};
 use std::error::Error as _;
 use std::io::{self, Read};
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 /// Our table of the kernel's rules.
 const TABLE: &str = "knarr-dns";
+const GUARDED: &[Table] = &[Table::ip(TABLE)];
 /// Between attempts to listen.
 const RETRY: Duration = Duration::from_millis(500);
 /// The address goes with links and by other hands; it is looked at this often.
@@ -172,7 +174,7 @@ async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
 
 /// Writes the rules, and the address, again when somebody else took them away.
 async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime) {
-    let mut guard = TableGuard::open(TABLE);
+    let mut guard = TableGuard::open(GUARDED, runtime.clone());
     let mut written = false;
     loop {
         keep_address(&*exec, address).await;

@@ -11,7 +11,8 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{Client, Informer, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables::Table;
+use node_sys::nftables_guard::TableGuard;
 use node_sys::routes::Routes;
 use node_sys::{CommandSpec, Exec, ExecError};
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+const GUARDED: &[Table] = &[Table::ip(TABLE), Table::ip6(TABLE)];
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Routes go with links and by other hands; they are looked at this often.
@@ -92,7 +94,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
         let nodes: Informer<NodeView> = informers.of::<Node, _>();
         nodes.synced().await;
         let mut dirty = nodes.dirty_keys();
-        network.guard = TableGuard::open(TABLE);
+        network.guard = TableGuard::open(GUARDED, network.runtime.clone());
         host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
         let mut told: Vec<String> = Vec::new();
         let mut wait = RETRY.0;
@@ -186,7 +188,7 @@ impl Network {
     }
 
     /// The kernel is asked what it has, so that routes to nodes that left while nobody watched go too.
-    async fn write_routes(&self, wanted: &Plan) -> Vec<NetworkError> {
+    async fn write_routes(&mut self, wanted: &Plan) -> Vec<NetworkError> {
         let (routes, wanted) = (Arc::clone(&self.routes), wanted.routes.clone());
         let work = self.runtime.blocking(move || change_routes(&*routes, &wanted));
         work.await.unwrap_or_else(|_| vec![NetworkError::Ended])

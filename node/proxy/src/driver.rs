@@ -17,7 +17,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables::Table;
+use node_sys::nftables_guard::TableGuard;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+const GUARDED: &[Table] = &[Table::ip(table::TABLE)];
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -73,7 +75,7 @@ fn run(
             elements: Elements::default(),
             flows: BTreeMap::new(),
             health,
-            guard: TableGuard::open(table::TABLE),
+            guard: TableGuard::open(GUARDED, runtime.clone()),
             built: false,
         };
         let mut wait = RETRY.0;

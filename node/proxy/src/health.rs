@@ -2,7 +2,7 @@
 //! has an endpoint there.
 
 use crate::NodePortAddresses;
-use machinery_runtime::{ConnectionSlots, Runtime, Scope};
+use machinery_runtime::{ConnectionSlots, LingeringClose, Runtime, Scope, UnreadFlag};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +18,9 @@ use tokio::net::{TcpListener, TcpStream};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request's head; balancers send a few hundred bytes.
 const MAX_HEAD: usize = 8 << 10;
+/// In the words of Go's server.
+const HEAD_TOO_LARGE: &str = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                              Connection: close\r\n\r\n431 Request Header Fields Too Large";
 /// Connections of one port at a time; the oldest of the address that has the most gives way.
 const MAX_CONNECTIONS: usize = 64;
 /// Between attempts to listen, and after a connection that could not be accepted.
@@ -152,7 +155,7 @@ async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Connecti
         let place = places.enter(address.ip());
         let (state, inside) = (Arc::clone(state), runtime.clone());
         let answer = async move {
-            let answer = inside.timeout(PATIENCE, answer(stream, &state));
+            let answer = inside.timeout(PATIENCE, answer(stream, &state, inside.clone()));
             let _ = place.closing.run_until_cancelled(answer).await;
         };
         runtime.spawn_request("service health answer", answer).detach();
@@ -160,17 +163,32 @@ async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Connecti
 }
 
 /// Any request gets the same answer, as upstream's.
-async fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let read = stream.read_buf(&mut head).await?;
-        if read == 0 || head.len() > MAX_HEAD {
+async fn answer(stream: TcpStream, state: &State, runtime: Runtime) -> io::Result<()> {
+    let unread = UnreadFlag::default();
+    let mut stream = LingeringClose::new(stream, |stream| stream, runtime, &unread);
+    let mut received = Vec::new();
+    let whole = loop {
+        if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
+            unread.head_read(body_follows(&received[..end]));
+            break response(state, received.starts_with(b"HEAD "));
+        }
+        if received.len() > MAX_HEAD {
+            break HEAD_TOO_LARGE.to_owned();
+        }
+        if stream.read_buf(&mut received).await? == 0 {
             return Ok(());
         }
-    }
-    let whole = response(state, head.starts_with(b"HEAD "));
+    };
     stream.write_all(whole.as_bytes()).await?;
     stream.shutdown().await
+}
+
+/// Whether the client goes on sending behind this head.
+fn body_follows(head: &[u8]) -> bool {
+    head.split(|byte| *byte == b'\n').any(|line| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+    })
 }
 
 fn response(state: &State, head_only: bool) -> String {
@@ -246,6 +264,47 @@ mod tests {
         ports.set(&service, None, 0);
         while TcpStream::connect(("127.0.0.1", free)).await.is_ok() {
             tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn health_port_reads_on_behind_an_early_answer() {
+        let runtime = Runtime::real();
+        let state = State {
+            service: Arc::from("ns/web"),
+            endpoints: Arc::new(AtomicUsize::new(1)),
+            healthy: Arc::new(AtomicBool::new(true)),
+            addresses: Arc::default(),
+        };
+        // More than the buffers of two sockets hold.
+        let body = vec![b'x'; 16 << 20];
+        for (head, expected) in [
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 16777216\r\n\r\n",
+                "HTTP/1.1 200 OK\r\n",
+            ),
+            ("GET / HTTP/1.1\r\nCookie: ", "HTTP/1.1 431 "),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = async {
+                let (stream, _) = listener.accept().await.unwrap();
+                let _ = answer(stream, &state, runtime.clone()).await;
+            };
+            let client = async {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let sent = async {
+                    stream.write_all(head.as_bytes()).await?;
+                    stream.write_all(&body).await
+                };
+                sent.await.expect("all was taken");
+                stream.shutdown().await.unwrap();
+                let mut text = String::new();
+                stream.read_to_string(&mut text).await.expect("an answer");
+                text
+            };
+            let text = tokio::join!(server, client).1;
+            assert!(text.starts_with(expected), "{text}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! block ([`blocking`]), knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]),
 //! mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
-//! news of its tables ([`nftables_watch`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
+//! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
 //! what the machine is ([`machine`]) and what it allows us ([`limits`]).
 //!
@@ -23,6 +23,7 @@ pub mod mount_namespace;
 pub mod namespace;
 pub mod netlink;
 pub mod nftables;
+pub mod nftables_guard;
 pub mod nftables_watch;
 pub mod process;
 pub mod resolv_conf;

@@ -23,11 +23,56 @@ const EXPIRATION: u16 = 5;
 const KEY_END: u16 = 10;
 /// Family `ip`.
 const IPV4: u8 = 2;
+/// Family `ip6`.
+const IPV6: u8 = 10;
 /// A nested attribute has a 16-bit length; a new message begins well before it is full.
 const MESSAGE_BYTES: usize = 60_000;
 /// Room for the largest batch; the kernel takes it in one piece.
 const SEND_BUFFER_BYTES: usize = 256 << 20;
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+
+/// A table, by family and name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    pub(crate) family: TableFamily,
+    pub(crate) name: &'static str,
+}
+
+/// The packets that a table sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableFamily {
+    Ip,
+    Ip6,
+}
+
+impl Table {
+    /// A table of IPv4's packets.
+    pub const fn ip(name: &'static str) -> Self {
+        let family = TableFamily::Ip;
+        Self { family, name }
+    }
+
+    /// A table of IPv6's packets.
+    pub const fn ip6(name: &'static str) -> Self {
+        let family = TableFamily::Ip6;
+        Self { family, name }
+    }
+
+    /// Whether it is there, in the network namespace of this thread.
+    pub fn exists(self) -> io::Result<bool> {
+        has_table(&mut Socket::open(SockProtocol::NetlinkNetFilter, 0)?, self)
+    }
+}
+
+impl TableFamily {
+    /// The kernel's number (`NFPROTO_*`).
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Ip => IPV4,
+            Self::Ip6 => IPV6,
+        }
+    }
+}
 
 /// What an element of a map leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,17 +233,12 @@ pub struct PresentElement {
     pub expires_in: Option<Duration>,
 }
 
-/// Whether an `ip` table is there, in the network namespace of this thread.
-pub fn table_exists(table: &str) -> io::Result<bool> {
-    has_table(&mut Socket::open(SockProtocol::NetlinkNetFilter, 0)?, table)
-}
-
-/// Whether an `ip` table is there, in the socket's network namespace.
-pub(crate) fn has_table(socket: &mut Socket, table: &str) -> io::Result<bool> {
+/// Whether a table is there, in the socket's network namespace.
+pub(crate) fn has_table(socket: &mut Socket, table: Table) -> io::Result<bool> {
     let mut writer = Writer::default();
     let start = writer.begin(GET_TABLE, REQUEST | ACK);
-    writer.raw(&[IPV4, 0, 0, 0]);
-    writer.text(1, table);
+    writer.raw(&[table.family.number(), 0, 0, 0]);
+    writer.text(1, table.name);
     writer.end(start);
     match socket.request(&writer, |_| ()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -357,6 +357,10 @@ pub(crate) fn a_flushed_ruleset_is_written_again(cluster: &Cluster) {
         .iter()
         .all(|table| tables.contains(table))
     });
+    nft(&["delete", "table", "ip6", "knarr-network"]);
+    running.story.until("the table of IPv6", || {
+        nft(&["list", "tables"]).contains("ip6 knarr-network")
+    });
     let (well, _) = running.asked();
     running
         .story

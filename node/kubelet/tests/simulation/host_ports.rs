@@ -7,7 +7,7 @@ use node_network::host_ports::kernel::KernelError;
 use node_network::host_ports::ports::Entries;
 use node_network::host_ports::table::Change;
 use node_network::host_ports::{HostPortKernel, PortKey, Protocol, Target};
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables_guard::TableGuard;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

@@ -7,7 +7,7 @@ use super::listeners::first_in_use;
 use super::ports::{Entries, HostPort, HostPortsConfig, PortKey};
 use super::table::{Change, addresses};
 use machinery_runtime::{Runtime, Watched};
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables_guard::TableGuard;
 use std::error::Error as _;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};

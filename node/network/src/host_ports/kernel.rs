@@ -9,7 +9,8 @@ use crate::config::POD_LINKS;
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use machinery_runtime::Runtime;
-use node_sys::nftables_watch::TableGuard;
+use node_sys::nftables::Table;
+use node_sys::nftables_guard::TableGuard;
 use node_sys::{CommandSpec, Exec, ExecError, conntrack, exec, machine, nftables};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,6 +18,8 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+
+const GUARDED: &[Table] = &[Table::ip(TABLE)];
 
 /// Something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +108,7 @@ impl LinuxHostPorts {
 #[async_trait]
 impl HostPortKernel for LinuxHostPorts {
     fn guard(&self) -> TableGuard {
-        TableGuard::open(TABLE)
+        TableGuard::open(GUARDED, self.runtime.clone())
     }
 
     async fn read(&self) -> Result<Entries, KernelError> {
@@ -185,7 +188,7 @@ impl HostPortKernel for LinuxHostPorts {
         // Where there is no table `nat`, asking `iptables-save` for it would make one.
         let has_nat = self.aside(|| {
             let legacy = std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
-            Ok(legacy.lines().any(|table| table == "nat") || nftables::table_exists("nat")?)
+            Ok(legacy.lines().any(|table| table == "nat") || Table::ip("nat").exists()?)
         });
         let has_nat = has_nat.await.map_err(KernelError::Portmap)?;
         if !has_nat || exec::find_program("iptables-save").is_none() {

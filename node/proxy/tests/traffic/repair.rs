@@ -5,8 +5,11 @@ use crate::{elements_of, whole_table};
 use node_proxy::elements::{Delta, Wanted};
 use node_proxy::netlink;
 use node_proxy::table::TABLE;
+use node_sys::nftables::Table;
 use node_sys::nftables_watch::TableWatch;
 use serde_json::json;
+
+const GUARDED: &[Table] = &[Table::ip(TABLE)];
 
 #[tokio::test]
 #[ignore = "needs root: makes network namespaces"]
@@ -18,7 +21,7 @@ async fn table_watch_notices_what_others_take_away() {
     let handle = tokio::runtime::Handle::current();
     let mut watch = world.inside("node", || {
         let _entered = handle.enter();
-        TableWatch::open(TABLE).unwrap()
+        TableWatch::open(GUARDED).unwrap()
     });
     world.apply(whole_table(wanted.clone())).await;
     assert!(watch.settle().unwrap(), "the table is there");
