@@ -213,6 +213,39 @@ async fn storage_quota_of_a_tenant_is_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn storage_quota_bounds_what_a_service_says_as_it_gives_its_address_back() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let storage = storage(&runtime, 0, SHARE).await;
+    let cluster = start_on(config(), storage.clone()).await;
+    let [loud, _] = tenants(&cluster).await;
+    let ask = async |method, path: &str, body: Value| send(&cluster, &loud, method, path, &body).await;
+    let services = "/api/v1/namespaces/loud/services";
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    ask(Method::POST, services, service.clone()).await.is(201);
+    fill(&cluster, &loud, "loud", 50_000).await;
+    let used = storage.usage().bytes;
+    let large = "m".repeat(100_000);
+    let own = format!("{services}/s");
+    let dry = format!("{own}?dryRun=All");
+    let external = json!({
+        "metadata": {"annotations": {"example.com/a": large}},
+        "spec": {"type": "ExternalName", "externalName": "a.example", "clusterIP": null, "clusterIPs": null,
+            "ipFamilies": null, "ipFamilyPolicy": null, "internalTrafficPolicy": null},
+    });
+    ask(Method::PATCH, &dry, external.clone()).await.is(403);
+    ask(Method::PATCH, &own, external).await.is(403);
+    assert!(storage.usage().bytes < used + 10_000);
+    // The address is its own still, and goes with it.
+    assert_eq!(
+        ask(Method::GET, &own, Value::Null).await.is(200).json()["spec"]["type"],
+        "ClusterIP"
+    );
+    ask(Method::DELETE, &own, Value::Null).await.is(200);
+    ask(Method::POST, services, service).await.is(201);
+    assert_eq!(storage.miscounted(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn storage_quota_is_counted_again_at_a_start() {
     let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
     let before = start_on(config(), storage(&runtime, 0, SHARE).await).await;

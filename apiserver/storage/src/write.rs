@@ -45,7 +45,7 @@ pub(crate) enum Frees {
     Nothing,
     /// It takes a little, so that something can be deleted: its objects are marked as deleted.
     Soon,
-    /// It deletes something; what it puts beside that goes along (an allocator's bitmap).
+    /// It deletes something; what it puts beside that without a namespace goes along (an allocator's bitmap).
     Now,
 }
 
@@ -58,7 +58,8 @@ impl Frees {
             })
         };
         let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
-        if deletes || puts().next().is_none() {
+        let goes_along = |record: &Record| deletes && record.header.key.namespace.is_empty();
+        if puts().all(goes_along) {
             Self::Now
         } else if puts().all(|record| record.header.deletion_timestamp.is_some()) {
             Self::Soon
@@ -155,4 +156,41 @@ fn stored_size(record: &Record) -> usize {
             .iter()
             .map(|finalizer| finalizer.len())
             .sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_meta::{ObjectHeader, ObjectKey};
+    use std::sync::Arc;
+
+    /// A put of an object that is being deleted, or not.
+    fn put(namespace: &str, is_deleting: bool) -> Write {
+        let header = ObjectHeader {
+            key: ObjectKey::new(namespace, "x"),
+            deletion_timestamp: is_deleting.then(|| "2026-11-23T00:00:00Z".into()),
+            ..ObjectHeader::default()
+        };
+        let record = Record {
+            parts: Default::default(),
+            fingerprint: 0,
+            header: Arc::new(header),
+        };
+        Write::create(Key::parse(&format!("/registry/x/n{namespace}")).unwrap(), record)
+    }
+
+    #[test]
+    fn full_disk_has_room_for_deletions_and_what_goes_along() {
+        let delete = || Write::delete(Key::parse("/registry/x/gone").unwrap(), Revision(1));
+        for (group, expected) in [
+            (vec![delete()], Frees::Now),
+            (vec![delete(), put("", false)], Frees::Now),
+            (vec![delete(), put("a", false)], Frees::Nothing),
+            (vec![delete(), put("", false), put("a", false)], Frees::Nothing),
+            (vec![put("", false)], Frees::Nothing),
+            (vec![put("a", true)], Frees::Soon),
+        ] {
+            assert_eq!(Frees::of(&group), expected, "{group:?}");
+        }
+    }
 }

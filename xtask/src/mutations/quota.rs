@@ -52,9 +52,23 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: what goes along with a deletion is bounded",
                 file: "quota/ledger.rs",
-                from: "(!deletes).then_some(claim)",
-                to: "(!deletes || true).then_some(claim)",
+                from: "deletes && new.namespace.is_empty()",
+                to: "deletes && new.namespace.is_empty() && false",
                 proof: RULES,
+            },
+            Mutation {
+                name: "quota: whatever goes along with a deletion has no bound",
+                file: "quota/ledger.rs",
+                from: "deletes && new.namespace.is_empty()",
+                to: "deletes",
+                proof: RULES,
+            },
+            Mutation {
+                name: "what goes along with a deletion fills a full disk",
+                file: "write.rs",
+                from: "deletes && record.header.key.namespace.is_empty()",
+                to: "{ let _ = record; deletes }",
+                proof: &["--lib", "write::"],
             },
             Mutation {
                 name: "quota: a refused group stays counted",
@@ -177,15 +191,15 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: a dry run of a create is not bounded",
                 file: "registry/src/store/create.rs",
-                from: "self.check_room(ctx, &admitted, write)?;",
-                to: "drop(write);",
+                from: "self.check_room(ctx, &admitted, write, with)?;",
+                to: "drop((write, with));",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: a dry run of an update is not bounded",
                 file: "registry/src/store/update.rs",
-                from: "self.check_room(ctx, &admitted, write)?;",
-                to: "drop(write);",
+                from: "self.check_room(ctx, &admitted, write, with)?;",
+                to: "drop((write, with));",
                 proof: SERVER,
             },
             Mutation {

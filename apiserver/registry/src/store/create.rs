@@ -112,9 +112,9 @@ impl Store {
                 return Err(self.already_exists(&name));
             }
             // What would be taken is shown, and not taken.
-            self.allocate(ctx, Change::Create, &mut object).await?;
+            let with = self.allocate(ctx, Change::Create, &mut object).await?;
             let write = self.put(key, self.encode(&object)?, Expect::Absent);
-            self.check_room(ctx, &admitted, write)?;
+            self.check_room(ctx, &admitted, write, with)?;
             return Ok(Written::Shown {
                 object,
                 created: true,

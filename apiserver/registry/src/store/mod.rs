@@ -225,14 +225,17 @@ impl Store {
         }
     }
 
-    /// Refuses a dry run whose object the quota would refuse.
+    /// Refuses a dry run whose object the quota would refuse, with what would be written with it.
     pub(crate) fn check_room(
         &self,
         ctx: &RequestContext,
         admitted: &Admitted,
         write: Write,
+        with: Vec<Write>,
     ) -> Result<(), RegistryError> {
-        let room = self.storage().has_room_for(claim(ctx), &[write]);
+        let mut group = with;
+        group.push(write);
+        let room = self.storage().has_room_for(claim(ctx), &group);
         room.map_err(|error| self.write_error(&error, admitted))
     }
 

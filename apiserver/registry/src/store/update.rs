@@ -189,7 +189,7 @@ impl Store {
             .await?;
         if options.dry_run {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            self.check_room(ctx, &admitted, write)?;
+            self.check_room(ctx, &admitted, write, with)?;
             return Ok(Some(Written::Shown {
                 object,
                 created: false,

@@ -108,10 +108,11 @@ impl Ledger {
         before: &[Option<Arc<Entry>>],
         claim: Claim,
     ) -> Result<(), StorageError> {
-        let claim = bounded(group, claim);
+        let deletes = deletes(group);
         for (at, (write, old)) in group.iter().zip(before).enumerate() {
             let (old, new) = (old.as_deref(), put_by(write));
-            if let Err(error) = self.check(write, old, new, claim) {
+            let bounded = new.filter(|new| !goes_along(new, deletes));
+            if let Err(error) = self.check(write, old, bounded, claim) {
                 self.take_back(&group[..at], before);
                 return Err(error);
             }
@@ -140,11 +141,12 @@ impl Ledger {
         before: &[Option<Arc<Entry>>],
         claim: Claim,
     ) -> Result<Reserved, StorageError> {
-        let claim = bounded(group, claim);
+        let deletes = deletes(group);
         let mut reserved = Reserved::default();
         for (write, old) in group.iter().zip(before) {
             let (old, new) = (old.as_deref(), put_by(write));
-            if let Err(error) = self.check(write, old, new, claim) {
+            let bounded = new.filter(|new| !goes_along(new, deletes));
+            if let Err(error) = self.check(write, old, bounded, claim) {
                 self.release(&reserved);
                 return Err(error);
             }
@@ -221,15 +223,15 @@ impl Ledger {
         }
     }
 
-    /// Refuses a put that grows beyond what its tier may have; without a claim nothing.
+    /// Refuses a put that grows beyond what its tier may have.
     fn check(
         &mut self,
         write: &Write,
         old: Option<&Entry>,
         new: Option<Held<'_>>,
-        claim: Option<Claim>,
+        claim: Claim,
     ) -> Result<(), StorageError> {
-        let (Some(claim), Op::Put { record, .. }, Some(new)) = (claim, &write.op, new) else {
+        let (Op::Put { record, .. }, Some(new)) = (&write.op, new) else {
             return Ok(());
         };
         let requested = new.growth(old.map(Held::of).as_ref());
@@ -311,10 +313,14 @@ impl Ledger {
     }
 }
 
-/// A group that deletes something is not bounded: what it puts beside that goes along (an allocator's bitmap).
-fn bounded(group: &[Write], claim: Claim) -> Option<Claim> {
-    let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
-    (!deletes).then_some(claim)
+fn deletes(group: &[Write]) -> bool {
+    group.iter().any(|write| matches!(write.op, Op::Delete))
+}
+
+/// Whether a put has no bound as it goes along with a deletion of its group: one that has no namespace (an allocator's
+/// bitmap). Others have their bounds whatever else the group does: a service may grow as it gives its address back.
+fn goes_along(new: &Held<'_>, deletes: bool) -> bool {
+    deletes && new.namespace.is_empty()
 }
 
 fn put_by(write: &Write) -> Option<Held<'_>> {

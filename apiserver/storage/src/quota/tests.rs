@@ -142,20 +142,54 @@ fn quota_lets_a_full_namespace_delete() {
     check(&held, deleted, own(5_100, true, 2), Claim::User, "share");
     check(&held, deleted, own(5_300, true, 1), Claim::User, "passes");
     check(&held, deleted, own(90_000, true, 1), Claim::User, "share");
-    // What goes along with a deletion passes, and is counted.
-    let (gone, bitmap) = (object("a", "x", 1_000), object("", "bitmap", 700_000));
+}
+
+/// A group that deletes `gone` and puts `put`, in a store that holds `held` and `gone`, and where there is one `old`.
+#[track_caller]
+fn check_along(held: &[Object], gone: Object, old: Option<Object>, put: Object, expected: &str) {
+    let all: Vec<Object> = held.iter().copied().chain([gone]).chain(old).collect();
+    let mut ledger = ledger(&all);
     let delete = Write {
         key: gone.key(),
         expect: Expect::Present,
         op: Op::Delete,
     };
-    let mut ledger = ledger(&[held[0], gone]);
-    let before = [Some(gone.entry()), None];
-    ledger
-        .admit(&[delete, bitmap.put()], &before, Claim::User)
-        .unwrap();
-    let counted = Ledger::of(Quota::default(), [held[0].entry(), bitmap.entry()].iter());
+    let (group, before) = (
+        [delete, put.put()],
+        [Some(gone.entry()), old.map(|old| old.entry())],
+    );
+    let said = |found: Result<(), StorageError>| match found {
+        Ok(()) => "passes",
+        Err(StorageError::NamespaceQuotaExceeded { .. }) => "share",
+        Err(StorageError::StoreQuotaExceeded) => "store",
+        Err(other) => panic!("{other}"),
+    };
+    let reserved = ledger.reserve(&group, &before, Claim::User);
+    assert_eq!(said(reserved.map(|reserved| ledger.release(&reserved))), expected);
+    let found = said(ledger.admit(&group, &before, Claim::User));
+    assert_eq!(found, expected);
+    let is_written = found == "passes";
+    let after = if is_written {
+        vec![put]
+    } else {
+        old.into_iter().chain([gone]).collect()
+    };
+    let all: Vec<Arc<Entry>> = held.iter().copied().chain(after).map(|own| own.entry()).collect();
+    let counted = Ledger::of(Quota::default(), all.iter());
     assert_eq!(ledger.differences(&counted), Vec::<String>::new());
+}
+
+#[test]
+fn quota_lets_what_has_no_namespace_go_along_with_a_deletion() {
+    let held = [object("a", "full", 98_000)];
+    let bitmap = |bytes| object("", "bitmap", bytes);
+    check_along(&held, object("a", "x", 100), None, bitmap(750_000), "passes");
+    // A service that gives its address back is somebody's, and so is what it says beside.
+    let (address, service) = (object("", "address", 100), object("a", "x", 100));
+    check_along(&held, address, Some(service), object("a", "x", 50_000), "share");
+    check_along(&held, address, Some(service), object("a", "x", 100), "passes");
+    let held = ["b", "c", "d", "e", "f", "g", "h"].map(|own| object(own, "full", 98_000));
+    check_along(&held, address, Some(service), object("a", "x", 50_000), "store");
 }
 
 #[test]
@@ -252,10 +286,6 @@ fn quota_account_of_any_writes_is_that_of_what_is_there() {
                 {
                     group.push(write);
                 }
-            }
-            // What goes along with a deletion has no bound.
-            if let Some(at) = group.iter().position(|(write, _)| matches!(write.op, Op::Delete)) {
-                group = vec![group.swap_remove(at)];
             }
             let (writes, entries): (Vec<Write>, Vec<Option<Arc<Entry>>>) = group.into_iter().unzip();
             let before: Vec<_> = writes
