@@ -370,3 +370,33 @@ async fn admission_is_not_called_for_reads() {
         );
     }
 }
+
+#[tokio::test]
+async fn admission_that_adds_to_an_object_is_followed_by_defaults() {
+    let api = Api::new(Runtime::real()).await;
+    api.asked(Method::POST, "/api/v1/namespaces", JSON, &named("Namespace", "a"))
+        .await;
+    api.admission.change_with(|pod| {
+        pod.with(&["spec", "containers"], |mut containers| {
+            let mut sidecar = containers.push(machinery_schema::Value::Null);
+            sidecar.set("name", "sidecar");
+            sidecar.set("image", "i:1");
+            let mut ports = sidecar.entry("ports");
+            let mut port = ports.push(machinery_schema::Value::Null);
+            port.set("containerPort", 80);
+        });
+    });
+    let answer = api
+        .ask(
+            Method::POST,
+            "/api/v1/namespaces/a/pods",
+            (JSON, JSON),
+            pod("p").to_string(),
+        )
+        .await;
+    let pod = answer.json(201).unwrap();
+    let sidecar = &pod["spec"]["containers"][1];
+    assert_eq!(sidecar["imagePullPolicy"], "IfNotPresent", "{sidecar}");
+    // One default of the schema, one of the kind.
+    assert_eq!(sidecar["ports"][0]["protocol"], "TCP", "{sidecar}");
+}

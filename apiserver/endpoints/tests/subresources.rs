@@ -5,10 +5,12 @@
 
 mod common;
 
-use common::Api;
+use common::{Answer, Api};
 use http::Method;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Simulation};
 use serde_json::{Value, json};
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -176,6 +178,68 @@ async fn eviction_of_unhealthy_pods_follows_the_policy() {
             api.ask(Method::DELETE, &path, (JSON, JSON), "").await;
         }
     }
+}
+
+/// Polls a request a number of times, and returns its answer where it has ended by then.
+async fn begin(request: &mut (impl Future<Output = Answer> + Unpin), polls: usize) -> Option<Answer> {
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        std::pin::Pin::new(&mut *request).poll(cx).map(Some)
+    })
+    .await
+}
+
+/// Evicts an unhealthy pod that is told to be ready after so many steps of the eviction. Returns whether the pod was
+/// ready first, and whether the eviction had ended before.
+async fn evict_while_it_becomes_ready(api: &Api, steps: usize) -> (bool, bool) {
+    let name = format!("p{steps}");
+    api.pod(&name, false).await;
+    let path = format!("{NAMESPACE}/pods/{name}");
+    let (url, body) = (
+        format!("{path}/eviction"),
+        json!({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":name}}).to_string(),
+    );
+    let mut evicting = Box::pin(api.ask(Method::POST, &url, (JSON, JSON), body));
+    let early = begin(&mut evicting, steps).await;
+    let has_ended = early.is_some();
+    let ready = json!({"status":{"conditions":[{"type":"Ready","status":"True"}]}});
+    let pod = api
+        .send(Method::PATCH, &format!("{path}/status"), MERGE, ready, 200)
+        .await;
+    let code = match early {
+        Some(answer) => answer.code,
+        None => evicting.await.code,
+    };
+    let was_first = pod["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(code, if was_first { 429 } else { 201 }, "after {steps} steps");
+    let stays = api.read(&path).await["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(stays, was_first, "after {steps} steps");
+    (was_first, has_ended)
+}
+
+#[test]
+fn eviction_spares_an_unhealthy_pod_that_became_ready_meanwhile() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = Api::on_disk(runtime).await;
+        let healthy = json!({"currentHealthy":2,"desiredHealthy":2});
+        let policy = json!({"unhealthyPodEvictionPolicy":"IfHealthyBudget"});
+        api.budget("b", policy, healthy).await;
+        let mut spared = 0;
+        for steps in 0.. {
+            let (was_first, has_ended) = evict_while_it_becomes_ready(&api, steps).await;
+            spared += usize::from(was_first);
+            if has_ended {
+                break;
+            }
+        }
+        assert!(spared > 1, "before the eviction began, and within it");
+    });
 }
 
 #[tokio::test]

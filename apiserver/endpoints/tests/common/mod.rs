@@ -9,7 +9,7 @@ use apiserver_endpoints::{Body, Endpoints, ListMemory, RequestInfo, VersionInfo,
 use apiserver_registry::{
     Admission, Attributes, Registry, RegistryError, RequestContext, ResourceRow, kinds,
 };
-use apiserver_storage::LogStorage;
+use apiserver_storage::{LogOptions, LogStorage};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Refuses nothing and remembers what it was asked: phase, attributes, the kinds of object and old object.
 #[derive(Default)]
-pub(crate) struct Recorder(Mutex<Vec<Asked>>);
+pub(crate) struct Recorder(Mutex<Vec<Asked>>, Mutex<Option<fn(&mut Tree)>>);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Asked {
@@ -34,6 +34,11 @@ pub(crate) struct Asked {
 }
 
 impl Recorder {
+    /// Changes every candidate from here on.
+    pub(crate) fn change_with(&self, change: fn(&mut Tree)) {
+        *self.1.lock() = Some(change);
+    }
+
     pub(crate) fn take(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.0.lock())
     }
@@ -59,6 +64,9 @@ impl Admission for Recorder {
         old: Option<&Tree>,
     ) -> Result<(), RegistryError> {
         self.note("mutate", attributes, Some(object), old);
+        if let Some(change) = *self.1.lock() {
+            change(object);
+        }
         Ok(())
     }
 
@@ -101,7 +109,18 @@ impl Answer {
 
 impl Api {
     pub(crate) async fn new(runtime: Runtime) -> Self {
-        let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
+        let storage = LogStorage::memory(&runtime).await.unwrap();
+        Self::over(runtime, storage)
+    }
+
+    /// Over storage whose writes take time.
+    pub(crate) async fn on_disk(runtime: Runtime) -> Self {
+        let opened = LogStorage::open(&runtime, LogOptions::new("/data")).await;
+        Self::over(runtime, opened.unwrap().0)
+    }
+
+    fn over(runtime: Runtime, storage: LogStorage) -> Self {
+        let storage = Arc::new(storage);
         let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
         let admission = Arc::new(Recorder::default());
         let access = Access::new();
