@@ -18,6 +18,8 @@ pub mod api;
 pub mod config;
 pub mod containerd;
 pub mod containers;
+#[cfg(test)]
+mod cri_answers;
 pub mod images;
 pub mod kubelet;
 pub mod logs;

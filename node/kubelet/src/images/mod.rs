@@ -74,18 +74,7 @@ impl ImageManager {
 
     /// The pod is gone: what it could not pull is forgotten.
     pub fn forget_pod(&self, uid: &str) {
-        let mut failures = self.failures.lock();
-        let prefix = format!("{uid}_");
-        let keys: Vec<String> = failures
-            .last
-            .keys()
-            .filter(|key| key.starts_with(&prefix))
-            .cloned()
-            .collect();
-        for key in keys {
-            failures.last.remove(&key);
-            failures.backoff.forget(&key);
-        }
+        self.failures.lock().forget_pod(uid);
     }
 
     /// Makes a container's image be there, or says why it is not.
@@ -404,6 +393,18 @@ impl Failures {
         self.last.remove(key);
     }
 
+    fn forget_pod(&mut self, uid: &str) {
+        let prefix = format!("{uid}_");
+        let (backoff, last) = (&mut self.backoff, &mut self.last);
+        last.retain(|key, _| {
+            let keep = !key.starts_with(&prefix);
+            if !keep {
+                backoff.forget(key);
+            }
+            keep
+        });
+    }
+
     fn failed(&mut self, key: String, now: Timestamp, reason: &str) {
         self.backoff.tried(&key, now, now);
         self.last.insert(key, (now, reason.to_owned()));
@@ -430,4 +431,23 @@ fn names(image: &v1::Image) -> Vec<String> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_a_pod_are_forgotten_with_it_and_no_others() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut failures = Failures::default();
+        for key in ["u1_a_image", "u1_b_image", "u12_a_image"] {
+            failures.failed(key.to_owned(), now, "no such host");
+        }
+        failures.forget_pod("u1");
+        let left: Vec<&String> = failures.last.keys().collect();
+        assert_eq!(left, ["u12_a_image"]);
+        let waits = |key: &str| failures.backoff.waiting(key, now, now).is_some();
+        assert_eq!([waits("u1_a_image"), waits("u12_a_image")], [false, true]);
+    }
 }

@@ -196,6 +196,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn logs_that_nobody_writes_are_asked_about_once() {
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = asked.clone();
+        let no_container = move |_: http::Request<tonic::body::Body>| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async { Ok::<_, tonic::Status>(crate::cri_answers::empty_message()) }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut rotation = rotation(folder.path(), no_container);
+        let log = rotation.config.logs_folder().join("n_p_u/c/0.log");
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        let limit = rotation.config.container_log_max_bytes;
+        for (bytes, questions) in [(limit, 0), (limit + 1, 1), (limit + 1, 1), (limit + 2, 2), (1, 2)] {
+            std::fs::File::create(&log).unwrap().set_len(bytes).unwrap();
+            rotation.look().await.unwrap();
+            assert_eq!(
+                asked.load(std::sync::atomic::Ordering::Relaxed),
+                questions,
+                "{bytes}"
+            );
+        }
+        assert!(rotation.unwritten.is_empty(), "small ones are forgotten");
+    }
+
+    #[tokio::test]
     async fn log_that_the_runtime_does_not_reopen_keeps_its_name() {
         let refused = |_: http::Request<tonic::body::Body>| async move {
             let answer = http::Response::builder().header("grpc-status", "2");

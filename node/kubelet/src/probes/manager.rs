@@ -324,3 +324,68 @@ impl Prober {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// When the probes of so many containers ask for the first time, in milliseconds from `follow`.
+    fn first_questions(containers: usize, after: Duration) -> Vec<u128> {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            runtime.sleep(after).await;
+            let began = runtime.monotonic();
+            let times = Arc::new(Mutex::new(Vec::new()));
+            let (noted, clock) = (times.clone(), runtime.clone());
+            let well = move |_: http::Request<tonic::body::Body>| {
+                noted.lock().push((clock.monotonic() - began).as_millis());
+                async { Ok::<_, tonic::Status>(crate::cri_answers::empty_message()) }
+            };
+            let transport = node_cri::Transport::new(tower::service_fn(well));
+            let cri = CriClient::connect_through(transport, std::path::PathBuf::new());
+            let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                Err::<http::Response<http_body_util::Empty<bytes::Bytes>>, _>(std::io::Error::other("away"))
+            });
+            let client = kube::Client::new(nobody, "default");
+            let events = EventRecorder::start(&runtime, client, "n");
+            let mut probes = ProbeManager::new(runtime.clone(), cri, events, Arc::default());
+            let names: Vec<String> = (0..containers).map(|number| format!("c{number}")).collect();
+            let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 10});
+            let all: Vec<_> = names
+                .iter()
+                .map(|name| json!({"name": name, "readinessProbe": probe}))
+                .collect();
+            let pod: Pod = serde_json::from_value(json!({"spec": {"containers": all}})).unwrap();
+            let running: Vec<ObservedContainer> = names.iter().map(|name| observed(name)).collect();
+            probes.follow(&pod, "10.0.0.1", &PodStatus::default(), running.iter());
+            runtime.sleep(Duration::from_secs(10)).await;
+            let times = times.lock().clone();
+            times
+        })
+    }
+
+    fn observed(name: &str) -> ObservedContainer {
+        ObservedContainer {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            ..ObservedContainer::default()
+        }
+    }
+
+    #[test]
+    fn probes_of_a_node_whose_agent_has_just_begun_spread_over_their_period() {
+        let times = first_questions(100, Duration::ZERO);
+        assert!(times.len() >= 100, "each has asked");
+        for second in 0..10 {
+            let within = times.iter().filter(|at| *at / 1000 == second).count();
+            assert!(within < 30, "{within} in second {second}");
+        }
+        let later = first_questions(100, Duration::from_secs(60));
+        assert!(
+            later.iter().take(100).all(|at| *at < 1000),
+            "a container waits for nothing"
+        );
+    }
+}

@@ -359,7 +359,7 @@ mod tests {
     const POD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 0, 2));
     const MONITOR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 0, 3));
 
-    /// An API server that knows the token `good`, has an error for what begins with `bad`, and answers no review of `late`.
+    /// An API server that lets users with a uid and extra values do everything, knows the token `good`, has an error for what begins with `bad`, and answers no review of `late`.
     fn delegated(runtime: &Runtime, reviewed: &Arc<AtomicUsize>) -> Delegated {
         let reviewed = reviewed.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -370,13 +370,20 @@ mod tests {
                 if review["spec"]["user"] == "broken" {
                     return Err(std::io::Error::other("a detail of ours"));
                 }
+                if review["kind"] == "SubjectAccessReview" {
+                    let whole = (json!("u1"), json!({"k": ["v"]}));
+                    let asked = (&review["spec"]["uid"], &review["spec"]["extra"]);
+                    review["status"] = json!({"allowed": asked == (&whole.0, &whole.1)});
+                    let body = Full::new(bytes::Bytes::from(review.to_string()));
+                    return Ok(http::Response::new(body));
+                }
                 let token = review["spec"]["token"].as_str().unwrap_or_default().to_owned();
                 if token.starts_with("late") {
                     std::future::pending::<()>().await;
                 }
                 let error = token.starts_with("bad").then_some("invalid bearer token");
-                review["status"] =
-                    json!({"authenticated": token == "good", "user": {"username": token}, "error": error});
+                review["status"] = json!({"authenticated": token == "good", "error": error,
+                        "user": {"username": token, "uid": "u1", "extra": {"k": ["v"]}}});
                 let body = Full::new(bytes::Bytes::from(review.to_string()));
                 Ok::<_, std::io::Error>(http::Response::new(body))
             }
@@ -443,6 +450,20 @@ mod tests {
             runtime.sleep(TOKEN_AGE_MAX).await;
             drop(delegated.authenticate(None, Some("unknown"), POD).await);
             assert_eq!(reviewed.load(Ordering::Relaxed), 4);
+        });
+    }
+
+    #[test]
+    fn uid_and_extra_of_a_token_are_part_of_the_question() {
+        story(|_, delegated, _| async move {
+            let user = delegated.authenticate(None, Some("good"), POD).await.unwrap();
+            assert_eq!(delegated.authorize(&user, "get", &["proxy"]).await, Ok(()));
+            let mut other = user.clone();
+            other.extra.clear();
+            assert!(delegated.authorize(&other, "get", &["proxy"]).await.is_err());
+            other = user;
+            other.uid.clear();
+            assert!(delegated.authorize(&other, "get", &["proxy"]).await.is_err());
         });
     }
 
