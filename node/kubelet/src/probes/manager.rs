@@ -361,8 +361,7 @@ mod tests {
             let running: Vec<ObservedContainer> = names.iter().map(|name| observed(name)).collect();
             probes.follow(&pod, "10.0.0.1", &PodStatus::default(), running.iter());
             runtime.sleep(Duration::from_secs(10)).await;
-            let times = times.lock().clone();
-            times
+            times.lock().clone()
         })
     }
 
