@@ -246,6 +246,52 @@ async fn storage_quota_bounds_what_a_service_says_as_it_gives_its_address_back()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn storage_quota_lets_finalizers_go_and_nothing_grow_meanwhile() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let storage = storage(&runtime, 0, SHARE).await;
+    let cluster = start_on(config(), storage.clone()).await;
+    let [loud, _] = tenants(&cluster).await;
+    let own = config_maps("loud", "/kept");
+    let manager = format!("{own}?fieldManager={}", "m".repeat(128));
+    let dry = format!("{manager}&dryRun=All");
+    let ask = async |method, path: &str, body: Value| send(&cluster, &loud, method, path, &body).await;
+    let (one, two) = (
+        json!(["example.com/a"]),
+        json!(["example.com/a", "example.com/b"]),
+    );
+    let kept = json!({"metadata": {"name": "kept", "finalizers": two}});
+    ask(Method::POST, &config_maps("loud", ""), kept).await.is(201);
+    fill(&cluster, &loud, "loud", 50_000).await;
+    let usage = storage.usage();
+    let used = usage.largest.iter().find(|own| own.namespace == "loud").unwrap();
+    let text = "x".repeat(50_000 + usize::try_from(SHARE - used.lasting_bytes).unwrap() - 100);
+    let c0 = config_maps("loud", "/c0");
+    ask(Method::PATCH, &c0, json!({"data": {"text": text}}))
+        .await
+        .is(200);
+    ask(Method::DELETE, &own, Value::Null).await.is(200);
+    ask(Method::DELETE, &own, json!({"propagationPolicy": "Orphan"}))
+        .await
+        .is(200);
+    // What such a policy adds, nobody else can.
+    let again = json!({"metadata": {"finalizers": ["example.com/a", "foregroundDeletion"]}});
+    ask(Method::PATCH, &own, again).await.is(422);
+    let large = json!({"metadata": {"finalizers": one}, "data": {"text": "x".repeat(20_000)}});
+    let small = json!({"metadata": {"finalizers": one, "annotations": {"a": "b"}}});
+    for (change, code) in [(large, 403), (small, 200)] {
+        ask(Method::PATCH, &dry, change.clone()).await.is(code);
+        ask(Method::PATCH, &manager, change).await.is(code);
+    }
+    // The record of who changed what has no room, and is the server's to drop.
+    let left = ask(Method::GET, &own, Value::Null).await.is(200).json();
+    assert_eq!(left["metadata"]["managedFields"], Value::Null);
+    let none = json!({"metadata": {"finalizers": null}});
+    ask(Method::PATCH, &own, none).await.is(200);
+    ask(Method::GET, &own, Value::Null).await.is(404);
+    assert_eq!(storage.miscounted(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn storage_quota_is_counted_again_at_a_start() {
     let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
     let before = start_on(config(), storage(&runtime, 0, SHARE).await).await;

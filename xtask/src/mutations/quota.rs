@@ -43,10 +43,17 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: RULES,
             },
             Mutation {
-                name: "quota: a finalizer cannot be taken",
+                name: "quota: a deletion's policy is bounded",
                 file: "quota/ledger.rs",
-                from: "claim == Claim::System || releases",
-                to: "claim == Claim::System || releases && false",
+                from: "old.is_deleting() && OF_POLICIES",
+                to: "old.is_deleting() && [\"\"; 0]",
+                proof: RULES,
+            },
+            Mutation {
+                name: "quota: who takes a finalizer has room of the system",
+                file: "quota/ledger.rs",
+                from: "claim == Claim::System || old.is_deleting()",
+                to: "old.finalizers.len() > new.header.finalizers.len() || claim == Claim::System || old.is_deleting()",
                 proof: RULES,
             },
             Mutation {
@@ -200,6 +207,13 @@ pub(super) const SUITES: &[Suite] = &[
                 file: "registry/src/store/update.rs",
                 from: "self.check_room(ctx, &admitted, write, with)?;",
                 to: "drop((write, with));",
+                proof: SERVER,
+            },
+            Mutation {
+                name: "quota: a finalizer cannot be taken",
+                file: "registry/src/store/update.rs",
+                from: "managed_fields::forget(object);",
+                to: "",
                 proof: SERVER,
             },
             Mutation {

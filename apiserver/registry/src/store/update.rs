@@ -1,6 +1,6 @@
 //! Update and patch: read, change, prepare, validate, compare and write; again when the revision moved.
 
-use super::{Committed, Store, Written};
+use super::{Committed, Store, Written, claim};
 use crate::admission::{Admitted, Door, Operation};
 use crate::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
@@ -187,6 +187,9 @@ impl Store {
         let with = self
             .allocate(ctx, Change::Update { old: old.root() }, &mut object)
             .await?;
+        if !change.tracks() {
+            self.make_release_fit(ctx, live, (&mut object, &old), &with)?;
+        }
         if options.dry_run {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
             self.check_room(ctx, &admitted, write, with)?;
@@ -210,6 +213,29 @@ impl Store {
             entry,
             created: false,
         }))
+    }
+
+    /// A deleted object loses its finalizers however full the store is: where the record of who changed what has no room,
+    /// it goes, as one goes that makes its object too large. Room of the system's would be anybody's, some of it with each
+    /// of an object's finalizers.
+    fn make_release_fit(
+        &self,
+        ctx: &RequestContext,
+        live: &Entry,
+        (object, old): (&mut Tree, &Tree),
+        with: &[Write],
+    ) -> Result<(), RegistryError> {
+        let is_deleted = metadata::time(old, "deletionTimestamp").is_some();
+        let [left, before] = [&*object, old].map(|object| metadata::finalizers(object).len());
+        if !is_deleted || left >= before {
+            return Ok(());
+        }
+        let mut group = with.to_vec();
+        group.push(self.put(live.key.clone(), self.encode(object)?, Expect::At(live.revision)));
+        if self.storage().has_room_for(claim(ctx), &group).is_err() {
+            managed_fields::forget(object);
+        }
+        Ok(())
     }
 
     async fn commit_changed(

@@ -2,6 +2,7 @@
 
 use super::{Claim, NamespaceUsage, Quota, Tier, Usage};
 use crate::{Entry, Key, Op, Record, StorageError, Write};
+use machinery_meta::ObjectHeader;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -336,12 +337,17 @@ fn marks_deletion(old: Option<&Entry>, new: &Record) -> bool {
     is_live && new.header.is_deleting()
 }
 
-/// Whether a change may go beyond the share: one by the system, and one of a deleted object's finalizers, which adds a
-/// record of who took one. Users cannot add any to such an object; a delete can, by its propagation policy.
+/// Finalizers that a delete's propagation policy adds.
+const OF_POLICIES: [&str; 2] = ["orphan", "foregroundDeletion"];
+
+/// Whether a change may go beyond the share: one by the system, and the mark that another delete leaves on a deleted
+/// object by its propagation policy. Nobody else can add a finalizer to such an object, and whoever takes one away adds
+/// nothing else beyond the share.
 fn is_spare(old: Option<&Entry>, new: &Record, claim: Claim) -> bool {
     let Some(old) = old.map(|old| &old.record.header) else {
         return false;
     };
-    let releases = old.is_deleting() && new.header.finalizers.len() != old.finalizers.len();
-    claim == Claim::System || releases
+    let has = |header: &ObjectHeader, own: &str| header.finalizers.iter().any(|one| **one == *own);
+    let adds = |own: &&str| has(&new.header, own) && !has(old, own);
+    claim == Claim::System || old.is_deleting() && OF_POLICIES.iter().any(adds)
 }

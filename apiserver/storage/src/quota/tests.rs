@@ -15,6 +15,8 @@ struct Object {
     bytes: usize,
     is_deleting: bool,
     finalizers: usize,
+    /// A delete's policy has added its finalizer.
+    is_orphaning: bool,
     ttl: Option<Duration>,
 }
 
@@ -25,6 +27,7 @@ fn object(namespace: &'static str, name: &'static str, bytes: usize) -> Object {
         bytes,
         is_deleting: false,
         finalizers: 0,
+        is_orphaning: false,
         ttl: None,
     }
 }
@@ -35,10 +38,13 @@ impl Object {
     }
 
     fn record(&self) -> Record {
+        let finalizers = (0..self.finalizers).map(|at| format!("f{at}").into());
         let header = ObjectHeader {
             key: ObjectKey::new(self.namespace, self.name),
             deletion_timestamp: self.is_deleting.then(|| "2026-11-23T00:00:00Z".into()),
-            finalizers: (0..self.finalizers).map(|at| format!("f{at}").into()).collect(),
+            finalizers: finalizers
+                .chain(self.is_orphaning.then(|| "orphan".into()))
+                .collect(),
             ..ObjectHeader::default()
         };
         Record {
@@ -140,8 +146,19 @@ fn quota_lets_a_full_namespace_delete() {
     check(&held, live, own(5_100, true, 3), Claim::User, "passes");
     let deleted = Some(own(5_000, true, 2));
     check(&held, deleted, own(5_100, true, 2), Claim::User, "share");
-    check(&held, deleted, own(5_300, true, 1), Claim::User, "passes");
-    check(&held, deleted, own(90_000, true, 1), Claim::User, "share");
+    // Whoever takes a finalizer has no more room for it than for another change.
+    check(&held, deleted, own(5_000, true, 1), Claim::User, "passes");
+    check(&held, deleted, own(5_300, true, 1), Claim::User, "share");
+    check(&held, deleted, own(20_000, true, 1), Claim::User, "share");
+    check(&held, deleted, own(20_000, true, 1), Claim::System, "passes");
+    // Another delete has, whose policy adds one.
+    let orphaning = |bytes| Object {
+        is_orphaning: true,
+        ..own(bytes, true, 2)
+    };
+    check(&held, deleted, orphaning(5_100), Claim::User, "passes");
+    let orphaned = Some(orphaning(5_100));
+    check(&held, orphaned, orphaning(5_200), Claim::User, "share");
 }
 
 /// A group that deletes `gone` and puts `put`, in a store that holds `held` and `gone`, and where there is one `old`.
