@@ -3,7 +3,8 @@
 //! Decoding skips every other field, so a pod costs what its scheduling fields cost. The types compare and
 //! hash, which is how pods of one shape are recognised.
 
-use serde::Deserialize;
+use machinery_client::LongList;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Names to values; ordered, so that equal maps hash alike.
@@ -56,7 +57,7 @@ fields! {
         resources: ResourceRequirements,
         node_selector: Labels,
         affinity: Affinity,
-        tolerations: Vec<Toleration>,
+        tolerations: LongList<Toleration>,
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
         scheduling_gates: Vec<SchedulingGate>,
         volumes: Vec<Volume>,
@@ -150,12 +151,6 @@ fields! {
         node_taints_policy: Option<Box<str>>,
         match_label_keys: Vec<Box<str>>,
     }
-    pub struct Toleration {
-        key: Box<str>,
-        operator: Box<str>,
-        value: Box<str>,
-        effect: Box<str>,
-    }
     pub struct Taint {
         key: Box<str>,
         value: Box<str>,
@@ -178,6 +173,20 @@ fields! {
         names: Vec<Box<str>>,
         size_bytes: i64,
     }
+}
+
+/// A toleration of a pod. What is empty is not written: a [`LongList`] keeps its text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Toleration {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub key: Box<str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub operator: Box<str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub value: Box<str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub effect: Box<str>,
 }
 
 impl Pod {

@@ -3,6 +3,7 @@
 use crate::object::{NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{Term, TermKind, terms_of};
+use machinery_client::LongList;
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub struct Shape {
     pub node_name: Box<str>,
     pub node_selector: BTreeMap<Box<str>, Box<str>>,
     pub node_affinity: NodeAffinity,
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: LongList<Toleration>,
     pub ports: Vec<HostPort>,
     pub images: Vec<Box<str>>,
 }

@@ -97,7 +97,7 @@ impl Reconciler for Evictor {
 
 /// When a pod has to leave; `None` when it may stay. Its time runs from the newest taint.
 pub(super) fn evicted_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Option<Timestamp> {
-    match stay(taints, &pod.tolerations) {
+    match stay(taints, &pod.tolerations.items()) {
         Stay::Forever => None,
         Stay::Leave => Some(now),
         Stay::Seconds(seconds) => {

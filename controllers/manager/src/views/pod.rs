@@ -3,7 +3,7 @@
 use crate::views::{Condition, created, find, time};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerPort, Toleration};
-use machinery_client::{Index, IndexName, Object, Projection};
+use machinery_client::{Index, IndexName, LongList, Object, Projection};
 use machinery_meta::ObjectHeader;
 use machinery_semantics::endpoints::NamedPort;
 use serde::Deserialize;
@@ -54,7 +54,7 @@ pub struct PodView {
     /// Named ports of containers and sidecars.
     pub ports: Box<[NamedPort]>,
     /// `spec.tolerations`.
-    pub tolerations: Box<[Toleration]>,
+    pub tolerations: LongList<Toleration>,
     /// `batch.kubernetes.io/job-completion-index`.
     pub completion_index: Option<u32>,
     /// `batch.kubernetes.io/job-index-failure-count`.
@@ -168,7 +168,7 @@ impl Projection for PodView {
             node: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
-            tolerations: spec.tolerations.into(),
+            tolerations: spec.tolerations,
             claims: claims(header, &spec.volumes),
             gated: !spec.scheduling_gates.is_empty(),
             grace_seconds: spec.termination_grace_period_seconds.unwrap_or(30),
@@ -226,7 +226,7 @@ struct Spec {
     subdomain: Box<str>,
     containers: Vec<Container>,
     init_containers: Vec<Container>,
-    tolerations: Vec<Toleration>,
+    tolerations: LongList<Toleration>,
     volumes: Vec<Volume>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     termination_grace_period_seconds: Option<i64>,

@@ -28,6 +28,7 @@ impl Plugin for NodeUnschedulable {
             .pod
             .shape
             .tolerations
+            .items()
             .iter()
             .any(|one| one.tolerates(&taint))
         {

@@ -7,10 +7,11 @@
 use super::node_affinity::required_matches;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
-use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
+use crate::object::{LabelSelector, Requirement, Toleration, TopologySpreadConstraint};
 use crate::pod::PodInfo;
 use crate::selector::labels_match;
 use crate::selector_counts::{CounterKey, PodSelector};
+use std::borrow::Cow;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -125,8 +126,9 @@ impl Domains {
         let nodes = cycle.nodes;
         let mut matching = vec![None; key.values];
         let counts = nodes.counts().per_node(&constraint.counter);
+        let included = Included::new(constraint, cycle);
         for node in 0..nodes.rows() {
-            if !nodes.present[node] || !has_all_keys(all, node) || !included(constraint, cycle, node) {
+            if !nodes.present[node] || !has_all_keys(all, node) || !included.has(node) {
                 continue;
             }
             let Some(value) = key.value(node) else { continue };
@@ -213,9 +215,9 @@ impl Soft<'_> {
             sums[key.value(node).unwrap_or(key.values)] = Some(0);
         }
         let nodes = self.cycle.nodes;
+        let included = Included::new(constraint, self.cycle);
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
-            let counts = (!self.require_all || has_all_keys(self.keys, node))
-                && included(constraint, self.cycle, node);
+            let counts = (!self.require_all || has_all_keys(self.keys, node)) && included.has(node);
             if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
                 .as_mut()
                 .filter(|_| counts)
@@ -358,15 +360,31 @@ fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
     keys.iter().all(|key| key.value(node).is_some())
 }
 
-/// Whether the node's domain takes part for this pod.
-fn included(constraint: &Constraint, cycle: Cycle<'_>, node: NodeId) -> bool {
-    let shape = &cycle.pod.shape;
-    let tolerated = || {
-        let mut forbidding = cycle.nodes.taints[node]
-            .iter()
-            .filter(|taint| taint.forbids_scheduling());
-        forbidding.all(|taint| shape.tolerations.iter().any(|one| one.tolerates(taint)))
-    };
-    (!constraint.honor_affinity || required_matches(shape, cycle.nodes, node))
-        && (!constraint.honor_taints || tolerated())
+/// The nodes whose domains take part for a pod.
+struct Included<'a> {
+    constraint: &'a Constraint,
+    cycle: Cycle<'a>,
+    tolerations: Cow<'a, [Toleration]>,
+}
+
+impl<'a> Included<'a> {
+    fn new(constraint: &'a Constraint, cycle: Cycle<'a>) -> Self {
+        Self {
+            constraint,
+            cycle,
+            tolerations: cycle.pod.shape.tolerations.items(),
+        }
+    }
+
+    fn has(&self, node: NodeId) -> bool {
+        let (shape, nodes) = (&self.cycle.pod.shape, self.cycle.nodes);
+        let tolerated = || {
+            let mut forbidding = nodes.taints[node]
+                .iter()
+                .filter(|taint| taint.forbids_scheduling());
+            forbidding.all(|taint| self.tolerations.iter().any(|one| one.tolerates(taint)))
+        };
+        (!self.constraint.honor_affinity || required_matches(shape, nodes, node))
+            && (!self.constraint.honor_taints || tolerated())
+    }
 }

@@ -19,7 +19,7 @@ impl Plugin for TaintToleration {
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let tolerations = &cycle.pod.shape.tolerations;
+        let tolerations = cycle.pod.shape.tolerations.items();
         Some(Box::new(move |node: NodeId| {
             let mut forbidding = cycle.nodes.taints[node]
                 .iter()
@@ -32,8 +32,9 @@ impl Plugin for TaintToleration {
     }
 
     fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
-        let is_soft = |one: &&Toleration| one.effect.is_empty() || &*one.effect == "PreferNoSchedule";
-        let tolerations: Vec<&Toleration> = cycle.pod.shape.tolerations.iter().filter(is_soft).collect();
+        let is_soft = |one: &Toleration| one.effect.is_empty() || &*one.effect == "PreferNoSchedule";
+        let mut tolerations = cycle.pod.shape.tolerations.items().into_owned();
+        tolerations.retain(is_soft);
         Some(Box::new(move |node: NodeId| {
             let soft = cycle.nodes.taints[node]
                 .iter()
