@@ -147,7 +147,7 @@ fn stored_size(record: &Record) -> usize {
     let labels = header.labels.iter().map(|(key, value)| key.len() + value.len());
     let fields = header.fields.iter().map(|(path, value)| path.len() + value.len());
     let text: usize = labels.chain(fields).sum();
-    let owners: usize = header.owners.iter().map(|owner| owner.name.len() + 128).sum();
+    let owners: usize = header.owners.iter().map(|owner| owner.text_bytes() + 128).sum();
     record.len()
         + text
         + owners
@@ -161,7 +161,7 @@ fn stored_size(record: &Record) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machinery_meta::{ObjectHeader, ObjectKey};
+    use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef};
     use std::sync::Arc;
 
     /// A put of an object that is being deleted, or not.
@@ -177,6 +177,32 @@ mod tests {
             header: Arc::new(header),
         };
         Write::create(Key::parse(&format!("/registry/x/n{namespace}")).unwrap(), record)
+    }
+
+    #[test]
+    fn record_counts_the_whole_of_its_owners() {
+        let text = || "m".repeat(MAX_RECORD_BYTES / 3);
+        let mut owner = OwnerRef {
+            api_version: text().into(),
+            kind: text().into(),
+            ..OwnerRef::default()
+        };
+        let group = |owner: &OwnerRef| {
+            let header = ObjectHeader {
+                owners: vec![owner.clone()],
+                ..ObjectHeader::default()
+            };
+            let record = Record {
+                parts: Default::default(),
+                fingerprint: 0,
+                header: Arc::new(header),
+            };
+            [Write::create(Key::parse("/registry/x/owned").unwrap(), record)]
+        };
+        check_group(&group(&owner)).unwrap();
+        owner.uid.0 = text();
+        let refused = check_group(&group(&owner)).unwrap_err();
+        assert!(matches!(refused, StorageError::TooLarge { .. }), "{refused}");
     }
 
     #[test]

@@ -31,6 +31,13 @@ pub struct OwnerRef {
     pub block_owner_deletion: bool,
 }
 
+impl OwnerRef {
+    /// Returns the length of its texts, each of which users may make as long as an object.
+    pub fn text_bytes(&self) -> usize {
+        self.api_version.len() + self.kind.len() + self.name.len() + self.uid.0.len()
+    }
+}
+
 impl ObjectHeader {
     pub fn label(&self, key: &str) -> Option<&str> {
         let found = self
@@ -58,7 +65,7 @@ impl ObjectHeader {
             .iter()
             .map(|(key, value)| key.len() + value.len() + 2 * BLOCK);
         let finalizers = self.finalizers.iter().map(|finalizer| finalizer.len() + BLOCK);
-        let owner = |owner: &OwnerRef| size_of::<OwnerRef>() + owner.name.len() + 4 * BLOCK;
+        let owner = |owner: &OwnerRef| size_of::<OwnerRef>() + owner.text_bytes() + 4 * BLOCK;
         size_of::<Self>()
             + self.key.namespace.len()
             + self.key.name.len()
@@ -75,5 +82,34 @@ impl ObjectHeader {
 
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_footprint_counts_each_text_of_its_owners() {
+        let footprint = |owner: OwnerRef| {
+            let owners = vec![owner];
+            ObjectHeader {
+                owners,
+                ..ObjectHeader::default()
+            }
+            .footprint()
+        };
+        let (long, empty) = (|| "m".repeat(1_000), footprint(OwnerRef::default()));
+        let fields: [fn(&mut OwnerRef, String); 4] = [
+            |owner, text| owner.api_version = text.into(),
+            |owner, text| owner.kind = text.into(),
+            |owner, text| owner.name = text.into(),
+            |owner, text| owner.uid.0 = text,
+        ];
+        for field in fields {
+            let mut owner = OwnerRef::default();
+            field(&mut owner, long());
+            assert_eq!(footprint(owner), empty + 1_000);
+        }
     }
 }
