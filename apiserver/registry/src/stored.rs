@@ -74,6 +74,11 @@ impl<'a> Stored<'a> {
         self.0.usage()
     }
 
+    /// Whether the last write that the quota of the store refused has no room yet.
+    pub fn is_over_quota(self) -> bool {
+        self.0.is_over_quota()
+    }
+
     /// Reports whether other servers may use the same storage.
     pub fn is_shared(self) -> bool {
         self.0.shared().is_some()

@@ -130,7 +130,7 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
     let is_disk_full = statistics.as_ref().is_some_and(|own| own.full);
     checks.push(Check {
         name: SPACE.into(),
-        result: has_space(is_disk_full, core.registry.stored().usage().is_full),
+        result: has_space(is_disk_full, core.registry.stored().is_over_quota()),
     });
     if let Some(statistics) = statistics {
         checks.push(Check {

@@ -72,6 +72,11 @@ pub trait Storage: Send + Sync + Debug {
         Usage::default()
     }
 
+    /// Whether the last write that the quota of the store refused has no room yet, as [`Usage::is_full`]; cheap.
+    fn is_over_quota(&self) -> bool {
+        false
+    }
+
     /// A cursor on the changes after a revision.
     ///
     /// Errors: [`StorageError::Compacted`], [`StorageError::Future`].

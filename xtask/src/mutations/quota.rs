@@ -92,6 +92,20 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: RULES,
             },
             Mutation {
+                name: "quota: usage names any namespaces",
+                file: "quota/ledger.rs",
+                from: "accounts.select_nth_unstable_by_key(LARGEST, order);",
+                to: "",
+                proof: RULES,
+            },
+            Mutation {
+                name: "quota: owners have a name alone",
+                file: "write.rs",
+                from: "owner.text_bytes() + 128",
+                to: "owner.name.len() + 128",
+                proof: &["--lib", "write::"],
+            },
+            Mutation {
                 name: "quota: the system has no reserve",
                 file: "quota/mod.rs",
                 from: "Tier::Share => self.store_bytes - reserve,",

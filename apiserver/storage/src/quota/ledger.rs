@@ -278,10 +278,22 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn usage(&self) -> Usage {
-        let mut accounts: Vec<(&Box<str>, &Account)> = self.accounts.iter().collect();
-        accounts.sort_unstable_by_key(|(namespace, account)| (std::cmp::Reverse(account.sum()), *namespace));
-        accounts.truncate(LARGEST);
+    /// Whether the last write that the bound of the store refused has no room yet.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full_above.is_some()
+    }
+
+    pub(crate) fn usage<'s>(&'s self) -> Usage {
+        let accounts = self.accounts.iter();
+        let mut accounts: Vec<(&str, &Account)> =
+            accounts.map(|(name, account)| (&**name, account)).collect();
+        let order = |(name, account): &(&'s str, &Account)| (std::cmp::Reverse(account.sum()), *name);
+        // Writes wait meanwhile: all are looked at once, and few are sorted.
+        if accounts.len() > LARGEST {
+            accounts.select_nth_unstable_by_key(LARGEST, order);
+            accounts.truncate(LARGEST);
+        }
+        accounts.sort_unstable_by_key(order);
         let largest = accounts.into_iter().map(|(namespace, account)| NamespaceUsage {
             namespace: namespace.to_string(),
             lasting_bytes: account.lasting,
@@ -291,7 +303,7 @@ impl Ledger {
             quota: self.quota.clone(),
             bytes: self.total,
             largest: largest.collect(),
-            is_full: self.full_above.is_some(),
+            is_full: self.is_full(),
             refused_by_store: self.refused_by_store,
             refused_by_namespace: self.refused_by_namespace,
         }

@@ -273,15 +273,34 @@ fn quota_refusal_says_what_upstreams_would() {
 }
 
 #[test]
+fn quota_usage_names_the_largest_namespaces() {
+    let names: Vec<String> = (0..40).map(|at| format!("n{at:02}")).collect();
+    let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
+    // Of two namespaces each that take as much, the one whose name is first.
+    let sizes = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (*name, 1_000 * (at % 20)));
+    let held: Vec<Object> = sizes.map(|(name, bytes)| object(name, "x", bytes)).collect();
+    let largest = ledger(&held).usage().largest;
+    let found: Vec<&str> = largest.iter().map(|own| own.namespace.as_str()).collect();
+    let expected = [
+        "n19", "n39", "n18", "n38", "n17", "n37", "n16", "n36", "n15", "n35",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(ledger(&held[..3]).usage().largest.len(), 3);
+}
+
+#[test]
 fn quota_store_is_full_until_there_is_room() {
     let mut ledger = ledger(&[]);
     let own = object("", "x", 699_000);
     ledger.admit(&[own.put()], &[None], Claim::User).unwrap();
-    assert!(!ledger.usage().is_full);
+    assert!(!ledger.is_full());
     let refused = ledger.admit(&[object("a", "x", 2_000).put()], &[None], Claim::User);
-    assert!(refused.is_err() && ledger.usage().is_full);
+    assert!(refused.is_err() && ledger.is_full());
     ledger.change(Some(Held::of(&own.entry())), None);
-    assert!(!ledger.usage().is_full);
+    assert!(!ledger.is_full());
 }
 
 /// Random groups, some refused, some taken back: what is counted is what is there, and no namespace has more than changes

@@ -324,6 +324,10 @@ impl Storage for EtcdStorage {
         self.mirror.usage()
     }
 
+    fn is_over_quota(&self) -> bool {
+        self.mirror.account().ledger.is_full()
+    }
+
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
         for interest in &request.interests {
             match &interest.target {

@@ -328,6 +328,10 @@ impl Storage for LogStorage {
         self.engine.writer.lock().usage()
     }
 
+    fn is_over_quota(&self) -> bool {
+        self.engine.writer.lock().is_over_quota()
+    }
+
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
         Ok(Box::new(FeedCursor::open(&self.engine, request)?))
     }

@@ -151,6 +151,10 @@ impl Writer {
         self.ledger.usage()
     }
 
+    pub(super) fn is_over_quota(&self) -> bool {
+        self.ledger.is_full()
+    }
+
     /// Counts an entry in another form, which took the place of one with no change queued.
     pub(super) fn recached(&mut self, recached: &Recached) {
         let Recached { old, new } = recached;
