@@ -8,6 +8,7 @@ const ADDRESSES: &[&str] = &["--lib", "address::"];
 const VOLUMES: &[&str] = &["--lib", "bounds::"];
 const SUPERVISED: &[&str] = &["--lib", "supervise::"];
 const CERTIFICATES: &[&str] = &["--lib"];
+const DEFINITIONS: &[&str] = &["--test", "definitions"];
 
 pub(super) const SUITES: &[Suite] = &[
     Suite {
@@ -61,6 +62,33 @@ pub(super) const SUITES: &[Suite] = &[
                 from: "                since => since,\n",
                 to: "                _ => now,\n",
                 proof: UNREAD,
+            },
+        ],
+    },
+    Suite {
+        package: "apiserver-registry",
+        folder: "apiserver/registry/src",
+        mutations: &[
+            Mutation {
+                name: "a stored definition of many versions cannot be changed",
+                file: "extensions/crd/validation/versions.rs",
+                from: "if versions > MAX_VERSIONS.max(known) {",
+                to: "if versions > MAX_VERSIONS.max(known.min(0)) {",
+                proof: DEFINITIONS,
+            },
+            Mutation {
+                name: "a stored definition that breaks a rule cannot be deleted",
+                file: "extensions/crd/mod.rs",
+                from: ".parts(&[(\"finalize\", |new",
+                to: ".parts(&[(\"nothing\", |new",
+                proof: DEFINITIONS,
+            },
+            Mutation {
+                name: "the cleanup of a definition tries each second",
+                file: "custom/controller.rs",
+                from: "failures += 1;",
+                to: "failures = 1;",
+                proof: DEFINITIONS,
             },
         ],
     },

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// How long to wait after an error, and between looks at objects whose finalizers hold a definition.
 const RETRY: Duration = Duration::from_secs(1);
+/// The longest wait of a cleanup after errors in a row, each of which doubles it.
+const MAX_RETRY: Duration = Duration::from_mins(5);
 
 /// Serves all stored definitions, then goes on in a task of its own.
 pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
@@ -219,15 +221,17 @@ impl Definitions {
 
     /// Deletes the objects of a definition that is going, then lets it go.
     async fn clean(&self, name: &str) {
+        let mut failures = 0;
         loop {
             match self.clean_once(name).await {
                 Ok(true) => return,
-                Ok(false) => {}
+                Ok(false) => failures = 0,
                 Err(error) => {
-                    tracing::warn!(%error, definition = name, "cleaning up after a definition failed")
+                    tracing::warn!(%error, definition = name, "cleaning up after a definition failed");
+                    failures += 1;
                 }
             }
-            self.ctx.runtime.sleep(RETRY).await;
+            self.ctx.runtime.sleep(pause(failures)).await;
         }
     }
 
@@ -267,6 +271,12 @@ impl Definitions {
         }
         Ok(Some(cleanup::COMPLETED))
     }
+}
+
+/// The wait after so many errors in a row.
+fn pause(failures: u32) -> Duration {
+    let doubled = failures.saturating_sub(1).min(MAX_RETRY.as_secs().ilog2() + 1);
+    (RETRY * (1 << doubled)).min(MAX_RETRY)
 }
 
 /// The status that other definitions' names allow.

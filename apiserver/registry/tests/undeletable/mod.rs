@@ -13,6 +13,8 @@ pub(crate) struct Undeletable {
     inner: LogStorage,
     pub(crate) refuses: AtomicBool,
     pub(crate) reads: AtomicUsize,
+    /// Deletions that were refused.
+    pub(crate) refused: AtomicUsize,
 }
 
 impl Undeletable {
@@ -21,6 +23,7 @@ impl Undeletable {
             inner,
             refuses: AtomicBool::new(true),
             reads: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
         }
     }
 }
@@ -51,6 +54,7 @@ impl Storage for Undeletable {
     async fn commit_for(&self, claim: Claim, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
         if deletes && self.refuses.load(Ordering::Relaxed) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(StorageError::Unavailable("a test says so".to_owned()));
         }
         self.inner.commit_for(claim, group).await

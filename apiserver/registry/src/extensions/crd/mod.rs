@@ -50,6 +50,9 @@ impl Strategy for CrdStrategy {
         Rules::on(validation::validate)
             .changed(validation::validate_update)
             .status(|new, _| validation::validate_status(new))
+            // The cleanup of a deleted definition changes its conditions and finalizers alone, as upstream's by way of the
+            // status: what was stored before a rule was can be deleted.
+            .parts(&[("finalize", |new, _| validation::validate_status(new))])
     }
 
     fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {

@@ -21,7 +21,7 @@ const IMMUTABLE: &str = "field is immutable";
 pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Errors::new();
     problems.extend(own_name(object));
-    problems.extend(validate_spec(object));
+    problems.extend(validate_spec(object, None));
     problems.extend(validate_status(object));
     stored_versions(object, &mut problems);
     approval(object, None, &mut problems);
@@ -32,7 +32,7 @@ pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
 /// Every problem of a changed one. Group, plural and scope are the address of stored objects.
 pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Errors::new();
-    problems.extend(validate_spec(object));
+    problems.extend(validate_spec(object, old.get("spec")));
     let established = old
         .get("status")
         .into_iter()
@@ -82,7 +82,7 @@ fn own_name(object: Ref<'_>) -> Vec<FieldError> {
         .collect()
 }
 
-fn validate_spec(object: Ref<'_>) -> Errors {
+fn validate_spec(object: Ref<'_>, old: Option<Ref<'_>>) -> Errors {
     let mut problems = Errors::new();
     let Some(spec) = object.get("spec") else {
         return problems;
@@ -96,7 +96,8 @@ fn validate_spec(object: Ref<'_>) -> Errors {
         &mut problems,
     );
     let patterns = RefCell::default();
-    versions::each(spec, &path, &patterns, &mut problems);
+    let known = old.map_or(0, |old| old.list("versions").count());
+    versions::each(spec, &path, (&patterns, known), &mut problems);
     if let Some(names) = spec.get("names") {
         let path = path.child("names");
         for field in ["plural", "singular", "kind", "listKind"] {

@@ -42,11 +42,16 @@ fn is_shared(spec: Ref<'_>, member: &str) -> bool {
     versions.all(|own| Some(own) == first)
 }
 
-/// What is wrong with each version, and with which there are.
-pub(super) fn each(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Patterns>, problems: &mut Errors) {
+/// What is wrong with each version, and with which there are. `known` is how many the definition has, which it may keep.
+pub(super) fn each(
+    spec: Ref<'_>,
+    path: &FieldPath,
+    (patterns, known): (&RefCell<Patterns>, usize),
+    problems: &mut Errors,
+) {
     let all = path.child("versions");
     let versions = spec.list("versions").count();
-    if versions > MAX_VERSIONS {
+    if versions > MAX_VERSIONS.max(known) {
         problems.push(FieldError::too_many(&all, versions, MAX_VERSIONS));
         return;
     }
