@@ -2,7 +2,7 @@
 
 use crate::core::service::NodePorts;
 use crate::row::ResourceRow;
-use crate::store::Store;
+use crate::store::{NodeGrowth, Store};
 use crate::stored::Stored;
 use crate::values::ObjectValues;
 use apiserver_storage::Storage;
@@ -20,6 +20,7 @@ struct Inner {
     storage: Arc<dyn Storage>,
     runtime: Runtime,
     node_ports: NodePorts,
+    node_growth: Arc<NodeGrowth>,
     /// Shared with whoever reads stored values for storage.
     rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
@@ -224,10 +225,12 @@ impl Registry {
         let rows = Rows::rebuilt(built_in, BTreeMap::new(), 1);
         let rows = Arc::new(ArcSwap::from_pointee(rows));
         storage.interpret_with(Arc::new(ObjectValues::new(Arc::clone(&rows))));
+        let node_growth = Arc::new(NodeGrowth::new(&storage.usage().quota));
         Self(Arc::new(Inner {
             storage,
             runtime,
             node_ports,
+            node_growth,
             rows,
             changing: parking_lot::Mutex::new(()),
         }))
@@ -254,6 +257,10 @@ impl Registry {
     /// The ports that services may have on every node.
     pub fn node_ports(&self) -> NodePorts {
         self.0.node_ports
+    }
+
+    pub(crate) fn node_growth(&self) -> &Arc<NodeGrowth> {
+        &self.0.node_growth
     }
 
     pub fn rows(&self) -> Arc<Rows> {

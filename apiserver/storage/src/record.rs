@@ -66,7 +66,7 @@ impl Record {
     }
 
     /// Returns about how much memory an entry of it takes: its bytes and what stands beside them.
-    pub(crate) fn footprint(&self, key: &Key) -> usize {
+    pub fn footprint(&self, key: &Key) -> usize {
         /// The entry itself, its place in the tree, the change that made it, and what the allocator rounds up to.
         const BESIDE: usize = 512;
         self.len() + self.header.footprint() + key.as_str().len() + BESIDE

@@ -3,6 +3,7 @@
 use super::{Mutation, Suite};
 
 const RULES: &[&str] = &["--lib", "quota::tests"];
+const NODES: &[&str] = &["--test", "node_growth"];
 const ETCD: &[&str] = &["--lib", "quota_on_etcd"];
 const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const PINS: &[&str] = &["--lib", "live::"];
@@ -199,6 +200,68 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        package: "apiserver-registry",
+        folder: "apiserver/registry/src/store",
+        mutations: &[
+            Mutation {
+                name: "quota: a node adds without a bound",
+                file: "node_growth.rs",
+                from: "used.saturating_add(bytes) > self.limit",
+                to: "used.saturating_add(bytes) > u64::MAX - 1",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: writes of a node that are under way are not counted",
+                file: "node_growth.rs",
+                from: "account.bytes.saturating_add(account.reserved)",
+                to: "account.bytes",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: what a node has written is not counted",
+                file: "node_growth.rs",
+                from: "events.iter().for_each(|event| account.count(event));",
+                to: "let _ = (account, events);",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: an object of the same name is the node's",
+                file: "node_growth.rs",
+                from: "known.created == entry.created",
+                to: "known.created <= entry.created",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: deletions of others give a node nothing back",
+                file: "node_growth.rs",
+                from: "growth.compare(node, &key, stored.as_deref());",
+                to: "drop(stored);",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a node's room stays reserved",
+                file: "node_growth.rs",
+                from: "account.reserved -= self.bytes;",
+                to: "",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a full node cannot delete",
+                file: "node_growth.rs",
+                from: "Operation::Delete => 0,",
+                to: "Operation::Connect => 0,",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a dry run of a node is not bounded",
+                file: "mod.rs",
+                from: "drop(self.node_room(ctx, admitted, &write).await?);",
+                to: "",
+                proof: NODES,
+            },
+        ],
+    },
+    Suite {
         package: "apiserver-server",
         folder: "apiserver",
         mutations: &[
@@ -212,14 +275,14 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: a dry run of a create is not bounded",
                 file: "registry/src/store/create.rs",
-                from: "self.check_room(ctx, &admitted, write, with)?;",
+                from: "self.check_room(ctx, &admitted, write, with).await?;",
                 to: "drop((write, with));",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: a dry run of an update is not bounded",
                 file: "registry/src/store/update.rs",
-                from: "self.check_room(ctx, &admitted, write, with)?;",
+                from: "self.check_room(ctx, &admitted, write, with).await?;",
                 to: "drop((write, with));",
                 proof: SERVER,
             },

@@ -114,7 +114,7 @@ impl Store {
             // What would be taken is shown, and not taken.
             let with = self.allocate(ctx, Change::Create, &mut object).await?;
             let write = self.put(key, self.encode(&object)?, Expect::Absent);
-            self.check_room(ctx, &admitted, write, with)?;
+            self.check_room(ctx, &admitted, write, with).await?;
             return Ok(Written::Shown {
                 object,
                 created: true,

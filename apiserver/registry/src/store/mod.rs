@@ -9,6 +9,7 @@ mod delete;
 pub mod deletion;
 pub mod early_expiry;
 pub mod expiry;
+mod node_growth;
 mod read;
 mod tracking;
 mod unreadable;
@@ -19,6 +20,7 @@ mod watch;
 mod permit_tests;
 
 pub use delete::Deleted;
+pub(crate) use node_growth::NodeGrowth;
 pub use read::ListPage;
 pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
 pub use watch::{WatchEvent, Watcher};
@@ -203,12 +205,14 @@ impl Store {
         with: Vec<Write>,
     ) -> Result<Committed, RegistryError> {
         self.check_permit(admitted, &write)?;
+        let room = self.node_room(ctx, admitted, &write).await?;
         ctx.begin_write()?;
         let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
         let mut group = with;
         group.push(write);
         match self.storage().commit_for(claim(ctx), group).await {
             Ok(events) => {
+                room.into_iter().for_each(|room| room.written(&events));
                 let own = events.iter().rev().find(|event| event.key == key);
                 let revision = own.map_or(Revision::ZERO, |event| event.revision);
                 Ok(Committed::Done(
@@ -226,13 +230,14 @@ impl Store {
     }
 
     /// Refuses a dry run whose object the quota would refuse, with what would be written with it.
-    pub(crate) fn check_room(
+    pub(crate) async fn check_room(
         &self,
         ctx: &RequestContext,
         admitted: &Admitted,
         write: Write,
         with: Vec<Write>,
     ) -> Result<(), RegistryError> {
+        drop(self.node_room(ctx, admitted, &write).await?);
         let mut group = with;
         group.push(write);
         let room = self.storage().has_room_for(claim(ctx), &group);

@@ -192,7 +192,7 @@ impl Store {
         }
         if options.dry_run {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            self.check_room(ctx, &admitted, write, with)?;
+            self.check_room(ctx, &admitted, write, with).await?;
             return Ok(Some(Written::Shown {
                 object,
                 created: false,

@@ -1,0 +1,217 @@
+//! Bytes that each node has added to what is stored.
+//!
+//! A node writes statuses, mirror pods, leases and requests for certificates, in everybody's namespaces and in none. Within the
+//! bounds of namespaces and of the system alone, whoever has the key of one node could use them up, so that each node has a
+//! bound of its own. An account has what the node's own writes added to each object; its writes that shrink an object give
+//! back, as does a deletion, whoever deletes. Objects with a time to live have bounds of their own.
+//!
+//! Accounts are of this process: a start forgets them, and each of several servers has its own.
+
+use super::Store;
+use crate::admission::{Admitted, Operation};
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use apiserver_storage::{Entry, Event, Key, Op, Quota, ReadAt, Write};
+use machinery_meta::Revision;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Part of the store that a node may have added: a quarter of what the system's changes have of the reserve.
+const STORE_PART: u64 = 64;
+/// Part of a namespace's share that a node may have added.
+const NAMESPACE_PART: u64 = 16;
+/// What any node may have added: it has a hundred pods with statuses of some kilobytes.
+const LEAST_BYTES: u64 = 1 << 20;
+/// A full account is compared with what is stored at most this often: an attempt is a look at each of its objects.
+const COMPARED_EVERY: Duration = Duration::from_secs(10);
+
+/// The accounts of all nodes.
+#[derive(Debug)]
+pub(crate) struct NodeGrowth {
+    limit: u64,
+    accounts: Mutex<HashMap<Box<str>, Account>>,
+}
+
+/// What one node has added.
+#[derive(Debug, Default)]
+struct Account {
+    objects: HashMap<Key, Added>,
+    /// Of all objects.
+    bytes: u64,
+    /// Of writes that are under way.
+    reserved: u64,
+    compared: Option<Duration>,
+}
+
+/// What a node has added to one object.
+#[derive(Debug, Clone, Copy)]
+struct Added {
+    /// Tells the object from a later one of its name.
+    created: Revision,
+    bytes: u64,
+}
+
+/// Room of one write, given back with it.
+#[derive(Debug)]
+pub(super) struct NodeRoom {
+    growth: Arc<NodeGrowth>,
+    node: Box<str>,
+    bytes: u64,
+}
+
+/// Bytes that a node has added already, and how many it may.
+#[derive(Debug, Clone, Copy)]
+struct Exceeded {
+    used: u64,
+    limited: u64,
+}
+
+impl NodeGrowth {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        let parts = [
+            (quota.store_bytes, STORE_PART),
+            (quota.namespace_bytes, NAMESPACE_PART),
+        ];
+        let set = parts.iter().filter(|(bytes, _)| *bytes > 0);
+        let least = set.map(|(bytes, part)| (bytes / part).max(LEAST_BYTES)).min();
+        Self {
+            limit: least.unwrap_or(u64::MAX),
+            accounts: Mutex::default(),
+        }
+    }
+
+    /// Reserves room for growth; what does not grow has room always.
+    fn reserve(self: &Arc<Self>, node: &str, bytes: u64) -> Result<NodeRoom, Exceeded> {
+        let mut accounts = self.accounts.lock();
+        let account = accounts.entry(node.into()).or_default();
+        let used = account.bytes.saturating_add(account.reserved);
+        if bytes > 0 && used.saturating_add(bytes) > self.limit {
+            let limited = self.limit;
+            return Err(Exceeded { used, limited });
+        }
+        account.reserved += bytes;
+        Ok(NodeRoom {
+            growth: Arc::clone(self),
+            node: node.into(),
+            bytes,
+        })
+    }
+
+    /// Objects of a full account, where it is time to compare it with what is stored.
+    fn to_compare(&self, node: &str, now: Duration) -> Vec<Key> {
+        let mut accounts = self.accounts.lock();
+        let account = accounts.get_mut(node);
+        let is_due =
+            |account: &&mut Account| account.compared.is_none_or(|last| last + COMPARED_EVERY <= now);
+        let Some(account) = account.filter(is_due) else {
+            return Vec::new();
+        };
+        account.compared = Some(now);
+        account.objects.keys().cloned().collect()
+    }
+
+    /// Takes up what is stored at a key now.
+    fn compare(&self, node: &str, key: &Key, stored: Option<&Entry>) {
+        if let Some(account) = self.accounts.lock().get_mut(node) {
+            account.keep(key, stored, |added| added);
+        }
+    }
+}
+
+impl Account {
+    /// Counts a change that the node made.
+    fn count(&mut self, event: &Event) {
+        let bytes = |entry: &Option<Arc<Entry>>| entry.as_ref().map_or(0, |entry| entry.footprint() as u64);
+        let (new, old) = (bytes(&event.entry), bytes(&event.previous));
+        let lasting = event.entry.as_deref().filter(|entry| entry.expires.is_none());
+        self.keep(&event.key, lasting, |added| {
+            added.saturating_add(new).saturating_sub(old)
+        });
+    }
+
+    /// Changes what is counted at a key: never more than the object takes, and nothing of an earlier one of its name.
+    fn keep(&mut self, key: &Key, stored: Option<&Entry>, change: impl Fn(u64) -> u64) {
+        let known = self.objects.remove(key);
+        self.bytes -= known.map_or(0, |known| known.bytes);
+        let Some(entry) = stored else { return };
+        let known = known.filter(|known| known.created == entry.created);
+        let bytes = change(known.map_or(0, |known| known.bytes)).min(entry.footprint() as u64);
+        if bytes > 0 {
+            let created = entry.created;
+            self.bytes += bytes;
+            self.objects.insert(key.clone(), Added { created, bytes });
+        }
+    }
+}
+
+impl NodeRoom {
+    /// The write is done: what it added is counted.
+    pub(super) fn written(self, events: &[Arc<Event>]) {
+        if let Some(account) = self.growth.accounts.lock().get_mut(&self.node) {
+            events.iter().for_each(|event| account.count(event));
+        }
+    }
+}
+
+impl Drop for NodeRoom {
+    fn drop(&mut self) {
+        let mut accounts = self.growth.accounts.lock();
+        if let Some(account) = accounts.get_mut(&self.node) {
+            account.reserved -= self.bytes;
+            if account.reserved == 0 && account.objects.is_empty() {
+                accounts.remove(&self.node);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Room for what a node writes; `None` for other users.
+    ///
+    /// Errors: [`RegistryError::Forbidden`], where it grows beyond the bound of the node. Deletions, and their marks, do
+    /// not.
+    pub(super) async fn node_room(
+        &self,
+        ctx: &RequestContext,
+        admitted: &Admitted,
+        write: &Write,
+    ) -> Result<Option<NodeRoom>, RegistryError> {
+        let Some(node) = ctx.user.node_name() else {
+            return Ok(None);
+        };
+        let requested = match admitted.attributes().operation {
+            Operation::Delete => 0,
+            _ => self.growth_of(write).await?,
+        };
+        let growth = self.registry.node_growth();
+        if let Ok(room) = growth.reserve(node, requested) {
+            return Ok(Some(room));
+        }
+        // Others may have deleted what the node wrote.
+        for key in growth.to_compare(node, ctx.runtime.monotonic()) {
+            let stored = self.read_entry(&key).await?;
+            growth.compare(node, &key, stored.as_deref());
+        }
+        growth.reserve(node, requested).map(Some).map_err(|exceeded| {
+            let Exceeded { used, limited } = exceeded;
+            let detail = format!(
+                "exceeded quota: storage, requested: bytes={requested}, used: bytes={used}, limited: bytes={limited}; \
+                 delete objects that node {node:?} wrote to make room"
+            );
+            RegistryError::forbidden(&self.row.group_resource(), &admitted.attributes().name, detail)
+        })
+    }
+
+    /// Bytes that a write adds to what lasts. One that expects another object than there is fails by itself.
+    async fn growth_of(&self, write: &Write) -> Result<u64, RegistryError> {
+        let Op::Put { record, ttl: None } = &write.op else {
+            return Ok(0);
+        };
+        let stored = self.storage().get(&write.key, ReadAt::Latest).await;
+        let stored = stored.map_err(|error| self.storage_error(&error))?.entry;
+        let old = stored.map_or(0, |entry| entry.footprint());
+        Ok(record.footprint(&write.key).saturating_sub(old) as u64)
+    }
+}

@@ -1,0 +1,230 @@
+//! What one node adds to the store is bounded, whatever it writes and wherever.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+use apiserver_registry::options::{CreateOptions, DeleteOptions, UpdateOptions};
+use apiserver_registry::{
+    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
+    SystemWriter, Target, kinds,
+};
+use apiserver_storage::{LogOptions, LogStorage, Quota, Storage};
+use futures::future::join_all;
+use machinery_meta::UserInfo;
+use machinery_runtime::{MemDisk, Runtime, Simulation};
+use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Three of them are within the bound of a node, which is 1 MiB here, and four are not.
+const LARGE: usize = 300_000;
+
+struct World {
+    runtime: Runtime,
+    registry: Registry,
+    /// Skips admission.
+    door: Door<'static>,
+}
+
+/// A user's view of one kind.
+struct Client<'a> {
+    world: &'a World,
+    store: Store,
+    ctx: RequestContext,
+}
+
+fn story<S>(tell: impl FnOnce(World) -> S + Send + 'static)
+where
+    S: Future<Output = ()> + Send + 'static,
+{
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime().with_disk(Arc::new(MemDisk::new()));
+    simulation.run(async move {
+        let options = LogOptions {
+            quota: Quota {
+                store_bytes: 64 << 20,
+                namespace_bytes: 16 << 20,
+                system_namespaces: Vec::new(),
+            },
+            ..LogOptions::new("/memory")
+        };
+        let storage: Arc<dyn Storage> = Arc::new(LogStorage::open(&runtime, options).await.unwrap().0);
+        let world = World {
+            registry: Registry::new(storage.clone(), runtime.clone(), kinds::built_in()),
+            door: SystemDoors::of(&storage).door(SystemWriter::Startup),
+            runtime,
+        };
+        tell(world).await;
+    });
+}
+
+impl World {
+    fn client(&self, user: UserInfo) -> Client<'_> {
+        Client {
+            world: self,
+            store: self.registry.preferred_store("", "configmaps").unwrap(),
+            ctx: RequestContext::internal(user, self.runtime.clone()),
+        }
+    }
+
+    fn node(&self, name: &str) -> Client<'_> {
+        self.client(UserInfo::node(name))
+    }
+
+    fn admin(&self) -> Client<'_> {
+        self.client(UserInfo::named("tester", [UserInfo::MASTERS]))
+    }
+}
+
+fn object(name: &str, bytes: usize) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+        "data": {"text": "x".repeat(bytes)}})
+}
+
+impl Client<'_> {
+    fn tree(&self, object: &Value) -> Tree {
+        let (row, text) = (&self.store.row, object.to_string());
+        let decoded = decode_json(&row.schema, row.ty, text.as_bytes(), Strictness::Report).unwrap();
+        let mut tree = decoded.tree;
+        apply_defaults(&mut tree);
+        tree
+    }
+
+    async fn create_as(
+        &self,
+        namespace: &str,
+        object: &Value,
+        options: CreateOptions,
+    ) -> Result<(), RegistryError> {
+        let (tree, scope) = (self.tree(object), Scope::of(namespace));
+        let made = self
+            .store
+            .create(&self.ctx, &scope, tree, &options, self.world.door);
+        made.await.map(drop)
+    }
+
+    async fn create(&self, namespace: &str, name: &str, bytes: usize) -> Result<(), RegistryError> {
+        let object = object(name, bytes);
+        self.create_as(namespace, &object, CreateOptions::default()).await
+    }
+
+    async fn update(&self, namespace: &str, name: &str, bytes: usize) -> Result<(), RegistryError> {
+        let scope = Scope::of(namespace);
+        let target = Target {
+            scope: &scope,
+            name,
+            part: Part::Main,
+        };
+        let change = Replacement(self.tree(&object(name, bytes)));
+        let options = UpdateOptions::default();
+        let written = self
+            .store
+            .update(&self.ctx, target, &change, &options, self.world.door);
+        written.await.map(drop)
+    }
+
+    async fn delete(&self, namespace: &str, name: &str) {
+        let (scope, options) = (Scope::of(namespace), DeleteOptions::default());
+        let deleted = self
+            .store
+            .delete(&self.ctx, &scope, name, &options, self.world.door);
+        deleted.await.unwrap();
+    }
+}
+
+#[track_caller]
+fn refused(answer: Result<(), RegistryError>) -> String {
+    match answer {
+        Err(RegistryError::Forbidden { detail, .. }) => detail,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn node_growth_has_a_bound_in_all_namespaces_together() {
+    story(async |world| {
+        let (node, other, admin) = (world.node("n1"), world.node("n2"), world.admin());
+        for namespace in ["a", "b", "c"] {
+            node.create(namespace, "x", LARGE).await.unwrap();
+        }
+        let said = refused(node.create("d", "x", LARGE).await);
+        assert!(
+            said.starts_with("exceeded quota: storage, requested: bytes=30"),
+            "{said}"
+        );
+        let ends = "limited: bytes=1048576; delete objects that node \"n1\" wrote to make room";
+        assert!(said.ends_with(ends), "{said}");
+        let dry = CreateOptions {
+            dry_run: true,
+            ..CreateOptions::default()
+        };
+        refused(node.create_as("d", &object("x", LARGE), dry).await);
+        // Others have nothing to do with it; what does not grow passes.
+        other.create("d", "y", LARGE).await.unwrap();
+        admin.create("d", "z", LARGE).await.unwrap();
+        node.update("a", "x", LARGE).await.unwrap();
+        refused(node.update("d", "z", 2 * LARGE).await);
+        // What it takes away has room again, what others take away has not.
+        node.update("a", "x", LARGE / 2).await.unwrap();
+        node.create("d", "x", LARGE / 2).await.unwrap();
+        admin.update("b", "x", LARGE / 2).await.unwrap();
+        refused(node.create("d", "w", LARGE).await);
+        node.delete("c", "x").await;
+        node.create("d", "w", LARGE).await.unwrap();
+    });
+}
+
+#[test]
+fn node_growth_is_given_back_by_deletions_of_others() {
+    story(async |world| {
+        let (node, admin) = (world.node("n1"), world.admin());
+        for namespace in ["a", "b", "c"] {
+            node.create(namespace, "x", LARGE).await.unwrap();
+        }
+        admin.delete("a", "x").await;
+        node.create("d", "x", LARGE).await.unwrap();
+        // One of the same name is another, and a full account is compared once in a while.
+        admin.delete("b", "x").await;
+        admin.create("b", "x", LARGE).await.unwrap();
+        refused(node.create("e", "x", LARGE).await);
+        world.runtime.sleep(Duration::from_secs(11)).await;
+        node.create("e", "x", LARGE).await.unwrap();
+        refused(node.create("f", "x", LARGE).await);
+    });
+}
+
+#[test]
+fn node_growth_of_writes_under_way_counts() {
+    story(async |world| {
+        let node = world.node("n1");
+        let namespaces: Vec<String> = (0..8).map(|at| format!("n{at}")).collect();
+        let all = namespaces
+            .iter()
+            .map(|namespace| node.create(namespace, "x", LARGE));
+        let answers = join_all(all).await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+        // Nothing is left reserved.
+        node.create("m", "x", LARGE / 4).await.unwrap();
+    });
+}
+
+#[test]
+fn node_growth_lets_a_full_node_delete() {
+    story(async |world| {
+        let node = world.node("n1");
+        let mut held = object("held", LARGE);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        node.create_as("a", &held, CreateOptions::default())
+            .await
+            .unwrap();
+        let mut bytes = 2 * LARGE;
+        node.create("a", "x", bytes).await.unwrap();
+        // Less is left than a mark takes.
+        for step in [20_000, 1_000, 40] {
+            while node.update("a", "x", bytes + step).await.is_ok() {
+                bytes += step;
+            }
+        }
+        node.delete("a", "held").await;
+    });
+}
