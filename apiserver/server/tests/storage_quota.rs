@@ -292,6 +292,59 @@ async fn storage_quota_lets_finalizers_go_and_nothing_grow_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn storage_quota_of_a_tenant_is_no_nodes_to_fill() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let storage = storage(&runtime, 32 << 20, 4 << 20).await;
+    let cluster = start_on(config(), storage.clone()).await;
+    let [loud, _] = tenants(&cluster).await;
+    let pki = &cluster.server.pki().cluster;
+    let node = pki
+        .client("system:node:n1", Some("system:nodes"), runtime.now())
+        .unwrap();
+    let made = json!({"metadata": {"name": "n1"}});
+    let own = send(&cluster, &node, Method::POST, "/api/v1/nodes", &made).await;
+    let uid = own.is(201).json()["metadata"]["uid"].clone();
+    let pods = "/api/v1/namespaces/loud/pods";
+    for name in ["p0", "p1", "p2"] {
+        cluster
+            .admin()
+            .post(pods, pod(name, &[]).to_string())
+            .await
+            .is(201);
+    }
+    // A node may add 1 MiB here, which three such statuses are not.
+    let status = async |name: &str, bytes: usize| {
+        let path = format!("{pods}/{name}/status");
+        send(
+            &cluster,
+            &node,
+            Method::PATCH,
+            &path,
+            &statuses(&"m".repeat(bytes)),
+        )
+        .await
+    };
+    status("p0", 450_000).await.is(200);
+    status("p1", 450_000).await.is(200);
+    let refused = status("p2", 450_000).await.is(403).json();
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("exceeded quota: storage"), "{message}");
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": true});
+    let mut mirror = pod("m", &[]);
+    mirror["metadata"] = json!({"name": "m", "ownerReferences": [owner], "annotations":
+        {"kubernetes.io/config.mirror": "a", "example.com/a": "m".repeat(200_000)}});
+    send(&cluster, &node, Method::POST, pods, &mirror).await.is(403);
+    mirror["metadata"]["annotations"]["example.com/a"] = json!("short");
+    send(&cluster, &node, Method::POST, pods, &mirror).await.is(201);
+    status("p2", 1_000).await.is(200);
+    let object = config_map("c", 500_000);
+    send(&cluster, &loud, Method::POST, &config_maps("loud", ""), &object)
+        .await
+        .is(201);
+    assert_eq!(storage.miscounted(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn storage_quota_is_counted_again_at_a_start() {
     let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
     let before = start_on(config(), storage(&runtime, 0, SHARE).await).await;
