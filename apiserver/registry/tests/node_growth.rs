@@ -159,6 +159,17 @@ fn node_growth_has_a_bound_in_all_namespaces_together() {
             ..CreateOptions::default()
         };
         refused(node.create_as("d", &object("x", LARGE), dry).await);
+        // What has no namespace counts as well.
+        let mut role = object("x", 0);
+        role["metadata"]["annotations"] = json!({"a": "m".repeat(200_000)});
+        role["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
+        role["kind"] = json!("ClusterRole");
+        let mut roles = world.node("n1");
+        roles.store = world
+            .registry
+            .preferred_store("rbac.authorization.k8s.io", "clusterroles")
+            .unwrap();
+        refused(roles.create_as("", &role, CreateOptions::default()).await);
         // Others have nothing to do with it; what does not grow passes.
         other.create("d", "y", LARGE).await.unwrap();
         admin.create("d", "z", LARGE).await.unwrap();

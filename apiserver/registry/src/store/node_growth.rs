@@ -11,7 +11,7 @@ use super::Store;
 use crate::admission::{Admitted, Operation};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
-use apiserver_storage::{Entry, Event, Key, Op, Quota, ReadAt, Write};
+use apiserver_storage::{Entry, Event, Expect, Key, Op, Quota, ReadAt, Write};
 use machinery_meta::Revision;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -80,6 +80,10 @@ impl NodeGrowth {
             limit: least.unwrap_or(u64::MAX),
             accounts: Mutex::default(),
         }
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.limit < u64::MAX
     }
 
     /// Reserves room for growth; what does not grow has room always.
@@ -178,21 +182,23 @@ impl Store {
         admitted: &Admitted,
         write: &Write,
     ) -> Result<Option<NodeRoom>, RegistryError> {
-        let Some(node) = ctx.user.node_name() else {
+        let growth = self.registry.node_growth();
+        let Some(node) = ctx.user.node_name().filter(|_| growth.is_bounded()) else {
             return Ok(None);
         };
         let requested = match admitted.attributes().operation {
             Operation::Delete => 0,
             _ => self.growth_of(write).await?,
         };
-        let growth = self.registry.node_growth();
         if let Ok(room) = growth.reserve(node, requested) {
             return Ok(Some(room));
         }
         // Others may have deleted what the node wrote.
         for key in growth.to_compare(node, ctx.runtime.monotonic()) {
-            let stored = self.read_entry(&key).await?;
-            growth.compare(node, &key, stored.as_deref());
+            // What cannot be read stays counted.
+            if let Ok(stored) = self.at_hand(&key, Revision::ZERO).await {
+                growth.compare(node, &key, stored.as_deref());
+            }
         }
         growth.reserve(node, requested).map(Some).map_err(|exceeded| {
             let Exceeded { used, limited } = exceeded;
@@ -204,14 +210,23 @@ impl Store {
         })
     }
 
-    /// Bytes that a write adds to what lasts. One that expects another object than there is fails by itself.
+    /// Bytes that a write adds to what lasts. A write that expects another object than there is fails by itself.
     async fn growth_of(&self, write: &Write) -> Result<u64, RegistryError> {
         let Op::Put { record, ttl: None } = &write.op else {
             return Ok(0);
         };
-        let stored = self.storage().get(&write.key, ReadAt::Latest).await;
-        let stored = stored.map_err(|error| self.storage_error(&error))?.entry;
+        let stored = match write.expect {
+            Expect::Absent => None,
+            Expect::At(revision) => self.at_hand(&write.key, revision).await?,
+            Expect::Any | Expect::Present => self.at_hand(&write.key, Revision::ZERO).await?,
+        };
         let old = stored.map_or(0, |entry| entry.footprint());
         Ok(record.footprint(&write.key).saturating_sub(old) as u64)
+    }
+
+    /// What is at a key, as memory has it.
+    async fn at_hand(&self, key: &Key, not_before: Revision) -> Result<Option<Arc<Entry>>, RegistryError> {
+        let found = self.storage().get(key, ReadAt::NotBefore(not_before)).await;
+        Ok(found.map_err(|error| self.storage_error(&error))?.entry)
     }
 }
