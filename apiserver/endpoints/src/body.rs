@@ -2,6 +2,7 @@
 
 use crate::heavy_frames::HeavyFrames;
 use crate::paced_body::PacedBody;
+use crate::read_body::ReadOn;
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
@@ -45,6 +46,7 @@ enum Inner {
     Frames(Box<dyn FrameSource>),
     Heavy(Box<HeavyFrames>),
     Paced(PacedBody),
+    ReadOn(Box<ReadOn>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
     Other(http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>),
 }
@@ -57,6 +59,7 @@ impl std::fmt::Debug for Body {
             Inner::Frames(_) => "Body(frames)",
             Inner::Heavy(_) => "Body(heavy)",
             Inner::Paced(_) => "Body(paced)",
+            Inner::ReadOn(_) => "Body(read on)",
             Inner::Stream(_) => "Body(stream)",
             Inner::Other(_) => "Body(other)",
         })
@@ -104,11 +107,19 @@ impl Body {
 
     /// Whether all of it is there to be sent: only its client can make it slow.
     pub fn is_at_hand(&self) -> bool {
-        !matches!(*self.inner.lock(), Inner::Stream(_) | Inner::Other(_))
+        match &*self.inner.lock() {
+            Inner::Stream(_) | Inner::Other(_) => false,
+            Inner::ReadOn(body) => body.is_at_hand(),
+            _ => true,
+        }
     }
 
     pub(crate) fn paced(body: PacedBody) -> Self {
         Self::from(Inner::Paced(body))
+    }
+
+    pub(crate) fn read_on(body: ReadOn) -> Self {
+        Self::from(Inner::ReadOn(Box::new(body)))
     }
 
     /// Makes frames that are yet to be made in turn with other heavy work of this flow.
@@ -120,6 +131,10 @@ impl Body {
             Inner::Paced(body) => {
                 body.change(|body| body.in_turn(runtime, flow));
                 Inner::Paced(body)
+            }
+            Inner::ReadOn(body) => {
+                body.change(|body| body.in_turn(runtime, flow));
+                Inner::ReadOn(body)
             }
             inner => inner,
         };
@@ -134,6 +149,7 @@ impl Body {
     pub(crate) fn is_in_the_making(&self) -> bool {
         match &*self.inner.lock() {
             Inner::Heavy(frames) => frames.is_in_the_making(),
+            Inner::ReadOn(body) => body.is_in_the_making(),
             _ => false,
         }
     }
@@ -267,6 +283,7 @@ impl http_body::Body for Body {
                 .poll_frame(cx)
                 .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Paced(body) => Pin::new(body).poll_frame(cx),
+            Inner::ReadOn(body) => Pin::new(body).poll_frame(cx),
             Inner::Stream(stream) => stream
                 .as_mut()
                 .poll_next(cx)
@@ -287,6 +304,7 @@ impl http_body::Body for Body {
             Inner::Frames(source) => source.remaining_bytes() == Some(0),
             Inner::Heavy(frames) => frames.is_over(),
             Inner::Paced(body) => body.is_end_stream(),
+            Inner::ReadOn(body) => body.is_end_stream(),
             Inner::Stream(_) => false,
             Inner::Other(body) => body.is_end_stream(),
         }
@@ -300,6 +318,7 @@ impl http_body::Body for Body {
                 .remaining_bytes()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
             Inner::Paced(body) => body.size_hint(),
+            Inner::ReadOn(body) => body.size_hint(),
             Inner::Heavy(_) | Inner::Stream(_) => SizeHint::default(),
             Inner::Other(body) => body.size_hint(),
         }

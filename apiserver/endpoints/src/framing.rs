@@ -1,23 +1,22 @@
 //! From stored slices to bodies: kind, apiVersion and the revision are supplied here and nowhere else.
 //!
-//! A list is framed while it is sent: each frame is cut from the shared slices when the connection asks for it, so
+//! A list is framed while it is sent: each frame is copied from the shared slices when the connection asks for it, so
 //! that a list of any length needs one frame of memory beyond its slices. Watch events go through the same
 //! writer.
 
 use crate::body::FrameSource;
 use apiserver_registry::ResourceRow;
 use apiserver_registry::{Entry, Record};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use machinery_meta::Revision;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Frames are about this long: a TLS record.
 pub(crate) const FRAME_BYTES: usize = 16 * 1024;
-/// Slices from here on are sent as they are instead of being copied into a frame.
-const SHARED_SLICE_BYTES: usize = 32 * 1024;
 /// Answers at least this long are compressed when the client takes it, as upstream does.
 pub(crate) const GZIP_FROM_BYTES: u64 = 128 * 1024;
 
@@ -97,6 +96,44 @@ fn decimal_len(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |digits| digits as usize + 1)
 }
 
+/// Slices, handed out as copies of a frame's length: what lies in a connection keeps nothing else from being freed.
+#[derive(Debug, Default)]
+pub(crate) struct CopiedFrames(VecDeque<Bytes>);
+
+impl CopiedFrames {
+    pub(crate) fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
+        Self(slices.into_iter().filter(|slice| !slice.is_empty()).collect())
+    }
+
+    /// Fills a frame.
+    fn copy_to(&mut self, out: &mut BytesMut) {
+        while let Some(next) = self.0.front_mut().filter(|_| out.len() < FRAME_BYTES) {
+            let bytes = next.len().min(FRAME_BYTES - out.len());
+            out.put_slice(&next[..bytes]);
+            next.advance(bytes);
+            if next.is_empty() {
+                self.0.pop_front();
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+}
+
+impl FrameSource for CopiedFrames {
+    fn next_frame(&mut self) -> Option<Bytes> {
+        let mut out = BytesMut::with_capacity(self.bytes().min(FRAME_BYTES));
+        self.copy_to(&mut out);
+        (!out.is_empty()).then(|| out.freeze())
+    }
+
+    fn remaining_bytes(&self) -> Option<u64> {
+        Some(self.bytes() as u64)
+    }
+}
+
 /// A list in JSON, framed on demand.
 #[derive(Debug)]
 pub(crate) struct ListFrames {
@@ -106,8 +143,8 @@ pub(crate) struct ListFrames {
     first: bool,
     tail: Option<Bytes>,
     remaining: u64,
-    /// A slice too long to copy, to be sent next.
-    pending: Vec<Bytes>,
+    /// Rest of an object that takes more than a frame.
+    pending: CopiedFrames,
 }
 
 impl ListFrames {
@@ -126,19 +163,20 @@ impl ListFrames {
             first: true,
             tail: Some(tail),
             remaining,
-            pending: Vec::new(),
+            pending: CopiedFrames::default(),
         }
     }
 
     fn fill(&mut self) -> Option<Bytes> {
-        if let Some(next) = self.pending.pop() {
-            return Some(next);
-        }
         let mut out = BytesMut::with_capacity(FRAME_BYTES + 4096);
         if let Some(head) = self.head.take() {
             out.put_slice(&head);
         }
-        while out.len() < FRAME_BYTES {
+        loop {
+            self.pending.copy_to(&mut out);
+            if out.len() >= FRAME_BYTES {
+                break;
+            }
             let Some(entry) = self.entries.next() else {
                 if let Some(tail) = self.tail.take() {
                     out.put_slice(&tail);
@@ -148,19 +186,13 @@ impl ListFrames {
             if !std::mem::take(&mut self.first) {
                 out.put_u8(b',');
             }
-            if self.frame.len(&entry.record, entry.revision) < SHARED_SLICE_BYTES {
+            if self.frame.len(&entry.record, entry.revision) < FRAME_BYTES {
                 self.frame.write(&entry.record, entry.revision, &mut out);
-                continue;
+            } else {
+                self.pending = CopiedFrames::new(self.frame.slices(&entry.record, entry.revision));
             }
-            self.pending = self.frame.slices(&entry.record, entry.revision).into();
-            self.pending.reverse();
-            break;
         }
-        if out.is_empty() {
-            self.pending.pop()
-        } else {
-            Some(out.freeze())
-        }
+        (!out.is_empty()).then(|| out.freeze())
     }
 }
 
@@ -219,7 +251,7 @@ impl<S: FrameSource> FrameSource for GzipFrames<S> {
 
 /// Slices that are there already.
 #[derive(Debug)]
-pub(crate) struct SliceFrames(pub(crate) std::collections::VecDeque<Bytes>);
+pub(crate) struct SliceFrames(pub(crate) VecDeque<Bytes>);
 
 impl FrameSource for SliceFrames {
     fn next_frame(&mut self) -> Option<Bytes> {

@@ -1,6 +1,7 @@
 //! Memory of lists, and of large objects in other forms than the stored one, in the making and on their way, over all requests.
 //!
-//! A list of stored slices is framed while it is sent and weighs its references only. Every other form (tables, YAML,
+//! A list of stored slices is framed while it is sent and weighs its references only; its objects are counted by
+//! [`crate::unread_memory`]. Every other form (tables, YAML,
 //! protobuf, indented JSON) is made as a whole: it weighs the bytes it is made from and those it becomes. The memory goes
 //! with the answer's body until the client has read it. One user has a part of all, and a client that does not keep the
 //! pace of reading loses its answer, so that unread lists keep nobody from making lists for long.
@@ -25,6 +26,27 @@ const PART_OF_USER: usize = 4;
 const PART_OF_FRAMED: usize = 8;
 /// Lists come back soon; waiting costs a client less than a failure.
 const RETRY_SECONDS: u32 = 1;
+
+/// Refuses what there is no memory for.
+pub(crate) fn too_many_requests() -> RegistryError {
+    RegistryError::TooManyRequests {
+        message: "Too many requests, please try again later.".to_owned(),
+        seconds: RETRY_SECONDS,
+        causes: Vec::new(),
+    }
+}
+
+/// To be called before a wait for memory of the requester's own: the request goes on among the heavy work, so that it holds no
+/// seat of priority and fairness, and what waits is bounded.
+///
+/// # Errors
+/// [`RegistryError::Timeout`] where too many of its flow wait. What was done stands, as after any other timeout.
+pub(crate) async fn wait_aside(ctx: &RequestContext) -> Result<(), RegistryError> {
+    ctx.heavy().await.map_err(|_| {
+        let detail = "the answer waits for others that its client has not read";
+        RegistryError::Timeout(detail.to_owned())
+    })
+}
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -71,31 +93,36 @@ impl ListMemory {
         if held.grow_to(bytes) {
             return Ok(self.admitted(ctx, held, copied));
         }
-        Err(RegistryError::TooManyRequests {
-            message: "Too many requests, please try again later.".to_owned(),
-            seconds: RETRY_SECONDS,
-            causes: Vec::new(),
-        })
+        Err(too_many_requests())
     }
 
     /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
+    ///
+    /// # Errors
+    /// Those of [`wait_aside`].
     pub(crate) async fn admit_in_turn(
         &self,
         ctx: &RequestContext,
         page: &ListPage,
         copied: bool,
-    ) -> Admitted {
+    ) -> Result<Admitted, RegistryError> {
         let (mut held, bytes) = self.hold(ctx, page, copied);
-        held.grow_in_turn(bytes).await;
-        self.admitted(ctx, held, copied)
+        if !held.grow_to(bytes) {
+            wait_aside(ctx).await?;
+            held.grow_in_turn(bytes).await;
+        }
+        Ok(self.admitted(ctx, held, copied))
     }
 
-    /// The answer to a write, of an object of so many bytes that are copied into it. It cannot be refused any more, since what
-    /// it tells of is done: a large one waits for the room.
+    /// The answer to a write, of an object of so many bytes that are copied into it. Where something was done it is not
+    /// refused: a large one waits for the room.
+    ///
+    /// # Errors
+    /// [`RegistryError::TooManyRequests`] where nothing was done, and those of [`wait_aside`].
     pub(crate) async fn answer_in_turn(
         &self,
         ctx: &RequestContext,
-        bytes: usize,
+        (bytes, is_done): (usize, bool),
         answer: impl FnOnce() -> Result<Response<Body>, RegistryError>,
     ) -> Result<Response<Body>, RegistryError> {
         if bytes < LARGE_BODY_BYTES {
@@ -103,8 +130,14 @@ impl ListMemory {
         }
         let class = UserClass::of(&ctx.user);
         let mut held = self.shares.hold(class, &ctx.memory_owner());
-        held.grow_in_turn((bytes * COPIES).min(self.shares.most(class)))
-            .await;
+        let room = (bytes * COPIES).min(self.shares.most(class));
+        if !held.grow_to(room) {
+            if !is_done {
+                return Err(too_many_requests());
+            }
+            wait_aside(ctx).await?;
+            held.grow_in_turn(room).await;
+        }
         // Where too many wait for turns it is made here.
         let _ = ctx.heavy().await;
         Ok(self.admitted(ctx, held, true).with(answer()?))

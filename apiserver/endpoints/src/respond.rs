@@ -1,7 +1,7 @@
 //! Answers in the negotiated form.
 
 use crate::body::{Body, FrameSource};
-use crate::framing::{FRAME_BYTES, GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame, SliceFrames};
+use crate::framing::{CopiedFrames, GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame};
 use crate::negotiation::{Form, Format, View};
 use crate::table::{self, IncludeObject};
 use apiserver_registry::Entry;
@@ -13,7 +13,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use jiff::Timestamp;
 use machinery_schema::protobuf::{close_envelope, encode_message, write_bytes};
 use machinery_schema::{Strictness, Tree, decode_json, encode_json, encode_protobuf};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How an answer is to be shown.
@@ -52,12 +51,7 @@ pub(crate) fn framed(
 
 /// An answer that was made as a whole; it is handed out in pieces, so that it counts as held until it has been read.
 fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u8>) -> http::Response<Body> {
-    let mut rest = Bytes::from(body);
-    let mut pieces = VecDeque::with_capacity(rest.len() / FRAME_BYTES + 1);
-    while !rest.is_empty() {
-        pieces.push_back(rest.split_to(rest.len().min(FRAME_BYTES)));
-    }
-    framed(status, form, content_type, SliceFrames(pieces))
+    framed(status, form, content_type, CopiedFrames::new([Bytes::from(body)]))
 }
 
 /// A JSON text in the format asked for (never protobuf).
@@ -166,6 +160,14 @@ pub(crate) fn copied_bytes(row: &ResourceRow, form: Form, written: &Written) -> 
     }
 }
 
+/// About how many bytes the answer to a write refers to, or has.
+pub(crate) fn written_bytes(written: &Written) -> usize {
+    match written {
+        Written::Stored { entry, .. } => entry.record.len(),
+        Written::Shown { object, .. } => object.arena_bytes(),
+    }
+}
+
 /// One stored object.
 pub(crate) fn entry_answer(
     store: &Store,
@@ -178,8 +180,8 @@ pub(crate) fn entry_answer(
     if is_sent_as_stored(row, form, entry) {
         let slices = ObjectFrame::whole(row).slices(&entry.record, entry.revision);
         let newline = Bytes::from_static(b"\n");
-        let all: VecDeque<Bytes> = slices.into_iter().chain([newline]).collect();
-        return Ok(framed(status, form, Format::Json.media_type(), SliceFrames(all)));
+        let frames = CopiedFrames::new(slices.into_iter().chain([newline]));
+        return Ok(framed(status, form, Format::Json.media_type(), frames));
     }
     tree_answer(&store.row.columns, showing, status, &store.decode(entry)?)
 }

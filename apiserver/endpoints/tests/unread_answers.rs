@@ -1,12 +1,15 @@
-//! Answers that nobody reads: large objects in another form than the stored one are counted until their clients have them.
+//! Answers that nobody reads: they are counted until their clients have them, in other forms than the stored one with their
+//! copies, in the stored one with the objects that they keep from being freed.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 mod common;
 
-use common::Api;
+use apiserver_endpoints::Body;
+use common::{Api, access};
 use http::Method;
-use machinery_runtime::Simulation;
+use http_body_util::BodyExt;
+use machinery_runtime::{Runtime, Simulation};
 use serde_json::json;
 use std::time::Duration;
 
@@ -43,7 +46,7 @@ fn unread_answers_of_a_large_object_hold_a_users_part() {
     });
 }
 
-/// The answer to a write cannot be refused: it waits until others are read or given up.
+/// The answer to a write cannot be refused: it waits until others are read or given up. One to a dry run can.
 #[test]
 fn unread_answers_to_writes_wait_for_a_users_part() {
     let simulation = Simulation::new(1);
@@ -64,18 +67,153 @@ fn unread_answers_to_writes_wait_for_a_users_part() {
             async move { api.begin(Method::PATCH, &path, &headers, patch).await }
         };
         let soon = |answer| runtime.timeout(Duration::from_millis(100), answer);
-        for (accept, query) in [(YAML, ""), (YAML, "?dryRun=All"), (JSON, "?dryRun=All")] {
-            let mut unread = Vec::new();
-            while let Ok(answer) = soon(write(accept, unread.len(), query)).await {
-                assert_eq!(answer.status(), 200);
-                unread.push(answer.into_body());
-                assert!(unread.len() < ANSWERS, "none waited");
-            }
-            // As it is stored it costs a reference.
-            assert!(soon(write(JSON, 1, "")).await.is_ok());
-            let waiting = write(accept, 2, query);
-            drop(unread);
-            assert_eq!(waiting.await.status(), 200);
+        let mut unread = Vec::new();
+        while let Ok(answer) = soon(write(YAML, unread.len(), "")).await {
+            assert_eq!(answer.status(), 200);
+            unread.push(answer.into_body());
+            assert!(unread.len() < ANSWERS, "none waited");
         }
+        // As it is stored it costs a reference.
+        assert!(soon(write(JSON, 1, "")).await.is_ok());
+        for accept in [YAML, JSON] {
+            let refused = soon(write(accept, 2, "?dryRun=All")).await;
+            assert_eq!(refused.map(|answer| answer.status().as_u16()), Ok(429));
+        }
+        let waiting = write(YAML, 2, "");
+        drop(unread);
+        assert_eq!(waiting.await.status(), 200);
+        assert_eq!(write(JSON, 2, "?dryRun=All").await.status(), 200);
+    });
+}
+
+const LARGE: usize = 900_000;
+/// What one owner's answers may refer to.
+const REFERRED: usize = 256 << 20;
+
+async fn with_large_object(runtime: Runtime) -> Api {
+    let api = Api::new(runtime).await;
+    let map = json!({"metadata": {"name": "large"}, "data": {"x": "y".repeat(LARGE)}});
+    let made = api.ask(Method::POST, MAPS, (JSON, JSON), map.to_string()).await;
+    made.json(201).unwrap();
+    api
+}
+
+/// The answer to a change, unread but for a piece.
+async fn changed(api: &Api, number: usize) -> Body {
+    let patch = json!({"data": {"number": number.to_string()}}).to_string();
+    let headers = [("accept", JSON), ("content-type", "application/merge-patch+json")];
+    let path = format!("{MAPS}/large");
+    let answer = api.begin(Method::PATCH, &path, &headers, patch).await;
+    assert_eq!(answer.status(), 200);
+    let mut body = answer.into_body();
+    let frame = body.frame().await.unwrap().unwrap();
+    assert!(frame.data_ref().unwrap().len() <= 16 << 10, "in the connection");
+    body
+}
+
+#[test]
+fn unread_answers_to_writes_in_the_stored_form_hold_one_share() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let mut unread = Vec::new();
+        for number in 0..REFERRED / LARGE + 50 {
+            unread.push(changed(&api, number).await);
+            let (held, _) = api.endpoints.unread_memory().figures();
+            assert!(held.referred <= REFERRED, "{held:?} after {number}");
+        }
+        let (_, ended) = api.endpoints.unread_memory().figures();
+        assert!(ended > 0, "an answer had to end");
+        // An ended answer says so, and is not taken for one that is complete.
+        assert!(unread.remove(0).collect().await.is_err());
+        assert!(unread.pop().unwrap().collect().await.is_ok());
+        drop(unread);
+        assert_eq!(api.endpoints.unread_memory().figures().0.referred, 0);
+    });
+}
+
+#[test]
+fn unread_reads_of_the_stored_form_are_refused_to_one_owner() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        for path in [format!("{MAPS}/large"), MAPS.to_owned()] {
+            let mut unread = Vec::new();
+            let refused = loop {
+                let answer = api.answer(&path, JSON).await;
+                if answer.status() != 200 {
+                    break answer.status();
+                }
+                unread.push(answer.into_body());
+                assert!(unread.len() <= REFERRED / LARGE, "none was refused");
+            };
+            assert_eq!(refused, 429);
+            let other = api.sent_by(access::operator()).answer(&path, JSON).await;
+            assert_eq!(other.status(), 200);
+            // Nobody has read for a while: there is room again.
+            runtime.sleep(Duration::from_secs(11)).await;
+            drop(api.stream(&path, JSON).await);
+        }
+    });
+}
+
+#[test]
+fn unread_list_of_objects_that_change_holds_them_all() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let list = api.stream(MAPS, JSON).await;
+        let (held, _) = api.endpoints.unread_memory().figures();
+        assert!(held.referred >= LARGE, "{held:?}");
+        let collection = api.begin(Method::DELETE, MAPS, &[("accept", JSON)], "").await;
+        let (held, _) = api.endpoints.unread_memory().figures();
+        assert!(held.referred >= 2 * LARGE, "{held:?}");
+        drop((list, collection));
+        assert_eq!(api.endpoints.unread_memory().figures().0.referred, 0);
+    });
+}
+
+#[test]
+fn answer_that_is_not_read_on_ends_where_there_is_memory_too() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let path = format!("{MAPS}/large");
+        let paused = api.stream(&path, JSON).await;
+        let unread = api.stream(&path, JSON).await;
+        runtime.sleep(Duration::from_secs(60)).await;
+        assert!(paused.collect().await.is_ok(), "a minute is no end");
+        runtime.sleep(Duration::from_secs(60)).await;
+        assert!(unread.collect().await.is_err());
+        assert_eq!(api.endpoints.unread_memory().figures().0.referred, 0);
+    });
+}
+
+/// 100 KB/s, while the owner's share is spent by answers that are not read.
+#[test]
+fn answer_that_is_read_slowly_is_whole_among_unread_ones() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let mut slow = api.stream(&format!("{MAPS}/large"), JSON).await;
+        let (mut unread, mut read, mut number) = (Vec::new(), 0, 0);
+        while let Some(frame) = slow.frame().await {
+            read += frame.unwrap().data_ref().unwrap().len();
+            for _ in 0..20 {
+                number += 1;
+                unread.push(changed(&api, number).await);
+            }
+            runtime.sleep(Duration::from_millis(160)).await;
+        }
+        assert!(read > LARGE);
+        assert!(
+            api.endpoints.unread_memory().figures().1 > 0,
+            "the share was spent"
+        );
     });
 }

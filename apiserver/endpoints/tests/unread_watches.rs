@@ -62,16 +62,16 @@ fn unread_watches_of_one_owner_hold_one_share_in_whatever_form() {
             let (body, bytes) = unread(&api, FORMS[number % FORMS.len()], &more).await;
             assert!(bytes <= 2 * PIECE, "{bytes} bytes in the connection");
             watches.push(body);
-            let (held, _) = api.endpoints.watch_memory().figures();
+            let (held, _) = api.endpoints.unread_memory().figures();
             assert!(held.encoded <= SHARE + EVENT, "{held:?} after {number}");
         }
-        let (_, ended) = api.endpoints.watch_memory().figures();
+        let (_, ended) = api.endpoints.unread_memory().figures();
         assert!(ended > 0, "a watch had to end");
         // An ended watch says so, and is not taken for one that is complete.
         let first = watches.remove(0);
         assert!(first.collect().await.is_err());
         drop(watches);
-        let (held, _) = api.endpoints.watch_memory().figures();
+        let (held, _) = api.endpoints.unread_memory().figures();
         assert_eq!((held.encoded, held.referred), (0, 0));
     });
 }
@@ -88,7 +88,7 @@ fn unread_watches_of_stored_objects_hold_references() {
             assert!(bytes <= PIECE, "{bytes} bytes in the connection");
             watches.push(body);
         }
-        let (held, ended) = api.endpoints.watch_memory().figures();
+        let (held, ended) = api.endpoints.unread_memory().figures();
         assert_eq!((held.encoded, ended), (0, 0));
         assert!(held.referred > WATCHES * (LARGE - PIECE));
         // References may be of objects that are there for nobody else: their share is counted as well.
@@ -96,7 +96,7 @@ fn unread_watches_of_stored_objects_hold_references() {
             watches.push(unread(&api, JSON, "").await.0);
         }
         runtime.sleep(Duration::from_secs(60)).await;
-        let (held, ended) = api.endpoints.watch_memory().figures();
+        let (held, ended) = api.endpoints.unread_memory().figures();
         assert!(ended > 0 && held.referred <= 8 * SHARE, "{held:?}, {ended} ended");
     });
 }
@@ -119,7 +119,7 @@ fn watches_that_are_read_too_slowly_end_as_unread_ones_do() {
                 let _ = body.frame().await;
             }
         }
-        let (held, ended) = api.endpoints.watch_memory().figures();
+        let (held, ended) = api.endpoints.unread_memory().figures();
         assert!(ended > 0 && held.referred <= 8 * SHARE, "{held:?}, {ended} ended");
     });
 }
@@ -172,13 +172,13 @@ fn watches_of_another_owner_do_not_wait_for_unread_ones() {
     simulation.run(async move {
         let api = with_large_object(runtime.clone()).await;
         let mut unread_ones = Vec::new();
-        while api.endpoints.watch_memory().figures().0.encoded + EVENT <= SHARE {
+        while api.endpoints.unread_memory().figures().0.encoded + EVENT <= SHARE {
             unread_ones.push(unread(&api, FORMS[0], "").await.0);
         }
         let others = api.sent_by(access::operator());
         let began = runtime.monotonic();
         unread_ones.push(unread(&others, FORMS[0], "").await.0);
         assert!(runtime.monotonic() - began < Duration::from_secs(1));
-        assert_eq!(api.endpoints.watch_memory().figures().1, 0);
+        assert_eq!(api.endpoints.unread_memory().figures().1, 0);
     });
 }

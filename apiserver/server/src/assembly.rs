@@ -11,7 +11,7 @@ use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
-use crate::metrics::{DecisionsCollector, Metrics, WatchMemoryCollector, client_certificate_lifetimes};
+use crate::metrics::{DecisionsCollector, Metrics, UnreadMemoryCollector, client_certificate_lifetimes};
 use crate::openid::{self, OpenId};
 use crate::reader::RegistryReader;
 use crate::server::{Core, ServerError};
@@ -134,8 +134,8 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         VersionInfo::default(),
         ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
     );
-    let watch_memory = WatchMemoryCollector::new(endpoints.watch_memory())?;
-    metrics.registry().register(Box::new(watch_memory))?;
+    let unread_memory = UnreadMemoryCollector::new(endpoints.unread_memory())?;
+    metrics.registry().register(Box::new(unread_memory))?;
     Ok(Arc::new(Core {
         feed,
         endpoints,

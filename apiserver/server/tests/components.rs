@@ -80,7 +80,7 @@ const SHORT_LIVED: [&str; 10] = [
     "start-up step",
     "tunnel",
     // Begun by each watch that finds a share spent.
-    "watch-memory",
+    "unread-memory",
     "websocket",
 ];
 

@@ -4,6 +4,7 @@ use super::{Mutation, Suite};
 
 const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
 const UNREAD: &[&str] = &["--test", "unread_watches"];
+const UNREAD_ANSWERS: &[&str] = &["--test", "unread_answers"];
 const ADDRESSES: &[&str] = &["--lib", "address::"];
 const VOLUMES: &[&str] = &["--lib", "bounds::"];
 const SUPERVISED: &[&str] = &["--lib", "supervise::"];
@@ -51,17 +52,45 @@ pub(super) const SUITES: &[Suite] = &[
         mutations: &[
             Mutation {
                 name: "unread watches of one owner hold any amount",
-                file: "watch_memory.rs",
-                from: "own > 0 && (own + more > ENCODED.of_owner",
-                to: "own == usize::MAX && (own + more > ENCODED.of_owner",
+                file: "unread_memory/ledger.rs",
+                from: "own > 0 && (own + more > self.of_owner",
+                to: "own == usize::MAX && (own + more > self.of_owner",
                 proof: UNREAD,
             },
             Mutation {
                 name: "a watch that is read slowly counts as read",
-                file: "watch_memory.rs",
+                file: "unread_memory/holding.rs",
                 from: "                since => since,\n",
                 to: "                _ => now,\n",
                 proof: UNREAD,
+            },
+            Mutation {
+                name: "an answer that is read on counts as unread",
+                file: "read_body.rs",
+                from: "if self.read >= self.due {",
+                to: "if self.read == usize::MAX {",
+                proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "an answer that nobody reads has no end",
+                file: "unread_memory/ledger.rs",
+                from: "!unread.is_watch && unread.behind_since",
+                to: "unread.is_watch && unread.behind_since",
+                proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "answers in the stored form hold any number of versions",
+                file: "unread_memory/mod.rs",
+                from: "if bytes < COUNTED_BYTES {",
+                to: "if bytes < usize::MAX {",
+                proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "a dry run waits for the memory of its answer",
+                file: "list_memory.rs",
+                from: "if !is_done {",
+                to: "if is_done && !is_done {",
+                proof: UNREAD_ANSWERS,
             },
         ],
     },

@@ -26,6 +26,8 @@ pub(crate) async fn delete_collection(
         .delete_collection(&call.ctx, &call.info.scope, &options, &select, this.door())
         .await?;
     let copied = !respond::is_shared(call.row(), showing.form, &page);
-    let room = this.0.list_memory.admit_in_turn(&call.ctx, &page, copied).await;
-    Ok(room.with(respond::list(&call.store, showing, page)?))
+    let room = this.0.list_memory.admit_in_turn(&call.ctx, &page, copied).await?;
+    let referred = if copied { 0 } else { page.record_bytes() };
+    let unread = this.0.unread_memory.admit_in_turn(&call.ctx, referred).await?;
+    Ok(unread.with(room.with(respond::list(&call.store, showing, page)?)))
 }

@@ -31,8 +31,8 @@ use crate::request_info::{Query, RequestInfo};
 use crate::respond::Showing;
 use crate::shared_document::SharedDocuments;
 use crate::table::IncludeObject;
+use crate::unread_memory::UnreadMemory;
 use crate::version::VersionInfo;
-use crate::watch_memory::WatchMemory;
 use crate::{discovery, openapi, status};
 use apiserver_registry::context::flow_of;
 use apiserver_registry::{
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
     pub(crate) pace: Arc<pace::Pace>,
-    pub(crate) watch_memory: Arc<WatchMemory>,
+    pub(crate) unread_memory: Arc<UnreadMemory>,
     pub(crate) documents: SharedDocuments,
 }
 
@@ -145,7 +145,7 @@ impl Endpoints {
         version: VersionInfo,
         list_memory: ListMemory,
     ) -> Self {
-        let watch_memory = WatchMemory::new(registry.runtime().clone());
+        let unread_memory = UnreadMemory::new(registry.runtime().clone());
         Self(Arc::new(Inner {
             registry,
             admission,
@@ -153,7 +153,7 @@ impl Endpoints {
             version,
             list_memory,
             pace: Arc::default(),
-            watch_memory,
+            unread_memory,
             documents: SharedDocuments::default(),
         }))
     }
@@ -163,9 +163,9 @@ impl Endpoints {
         Door::new(self.0.admission.as_ref())
     }
 
-    /// Memory of watches that are not read.
-    pub fn watch_memory(&self) -> Arc<WatchMemory> {
-        Arc::clone(&self.0.watch_memory)
+    /// Memory of answers that are not read.
+    pub fn unread_memory(&self) -> Arc<UnreadMemory> {
+        Arc::clone(&self.0.unread_memory)
     }
 
     pub fn registry(&self) -> &Registry {
@@ -274,8 +274,8 @@ impl Endpoints {
         };
         // What changes something is boxed: a read need not carry its state.
         match verb {
-            Verb::Get => read::get(&call, &self.0.list_memory).await,
-            Verb::List => read::list(&call, &self.0.list_memory).await,
+            Verb::Get => read::get(&call, &self.0).await,
+            Verb::List => read::list(&call, &self.0).await,
             Verb::Watch => watch::watch(call, &self.0).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() && !row.custom => Err(RegistryError::MethodNotAllowed),
@@ -312,7 +312,7 @@ impl Endpoints {
             (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
             (SubresourceRole::Scale(paths), _) => Box::pin(scale::change(self, call, paths)).await,
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => {
-                read::get(&call, &self.0.list_memory).await
+                read::get(&call, &self.0).await
             }
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Update) => {
                 Box::pin(write::update(self, call)).await

@@ -1,15 +1,14 @@
 //! get and list.
 
-use super::Call;
+use super::{Call, Inner};
 use crate::body::Body;
-use crate::list_memory::ListMemory;
 use crate::{params, respond};
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RegistryError, ResourceRow};
 use http::{Response, StatusCode};
 use machinery_meta::field_selector::FieldSelector;
 
-pub(crate) async fn get(call: &Call, memory: &ListMemory) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let revision = params::get(&call.query)?;
     let entry = call
@@ -20,25 +19,27 @@ pub(crate) async fn get(call: &Call, memory: &ListMemory) -> Result<Response<Bod
         respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
     });
     if bytes < LARGE_BODY_BYTES || respond::is_sent_as_stored(call.row(), showing.form, &entry) {
-        return answer();
+        let room = endpoints.unread_memory.admit(&call.ctx, bytes)?;
+        return Ok(room.with(answer()?));
     }
-    let room = memory.admit_object(&call.ctx, bytes)?;
+    let room = endpoints.list_memory.admit_object(&call.ctx, bytes)?;
     call.ctx.heavy_from(bytes, LARGE_BODY_BYTES).await?;
     Ok(room.with(answer()?))
 }
 
-pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn list(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
     let page = call.store.list(&call.info.scope, &options).await?;
     let copied = !respond::is_shared(call.row(), showing.form, &page);
-    let room = memory.admit(&call.ctx, &page, copied)?;
+    let room = endpoints.list_memory.admit(&call.ctx, &page, copied)?;
+    let referred = if copied { 0 } else { page.record_bytes() };
+    let unread = endpoints.unread_memory.admit(&call.ctx, referred)?;
     if copied {
-        let bytes = page.entries.iter().map(|entry| entry.record.len()).sum();
-        call.ctx.heavy_from(bytes, LARGE_BODY_BYTES).await?;
+        call.ctx.heavy_from(page.record_bytes(), LARGE_BODY_BYTES).await?;
     }
-    Ok(room.with(respond::list(&call.store, showing, page)?))
+    Ok(unread.with(room.with(respond::list(&call.store, showing, page)?)))
 }
 
 /// Cluster-wide kinds whose own list of fields leaves the namespace out.

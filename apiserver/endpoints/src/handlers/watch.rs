@@ -8,7 +8,7 @@ use crate::body::{Body, BodyError};
 use crate::hooks::WatchEvents;
 use crate::negotiation::{Format, View};
 use crate::params;
-use crate::watch_memory::{HeldByWatches, Holding};
+use crate::unread_memory::{HeldUnread, Holding};
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RegistryError, WatchEvent, Watcher};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -63,7 +63,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     let ended = ended(call.store.row.retired.clone(), runtime.clone());
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
-    let (holding, body) = endpoints.watch_memory.join(&call.ctx);
+    let (holding, body) = endpoints.unread_memory.join(&call.ctx);
     let mut state = Streaming {
         sent: endpoints.hooks.watch_events(call.row()),
         flow: call.ctx.heavy_flow(),
@@ -94,7 +94,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
         .status(StatusCode::OK)
         .header(CONTENT_TYPE, content_type)
         .header(CACHE_CONTROL, "no-cache, private")
-        .body(Body::stream(body.begin(stream::unfold(state, step))));
+        .body(body.begin(Body::stream(stream::unfold(state, step)), None));
     Ok(response.expect("headers are well formed"))
 }
 
@@ -331,14 +331,14 @@ impl Streaming {
     }
 
     /// Memory that is held until the client has read on. Encoded bytes are there until the last of them is sent.
-    fn left(&self) -> HeldByWatches {
+    fn left(&self) -> HeldUnread {
         let unsent = self.unsent.iter().map(Bytes::len).sum();
         let (encoded, stored) = match (unsent, self.encoded_bytes) {
             (0, _) => (0, 0),
             (stored, 0) => (0, stored),
             (_, encoded) => (encoded, 0),
         };
-        HeldByWatches {
+        HeldUnread {
             encoded,
             referred: self.pending_bytes + stored,
         }

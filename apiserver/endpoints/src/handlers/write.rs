@@ -28,20 +28,32 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
         .create(&call.ctx, &call.info.scope, object, &options, this.door())
         .await?;
     warn_not_enforced(&call);
-    written_answer(&this, &call, showing, StatusCode::CREATED, &written).await
+    let outcome = (&written, options.dry_run);
+    written_answer(&this, &call, showing, StatusCode::CREATED, outcome).await
 }
 
+/// The answer to what was written, or would have been in a dry run.
 async fn written_answer(
     this: &Endpoints,
     call: &Call,
     showing: respond::Showing,
     code: StatusCode,
-    written: &Written,
+    (written, is_dry_run): (&Written, bool),
 ) -> Result<Response<Body>, RegistryError> {
     let bytes = respond::copied_bytes(call.row(), showing.form, written);
     let answer = || respond::written(&call.store, showing, code, written);
-    let memory = &this.0.list_memory;
-    memory.answer_in_turn(&call.ctx, bytes, answer).await
+    if bytes >= LARGE_BODY_BYTES {
+        let memory = &this.0.list_memory;
+        return memory
+            .answer_in_turn(&call.ctx, (bytes, !is_dry_run), answer)
+            .await;
+    }
+    let (memory, referred) = (&this.0.unread_memory, respond::written_bytes(written));
+    let room = match is_dry_run {
+        true => memory.admit(&call.ctx, referred)?,
+        false => memory.admit_in_turn(&call.ctx, referred).await?,
+    };
+    Ok(room.with(answer()?))
 }
 
 /// What is stored but does nothing yet says so.
@@ -121,7 +133,7 @@ async fn write(
     } else {
         StatusCode::OK
     };
-    written_answer(this, call, showing, code, &written).await
+    written_answer(this, call, showing, code, (&written, options.dry_run)).await
 }
 
 /// Changes a part of the object.
@@ -349,14 +361,16 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
                 Some(false) => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            written_answer(&this, &call, showing, code, &written).await
+            let outcome = (&written, options.dry_run);
+            written_answer(&this, &call, showing, code, outcome).await
         }
         Deleted::Removed(object) if call.row().strategy.returns_deleted_object() => {
             let shown = Written::Shown {
                 object,
                 created: false,
             };
-            written_answer(&this, &call, showing, StatusCode::OK, &shown).await
+            let outcome = (&shown, options.dry_run);
+            written_answer(&this, &call, showing, StatusCode::OK, outcome).await
         }
         Deleted::Removed(object) => {
             let details = status::Details {

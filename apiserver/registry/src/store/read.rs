@@ -20,6 +20,13 @@ pub struct ListPage {
     pub remaining: Option<u64>,
 }
 
+impl ListPage {
+    /// Bytes of its objects as they are stored.
+    pub fn record_bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.record.len()).sum()
+    }
+}
+
 /// A list at a revision that history no longer has.
 const LIST_TOO_OLD_MESSAGE: &str = "The resourceVersion for the provided list is too old.";
 /// With a selector and a limit, this many are looked at in one go.

@@ -16,7 +16,7 @@ mod objects;
 mod process;
 mod requests;
 mod storage;
-mod watch_memory;
+mod unread_memory;
 mod watches;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
@@ -26,7 +26,7 @@ pub(crate) use authorization::DecisionsCollector;
 pub(crate) use client_certificates::client_certificate_lifetimes;
 pub(crate) use labels::RequestLabels;
 pub(crate) use requests::RequestSeries;
-pub(crate) use watch_memory::WatchMemoryCollector;
+pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
 
 use access::AccessMetrics;

@@ -1,27 +1,27 @@
-//! What watches hold that their clients have not read.
+//! What answers hold that their clients have not read.
 
-use apiserver_endpoints::WatchMemory;
+use apiserver_endpoints::UnreadMemory;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntGaugeVec, Opts};
 use std::sync::Arc;
 
-/// Reads [`WatchMemory::figures`] when somebody asks for metrics.
-pub(crate) struct WatchMemoryCollector {
-    memory: Arc<WatchMemory>,
+/// Reads [`UnreadMemory::figures`] when somebody asks for metrics.
+pub(crate) struct UnreadMemoryCollector {
+    memory: Arc<UnreadMemory>,
     held: IntGaugeVec,
     ended: IntCounter,
 }
 
-impl WatchMemoryCollector {
-    pub(crate) fn new(memory: Arc<WatchMemory>) -> Result<Self, prometheus::Error> {
+impl UnreadMemoryCollector {
+    pub(crate) fn new(memory: Arc<UnreadMemory>) -> Result<Self, prometheus::Error> {
         let held = Opts::new(
-            "knarr_watch_held_bytes",
-            "Bytes that watches hold until their clients read on, encoded or as stored objects that events refer to.",
+            "knarr_unread_held_bytes",
+            "Bytes that answers hold until their clients read on, encoded or as stored objects that are referred to.",
         );
         let ended = Opts::new(
-            "knarr_watches_ended_unread_total",
-            "Watches that have been ended because their clients did not read while their owner's memory was spent.",
+            "knarr_answers_ended_unread_total",
+            "Answers, watches among them, that have been ended because their clients did not read.",
         );
         Ok(Self {
             memory,
@@ -31,7 +31,7 @@ impl WatchMemoryCollector {
     }
 }
 
-impl Collector for WatchMemoryCollector {
+impl Collector for UnreadMemoryCollector {
     fn desc(&self) -> Vec<&Desc> {
         self.held.desc().into_iter().chain(self.ended.desc()).collect()
     }
