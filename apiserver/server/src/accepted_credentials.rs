@@ -8,7 +8,7 @@
 use crate::anonymous_rate::Charged;
 use crate::connections::Connection;
 use crate::exchange::{Exchange, Peer};
-use apiserver_auth::authn::token_of;
+use apiserver_auth::authn::tokens_of;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use machinery_meta::UserInfo;
@@ -94,7 +94,8 @@ impl AcceptedCredentials {
     fn digest(&self, headers: &HeaderMap, peer: &Peer) -> Digest {
         let certificate = peer.certificate.as_ref().map(|own| own.leaf());
         let certificate = certificate.map(|leaf| self.key.hash_one(("certificate", leaf)));
-        let token = token_of(headers).map(|token| self.key.hash_one(("token", token)));
+        let tokens: Vec<String> = tokens_of(headers).collect();
+        let token = (!tokens.is_empty()).then(|| self.key.hash_one(("token", tokens)));
         Digest { certificate, token }
     }
 

@@ -4,7 +4,7 @@
 //! authenticated with the connection's [`PeerCertificate`] by [`Authorities`]: `chain` looks for a way to an authority by the rules
 //! of Go's `crypto/x509`, which upstream's servers go by, and [`Verified`] has the user. Findings are kept with the connection.
 //!
-//! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_token`]), and the group of those who
+//! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), and the group of those who
 //! proved an identity ([`with_authenticated_group`]).
 //!
 //! Every byte of a certificate is a stranger's until its chain is verified: reading is linear in its length, a chain has
@@ -30,7 +30,7 @@ mod uri;
 mod user;
 
 pub use authorities::{Authorities, AuthoritiesError, certificate_bundle};
-pub use bearer::{MalformedToken, bearer_token, forget_token, ignored_token_warning};
+pub use bearer::{MalformedToken, bearer_tokens, forget_token, ignored_token_warning};
 pub use chain::{MAX_CERTIFICATES, MAX_SIGNATURE_CHECKS, Unverified};
 pub use der::Malformed;
 pub use groups::{is_anonymous, with_authenticated_group};

@@ -33,9 +33,9 @@ struct Toleration<'a> {
     seconds: Option<i64>,
 }
 
-/// Common part of tolerations that differ in how long they last: the key (none for every key), the operator and value
-/// (none for every value) and the effect.
-type Class<'a> = (Option<&'a str>, Option<[&'a str; 2]>, &'a str);
+/// Common part of tolerations that differ in how long they last: the key (none for every key), the value (none for every
+/// value) and the effect.
+type Class<'a> = (Option<&'a str>, Option<&'a str>, &'a str);
 
 /// Longer than any number of seconds.
 const FOREVER: i128 = i128::MAX;
@@ -56,17 +56,17 @@ impl<'a> Toleration<'a> {
         match self.operator {
             "Exists" if self.key.is_empty() => Some((None, None, self.effect)),
             "Exists" => Some((Some(self.key), None, self.effect)),
-            "" | "Equal" => Some((Some(self.key), Some([self.operator, self.value]), self.effect)),
+            "" | "Equal" => Some((Some(self.key), Some(self.value), self.effect)),
             _ => None,
         }
     }
 
-    /// The classes of which some cover it.
+    /// The classes of which some cover it. A value covers those that name the operator `Equal` alone, as upstream's does.
     fn wider(&self) -> impl Iterator<Item = Class<'a>> {
-        let exactly = Some([self.operator, self.value]);
-        let matches = [(None, None), (Some(self.key), None), (Some(self.key), exactly)];
+        let exactly = (self.operator == "Equal").then_some((Some(self.key), Some(self.value)));
+        let matches = [(None, None), (Some(self.key), None)];
         let effect = self.effect;
-        matches.into_iter().flat_map(move |(key, value)| {
+        matches.into_iter().chain(exactly).flat_map(move |(key, value)| {
             let any = (!effect.is_empty()).then_some("");
             any.into_iter()
                 .chain([effect])
@@ -136,7 +136,7 @@ mod tests {
                 .is_none_or(|own| other.seconds.is_some_and(|theirs| theirs <= own));
         let value = match one.operator {
             "Exists" => true,
-            "" | "Equal" => one.operator == other.operator && one.value == other.value,
+            "" | "Equal" => other.operator == "Equal" && one.value == other.value,
             _ => false,
         };
         one == other || (key && effect && lasts && value)
@@ -182,6 +182,110 @@ mod tests {
             let expected: Vec<Toleration<'_>> = one_by_one(&own).into_iter().map(|at| own[at]).collect();
             let found: Vec<Toleration<'_>> = merged(&all).into_iter().map(Toleration::of).collect();
             assert_eq!(found, expected, "{}", tree.root().to_json());
+        }
+    }
+
+    /// Names of tolerations as upstream's `TestIsSuperset` has them: key, value, effect and seconds.
+    const NAMED: [(&str, [&str; 3], Option<i64>); 16] = [
+        ("all", ["", "", ""], None),
+        ("all-nosched", ["", "", "NoSchedule"], None),
+        ("all-noexec", ["", "", "NoExecute"], None),
+        ("foo", ["foo", "", ""], None),
+        ("foo-bar", ["foo", "bar", ""], None),
+        ("foo-nosched", ["foo", "", "NoSchedule"], None),
+        ("foo-bar-nosched", ["foo", "bar", "NoSchedule"], None),
+        ("foo-baz-nosched", ["foo", "baz", "NoSchedule"], None),
+        ("faz-nosched", ["faz", "", "NoSchedule"], None),
+        ("faz-baz-nosched", ["faz", "baz", "NoSchedule"], None),
+        ("foo-prefnosched", ["foo", "", "PreferNoSchedule"], None),
+        ("foo-noexec", ["foo", "", "NoExecute"], None),
+        ("foo-bar-noexec", ["foo", "bar", "NoExecute"], None),
+        ("foo-noexec-10", ["foo", "", "NoExecute"], Some(10)),
+        ("foo-noexec-0", ["foo", "", "NoExecute"], Some(0)),
+        ("foo-bar-noexec-10", ["foo", "bar", "NoExecute"], Some(10)),
+    ];
+
+    fn named(name: &str) -> String {
+        let (_, [key, value, effect], seconds) = NAMED.iter().find(|own| own.0 == name).unwrap();
+        let operator = if value.is_empty() { "Exists" } else { "Equal" };
+        let seconds = seconds.map_or(String::new(), |own| format!(r#","tolerationSeconds":{own}"#));
+        format!(r#"{{"key":"{key}","operator":"{operator}","value":"{value}","effect":"{effect}"{seconds}}}"#)
+    }
+
+    /// What is left of these, by name.
+    fn left(names: &[&str]) -> Vec<String> {
+        let tree = list(names.len(), |at| named(names[at]));
+        let all: Vec<Ref<'_>> = tree.root().list("all").collect();
+        let left = merged(&all).into_iter().map(|one| {
+            let at = all
+                .iter()
+                .position(|own| Toleration::of(*own) == Toleration::of(one));
+            names[at.unwrap()].to_owned()
+        });
+        left.collect()
+    }
+
+    /// Upstream's `TestIsSuperset`: each with those that it covers beside itself.
+    #[test]
+    fn toleration_covers_those_that_upstreams_covers() {
+        for (one, covered) in [
+            (
+                "all",
+                "all-nosched all-noexec foo foo-bar foo-nosched foo-bar-nosched foo-baz-nosched faz-nosched \
+                     faz-baz-nosched foo-prefnosched foo-noexec foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10",
+            ),
+            (
+                "all-nosched",
+                "foo-nosched foo-bar-nosched foo-baz-nosched faz-nosched faz-baz-nosched",
+            ),
+            (
+                "all-noexec",
+                "foo-noexec foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10",
+            ),
+            (
+                "foo",
+                "foo-bar foo-nosched foo-bar-nosched foo-baz-nosched foo-prefnosched foo-noexec foo-bar-noexec \
+                     foo-noexec-10 foo-noexec-0 foo-bar-noexec-10",
+            ),
+            ("foo-bar", "foo-bar-nosched foo-bar-noexec foo-bar-noexec-10"),
+            ("foo-nosched", "foo-bar-nosched foo-baz-nosched"),
+            ("foo-bar-nosched", ""),
+            ("faz-nosched", "faz-baz-nosched"),
+            ("faz-baz-nosched", ""),
+            (
+                "foo-noexec",
+                "foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10",
+            ),
+            ("foo-bar-noexec", "foo-bar-noexec-10"),
+            ("foo-noexec-10", "foo-noexec-0 foo-bar-noexec-10"),
+            ("foo-noexec-0", ""),
+            ("foo-bar-noexec-10", ""),
+        ] {
+            for (other, ..) in NAMED.iter().filter(|other| other.0 != one) {
+                let is_covered = covered.split(' ').any(|name| name == *other);
+                assert_eq!(left(&[other, one]) == [one], is_covered, "{one} {other}");
+            }
+        }
+    }
+
+    /// Upstream's `TestMergeTolerations`.
+    #[test]
+    fn tolerations_are_merged_as_upstreams_table_says() {
+        let three = ["foo-bar-nosched", "faz-baz-nosched", "foo-noexec-10"];
+        let values = ["foo-bar-nosched", "foo-baz-nosched", "foo-noexec-10"];
+        let others = ["foo-prefnosched", "foo-baz-nosched"];
+        for (first, second, expected) in [
+            (&three[..], &others[..], [&three[..], &others].concat()),
+            (&three, &three, three.to_vec()),
+            (
+                &values[..2],
+                &["foo-nosched", "faz-baz-nosched"],
+                vec!["foo-nosched", "faz-baz-nosched"],
+            ),
+            (&values, &["all"], vec!["all"]),
+            (&["all"], &values, vec!["all"]),
+        ] {
+            assert_eq!(left(&[first, second].concat()), expected);
         }
     }
 

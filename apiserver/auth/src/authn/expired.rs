@@ -4,7 +4,7 @@
 //! client that gets `Unauthorized` for them fetches new ones (client-go's exec plugins and token files).
 
 use super::Credentials;
-use super::token::token_of;
+use super::token::tokens_of;
 use crate::jwt;
 
 /// As much as clocks may differ for a token that is verified.
@@ -14,7 +14,7 @@ const LEEWAY_SECONDS: i64 = super::service_account::LEEWAY_SECONDS;
 /// `false` where there are none.
 pub fn have_expired(credentials: &Credentials<'_>) -> bool {
     let now = credentials.now.as_second();
-    let token = token_of(credentials.headers).map(|token| {
+    let tokens = tokens_of(credentials.headers).map(|token| {
         let expires = jwt::unverified_expiry(&token);
         expires.is_some_and(|expires| expires.saturating_add(LEEWAY_SECONDS) < now)
     });
@@ -22,7 +22,7 @@ pub fn have_expired(credentials: &Credentials<'_>) -> bool {
         let ends = peer.not_after();
         ends.is_some_and(|ends| ends < credentials.now)
     });
-    let mut all = token.into_iter().chain(certificate).peekable();
+    let mut all = tokens.chain(certificate).peekable();
     all.peek().is_some() && all.all(|is_over| is_over)
 }
 

@@ -18,7 +18,7 @@ pub use client_certificate::ClientCertificates;
 pub use expired::have_expired;
 pub use machinery_x509::{AuthoritiesError, PeerCertificate, certificate_bundle, is_anonymous};
 pub use request_header::FrontProxyHeaders;
-pub use token::{TokenAuthenticators, token_of};
+pub use token::{TokenAuthenticators, tokens_of};
 
 use http::HeaderMap;
 use jiff::Timestamp;

@@ -215,10 +215,14 @@ fn bearer_token_of_browser_is_read_once_and_removed() {
     let token = setup.issue(&TokenRequestSpec::default()).unwrap();
     let encoded = URL_SAFE_NO_PAD.encode(&token);
     let own = format!("base64url.bearer.authorization.k8s.io.{encoded}");
-    let ask = |upgrade: bool, protocols: &[&str]| {
+    let ask_with = |authorization: Option<&'static str>, upgrade: bool, protocols: &[&str]| {
         let mut headers = HeaderMap::new();
+        if let Some(authorization) = authorization {
+            headers.insert("authorization", HeaderValue::from_static(authorization));
+        }
         if upgrade {
             headers.insert("upgrade", HeaderValue::from_static("WebSocket"));
+            headers.insert("connection", HeaderValue::from_static("Upgrade"));
         }
         for list in protocols {
             headers.append("sec-websocket-protocol", list.parse().unwrap());
@@ -239,12 +243,16 @@ fn bearer_token_of_browser_is_read_once_and_removed() {
         assert!(!headers.keys().any(|name| name.as_str().starts_with("x-remote")));
         (found.map_err(|refusal| refusal.reason), rest.unwrap_or_default())
     };
+    let ask = |upgrade, protocols: &[&str]| ask_with(None, upgrade, protocols);
     let account = Ok("system:serviceaccount:a:sa".to_owned());
     let both = format!("v5.channel.k8s.io, {own}");
     assert_eq!(
         ask(true, &[&both, "v4.channel.k8s.io"]),
         (account, "v5.channel.k8s.io,v4.channel.k8s.io".to_owned())
     );
+    // A header that always comes along hides no good token (upstream's union of authenticators).
+    let found = ask_with(Some("Bearer bad"), true, &[&both]).0;
+    assert_eq!(found, Ok("system:serviceaccount:a:sa".to_owned()));
     for (protocols, why) in [
         (vec![own.as_str()], "missing additional subprotocol"),
         (

@@ -5,7 +5,7 @@ use super::{
 };
 use http::HeaderMap;
 use jiff::Timestamp;
-use machinery_x509::bearer_token;
+use machinery_x509::bearer_tokens;
 use parking_lot::Mutex;
 use ring::digest;
 use std::collections::{HashMap, HashSet};
@@ -121,9 +121,9 @@ pub(crate) fn common(own: &[String], audiences: &[String]) -> Vec<String> {
     common.cloned().collect()
 }
 
-/// The token that a request is authenticated by, where it has one.
-pub fn token_of(headers: &HeaderMap) -> Option<String> {
-    bearer_token(headers).ok().flatten()
+/// The tokens that a request may be authenticated by; those that can be read.
+pub fn tokens_of(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    bearer_tokens(headers).filter_map(Result::ok)
 }
 
 fn digest_of(token: &str) -> Digest {
@@ -139,11 +139,19 @@ impl Authenticator for TokenAuthenticators {
 
     fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> AuthnFuture<'a, Outcome> {
         Box::pin(async move {
-            match bearer_token(credentials.headers) {
-                Ok(Some(token)) => self.identify(&token, credentials.now).await,
-                Ok(None) => Outcome::Pass,
-                Err(malformed) => Outcome::Refused(Refusal::new(malformed.to_string())),
+            let mut first = Outcome::Pass;
+            for token in bearer_tokens(credentials.headers) {
+                let outcome = match token {
+                    Ok(token) => self.identify(&token, credentials.now).await,
+                    Err(malformed) => Outcome::Refused(Refusal::new(malformed.to_string())),
+                };
+                match (outcome, &first) {
+                    (user @ Outcome::User(_), _) => return user,
+                    (outcome, Outcome::Pass) => first = outcome,
+                    _ => {}
+                }
             }
+            first
         })
     }
 }

@@ -141,17 +141,8 @@ impl Delegated {
         }
     }
 
-    /// The certificate's user, or that of the token which came from this address.
-    pub async fn authenticate(
-        &self,
-        known: Option<UserInfo>,
-        bearer: Option<&str>,
-        address: IpAddr,
-    ) -> Result<UserInfo, Refusal> {
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let token = bearer.ok_or(Refusal::Unauthorized)?;
+    /// The user of a token that came from this address.
+    pub async fn authenticate(&self, token: &str, address: IpAddr) -> Result<UserInfo, Refusal> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Refusal::Unauthorized);
         }
@@ -408,15 +399,15 @@ mod tests {
             let mut refusals = Vec::new();
             for number in 0..1_000 {
                 let token = format!("bad {number}");
-                refusals.push(delegated.authenticate(None, Some(&token), POD).await.unwrap_err());
+                refusals.push(delegated.authenticate(&token, POD).await.unwrap_err());
             }
             assert_eq!(reviewed.load(Ordering::Relaxed), 20);
             assert!(refusals[..20].iter().all(|why| *why == Refusal::Unauthorized));
             assert!(refusals[20..].iter().all(|why| *why == Refusal::TooMany));
-            let user = delegated.authenticate(None, Some("good"), MONITOR).await.unwrap();
+            let user = delegated.authenticate("good", MONITOR).await.unwrap();
             assert_eq!(user.name, "good");
             assert_eq!(user.groups, [UserInfo::AUTHENTICATED]);
-            let again = delegated.authenticate(None, Some("good"), POD).await;
+            let again = delegated.authenticate("good", POD).await;
             assert!(again.is_ok(), "no review is needed for it");
         });
     }
@@ -424,18 +415,14 @@ mod tests {
     #[test]
     fn token_that_was_good_is_reviewed_again_whoever_uses_up_its_addresss_share() {
         story(|runtime, delegated, _| async move {
-            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
+            assert!(delegated.authenticate("good", POD).await.is_ok());
             runtime.sleep(TOKEN_AGE_MAX).await;
             for number in 0..1_000 {
-                drop(
-                    delegated
-                        .authenticate(None, Some(&format!("bad {number}")), POD)
-                        .await,
-                );
+                drop(delegated.authenticate(&format!("bad {number}"), POD).await);
             }
-            let stranger = delegated.authenticate(None, Some("unknown"), POD).await;
+            let stranger = delegated.authenticate("unknown", POD).await;
             assert_eq!(stranger, Err(Refusal::TooMany));
-            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
+            assert!(delegated.authenticate("good", POD).await.is_ok());
         });
     }
 
@@ -443,12 +430,12 @@ mod tests {
     fn tokens_of_nobody_are_remembered_and_errors_are_not() {
         story(|runtime, delegated, reviewed| async move {
             for (token, reviews) in [("unknown", 1), ("unknown", 1), ("bad", 2), ("bad", 3)] {
-                let refused = delegated.authenticate(None, Some(token), POD).await;
+                let refused = delegated.authenticate(token, POD).await;
                 assert_eq!(refused, Err(Refusal::Unauthorized));
                 assert_eq!(reviewed.load(Ordering::Relaxed), reviews, "{token}");
             }
             runtime.sleep(TOKEN_AGE_MAX).await;
-            drop(delegated.authenticate(None, Some("unknown"), POD).await);
+            drop(delegated.authenticate("unknown", POD).await);
             assert_eq!(reviewed.load(Ordering::Relaxed), 4);
         });
     }
@@ -456,7 +443,7 @@ mod tests {
     #[test]
     fn uid_and_extra_of_a_token_are_part_of_the_question() {
         story(|_, delegated, _| async move {
-            let user = delegated.authenticate(None, Some("good"), POD).await.unwrap();
+            let user = delegated.authenticate("good", POD).await.unwrap();
             assert_eq!(delegated.authorize(&user, "get", &["proxy"]).await, Ok(()));
             let mut other = user.clone();
             other.extra.clear();
@@ -490,15 +477,13 @@ mod tests {
         story(|runtime, delegated, reviewed| async move {
             let began = runtime.monotonic();
             let tokens: Vec<String> = (0..50).map(|number| format!("late {}", number % 10)).collect();
-            let asked = tokens
-                .iter()
-                .map(|token| delegated.authenticate(None, Some(token), POD));
+            let asked = tokens.iter().map(|token| delegated.authenticate(token, POD));
             let refused = futures::future::join_all(asked).await;
             assert_eq!(reviewed.load(Ordering::Relaxed), 4);
             let count = |why: Refusal| refused.iter().filter(|got| **got == Err(why.clone())).count();
             assert_eq!((count(Refusal::Unauthorized), count(Refusal::TooMany)), (20, 30));
             assert_eq!(runtime.monotonic() - began, REVIEW_TIMEOUT);
-            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
+            assert!(delegated.authenticate("good", POD).await.is_ok());
         });
     }
 }

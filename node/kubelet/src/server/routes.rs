@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
 use machinery_runtime::Watched;
-use machinery_x509::{PeerCertificate, bearer_token};
+use machinery_x509::{PeerCertificate, bearer_tokens};
 
 use super::attributes::{subresources_of, verb_of};
 use super::auth::{Delegated, Refusal};
@@ -111,18 +111,29 @@ impl Server {
     }
 
     async fn admit(&self, caller: &Caller, request: &Request<Incoming>) -> Result<UserInfo, Refusal> {
-        let known = self.known(caller.peer.as_ref());
-        let token = token_of(known.as_ref(), request.headers())?;
-        let authenticated = self
-            .delegated
-            .authenticate(known, token.as_deref(), caller.address);
-        let user = authenticated.await?;
+        let user = self.authenticate(caller, request.headers()).await?;
         let path = request.uri().path();
         let verb = verb_of(request.method(), path);
         self.delegated
             .authorize(&user, verb, subresources_of(path))
             .await?;
         Ok(user)
+    }
+
+    /// The user of a certificate, or of the first token that is good.
+    async fn authenticate(&self, caller: &Caller, headers: &HeaderMap) -> Result<UserInfo, Refusal> {
+        if let Some(known) = self.known(caller.peer.as_ref()) {
+            return Ok(known);
+        }
+        let mut refusal = Refusal::Unauthorized;
+        for token in bearer_tokens(headers).filter_map(Result::ok) {
+            match self.delegated.authenticate(&token, caller.address).await {
+                Ok(user) => return Ok(user),
+                Err(Refusal::Unauthorized) => {}
+                Err(other) => refusal = other,
+            }
+        }
+        Err(refusal)
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, Box<Response<Body>>> {
@@ -193,14 +204,6 @@ fn refused(refusal: Refusal) -> Response<Body> {
     }
 }
 
-/// The token of a request whose user is not known by certificate.
-fn token_of(known: Option<&UserInfo>, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    match known {
-        Some(_) => Ok(None),
-        None => bearer_token(headers).map_err(|_| Refusal::Unauthorized),
-    }
-}
-
 /// Parsed parameters of a request; a name may come several times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
@@ -264,35 +267,6 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bearer_token_is_found_as_by_the_api_server() {
-        let token = |headers: &[(&'static str, &'static str)]| {
-            let pairs = headers.iter().map(|(name, value)| {
-                let value = http::HeaderValue::from_static(value);
-                (http::HeaderName::from_static(name), value)
-            });
-            let map = HeaderMap::from_iter(pairs);
-            let anna = UserInfo::named("anna", ["blue"]);
-            assert_eq!(token_of(Some(&anna), &map), Ok(None), "the certificate is enough");
-            token_of(None, &map)
-        };
-        assert_eq!(token(&[]), Ok(None));
-        assert_eq!(token(&[("authorization", "Bearer t")]), Ok(Some("t".to_owned())));
-        assert_eq!(
-            token(&[("authorization", "bearer t and more")]),
-            Ok(Some("t".to_owned()))
-        );
-        let websocket = |protocols| token(&[("upgrade", "websocket"), ("sec-websocket-protocol", protocols)]);
-        assert_eq!(
-            websocket("base64url.bearer.authorization.k8s.io.dA, v5.channel.k8s.io"),
-            Ok(Some("t".to_owned()))
-        );
-        assert_eq!(
-            websocket("base64url.bearer.authorization.k8s.io.dA"),
-            Err(Refusal::Unauthorized)
-        );
-    }
 
     #[test]
     fn parameters_are_decoded_and_may_repeat() {
