@@ -22,6 +22,12 @@ pub(crate) struct AuditArguments {
     /// Maximum size in megabytes of an audit log file before it is rotated
     #[arg(long, default_value_t = 100)]
     audit_log_maxsize: u64,
+    /// Format of the audit log
+    #[arg(long, value_enum, default_value = "json")]
+    audit_log_format: Format,
+    /// Group and version of the events in the audit log
+    #[arg(long, value_enum, default_value = "audit.k8s.io/v1")]
+    audit_log_version: Version,
     /// File with an audit.k8s.io/v1 Policy; by default all requests are recorded at level Metadata
     #[arg(long, requires = "audit_log_path")]
     pub(crate) audit_policy_file: Option<PathBuf>,
@@ -32,6 +38,18 @@ enum Mode {
     Batch,
     Blocking,
     BlockingStrict,
+}
+
+/// What upstream calls `legacy` is not written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Version {
+    #[value(name = "audit.k8s.io/v1")]
+    V1,
 }
 
 impl From<Mode> for AuditLogMode {

@@ -6,7 +6,7 @@
 //!
 //! A line that the file refuses (its disk is full) is kept up to [`KEPT_BYTES`] and tried again; its request goes on as in
 //! upstream, and in the mode `blocking-strict` one whose first line is refused is refused too. In the mode `batch` nothing
-//! waits for lines, and those that come while [`QUEUE`] lines or [`QUEUE_BYTES`] wait are dropped.
+//! waits for lines, and those that come while [`BATCH_QUEUE`] lines or [`QUEUE_BYTES`] wait are dropped.
 //!
 //! A request whose first line finds as much waiting waits until some of it is written; the further lines of a request that
 //! has begun are always taken, so that there are at most as many more as requests in progress, and without their objects
@@ -26,6 +26,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Lines that wait to be written; more requests wait for room.
 const QUEUE: usize = 4_096;
+/// Lines that wait in the mode `batch`, upstream's number; further ones are dropped.
+const BATCH_QUEUE: usize = 10_000;
 /// Their bytes.
 const QUEUE_BYTES: usize = 16 << 20;
 /// Bytes of waiting lines beyond which further ones go without the objects of their requests.
@@ -122,8 +124,8 @@ struct Backlog {
 }
 
 impl Backlog {
-    fn has_room(&self) -> bool {
-        self.lines.load(Ordering::Acquire) < QUEUE && self.bytes.load(Ordering::Acquire) < QUEUE_BYTES
+    fn has_room(&self, lines: usize) -> bool {
+        self.lines.load(Ordering::Acquire) < lines && self.bytes.load(Ordering::Acquire) < QUEUE_BYTES
     }
 
     fn add(&self, line: &str) {
@@ -183,7 +185,7 @@ impl AuditLog {
         }
         loop {
             let written = self.backlog.written.notified();
-            if self.backlog.has_room() {
+            if self.backlog.has_room(QUEUE) {
                 return;
             }
             written.await;
@@ -207,7 +209,7 @@ impl AuditLog {
 
     pub(super) fn write(&self, line: String) -> Written {
         let waits = self.mode != AuditLogMode::Batch;
-        if !waits && !self.backlog.has_room() {
+        if !waits && !self.backlog.has_room(BATCH_QUEUE) {
             self.errors.with_label_values(&[BUFFER]).inc();
             return Written(None);
         }

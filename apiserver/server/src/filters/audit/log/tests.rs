@@ -261,11 +261,11 @@ async fn audit_log_in_mode_batch_keeps_nobody_waiting_and_drops_what_is_too_much
         ..AuditLogConfig::new(path.clone())
     };
     let log = AuditLog::open(config, &Runtime::real(), errors()).unwrap();
-    for _ in 0..QUEUE + 10 {
+    for _ in 0..BATCH_QUEUE + 10 {
         log.room().await;
         assert!(log.write("{}\n".to_owned()).done().await);
     }
     assert_eq!(log.errors.with_label_values(&[BUFFER]).get(), 10);
     log.flush().await;
-    assert_eq!(lines_of(&path), QUEUE);
+    assert_eq!(lines_of(&path), BATCH_QUEUE);
 }
