@@ -118,3 +118,46 @@ fn paged_list_ends_when_its_state_holds_too_much() {
         );
     });
 }
+
+#[test]
+fn paged_list_that_is_short_goes_on_whatever_others_write() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let options = LogOptions {
+            pinned_bytes: 64 << 10,
+            history_bytes: 1 << 20,
+            retention: Duration::from_secs(3_600),
+            ..options()
+        };
+        let storage = LogStorage::open(&runtime, options).await.unwrap().0;
+        let of_b = |name: u32| Write {
+            key: Key::parse(&format!("/registry/pods/b/{name:03}")).unwrap(),
+            ..put(name)
+        };
+        let below = async |prefix: &str, at| {
+            let options = RangeOptions {
+                at,
+                limit: 3,
+                ..RangeOptions::default()
+            };
+            storage.range(&Prefix::parse(prefix).unwrap(), &options).await
+        };
+        for name in 0..12 {
+            storage.commit(vec![put(name)]).await.unwrap();
+        }
+        for name in 0..4 {
+            storage.commit(vec![of_b(name)]).await.unwrap();
+        }
+        let old = below("/registry/pods/b/", ReadAt::Latest).await.unwrap();
+        assert_eq!((old.entries.len(), old.remaining), (3, 1));
+        storage.commit(vec![of_b(0)]).await.unwrap();
+        for _ in 0..200 {
+            storage.commit(vec![put(0)]).await.unwrap();
+        }
+        let at = ReadAt::Exact(old.revision);
+        assert_eq!(below("/registry/pods/b/", at).await.unwrap(), old);
+        let long = below("/registry/pods/", at).await;
+        assert!(matches!(long, Err(StorageError::Compacted { .. })), "{long:?}");
+    });
+}

@@ -186,8 +186,15 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "a state that held too much is put together again",
                 file: "backends/log/mod.rs",
-                from: "None if asked < pins.floor() => Err(",
-                to: "None if asked < pins.floor() && false => Err(",
+                from: "if at < floor && !self.is_short(prefix) {",
+                to: "if at < floor && !self.is_short(prefix) && false {",
+                proof: PAGING,
+            },
+            Mutation {
+                name: "others' writes end a short paged list",
+                file: "backends/log/mod.rs",
+                from: "if at < floor && !self.is_short(prefix) {",
+                to: "if at < floor {",
                 proof: PAGING,
             },
             Mutation {

@@ -180,27 +180,28 @@ impl LogStorage {
             ReadAt::NotBefore(_) => Ok(At::Held(now)),
             ReadAt::Exact(asked) if asked == current => Ok(At::Held(now)),
             ReadAt::Exact(asked) if asked < compacted => Err(StorageError::Compacted { asked, compacted }),
-            ReadAt::Exact(asked) => self.former(asked),
+            ReadAt::Exact(asked) => {
+                let pin = self.engine.pins.lock().get(asked);
+                Ok(pin.map_or(At::Past(asked), At::Held))
+            }
         }
     }
 
-    /// A state that was. One that a list was paged through and that held too much is not put together again.
-    fn former(&self, asked: Revision) -> Result<At, StorageError> {
-        let mut pins = self.engine.pins.lock();
-        match pins.get(asked) {
-            Some(pin) => Ok(At::Held(pin)),
-            None if asked < pins.floor() => Err(StorageError::Compacted {
-                asked,
-                compacted: pins.floor(),
-            }),
-            None => Ok(At::Past(asked)),
-        }
-    }
-
-    /// Put together once for all pages of a list.
+    /// Put together once for all pages of a list. Where the state held too much, which others may have brought about, only
+    /// a short list is.
     async fn past(&self, prefix: &Prefix, at: Revision) -> Result<PastList, StorageError> {
-        if let Some(kept) = self.engine.pins.lock().list(at, prefix) {
-            return Ok(kept);
+        let floor = {
+            let mut pins = self.engine.pins.lock();
+            if let Some(kept) = pins.list(at, prefix) {
+                return Ok(kept);
+            }
+            pins.floor()
+        };
+        if at < floor && !self.is_short(prefix) {
+            return Err(StorageError::Compacted {
+                asked: at,
+                compacted: floor,
+            });
         }
         let entries = match self.engine.undo(prefix, at) {
             Some(entries) => entries,
@@ -210,6 +211,21 @@ impl LogStorage {
         self.engine.pins.lock().keep_list(at, prefix, &list);
         Ok(list)
     }
+
+    /// Reports whether what is below a prefix by now is a small part of what pins may hold.
+    fn is_short(&self, prefix: &Prefix) -> bool {
+        let root = self.engine.live.read().root.clone();
+        let most = self.engine.options.pinned_bytes / SHORT_PART;
+        let bytes = root.below(prefix, None).map(|entry| entry.footprint() as u64);
+        bytes
+            .take(SHORT_ENTRIES + 1)
+            .enumerate()
+            .try_fold(0, |sum: u64, (at, bytes)| {
+                let sum = sum.saturating_add(bytes);
+                (at < SHORT_ENTRIES && sum <= most).then_some(sum)
+            })
+            .is_some()
+    }
 }
 
 /// In the background.
@@ -217,6 +233,10 @@ fn encrypt_anew(engine: &Arc<Engine>) {
     let task = checkpointing::encrypt_anew(Arc::clone(engine));
     engine.runtime.spawn("storage encryption", task).detach();
 }
+
+/// A list of so many entries, and this part of what pins may hold, is short.
+const SHORT_ENTRIES: usize = 10_000;
+const SHORT_PART: u64 = 16;
 
 /// A state that can be read.
 enum At {
