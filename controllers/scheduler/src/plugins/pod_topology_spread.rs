@@ -12,6 +12,7 @@ use crate::pod::PodInfo;
 use crate::selector::labels_match;
 use crate::selector_counts::{CounterKey, PodSelector};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -69,10 +70,11 @@ impl Plugin for PodTopologySpread {
             return None;
         }
         let keys = columns(cycle.nodes, &constraints);
+        let included = Included::new(cycle);
         let domains: Vec<Domains> = constraints
             .iter()
             .zip(&keys)
-            .map(|(one, key)| Domains::count(one, key, &keys, cycle))
+            .map(|(one, key)| Domains::count(one, key, &keys, &included))
             .collect();
         Some(Box::new(move |node: NodeId| {
             for ((constraint, domains), key) in constraints.iter().zip(&domains).zip(&keys) {
@@ -104,6 +106,7 @@ impl Plugin for PodTopologySpread {
         let mut raw = vec![0.0; feasible.len()];
         let soft = Soft {
             cycle,
+            included: Included::new(cycle),
             feasible,
             ignored: &ignored,
             keys: &keys,
@@ -122,13 +125,12 @@ struct Domains {
 }
 
 impl Domains {
-    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], cycle: Cycle<'_>) -> Self {
-        let nodes = cycle.nodes;
+    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], included: &Included<'_>) -> Self {
+        let nodes = included.cycle.nodes;
         let mut matching = vec![None; key.values];
         let counts = nodes.counts().per_node(&constraint.counter);
-        let included = Included::new(constraint, cycle);
         for node in 0..nodes.rows() {
-            if !nodes.present[node] || !has_all_keys(all, node) || !included.has(node) {
+            if !nodes.present[node] || !has_all_keys(all, node) || !included.has(constraint, node) {
                 continue;
             }
             let Some(value) = key.value(node) else { continue };
@@ -157,6 +159,7 @@ impl Domains {
 /// Everything the share of one soft constraint is computed from.
 struct Soft<'a> {
     cycle: Cycle<'a>,
+    included: Included<'a>,
     feasible: &'a [NodeId],
     ignored: &'a [bool],
     keys: &'a [Key<'a>],
@@ -215,9 +218,9 @@ impl Soft<'_> {
             sums[key.value(node).unwrap_or(key.values)] = Some(0);
         }
         let nodes = self.cycle.nodes;
-        let included = Included::new(constraint, self.cycle);
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
-            let counts = (!self.require_all || has_all_keys(self.keys, node)) && included.has(node);
+            let counts =
+                (!self.require_all || has_all_keys(self.keys, node)) && self.included.has(constraint, node);
             if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
                 .as_mut()
                 .filter(|_| counts)
@@ -362,29 +365,31 @@ fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
 
 /// The nodes whose domains take part for a pod.
 struct Included<'a> {
-    constraint: &'a Constraint,
     cycle: Cycle<'a>,
-    tolerations: Cow<'a, [Toleration]>,
+    /// Decoded once for all constraints and nodes, of both of which a tenant may have many; where nothing forbids, never.
+    tolerations: OnceCell<Cow<'a, [Toleration]>>,
 }
 
 impl<'a> Included<'a> {
-    fn new(constraint: &'a Constraint, cycle: Cycle<'a>) -> Self {
+    fn new(cycle: Cycle<'a>) -> Self {
         Self {
-            constraint,
             cycle,
-            tolerations: cycle.pod.shape.tolerations.items(),
+            tolerations: OnceCell::new(),
         }
     }
 
-    fn has(&self, node: NodeId) -> bool {
+    fn has(&self, constraint: &Constraint, node: NodeId) -> bool {
         let (shape, nodes) = (&self.cycle.pod.shape, self.cycle.nodes);
         let tolerated = || {
             let mut forbidding = nodes.taints[node]
                 .iter()
                 .filter(|taint| taint.forbids_scheduling());
-            forbidding.all(|taint| self.tolerations.iter().any(|one| one.tolerates(taint)))
+            forbidding.all(|taint| {
+                let tolerations = self.tolerations.get_or_init(|| shape.tolerations.items());
+                tolerations.iter().any(|one| one.tolerates(taint))
+            })
         };
-        (!self.constraint.honor_affinity || required_matches(shape, nodes, node))
-            && (!self.constraint.honor_taints || tolerated())
+        (!constraint.honor_affinity || required_matches(shape, nodes, node))
+            && (!constraint.honor_taints || tolerated())
     }
 }
