@@ -31,6 +31,9 @@ const RETRY: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Between two writes of the zone; what changed since the last is missing after a crash, until the API server tells it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// For this long after a start a name that the saved zone lacks may be one that came after it was saved; later, with the
+/// API server still away, what the zone lacks does not exist. Shorter than a question waits.
+const SAVED_IS_DOUBTED: Duration = Duration::from_secs(3);
 /// Between two looks at the resolver configuration.
 const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RESOLV_CONF: u64 = 64 << 10;
@@ -49,7 +52,8 @@ pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Ru
 }
 
 /// Listens at once. Other names are forwarded from the first question on; the cluster's come from the zone of the last
-/// run until the API server has told the present ones, and are a failure where there is none.
+/// run until the API server has told the present ones; what is in neither waits a moment, and is a failure where there
+/// is no last run.
 fn run(
     config: DnsConfig,
     informers: Informers,
@@ -83,13 +87,19 @@ fn run(
 
 /// The zone of the last run, then that of the API server, saved when it has changed.
 async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Informers, runtime: Runtime) {
-    if let Some(path) = config.saved_zone.clone() {
-        load_saved(path, &config.cluster_domain, &zone, &runtime).await;
-    }
+    let saved = match config.saved_zone.clone() {
+        Some(path) => load_saved(path, &config.cluster_domain, &zone, &runtime).await,
+        None => false,
+    };
     let services: Informer<Service> = informers.of::<core::Service, _>();
     let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
-    services.synced().await;
-    slices.synced().await;
+    let synced = || futures::future::join(services.synced(), slices.synced());
+    if saved && runtime.timeout(SAVED_IS_DOUBTED, synced()).await.is_err() {
+        zone.write()
+            .expect("nothing panics while it is held")
+            .set_complete();
+    }
+    synced().await;
     let _following = follow(&zone, &services, &slices);
     remove_stale_services(&zone, &services);
     match config.saved_zone {
@@ -98,17 +108,22 @@ async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Info
     }
 }
 
-async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &Runtime) {
+/// Whether there was one.
+async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &Runtime) -> bool {
     let domain = domain.to_owned();
     match runtime.blocking(move || saved::load(&path, &domain)).await {
         Ok(Ok(loaded)) => {
             tracing::info!(services = loaded.services().count(), "serving the saved zone");
-            *zone.write().expect("nothing panics while it is held") = loaded;
+            zone.write()
+                .expect("nothing panics while it is held")
+                .adopt(loaded);
+            return true;
         }
         Ok(Err(SavedError::File(error))) if error.kind() == io::ErrorKind::NotFound => {}
         Ok(Err(error)) => tracing::warn!(%error, "reading the saved zone failed"),
         Err(error) => tracing::warn!(%error, "reading the saved zone failed"),
     }
+    false
 }
 
 /// Writes the zone whenever it has changed, and not more often than every [`SAVE_INTERVAL`].

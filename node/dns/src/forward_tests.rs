@@ -319,10 +319,13 @@ async fn dns_answers_and_forwards_while_the_api_server_is_away() {
         life.cancel();
         life.stopped().await;
     }
-    // A later one: what was known is answered.
+    // A later one: what was known is answered, and what was not is denied after a while.
     let known: RwLock<Zone> = RwLock::new(zone());
     saved::save(&known, &folder.path().join("zone")).unwrap();
     drop(crate::start(config, client, exec, scope.runtime().clone()));
     let found = until_answered(free, name, "No Error").await;
     assert_eq!(found, "No Error; web.ns.svc.cluster.local. A 10.96.0.5");
+    let client = self::client("127.0.0.1", free).await;
+    let absent = ask(&client, "absent.ns.svc.cluster.local").await;
+    assert!(absent.starts_with("Non-Existent Domain"), "{absent}");
 }

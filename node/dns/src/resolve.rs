@@ -13,6 +13,8 @@ pub enum Resolution {
     Forward,
     /// A name of the cluster that stands for one elsewhere: ask for that and add what comes.
     Follow { target: String },
+    /// A name of the cluster of which nothing is known yet.
+    Unknown,
 }
 
 /// Aliases within the cluster that are followed; a circle ends here.
@@ -26,10 +28,7 @@ pub fn resolve(zone: &Zone, query: &Query, limit: usize) -> Resolution {
     let records = match zone.find(&query.name) {
         Found::Elsewhere => return Resolution::Forward,
         Found::Nothing => return negative(zone, query, code::NAME_ERROR, limit),
-        // A denial would be remembered and believed; a failure is asked again.
-        Found::Unknown => {
-            return Resolution::Answer(Answer::new(query, code::SERVER_FAILURE, false, limit).finish(query));
-        }
+        Found::Unknown => return Resolution::Unknown,
         Found::Pod(address) => {
             if query.kind != kind::A && query.kind != kind::ANY {
                 return negative(zone, query, code::NO_ERROR, limit);
@@ -97,7 +96,8 @@ fn alias(zone: &Zone, query: &Query, target: &str, limit: usize) -> Resolution {
                     target: target.to_owned(),
                 };
             }
-            Found::Nothing | Found::Unknown => break,
+            Found::Unknown => return Resolution::Unknown,
+            Found::Nothing => break,
             Found::Pod(address) => {
                 if query.kind == kind::A {
                     answer.record(Section::Answer, Owner::Name(&name), &Record::A(address));

@@ -88,7 +88,7 @@ pub fn save(zone: &RwLock<Zone>, path: &Path) -> Result<(), SavedError> {
     Ok(node_sys::fs::write_atomically(path, &bytes, 0o600)?)
 }
 
-/// Reads a zone of this domain; it blocks.
+/// Reads a zone of this domain; it blocks. What it lacks may have come since it was saved: it is not complete.
 pub fn load(path: &Path, domain: &str) -> Result<Zone, SavedError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?
@@ -142,7 +142,6 @@ fn decode(bytes: &[u8], domain: &str) -> Result<Zone, SavedError> {
             .collect();
         zone.put(&key, brought);
     }
-    zone.set_complete();
     Ok(zone)
 }
 

@@ -1,5 +1,5 @@
 //! Sockets. One task answers datagrams, names of the cluster and remembered ones at once; what has to be asked
-//! elsewhere and every connection gets a task of its own, of which each client has its share ([`SourceSlots`]).
+//! elsewhere or is not known yet, and every connection, gets a task of its own, of which each client has its share ([`SourceSlots`]).
 
 use crate::answer::{Answer, bare, code};
 use crate::config::DnsConfig;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-/// Questions being asked elsewhere at the same time.
+/// Questions that wait at the same time, for an answer from elsewhere or for the cluster's names.
 const MAX_FORWARDED: usize = 512;
 /// Connections open at the same time.
 const MAX_CONNECTIONS: usize = 256;
@@ -24,6 +24,8 @@ const MAX_CONNECTIONS: usize = 256;
 const IDLE: Duration = Duration::from_secs(10);
 /// The largest question; larger datagrams are cut and then unreadable, connections with a larger one are closed.
 const MAX_QUESTION: usize = 4096;
+/// A question waits this long for the cluster's names, less than resolvers wait for an answer (glibc: 5 seconds).
+const UNKNOWN: Duration = Duration::from_secs(4);
 const TCP_LIMIT: usize = u16::MAX as usize;
 
 /// Answers questions from a zone that others keep current.
@@ -41,6 +43,7 @@ enum Step {
     Send(Vec<u8>),
     Forward(Query),
     Follow(Query, String),
+    Unknown(Query),
     Nothing,
 }
 
@@ -108,19 +111,23 @@ impl Server {
         self.runtime.spawn_request("dns forward", later).detach();
     }
 
-    /// A place among the questions that are asked elsewhere, or the answer of who has no more of them.
+    /// A place among the questions that wait, or the answer of who has no more of them.
     fn share(&self, client: IpAddr, step: &Step) -> Result<Option<SourceSlot>, Vec<u8>> {
-        let (Step::Forward(query) | Step::Follow(query, _)) = step else {
+        let (Step::Forward(query) | Step::Follow(query, _) | Step::Unknown(query)) = step else {
             return Ok(None);
         };
         match self.forwarding.take(client) {
             Some(share) => Ok(Some(share)),
-            None => Err(Answer::new(query, code::SERVER_FAILURE, false, TCP_LIMIT).finish(query)),
+            None => Err(failure(query)),
         }
     }
 
     async fn wait(&self, step: Step, limit: Option<usize>) -> Option<Vec<u8>> {
         let limit_of = |query: &Query| limit.unwrap_or_else(|| usize::from(query.udp_size));
+        let step = match step {
+            Step::Unknown(query) => self.when_known(query, limit).await,
+            step => step,
+        };
         match step {
             Step::Nothing => None,
             Step::Send(answer) => Some(answer),
@@ -128,7 +135,23 @@ impl Server {
             Step::Follow(query, target) => {
                 Some(self.forwarder.follow(&query, &target, limit_of(&query)).await)
             }
+            // A denial would be remembered and believed; a failure is asked again.
+            Step::Unknown(query) => Some(failure(&query)),
         }
+    }
+
+    /// The question again when the zone is complete, or after [`UNKNOWN`].
+    async fn when_known(&self, query: Query, limit: Option<usize>) -> Step {
+        let mut complete = self
+            .zone
+            .read()
+            .expect("nothing panics while it is held")
+            .completion();
+        let _ = self
+            .runtime
+            .timeout(UNKNOWN, complete.wait_for(|complete| *complete))
+            .await;
+        self.look_up(query, limit)
     }
 
     /// `limit` is the client's own over UDP.
@@ -139,6 +162,10 @@ impl Server {
             Err(Unreadable::Malformed(id)) => return Step::Send(bare(id, code::FORMAT_ERROR)),
             Err(Unreadable::NotImplemented(id)) => return Step::Send(bare(id, code::NOT_IMPLEMENTED)),
         };
+        self.look_up(query, limit)
+    }
+
+    fn look_up(&self, query: Query, limit: Option<usize>) -> Step {
         let limit = limit.unwrap_or_else(|| usize::from(query.udp_size));
         let resolution = {
             let zone = self.zone.read().expect("nothing panics while it is held");
@@ -151,6 +178,7 @@ impl Server {
                 None => Step::Forward(query),
             },
             Resolution::Follow { target } => Step::Follow(query, target),
+            Resolution::Unknown => Step::Unknown(query),
         }
     }
 
@@ -197,6 +225,10 @@ impl Server {
             written?;
         }
     }
+}
+
+fn failure(query: &Query) -> Vec<u8> {
+    Answer::new(query, code::SERVER_FAILURE, false, TCP_LIMIT).finish(query)
 }
 
 async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {

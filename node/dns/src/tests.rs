@@ -306,6 +306,37 @@ async fn questions_over_udp_are_answered_and_others_refused() {
     }
 }
 
+/// A saved zone may be older than a service.
+#[tokio::test]
+async fn name_that_a_saved_zone_lacks_is_answered_when_it_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zone");
+    crate::saved::save(&RwLock::new(Zone::new("cluster.local")), &path).unwrap();
+    let loaded = Arc::new(RwLock::new(crate::saved::load(&path, "cluster.local").unwrap()));
+    let runtime = Runtime::real();
+    let forwarder = Forwarder::new(&[], runtime.clone());
+    let server = Server::new(Arc::clone(&loaded), forwarder, runtime.clone());
+    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = socket.local_addr().unwrap();
+    let scope = runtime.child_scope();
+    let serve = async move { server.datagrams(&socket).await };
+    scope.runtime().spawn("server", serve).detach();
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(address).await.unwrap();
+    let mut buffer = vec![0; 512];
+    // The answer to the second shows that the first waits.
+    for name in ["web.ns.svc.cluster.local", "svc.cluster.local"] {
+        client.send(&question(name, kind::A)).await.unwrap();
+    }
+    let length = client.recv(&mut buffer).await.unwrap();
+    assert!(shown(&buffer[..length]).starts_with("No Error"));
+    loaded.write().unwrap().adopt(zone());
+    loaded.write().unwrap().set_complete();
+    let length = client.recv(&mut buffer).await.unwrap();
+    let found = "No Error; web.ns.svc.cluster.local. A 10.96.0.5";
+    assert_eq!(shown(&buffer[..length]), found);
+}
+
 #[tokio::test]
 async fn dns_connection_answers_every_question_in_full() {
     let runtime = Runtime::real();

@@ -9,6 +9,7 @@ use machinery_meta::ObjectKey;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// One record of a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +66,7 @@ pub struct Zone {
     by_service: HashMap<ObjectKey, OwnedRecord>,
     serial: u32,
     /// Whether a name that is not here does not exist.
-    complete: bool,
+    complete: watch::Sender<bool>,
 }
 
 /// What the zone says to a name.
@@ -91,7 +92,7 @@ impl Zone {
             names: HashMap::new(),
             by_service: HashMap::new(),
             serial: 1,
-            complete: false,
+            complete: watch::Sender::new(false),
         };
         let server: Arc<str> = format!("ns.dns.{domain}").into();
         let own = [
@@ -118,7 +119,19 @@ impl Zone {
 
     /// Every service has been set: from now on a name that is not here does not exist.
     pub fn set_complete(&mut self) {
-        self.complete = true;
+        self.complete.send_replace(true);
+    }
+
+    /// True from [`set_complete`](Self::set_complete) on.
+    pub fn completion(&self) -> watch::Receiver<bool> {
+        self.complete.subscribe()
+    }
+
+    /// Takes what another zone of this domain has from services.
+    pub(crate) fn adopt(&mut self, other: Self) {
+        for (key, brought) in other.by_service {
+            self.put(&key, brought);
+        }
     }
 
     /// Services that brought names.
@@ -208,7 +221,7 @@ impl Zone {
             return Found::Records(records);
         }
         if is_below(name, &self.domain) {
-            let missing = if self.complete {
+            let missing = if *self.complete.borrow() {
                 Found::Nothing
             } else {
                 Found::Unknown
