@@ -142,7 +142,7 @@ impl Server {
 
     /// The question again when the zone is complete, or after [`UNKNOWN`].
     async fn when_known(&self, query: Query, limit: Option<usize>) -> Step {
-        let mut complete = self
+        let complete = self
             .zone
             .read()
             .expect("nothing panics while it is held")

@@ -6,10 +6,10 @@
 use crate::model::{Service, Slice};
 use crate::query::kind;
 use machinery_meta::ObjectKey;
+use machinery_runtime::Watched;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// One record of a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub struct Zone {
     by_service: HashMap<ObjectKey, OwnedRecord>,
     serial: u32,
     /// Whether a name that is not here does not exist.
-    complete: watch::Sender<bool>,
+    complete: Arc<Watched<bool>>,
 }
 
 /// What the zone says to a name.
@@ -92,7 +92,7 @@ impl Zone {
             names: HashMap::new(),
             by_service: HashMap::new(),
             serial: 1,
-            complete: watch::Sender::new(false),
+            complete: Arc::new(Watched::new(false)),
         };
         let server: Arc<str> = format!("ns.dns.{domain}").into();
         let own = [
@@ -119,12 +119,12 @@ impl Zone {
 
     /// Every service has been set: from now on a name that is not here does not exist.
     pub fn set_complete(&mut self) {
-        self.complete.send_replace(true);
+        self.complete.replace(true);
     }
 
     /// True from [`set_complete`](Self::set_complete) on.
-    pub fn completion(&self) -> watch::Receiver<bool> {
-        self.complete.subscribe()
+    pub fn completion(&self) -> Arc<Watched<bool>> {
+        Arc::clone(&self.complete)
     }
 
     /// Takes what another zone of this domain has from services.
@@ -221,7 +221,7 @@ impl Zone {
             return Found::Records(records);
         }
         if is_below(name, &self.domain) {
-            let missing = if *self.complete.borrow() {
+            let missing = if self.complete.get() {
                 Found::Nothing
             } else {
                 Found::Unknown
