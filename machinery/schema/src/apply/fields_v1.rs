@@ -2,6 +2,7 @@
 //! `.` says that the path itself is in the set too.
 
 use super::literal::Literal;
+use super::rules::Identity;
 use super::set::{Element, FieldSet};
 use crate::json::{Strictness, decode_json, write_string};
 use crate::tree::{Kind, Ref, Tree, untyped_schema};
@@ -94,22 +95,33 @@ fn close(out: &mut Vec<u8>) {
 pub(super) fn name(element: &Element) -> String {
     match element {
         Element::Field(name) => format!("f:{name}"),
-        Element::Key(keys) => {
-            let mut out = b"k:{".to_vec();
-            for (at, (name, value)) in keys.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_string(&mut out, name);
-                out.push(b':');
-                out.extend_from_slice(value.as_json().as_bytes());
-            }
-            out.push(b'}');
-            String::from_utf8(out).unwrap_or_default()
-        }
+        Element::Key(keys) => name_of_keys(keys.iter().map(|(name, value)| (name.as_str(), value))),
         Element::Value(value) => format!("v:{value}"),
         Element::Index(index) => format!("i:{index}"),
     }
+}
+
+/// The name of an item of a list.
+pub(super) fn name_of_item(item: &Identity<'_>) -> String {
+    match item {
+        Identity::Key(keys) => name_of_keys(keys.iter().map(|(name, value)| (*name, value))),
+        Identity::Value(value) => format!("v:{value}"),
+    }
+}
+
+fn name_of_keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Literal)>) -> String {
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(b"k:{");
+    for (at, (name, value)) in keys.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, name);
+        out.push(b':');
+        out.extend_from_slice(value.as_json().as_bytes());
+    }
+    out.push(b'}');
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Whether the path itself is in the set, and what is below it.

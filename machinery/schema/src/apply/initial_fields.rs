@@ -1,13 +1,11 @@
 //! The fields of a new object as `FieldsV1`, written in one walk: what a create owns.
 
 use super::compare::differ;
-use super::fields_v1::name;
-use super::rules::{ListForm, SchemaPosition};
-use super::set::Element;
-use crate::json::write_string;
+use super::fields_v1::name_of_item;
+use super::rules::{Identity, ListForm, SchemaPosition};
+use crate::json::{write_prefixed_string, write_string};
 use crate::table::Schema;
 use crate::tree::{Kind, Ref, Tree};
-use std::collections::BTreeMap;
 
 /// Members that are nobody's: of the root, and of the metadata.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +22,11 @@ pub(super) fn initial_fields(
     object: &Tree,
     unowned: UnownedMembers<'_>,
 ) -> Option<String> {
-    let walk = Walk { schema, unowned };
+    let mut walk = Walk {
+        schema,
+        unowned,
+        members: Vec::with_capacity(64),
+    };
     let mut out = Vec::with_capacity(2048);
     let written = walk.members(&mut out, Some(nothing.root()), object.root(), place, Level::Root);
     let text = String::from_utf8(out).ok()?;
@@ -38,18 +40,20 @@ enum Level {
     Below,
 }
 
-struct Walk<'s> {
+struct Walk<'s, 't> {
     schema: &'s Schema,
     unowned: UnownedMembers<'s>,
+    /// Members that are still to be written, of all levels above.
+    members: Vec<(&'t str, Ref<'t>)>,
 }
 
-impl<'s> Walk<'s> {
+impl<'s, 't> Walk<'s, 't> {
     /// Writes what of a value is there; says whether there is anything, and leaves no trace otherwise.
     fn value(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         before: Option<Ref<'_>>,
-        after: Ref<'_>,
+        after: Ref<'t>,
         place: SchemaPosition<'s>,
     ) -> bool {
         let form = match place.form(self.schema, after) {
@@ -70,10 +74,10 @@ impl<'s> Walk<'s> {
     }
 
     fn members(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         before: Option<Ref<'_>>,
-        after: Ref<'_>,
+        after: Ref<'t>,
         place: SchemaPosition<'s>,
         level: Level,
     ) -> bool {
@@ -82,17 +86,18 @@ impl<'s> Walk<'s> {
             Level::Metadata => self.unowned.metadata,
             Level::Below => &[],
         };
-        let mut members: Vec<(&str, Ref<'_>)> = after
-            .entries()
-            .filter(|(name, _)| !skipped.contains(name))
-            .collect();
-        members.sort_unstable_by_key(|(name, _)| *name);
+        let start = self.members.len();
+        let own = after.entries().filter(|(name, _)| !skipped.contains(name));
+        self.members.extend(own);
+        let end = self.members.len();
+        self.members[start..].sort_unstable_by_key(|(name, _)| *name);
         let mut open = Open::new(out, before.is_none() && level == Level::Below);
-        for (name, member) in members {
+        for at in start..end {
+            let (name, member) = self.members[at];
             let child = place.member(self.schema, name).0;
             let before = before.and_then(|before| before.get(name));
             open.member(
-                |out| write_prefixed(out, name),
+                |out| write_prefixed_string(out, b"f:", name),
                 |out| match level {
                     Level::Root if name == "metadata" && member.kind() == Kind::Map => {
                         self.members(out, before, member, child, Level::Metadata)
@@ -101,33 +106,28 @@ impl<'s> Walk<'s> {
                 },
             );
         }
+        self.members.truncate(start);
         open.close()
     }
 
     fn items(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         before: Option<Ref<'_>>,
-        after: Ref<'_>,
+        after: Ref<'t>,
         place: SchemaPosition<'s>,
     ) -> bool {
-        let mut items: BTreeMap<Element, Option<Ref<'_>>> = BTreeMap::new();
-        for item in after.items() {
-            if let Ok(element) = place.element(self.schema, item) {
-                // Of items that cannot be told apart only the element is a field.
-                items
-                    .entry(element)
-                    .and_modify(|own| *own = None)
-                    .or_insert(Some(item));
-            }
-        }
+        let known = |item| Some((place.identity(self.schema, item).ok()?, item));
+        let mut items: Vec<(Identity<'_>, Ref<'_>)> = after.items().filter_map(known).collect();
+        items.sort_unstable_by(|(one, _), (next, _)| one.cmp(next));
         let mut open = Open::new(out, before.is_none());
-        for (element, item) in items {
+        for same in items.chunk_by(|(one, _), (next, _)| one == next) {
             open.member(
-                |out| write_string(out, &name(&element)),
-                |out| match item {
-                    Some(item) => self.value(out, None, item, place.item(self.schema)),
-                    None => {
+                |out| write_string(out, &name_of_item(&same[0].0)),
+                |out| match same {
+                    [(_, item)] => self.value(out, None, *item, place.item(self.schema)),
+                    // Of items that cannot be told apart only the element is a field.
+                    _ => {
                         out.extend_from_slice(b"{}");
                         true
                     }
@@ -192,12 +192,4 @@ impl<'o> Open<'o> {
         }
         self.any || self.own
     }
-}
-
-/// `"f:name"`
-pub(super) fn write_prefixed(out: &mut Vec<u8>, name: &str) {
-    let start = out.len();
-    write_string(out, name);
-    // Between the quote and the name.
-    out.splice(start + 1..start + 1, *b"f:");
 }

@@ -108,14 +108,20 @@ impl<'s> SchemaPosition<'s> {
 
     /// What finds an item of this list; an error when it says too little, in upstream's words.
     pub(super) fn element(self, schema: &'s Schema, item: Ref<'_>) -> Result<Element, String> {
+        Ok(self.identity(schema, item)?.element())
+    }
+
+    /// As [`element`](Self::element), for one look at it.
+    pub(super) fn identity(self, schema: &'s Schema, item: Ref<'_>) -> Result<Identity<'s>, String> {
         if self.list_type(schema) == ListType::Set {
-            return Ok(Element::Value(Literal::new(item.to_json())));
+            return Ok(Identity::Value(Literal::new(item.to_json())));
         }
         if item.kind() != Kind::Map {
             return Err("associative list with keys may not have non-map elements".to_owned());
         }
-        let mut keys = Vec::new();
-        for name in self.keys(schema) {
+        let names = self.keys(schema);
+        let mut keys = Vec::with_capacity(names.len());
+        for name in &names {
             let default = || {
                 let (_, field) = schema.field(schema.ty(self.ty).item, name)?;
                 schema.default_of(field).map(str::to_owned)
@@ -123,10 +129,9 @@ impl<'s> SchemaPosition<'s> {
             let own = item.get(name).filter(|own| !own.is_null()).map(Ref::to_json);
             // An item without one of the keys is another one than any that has it.
             if let Some(value) = own.or_else(default) {
-                keys.push((name.to_owned(), Literal::new(value)));
+                keys.push((*name, Literal::new(value)));
             }
         }
-        let names = self.keys(schema);
         if keys.is_empty() && !names.is_empty() {
             let names: Vec<String> = names.into_iter().map(go_quote).collect();
             return Err(format!(
@@ -134,8 +139,27 @@ impl<'s> SchemaPosition<'s> {
                 names.join(" ")
             ));
         }
-        keys.sort();
-        Ok(Element::Key(keys))
+        keys.sort_unstable();
+        Ok(Identity::Key(keys))
+    }
+}
+
+/// What finds an item of a list, as [`Element`] has it and in its order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Identity<'s> {
+    Key(Vec<(&'s str, Literal)>),
+    Value(Literal),
+}
+
+impl Identity<'_> {
+    fn element(self) -> Element {
+        match self {
+            Self::Key(keys) => {
+                let keys = keys.into_iter();
+                Element::Key(keys.map(|(name, value)| (name.to_owned(), value)).collect())
+            }
+            Self::Value(value) => Element::Value(value),
+        }
     }
 }
 

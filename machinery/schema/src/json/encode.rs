@@ -208,7 +208,14 @@ static ESCAPES: [bool; 256] = {
 
 /// Appends a string literal, escaped as Go's encoder does (HTML characters included).
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    write_prefixed_string(out, b"", text);
+}
+
+/// As [`write_string`], with a beginning that needs no escape.
+pub(crate) fn write_prefixed_string(out: &mut Vec<u8>, prefix: &[u8], text: &str) {
+    out.reserve(prefix.len() + text.len() + 2);
     out.push(b'"');
+    out.extend_from_slice(prefix);
     let bytes = text.as_bytes();
     let mut done = 0;
     let mut at = plain_prefix(bytes);

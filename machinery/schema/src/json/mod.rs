@@ -13,8 +13,8 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use encode::write_string;
 pub use encode::{SplitObject, encode_json, encode_node, encode_split};
+pub(crate) use encode::{write_prefixed_string, write_string};
 pub(crate) use number::write_float;
 
 use crate::tree::Exceeded;

@@ -159,19 +159,31 @@ impl Tree {
 /// How many lists and maps are within each other in a JSON text.
 pub(crate) fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in json.bytes() {
+    let mut rest = json.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
+            b'"' => rest = behind_string(rest),
+            b'{' | b'[' => {
                 depth += 1;
                 deepest = deepest.max(depth);
             }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
     deepest
+}
+
+/// What follows the string whose opening quote stands before these bytes.
+fn behind_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+        let taken = if rest[at] == b'"' { 1 } else { 2 };
+        let end = (at + taken).min(rest.len());
+        rest = &rest[end..];
+        if taken == 1 {
+            return rest;
+        }
+    }
+    &[]
 }
