@@ -82,19 +82,67 @@ pub fn memory_bytes() -> (u64, u64) {
 /// nobody says.
 pub fn memory_limit_bytes() -> u64 {
     let total = Some(memory_bytes().1).filter(|bytes| *bytes > 0);
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limit = cgroup_memory_limit(Path::new("/sys/fs/cgroup"), &own);
+    let read = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
+    let limit = cgroup_memory_limit(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
     total.into_iter().chain(limit).min().unwrap_or(0)
 }
 
-/// The smallest limit from a process' own cgroup up to the root, by its line in `/proc/self/cgroup`.
-fn cgroup_memory_limit(root: &Path, membership: &str) -> Option<u64> {
-    let own = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let limit = |folder: &Path| {
-        let text = std::fs::read_to_string(root.join(folder).join("memory.max")).ok()?;
-        text.trim().parse().ok()
+/// The smallest limit from a process' own cgroups up to the roots that it sees, by its `mountinfo` and `cgroup` of
+/// `/proc/self` (cgroups(7)). Version 1 has a number beyond all memory where there is no limit.
+fn cgroup_memory_limit(mounts: &str, membership: &str) -> Option<u64> {
+    let hierarchies = mounts.lines().filter_map(memory_hierarchy);
+    let limits = hierarchies.filter_map(|hierarchy| hierarchy.limit(membership));
+    limits.min()
+}
+
+/// A mounted hierarchy of cgroups that limits memory.
+struct MemoryHierarchy<'a> {
+    /// The cgroup that is mounted.
+    root: &'a Path,
+    mounted_at: &'a Path,
+    /// The file with a cgroup's limit.
+    file: &'static str,
+    /// Whether a line of `/proc/self/cgroup` with these controllers is of it.
+    is_of: fn(&str) -> bool,
+}
+
+/// From a line of `mountinfo` (proc(5)).
+fn memory_hierarchy(mount: &str) -> Option<MemoryHierarchy<'_>> {
+    let (mount, kind) = mount.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(3);
+    let mut kind = kind.split(' ');
+    let (file, is_of): (_, fn(&str) -> bool) = match (kind.next()?, kind.nth(1)?) {
+        ("cgroup2", _) => ("memory.max", str::is_empty),
+        ("cgroup", options) if has_memory(options) => ("memory.limit_in_bytes", has_memory),
+        _ => return None,
     };
-    Path::new(own).ancestors().filter_map(limit).min()
+    Some(MemoryHierarchy {
+        root: Path::new(mount.next()?),
+        mounted_at: Path::new(mount.next()?),
+        file,
+        is_of,
+    })
+}
+
+fn has_memory(controllers: &str) -> bool {
+    controllers.split(',').any(|name| name == "memory")
+}
+
+impl MemoryHierarchy<'_> {
+    /// The smallest limit from the process' own cgroup up to the one that is mounted.
+    fn limit(&self, membership: &str) -> Option<u64> {
+        let own = membership.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            (self.is_of)(controllers).then_some(Path::new(path))
+        })?;
+        // A container may see the path of its host, of which only the end is mounted.
+        let below = own.strip_prefix(self.root).unwrap_or(Path::new(""));
+        let limit = |folder: &Path| {
+            let text = std::fs::read_to_string(self.mounted_at.join(folder).join(self.file)).ok()?;
+            text.trim().parse().ok()
+        };
+        below.ancestors().filter_map(limit).min()
+    }
 }
 
 /// Whether we run as root.
@@ -184,7 +232,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let own = root.path().join("system.slice/knarr.service");
         std::fs::create_dir_all(&own).unwrap();
-        let limit = |membership| cgroup_memory_limit(root.path(), membership);
+        let at = root.path().display();
+        let mounts = format!("30 23 0:26 / {at} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
+        let limit = |membership| cgroup_memory_limit(&mounts, membership);
         let membership = "1:name=systemd:/x\n0::/system.slice/knarr.service\n";
         assert_eq!(limit(membership), None);
         std::fs::write(own.join("memory.max"), "max\n").unwrap();
@@ -194,5 +244,33 @@ mod tests {
         std::fs::write(root.path().join("memory.max"), "1024\n").unwrap();
         assert_eq!((limit(membership), limit("0::/\n")), (Some(1024), Some(1024)));
         assert_eq!(limit(""), None);
+    }
+
+    #[test]
+    fn memory_limit_of_version_1_is_read_beside_version_2() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("memory/pod/one");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir_all(root.path().join("unified/pod")).unwrap();
+        let at = root.path().display();
+        let mounts = |seen: &str| {
+            format!(
+                "34 31 0:31 / {at}/cpuset rw - cgroup cgroup rw,cpuset\n\
+                 35 31 0:32 {seen} {at}/memory rw - cgroup cgroup rw,memory\n\
+                 41 31 0:38 / {at}/unified rw - cgroup2 cgroup2 rw\n"
+            )
+        };
+        let membership = "4:memory:/pod/one\n3:cpuset:/\n0::/pod\n";
+        let write = |file: &str, text: &str| std::fs::write(root.path().join(file), text).unwrap();
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory/pod/one/memory.limit_in_bytes", "8192\n");
+        assert_eq!(cgroup_memory_limit(&mounts("/"), membership), Some(8192));
+        write("memory/pod/memory.limit_in_bytes", "4096\n");
+        assert_eq!(cgroup_memory_limit(&mounts("/"), membership), Some(4096));
+        write("unified/pod/memory.max", "2048\n");
+        assert_eq!(cgroup_memory_limit(&mounts("/"), membership), Some(2048));
+        // As a container sees it: its own cgroup is mounted, and its path is the host's.
+        write("memory/memory.limit_in_bytes", "1024\n");
+        assert_eq!(cgroup_memory_limit(&mounts("/pod/one"), membership), Some(1024));
     }
 }
