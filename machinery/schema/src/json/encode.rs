@@ -217,55 +217,89 @@ pub(crate) fn write_prefixed_string(out: &mut Vec<u8>, prefix: &[u8], text: &str
     out.push(b'"');
     out.extend_from_slice(prefix);
     let bytes = text.as_bytes();
-    let mut done = 0;
-    let mut at = plain_prefix(bytes);
-    while let Some(byte) = bytes.get(at) {
-        if !ESCAPES[*byte as usize] {
-            at += 1;
-            continue;
-        }
-        let (escape, taken) = escape_of(&bytes[at..]);
-        if !escape.is_empty() {
+    let (mut done, mut at) = (0, 0);
+    loop {
+        at += plain_prefix(&bytes[at..]);
+        let Some(next) = bytes[at..].iter().position(|byte| ESCAPES[usize::from(*byte)]) else {
+            break;
+        };
+        at += next;
+        let escape = escape_of(&bytes[at..]);
+        if escape.len > 0 {
             out.extend_from_slice(&bytes[done..at]);
-            out.extend_from_slice(&escape);
-            done = at + taken;
+            out.extend_from_slice(&escape.text[..escape.len]);
+            done = at + escape.taken;
         }
-        at += taken;
+        at += escape.taken;
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
 }
 
-/// How many bytes, in whole blocks from the beginning, certainly need no look. Written so that it becomes vector code.
+/// How many bytes from the beginning certainly need no look: whole blocks, or all. Written so that it becomes vector code.
 fn plain_prefix(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<16>();
-    let plain = |block: &&[u8; 16]| {
-        let mut look = false;
-        for byte in *block {
-            look |= *byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
-        }
-        !look
-    };
-    blocks.iter().take_while(plain).count() * 16
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    let plain = blocks.iter().take_while(|block| is_plain(block)).count();
+    let mut last = [b' '; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    if plain == blocks.len() && is_plain(&last) {
+        return bytes.len();
+    }
+    plain * BLOCK
 }
 
-/// The escape for what stands first, and how many bytes it stands for; empty when it may stay.
-#[cold]
-fn escape_of(bytes: &[u8]) -> (Vec<u8>, usize) {
-    let short = |escape: &[u8]| (escape.to_vec(), 1);
+const BLOCK: usize = 16;
+
+fn is_plain(block: &[u8; BLOCK]) -> bool {
+    let mut look = false;
+    for byte in block {
+        look |= *byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+    }
+    !look
+}
+
+/// What is written for a number of bytes; an empty text where they stay.
+struct Escape {
+    text: [u8; 6],
+    len: usize,
+    taken: usize,
+}
+
+/// The escape for what stands first.
+fn escape_of(bytes: &[u8]) -> Escape {
     match bytes[0] {
-        b'"' => short(b"\\\""),
-        b'\\' => short(b"\\\\"),
-        b'\n' => short(b"\\n"),
-        b'\r' => short(b"\\r"),
-        b'\t' => short(b"\\t"),
-        0x08 => short(b"\\b"),
-        0x0c => short(b"\\f"),
-        0xe2 if bytes.len() > 2 && bytes[1] == 0x80 && matches!(bytes[2], 0xa8 | 0xa9) => (
-            format!("\\u{:04x}", 0x2028 + u32::from(bytes[2] - 0xa8)).into_bytes(),
-            3,
-        ),
-        0xe2 => (Vec::new(), 1),
-        byte => (format!("\\u{byte:04x}").into_bytes(), 1),
+        quoted @ (b'"' | b'\\') => short(quoted),
+        b'\n' => short(b'n'),
+        b'\r' => short(b'r'),
+        b'\t' => short(b't'),
+        0x08 => short(b'b'),
+        0x0c => short(b'f'),
+        0xe2 if bytes.len() > 2 && bytes[1] == 0x80 && matches!(bytes[2], 0xa8 | 0xa9) => Escape {
+            taken: 3,
+            ..unicode(0x2028 + u16::from(bytes[2] - 0xa8))
+        },
+        0xe2 => Escape {
+            text: [0; 6],
+            len: 0,
+            taken: 1,
+        },
+        byte => unicode(u16::from(byte)),
+    }
+}
+
+fn short(letter: u8) -> Escape {
+    Escape {
+        text: [b'\\', letter, 0, 0, 0, 0],
+        len: 2,
+        taken: 1,
+    }
+}
+
+fn unicode(unit: u16) -> Escape {
+    let digit = |shift: u16| b"0123456789abcdef"[usize::from(unit >> shift & 15)];
+    Escape {
+        text: [b'\\', b'u', digit(12), digit(8), digit(4), digit(0)],
+        len: 6,
+        taken: 1,
     }
 }

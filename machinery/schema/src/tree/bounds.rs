@@ -156,6 +156,13 @@ impl Tree {
     }
 }
 
+/// Whether a JSON text nests no deeper than so many lists and maps.
+pub(crate) fn nests_within(json: &str, depth: usize) -> bool {
+    // Nearly every text has fewer that begin than may be within each other, and counting them is vector code.
+    let opening = |byte: &&u8| matches!(byte, b'{' | b'[');
+    json.as_bytes().iter().filter(opening).count() <= depth || nesting(json) <= depth
+}
+
 /// How many lists and maps are within each other in a JSON text.
 pub(crate) fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);

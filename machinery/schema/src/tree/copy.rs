@@ -1,6 +1,6 @@
 //! Values into a tree: what can be written, copied from another tree, or put elsewhere in the same one.
 
-use super::{Exceeded, Node, Ref, Tag, Tree, Value, child_type, effective, narrow, nesting};
+use super::{Exceeded, Node, Ref, Tag, Tree, Value, child_type, effective, narrow, nests_within};
 use crate::MAX_DEPTH;
 use crate::table::{Shape, TypeId};
 
@@ -53,7 +53,7 @@ impl Tree {
 
     /// Opaque JSON inside of `depth` lists and maps.
     fn raw(&mut self, text: &str, depth: usize) -> Node {
-        if depth + nesting(text) > MAX_DEPTH {
+        if !nests_within(text, MAX_DEPTH.saturating_sub(depth)) {
             self.exceed(Exceeded::Depth);
             return Node::NULL;
         }

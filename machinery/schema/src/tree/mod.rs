@@ -18,7 +18,7 @@ mod read;
 mod tests;
 mod write;
 
-pub(crate) use bounds::{Bounds, Growth, nesting};
+pub(crate) use bounds::{Bounds, Growth, nests_within};
 pub use bounds::{Exceeded, MAX_NODES, MAX_TEXT};
 pub use path::Step;
 pub(crate) use read::find_field;
