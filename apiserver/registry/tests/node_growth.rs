@@ -174,7 +174,9 @@ fn node_growth_has_a_bound_in_all_namespaces_together() {
         other.create("d", "y", LARGE).await.unwrap();
         admin.create("d", "z", LARGE).await.unwrap();
         node.update("a", "x", LARGE).await.unwrap();
-        refused(node.update("d", "z", 2 * LARGE).await);
+        refused(node.update("d", "z", 3 * LARGE).await);
+        // What it adds to another's object counts as far as it exceeds that.
+        node.update("d", "z", 2 * LARGE - 2_000).await.unwrap();
         // What it takes away has room again, what others take away has not.
         node.update("a", "x", LARGE / 2).await.unwrap();
         node.create("d", "x", LARGE / 2).await.unwrap();
@@ -182,6 +184,46 @@ fn node_growth_has_a_bound_in_all_namespaces_together() {
         refused(node.create("d", "w", LARGE).await);
         node.delete("c", "x").await;
         node.create("d", "w", LARGE).await.unwrap();
+    });
+}
+
+/// Statuses repeat what tenants wrote.
+#[test]
+fn node_growth_of_a_status_as_large_as_its_pod_is_no_growth() {
+    story(async |world| {
+        let (node, admin) = (world.node("n1"), world.admin());
+        for at in 0..16 {
+            let name = format!("x{at}");
+            admin.create("a", &name, LARGE).await.unwrap();
+            node.update("a", &name, 2 * LARGE - 2_000).await.unwrap();
+        }
+        // Smaller again it is no room for others.
+        admin.update("a", "x0", 1_000).await.unwrap();
+        node.create("b", "x", 3 * LARGE).await.unwrap();
+        refused(node.create("c", "x", LARGE).await);
+    });
+}
+
+#[test]
+fn node_growth_of_namespaces_with_little_goes_on_when_the_account_is_full() {
+    story(async |world| {
+        let node = world.node("n1");
+        node.create("full", "x", 3 * LARGE).await.unwrap();
+        let mut at = 0;
+        while node.create("full", &format!("s{at}"), 10_000).await.is_ok() {
+            at += 1;
+        }
+        assert!(at < 16, "{at}");
+        for name in ["x", "y", "z"] {
+            node.create("b", name, 10_000).await.unwrap();
+        }
+        refused(node.create("b", "w", 100_000).await);
+        // In all as much again.
+        let mut namespaces = 0;
+        while node.create(&format!("n{namespaces}"), "x", 60_000).await.is_ok() {
+            namespaces += 1;
+        }
+        assert!((15..18).contains(&namespaces), "{namespaces}");
     });
 }
 

@@ -4,6 +4,8 @@ use super::{Mutation, Suite};
 
 const RULES: &[&str] = &["--lib", "quota::tests"];
 const NODES: &[&str] = &["--test", "node_growth"];
+const LATE: &[&str] = &["--lib", "node_growth"];
+const EXPIRY: &[&str] = &["--lib", "early_expiry"];
 const ETCD: &[&str] = &["--lib", "quota_on_etcd"];
 const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const PINS: &[&str] = &["--lib", "live::"];
@@ -213,8 +215,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: a node adds without a bound",
                 file: "node_growth.rs",
-                from: "used.saturating_add(bytes) > self.limit",
-                to: "used.saturating_add(bytes) > u64::MAX - 1",
+                from: "bytes > 0 && after > self.limit",
+                to: "bytes > u64::MAX - 1 && after > self.limit",
                 proof: NODES,
             },
             Mutation {
@@ -230,6 +232,48 @@ pub(super) const SUITES: &[Suite] = &[
                 from: "events.iter().for_each(|event| account.count(event));",
                 to: "let _ = (account, events);",
                 proof: NODES,
+            },
+            Mutation {
+                name: "quota: all of a status counts as the node's",
+                file: "node_growth.rs",
+                from: "self.bytes.saturating_sub(self.size - self.bytes)",
+                to: "self.bytes",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a full account refuses every namespace",
+                file: "node_growth.rs",
+                from: "after / 2 <= self.limit &&",
+                to: "after / 2 > u64::MAX / 2 &&",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a full account refuses no namespace",
+                file: "node_growth.rs",
+                from: "<= self.limit / ASSURED_PART",
+                to: "<= u64::MAX",
+                proof: NODES,
+            },
+            Mutation {
+                name: "quota: a late deletion takes the next object off the account",
+                file: "node_growth.rs",
+                from: "event.revision < known.created",
+                to: "event.revision < Revision::ZERO",
+                proof: LATE,
+            },
+            Mutation {
+                name: "quota: events of all namespaces have no bound",
+                file: "early_expiry/ages.rs",
+                from: "if above(self.bytes, limits.in_all) {",
+                to: "if above(self.bytes, 0) {",
+                proof: EXPIRY,
+            },
+            Mutation {
+                name: "quota: too many events are taken of all namespaces alike",
+                file: "early_expiry/ages.rs",
+                from: "if size > left / namespaces {",
+                to: "if size > 0 {",
+                proof: EXPIRY,
             },
             Mutation {
                 name: "quota: an object of the same name is the node's",
@@ -255,8 +299,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: a full node cannot delete",
                 file: "node_growth.rs",
-                from: "Operation::Delete => 0,",
-                to: "Operation::Connect => 0,",
+                from: "Operation::Delete => None,",
+                to: "Operation::Connect => None,",
                 proof: NODES,
             },
             Mutation {

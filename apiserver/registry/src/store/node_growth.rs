@@ -5,6 +5,10 @@
 //! bound of its own. An account has what the node's own writes added to each object; its writes that shrink an object give
 //! back, as does a deletion, whoever deletes. Objects with a time to live have bounds of their own.
 //!
+//! Much of what a node writes tenants decide: a status repeats images and paths of its pod. So what a node adds to an
+//! object of somebody else counts only as far as it exceeds the rest of the object, and a full account refuses first
+//! where most is: namespaces that have little in it go on, in all as much again as the bound.
+//!
 //! Accounts are of this process: a start forgets them, and each of several servers has its own.
 
 use super::Store;
@@ -22,6 +26,8 @@ use std::time::Duration;
 const STORE_PART: u64 = 64;
 /// Part of a namespace's share that a node may have added.
 const NAMESPACE_PART: u64 = 16;
+/// Part of a node's bound below which a namespace goes on when the account is full.
+const ASSURED_PART: u64 = 16;
 /// What any node may have added: it has a hundred pods with statuses of some kilobytes.
 const LEAST_BYTES: u64 = 1 << 20;
 /// A full account is compared with what is stored at most this often: an attempt is a look at each of its objects.
@@ -40,17 +46,40 @@ struct Account {
     objects: HashMap<Key, Added>,
     /// Of all objects.
     bytes: u64,
+    /// Invariant: none of them is 0.
+    by_namespace: HashMap<Box<str>, u64>,
     /// Of writes that are under way.
     reserved: u64,
     compared: Option<Duration>,
 }
 
 /// What a node has added to one object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Added {
+    namespace: Box<str>,
     /// Tells the object from a later one of its name.
     created: Revision,
     bytes: u64,
+    /// All that the object takes.
+    size: u64,
+}
+
+impl Added {
+    /// What counts: all of an object that the node made, and nothing of a status that is no larger than its pod.
+    fn charge(&self) -> u64 {
+        self.bytes.saturating_sub(self.size - self.bytes)
+    }
+}
+
+/// A write that lasts, as it is counted before it is made.
+#[derive(Debug)]
+struct Growth {
+    key: Key,
+    namespace: Box<str>,
+    is_new: bool,
+    bytes: u64,
+    /// All that the object takes with it.
+    size: u64,
 }
 
 /// Room of one write, given back with it.
@@ -61,9 +90,10 @@ pub(super) struct NodeRoom {
     bytes: u64,
 }
 
-/// Bytes that a node has added already, and how many it may.
+/// Bytes that a node would add, has added already, and may.
 #[derive(Debug, Clone, Copy)]
 struct Exceeded {
+    requested: u64,
     used: u64,
     limited: u64,
 }
@@ -87,13 +117,23 @@ impl NodeGrowth {
     }
 
     /// Reserves room for growth; what does not grow has room always.
-    fn reserve(self: &Arc<Self>, node: &str, bytes: u64) -> Result<NodeRoom, Exceeded> {
+    fn reserve(self: &Arc<Self>, node: &str, growth: Option<&Growth>) -> Result<NodeRoom, Exceeded> {
         let mut accounts = self.accounts.lock();
         let account = accounts.entry(node.into()).or_default();
+        let bytes = growth.map_or(0, |growth| account.charge_of(growth));
         let used = account.bytes.saturating_add(account.reserved);
-        if bytes > 0 && used.saturating_add(bytes) > self.limit {
+        let after = used.saturating_add(bytes);
+        let is_little = || {
+            let held = growth.and_then(|growth| account.by_namespace.get(&growth.namespace));
+            after / 2 <= self.limit && held.copied().unwrap_or(0) + bytes <= self.limit / ASSURED_PART
+        };
+        if bytes > 0 && after > self.limit && !is_little() {
             let limited = self.limit;
-            return Err(Exceeded { used, limited });
+            return Err(Exceeded {
+                requested: bytes,
+                used,
+                limited,
+            });
         }
         account.reserved += bytes;
         Ok(NodeRoom {
@@ -125,8 +165,25 @@ impl NodeGrowth {
 }
 
 impl Account {
-    /// Counts a change that the node made.
+    /// What a write would add to the account.
+    fn charge_of(&self, growth: &Growth) -> u64 {
+        let known = self.objects.get(&growth.key).filter(|_| !growth.is_new);
+        let added = Added {
+            namespace: Box::default(),
+            created: Revision::ZERO,
+            bytes: (known.map_or(0, |known| known.bytes) + growth.bytes).min(growth.size),
+            size: growth.size,
+        };
+        added.charge().saturating_sub(known.map_or(0, Added::charge))
+    }
+
+    /// Counts a change that the node made. Changes of one object may come out of their order: those of one that was before
+    /// the one that is counted say nothing.
     fn count(&mut self, event: &Event) {
+        let known = self.objects.get(&event.key);
+        if known.is_some_and(|known| event.revision < known.created) {
+            return;
+        }
         let bytes = |entry: &Option<Arc<Entry>>| entry.as_ref().map_or(0, |entry| entry.footprint() as u64);
         let (new, old) = (bytes(&event.entry), bytes(&event.previous));
         let lasting = event.entry.as_deref().filter(|entry| entry.expires.is_none());
@@ -138,14 +195,40 @@ impl Account {
     /// Changes what is counted at a key: never more than the object takes, and nothing of an earlier one of its name.
     fn keep(&mut self, key: &Key, stored: Option<&Entry>, change: impl Fn(u64) -> u64) {
         let known = self.objects.remove(key);
-        self.bytes -= known.map_or(0, |known| known.bytes);
+        if let Some(known) = &known {
+            self.take(known);
+        }
         let Some(entry) = stored else { return };
         let known = known.filter(|known| known.created == entry.created);
-        let bytes = change(known.map_or(0, |known| known.bytes)).min(entry.footprint() as u64);
-        if bytes > 0 {
-            let created = entry.created;
-            self.bytes += bytes;
-            self.objects.insert(key.clone(), Added { created, bytes });
+        let size = entry.footprint() as u64;
+        let added = Added {
+            namespace: (*entry.record.header.key.namespace).into(),
+            created: entry.created,
+            bytes: change(known.map_or(0, |known| known.bytes)).min(size),
+            size,
+        };
+        if added.bytes > 0 {
+            self.put(key, added);
+        }
+    }
+
+    fn put(&mut self, key: &Key, added: Added) {
+        let charge = added.charge();
+        self.bytes += charge;
+        if charge > 0 {
+            *self.by_namespace.entry(added.namespace.clone()).or_default() += charge;
+        }
+        self.objects.insert(key.clone(), added);
+    }
+
+    fn take(&mut self, added: &Added) {
+        let charge = added.charge();
+        self.bytes -= charge;
+        if let Some(held) = self.by_namespace.get_mut(&added.namespace) {
+            *held -= charge;
+            if *held == 0 {
+                self.by_namespace.remove(&added.namespace);
+            }
         }
     }
 }
@@ -186,11 +269,11 @@ impl Store {
         let Some(node) = ctx.user.node_name().filter(|_| growth.is_bounded()) else {
             return Ok(None);
         };
-        let requested = match admitted.attributes().operation {
-            Operation::Delete => 0,
+        let wanted = match admitted.attributes().operation {
+            Operation::Delete => None,
             _ => self.growth_of(write).await?,
         };
-        if let Ok(room) = growth.reserve(node, requested) {
+        if let Ok(room) = growth.reserve(node, wanted.as_ref()) {
             return Ok(Some(room));
         }
         // Others may have deleted what the node wrote.
@@ -200,8 +283,12 @@ impl Store {
                 growth.compare(node, &key, stored.as_deref());
             }
         }
-        growth.reserve(node, requested).map(Some).map_err(|exceeded| {
-            let Exceeded { used, limited } = exceeded;
+        growth.reserve(node, wanted.as_ref()).map(Some).map_err(|exceeded| {
+            let Exceeded {
+                requested,
+                used,
+                limited,
+            } = exceeded;
             let detail = format!(
                 "exceeded quota: storage, requested: bytes={requested}, used: bytes={used}, limited: bytes={limited}; \
                  delete objects that node {node:?} wrote to make room"
@@ -210,23 +297,73 @@ impl Store {
         })
     }
 
-    /// Bytes that a write adds to what lasts. A write that expects another object than there is fails by itself.
-    async fn growth_of(&self, write: &Write) -> Result<u64, RegistryError> {
+    /// What a write adds to what lasts. A write that expects another object than there is fails by itself.
+    async fn growth_of(&self, write: &Write) -> Result<Option<Growth>, RegistryError> {
         let Op::Put { record, ttl: None } = &write.op else {
-            return Ok(0);
+            return Ok(None);
         };
         let stored = match write.expect {
             Expect::Absent => None,
             Expect::At(revision) => self.at_hand(&write.key, revision).await?,
             Expect::Any | Expect::Present => self.at_hand(&write.key, Revision::ZERO).await?,
         };
-        let old = stored.map_or(0, |entry| entry.footprint());
-        Ok(record.footprint(&write.key).saturating_sub(old) as u64)
+        let old = stored.as_ref().map_or(0, |entry| entry.footprint());
+        let size = record.footprint(&write.key);
+        Ok(Some(Growth {
+            key: write.key.clone(),
+            namespace: (*record.header.key.namespace).into(),
+            is_new: stored.is_none(),
+            bytes: size.saturating_sub(old) as u64,
+            size: size as u64,
+        }))
     }
 
     /// What is at a key, as memory has it.
     async fn at_hand(&self, key: &Key, not_before: Revision) -> Result<Option<Arc<Entry>>, RegistryError> {
         let found = self.storage().get(key, ReadAt::NotBefore(not_before)).await;
         Ok(found.map_err(|error| self.storage_error(&error))?.entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apiserver_storage::Record;
+
+    fn entry(created: u64) -> Option<Arc<Entry>> {
+        Some(Arc::new(Entry {
+            key: Key::parse("/registry/pods/ns/a").unwrap(),
+            revision: Revision(created),
+            created: Revision(created),
+            expires: None,
+            record: Record {
+                parts: [vec![b'x'; 1_000].into(), Default::default(), Default::default()],
+                fingerprint: 0,
+                header: Arc::default(),
+            },
+            seal: Default::default(),
+        }))
+    }
+
+    fn event(revision: u64, previous: Option<Arc<Entry>>, entry: Option<Arc<Entry>>) -> Event {
+        Event {
+            revision: Revision(revision),
+            key: Key::parse("/registry/pods/ns/a").unwrap(),
+            entry,
+            previous,
+        }
+    }
+
+    #[test]
+    fn deletion_that_is_counted_after_the_next_object_was_takes_nothing_away() {
+        let mut account = Account::default();
+        account.count(&event(7, None, entry(7)));
+        let bytes = account.bytes;
+        assert!(bytes > 1_000);
+        account.count(&event(9, None, entry(9)));
+        account.count(&event(8, entry(7), None));
+        assert_eq!(account.bytes, bytes);
+        account.count(&event(10, entry(9), None));
+        assert_eq!((account.bytes, account.by_namespace.len()), (0, 0));
     }
 }

@@ -1,154 +1,24 @@
-//! Early expiry: a namespace that holds too many objects of a kind with a time to live (events) loses its own oldest ones.
-//!
-//! Anybody who may create events could otherwise fill the memory of the server within their time to live. No client sees
-//! an error, and no other namespace loses anything. The oldest is the one whose last write is the longest ago, which would
-//! expire first anyway. Where a namespace has too many bytes its large objects go before the ordinary ones, so that a few of
-//! megabytes do not drive out thousands.
-//!
-//! One task follows the changes of the kind with a cursor, counts by namespace, and deletes with the revision that it
-//! counted; an object that was written again meanwhile stays. Objects that nobody can read are counted and deleted as others.
+//! Objects of a kind with a time to live by age, and which of them are too many.
 
-use super::Store;
-use crate::registry::Registry;
-use apiserver_storage::{Entry, Event, Interest, Key, Prefix, StorageError, WatchRequest, Write};
+use super::{ExpiryBounds, Limits};
+use apiserver_storage::{Entry, Event, Key, Prefix};
 use machinery_meta::Revision;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
 
-/// Objects of one namespace and kind, at most; without a bound at 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpiryBounds {
-    pub objects: u64,
-    /// Bytes of memory ([`Entry::footprint`]).
-    pub bytes: u64,
-}
-
-impl Default for ExpiryBounds {
-    /// An event of a kilobyte takes two, so that there is room for the events of some 6,000 pods: five of each.
-    fn default() -> Self {
-        Self {
-            objects: 65_536,
-            bytes: 64 << 20,
-        }
-    }
-}
-
-/// Called for each object that has expired early.
-pub type OnExpired = Arc<dyn Fn() + Send + Sync>;
-
-/// Changes taken at a time.
-const BATCH: usize = 256;
-/// Deletions under way at a time.
-const AT_ONCE: usize = 128;
 /// A namespace above its bound goes down to this part less, so that deletions come together.
 const SLACK: u64 = 64;
-/// The first pause after a failure, doubled with each further one: what follows a pause reads all objects of the kind.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Larger objects are large, and go first where there are too many bytes. An event with a message of a kilobyte, upstream's
 /// limit in `events.k8s.io/v1`, is smaller.
 const ORDINARY_BYTES: u32 = 4 << 10;
 
-/// Bounds the objects of every kind with a time to live, in tasks of their own.
-pub fn start(registry: &Registry, bounds: ExpiryBounds, expired: &OnExpired) {
-    if bounds.objects == 0 && bounds.bytes == 0 {
-        return;
-    }
-    let mut prefixes = BTreeSet::new();
-    let rows: Vec<_> = registry.rows().all().cloned().collect();
-    for row in rows {
-        let bounded = row.namespaced && !row.virtual_kind && row.strategy.ttl().is_some();
-        if !bounded || !prefixes.insert(row.stored.prefix.clone()) {
-            continue;
-        }
-        let store = Store {
-            row,
-            registry: registry.clone(),
-        };
-        let expired = Arc::clone(expired);
-        let begin = move || keep(store.clone(), bounds, Arc::clone(&expired));
-        registry.runtime().keep("early expiry", begin).detach();
-    }
-}
-
-async fn keep(store: Store, bounds: ExpiryBounds, expired: OnExpired) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match store.expire_early(bounds, &expired, &mut pause).await {
-            Err(StorageError::Closed) => return,
-            Err(error) => tracing::debug!(%error, "early expiry begins again"),
-            Ok(()) => {}
-        }
-        store.registry.runtime().sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-impl Store {
-    /// Follows the kind until something fails, or the changes were too many to follow. The pause is the first one again as
-    /// soon as all that was too much is deleted.
-    async fn expire_early(
-        &self,
-        bounds: ExpiryBounds,
-        expired: &OnExpired,
-        pause: &mut Duration,
-    ) -> Result<(), StorageError> {
-        let prefix = Prefix::parse(&self.row.collection(""))?;
-        let mut ages = Ages::new(prefix.clone());
-        let after = {
-            let none = || StorageError::Unavailable("no state is in memory yet".to_owned());
-            let (entries, revision) = self.storage().entries_in_memory(&prefix).ok_or_else(none)?;
-            entries.iter().for_each(|entry| ages.add(entry));
-            revision
-        };
-        let request = WatchRequest {
-            interests: vec![Interest::prefix(prefix)],
-            after,
-        };
-        let mut cursor = self.storage().watch(request).await?;
-        loop {
-            self.delete_excess(&mut ages, bounds, expired).await?;
-            *pause = FIRST_PAUSE;
-            // Fails where a change is of an object that cannot be read: it is counted when all are read again.
-            for event in cursor.next_batch(BATCH).await? {
-                ages.apply(&event);
-            }
-        }
-    }
-
-    async fn delete_excess(
-        &self,
-        ages: &mut Ages,
-        bounds: ExpiryBounds,
-        expired: &OnExpired,
-    ) -> Result<(), StorageError> {
-        let excess = ages.take_excess(bounds);
-        for some in excess.chunks(AT_ONCE) {
-            let deletions = some.iter().map(|(key, revision)| {
-                let write = Write::delete(key.clone(), *revision);
-                self.storage().commit(vec![write])
-            });
-            for deleted in futures::future::join_all(deletions).await {
-                match deleted {
-                    Ok(_) => expired(),
-                    // It was written again, or deleted, and the cursor says so.
-                    Err(StorageError::Conflict { .. }) => {}
-                    Err(error) if error.is_unreadable() => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Objects of one kind by age, in each namespace.
 #[derive(Debug)]
-struct Ages {
+pub(super) struct Ages {
     prefix: Prefix,
     namespaces: HashMap<Box<str>, Held>,
+    /// Of all namespaces.
+    bytes: u64,
     /// Namespaces that have grown since the last look.
     grown: BTreeSet<Box<str>>,
 }
@@ -168,10 +38,11 @@ fn class(size: u32) -> Option<Reverse<u32>> {
 }
 
 impl Ages {
-    fn new(prefix: Prefix) -> Self {
+    pub(super) fn new(prefix: Prefix) -> Self {
         Self {
             prefix,
             namespaces: HashMap::new(),
+            bytes: 0,
             grown: BTreeSet::new(),
         }
     }
@@ -182,13 +53,15 @@ impl Ages {
         below.rsplit_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    fn add(&mut self, entry: &Entry) {
+    pub(super) fn add(&mut self, entry: &Entry) {
         let namespace = self.namespace(&entry.key);
         if !self.namespaces.contains_key(namespace) {
             self.namespaces.insert(namespace.into(), Held::default());
         }
         if let Some(held) = self.namespaces.get_mut(namespace) {
+            let before = held.bytes;
             held.add(entry);
+            self.bytes = self.bytes - before + held.bytes;
         }
         if !self.grown.contains(namespace) {
             self.grown.insert(namespace.into());
@@ -200,13 +73,15 @@ impl Ages {
         let Some(held) = self.namespaces.get_mut(namespace) else {
             return;
         };
+        let before = held.bytes;
         held.remove(key, revision);
+        self.bytes = self.bytes - before + held.bytes;
         if held.by_age.is_empty() {
             self.namespaces.remove(namespace);
         }
     }
 
-    fn apply(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &Event) {
         if let Some(previous) = &event.previous {
             self.remove(&event.key, previous.revision);
         }
@@ -215,15 +90,49 @@ impl Ages {
         }
     }
 
-    /// Takes what is too much out of the namespaces above their bounds.
-    fn take_excess(&mut self, bounds: ExpiryBounds) -> Vec<(Key, Revision)> {
+    /// Takes what is too much out of the namespaces above their bounds, and out of the largest where all have too much.
+    pub(super) fn take_excess(&mut self, limits: Limits) -> Vec<(Key, Revision)> {
         let mut taken = Vec::new();
         for namespace in std::mem::take(&mut self.grown) {
-            if let Some(held) = self.namespaces.get_mut(&namespace) {
-                held.take_excess(bounds, &mut taken);
+            self.take_excess_of(&namespace, limits.bounds, &mut taken);
+        }
+        if above(self.bytes, limits.in_all) {
+            let bytes = self.level(limits.in_all);
+            let bounds = ExpiryBounds { objects: 0, bytes };
+            let larger = self.namespaces.iter().filter(|(_, held)| held.bytes > bytes);
+            let larger: Vec<Box<str>> = larger.map(|(namespace, _)| namespace.clone()).collect();
+            for namespace in larger {
+                self.take_excess_of(&namespace, bounds, &mut taken);
             }
         }
         taken
+    }
+
+    fn take_excess_of(&mut self, namespace: &str, bounds: ExpiryBounds, taken: &mut Vec<(Key, Revision)>) {
+        let Some(held) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        let before = held.bytes;
+        held.take_excess(bounds, taken);
+        self.bytes = self.bytes - before + held.bytes;
+        if held.by_age.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+    }
+
+    /// What each namespace may have so that all together have so many bytes: the small ones all that is theirs.
+    fn level(&self, in_all: u64) -> u64 {
+        let mut sizes: Vec<u64> = self.namespaces.values().map(|held| held.bytes).collect();
+        sizes.sort_unstable();
+        let (mut left, mut namespaces) = (in_all, sizes.len() as u64);
+        for size in sizes {
+            if size > left / namespaces {
+                break;
+            }
+            left -= size;
+            namespaces -= 1;
+        }
+        (left / namespaces.max(1)).max(1)
     }
 }
 
@@ -292,6 +201,7 @@ mod tests {
     use super::*;
     use apiserver_storage::Record;
     use machinery_fuzz::Random;
+    use std::sync::Arc;
 
     fn entry(name: &str, revision: u64, bytes: usize) -> Arc<Entry> {
         let record = Record {
@@ -315,8 +225,9 @@ mod tests {
         class(size).unwrap_or(Reverse(0))
     }
 
-    fn bounds(objects: u64, bytes: u64) -> ExpiryBounds {
-        ExpiryBounds { objects, bytes }
+    fn limits(objects: u64, bytes: u64) -> Limits {
+        let bounds = ExpiryBounds { objects, bytes };
+        Limits { bounds, in_all: 0 }
     }
 
     /// Objects of a few namespaces come, change and go; what is kept is never above the bounds, nothing goes of a namespace
@@ -325,8 +236,9 @@ mod tests {
     fn excess_of_any_history_is_the_largest_or_oldest_of_its_namespace() {
         for seed in 0..20 {
             let mut random = Random::new(seed);
-            let all = [bounds(10, 0), bounds(0, 60_000), bounds(20, 90_000), bounds(0, 0)];
-            let bounds = all[random.below(all.len())];
+            let all = [limits(10, 0), limits(0, 60_000), limits(20, 90_000), limits(0, 0)];
+            let limits = all[random.below(all.len())];
+            let bounds = limits.bounds;
             let mut ages = Ages::new(Prefix::parse("/registry/events/").unwrap());
             let mut model: BTreeMap<Key, Arc<Entry>> = BTreeMap::new();
             for revision in 1..3_000 {
@@ -346,7 +258,7 @@ mod tests {
                     entry: now,
                     previous,
                 });
-                for (key, revision) in ages.take_excess(bounds) {
+                for (key, revision) in ages.take_excess(limits) {
                     let gone = model.remove(&key).expect("it was there");
                     assert_eq!(gone.revision, revision, "seed {seed}");
                     let same = |other: &&Arc<Entry>| ages.namespace(&other.key) == ages.namespace(&key);
@@ -365,6 +277,8 @@ mod tests {
                     assert!(bounds.objects == 0 || count <= bounds.objects);
                     assert!(bounds.bytes == 0 || bytes <= bounds.bytes);
                 }
+                let in_all: usize = model.values().map(|own| own.footprint()).sum();
+                assert_eq!(ages.bytes, in_all as u64, "seed {seed}");
             }
         }
     }
@@ -378,10 +292,31 @@ mod tests {
         for at in 0..30 {
             ages.add(&entry(&format!("loud/{at}"), 100 + at, 1));
         }
-        let taken = ages.take_excess(bounds(20, 0));
+        let taken = ages.take_excess(limits(20, 0));
         let revisions: Vec<u64> = taken.iter().map(|(_, revision)| revision.0).collect();
         assert_eq!(revisions, (100..110).collect::<Vec<_>>());
-        assert!(ages.take_excess(bounds(20, 0)).is_empty());
+        assert!(ages.take_excess(limits(20, 0)).is_empty());
+    }
+
+    #[test]
+    fn excess_of_all_namespaces_together_is_of_those_that_have_most() {
+        let mut ages = Ages::new(Prefix::parse("/registry/events/").unwrap());
+        for (namespace, events) in [("quiet", 10), ("usual", 100), ("loud", 900), ("louder", 1_000)] {
+            for at in 0..events {
+                ages.add(&entry(&format!("{namespace}/{at}"), at, 1_000));
+            }
+        }
+        let in_all = ages.bytes / 2;
+        let all = Limits {
+            in_all,
+            ..limits(0, 0)
+        };
+        assert!(!ages.take_excess(all).is_empty());
+        assert!(ages.bytes <= in_all && ages.bytes > in_all - in_all / 32);
+        let left = |namespace: &str| ages.namespaces[namespace].by_age.len();
+        assert_eq!((left("quiet"), left("usual")), (10, 100));
+        assert!(left("loud").abs_diff(left("louder")) <= 1);
+        assert!(ages.take_excess(all).is_empty());
     }
 
     #[test]
@@ -400,9 +335,9 @@ mod tests {
             taken.into_iter().map(|(_, revision)| revision.0).collect()
         };
         // Room for 20 of the large ones, with all that is small.
-        let taken = ages().take_excess(bounds(65_536, 64 << 20));
+        let taken = ages().take_excess(limits(65_536, 64 << 20));
         assert_eq!(revisions(taken), [100, 101]);
-        let taken = ages().take_excess(bounds(121, 0));
+        let taken = ages().take_excess(limits(121, 0));
         assert_eq!(revisions(taken), [0, 1]);
     }
 }
