@@ -21,8 +21,9 @@ const MAX_HEAD: usize = 8 << 10;
 /// In the words of Go's server.
 const HEAD_TOO_LARGE: &str = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n\
                               Connection: close\r\n\r\n431 Request Header Fields Too Large";
-/// Connections of one port at a time; the oldest of the address that has the most gives way.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections of all ports at a time, each of them an open file of the agent; the oldest of the address that has the most
+/// gives way.
+const MAX_CONNECTIONS: usize = 512;
 /// Between attempts to listen, and after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -32,6 +33,7 @@ pub(crate) struct HealthPorts {
     /// Whether the rules in the kernel are those that should be there.
     healthy: Arc<AtomicBool>,
     addresses: Arc<NodePortAddresses>,
+    places: Arc<ConnectionSlots>,
     failed: Failed,
     runtime: Runtime,
 }
@@ -61,6 +63,7 @@ impl HealthPorts {
             services: BTreeMap::new(),
             healthy: Arc::new(AtomicBool::new(true)),
             addresses: Arc::new(addresses),
+            places: ConnectionSlots::new(MAX_CONNECTIONS),
             failed,
             runtime,
         }
@@ -91,6 +94,7 @@ impl HealthPorts {
             endpoints: Arc::new(AtomicUsize::new(endpoints)),
             healthy: Arc::clone(&self.healthy),
             addresses: Arc::clone(&self.addresses),
+            places: Arc::clone(&self.places),
         };
         let endpoints = Arc::clone(&state.endpoints);
         let runtime = scope.runtime().clone();
@@ -111,15 +115,16 @@ struct State {
     endpoints: Arc<AtomicUsize>,
     healthy: Arc<AtomicBool>,
     addresses: Arc<NodePortAddresses>,
+    /// Of all ports.
+    places: Arc<ConnectionSlots>,
 }
 
 async fn listen(port: u16, state: Arc<State>, failed: Failed, runtime: Runtime) {
-    let places = ConnectionSlots::new(MAX_CONNECTIONS);
     let mut was_told = false;
     loop {
         match bind_all(port, &state.addresses).await {
             Ok(listeners) => {
-                let serving = listeners.iter().map(|own| serve(own, &state, &places, &runtime));
+                let serving = listeners.iter().map(|own| serve(own, &state, &runtime));
                 futures::future::join_all(serving).await;
             }
             Err((address, error)) if !std::mem::replace(&mut was_told, true) => {
@@ -146,13 +151,13 @@ async fn bind_all(
     Ok(listeners)
 }
 
-async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<ConnectionSlots>, runtime: &Runtime) {
+async fn serve(listener: &TcpListener, state: &Arc<State>, runtime: &Runtime) {
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             runtime.sleep(RETRY).await;
             continue;
         };
-        let place = places.enter(address.ip());
+        let place = state.places.enter(address.ip());
         let (state, inside) = (Arc::clone(state), runtime.clone());
         let answer = async move {
             let answer = inside.timeout(PATIENCE, answer(stream, &state, inside.clone()));
@@ -267,6 +272,19 @@ mod tests {
         }
     }
 
+    /// A tenant makes as many ports as there are node ports.
+    #[tokio::test]
+    async fn health_ports_have_their_connections_together() {
+        let scope = Runtime::real().child_scope();
+        let none = NodePortAddresses::new(&[], None);
+        let mut ports = HealthPorts::new(scope.runtime().clone(), none, Arc::new(|_, _, _| {}));
+        for at in 0..100 {
+            ports.set(&Arc::from(format!("ns/s{at}")), Some(30_000 + at), 1);
+        }
+        let of_ports = Arc::strong_count(&ports.places) - 1;
+        assert_eq!(of_ports, ports.services.len());
+    }
+
     #[tokio::test]
     async fn health_port_reads_on_behind_an_early_answer() {
         let runtime = Runtime::real();
@@ -275,6 +293,7 @@ mod tests {
             endpoints: Arc::new(AtomicUsize::new(1)),
             healthy: Arc::new(AtomicBool::new(true)),
             addresses: Arc::default(),
+            places: ConnectionSlots::new(MAX_CONNECTIONS),
         };
         // More than the buffers of two sockets hold.
         let body = vec![b'x'; 16 << 20];
