@@ -140,7 +140,7 @@ fn written(folder: &Path) {
 
 #[test]
 fn fixture_of_every_release_is_read() {
-    for version in VERSIONS {
+    for (version, has_active) in VERSIONS.into_iter().flat_map(|v| [(v, true), (v, false)]) {
         if !folder(version).try_exists().unwrap() {
             written(&folder(version));
             panic!("{version} was not there and is written now: look at it, and check it in");
@@ -149,6 +149,9 @@ fn fixture_of_every_release_is_read() {
         let (runtime, disk) = (simulation.runtime(), simulation.disk());
         for file in std::fs::read_dir(folder(version)).unwrap() {
             let path = file.unwrap().path();
+            if path.ends_with("ACTIVE") && !has_active {
+                continue; // The first versions made none.
+            }
             let own = disk
                 .open(
                     &Path::new(DIR).join(path.file_name().unwrap()),

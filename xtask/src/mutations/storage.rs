@@ -143,9 +143,30 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "the newest segment's loss is not noticed",
         file: "directory.rs",
-        from: "if segments.any(|segment| segment.header.index == active.index) {",
-        to: "if segments.any(|segment| segment.header.index <= active.index) {",
+        from: "segments.any(|segment| segment.header.index == named.index) {",
+        to: "segments.any(|segment| segment.header.index <= named.index) {",
         proof: FLIPS,
+    },
+    Mutation {
+        name: "the loss of ACTIVE with the newest segment is not noticed",
+        file: "directory.rs",
+        from: "if !active.is_lost() || !segments.any(|segment| segment.header.is_guarded) {",
+        to: "if !active.is_lost() || segments.len() < 9999 {",
+        proof: FLIPS,
+    },
+    Mutation {
+        name: "a tail cut off at the last batch is not noticed",
+        file: "directory.rs",
+        from: "Some(newest) if next_batch <= durable => {",
+        to: "Some(newest) if next_batch < durable => {",
+        proof: FLIPS,
+    },
+    Mutation {
+        name: "a batch is named durable before it is written",
+        file: "files.rs",
+        from: "header.encode(&mut bytes[..header_bytes]);",
+        to: "header.encode(&mut bytes[..header_bytes]);\n        let (store, index, batch) = (files.store, segment.header.index, self.next_batch);\n        files.active.note(ActiveHeader { store, index, batch })?;",
+        proof: STORY,
     },
     Mutation {
         name: "what was refused keeps its revisions",

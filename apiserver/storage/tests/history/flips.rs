@@ -3,7 +3,8 @@
 use crate::checker::record;
 use crate::instance;
 use apiserver_storage::{
-    Expect, Key, LogOptions, LogStorage, Op, Prefix, Quota, RangeOptions, Storage, StorageError, Write,
+    Expect, Key, LogOptions, LogStorage, OfflineState, Op, Prefix, Quota, RangeOptions, Storage,
+    StorageError, Write,
 };
 use machinery_runtime::{Disk, OpenMode, Runtime, SimDisk, Simulation};
 use std::collections::BTreeSet;
@@ -144,17 +145,34 @@ fn log_flipped_bit_is_found_and_reported() {
     assert!(flipped > 2000, "{flipped}");
 }
 
-/// A file that somebody removed or emptied is missed, whichever it is.
+/// A file that somebody removed or emptied is missed, whichever it is, also where the power took what `ACTIVE` says of
+/// batches.
 #[test]
 fn log_lost_file_is_found() {
-    let (files, objects) = written();
+    let (mut files, objects) = written();
+    lost_file_is_found(&files, objects);
+    forget_batch(&mut files);
+    lost_file_is_found(&files, objects);
+}
+
+/// Makes `ACTIVE` name no batch.
+fn forget_batch(files: &mut [File]) {
+    let active = files.iter_mut().find(|(path, _)| path.ends_with("ACTIVE"));
+    let sector = &mut active.unwrap().1;
+    assert_ne!(sector[28..36], [0; 8]);
+    sector[28..36].fill(0);
+    let checksum = crc32c::crc32c(&sector[..508]);
+    sector[508..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn lost_file_is_found(files: &[File], objects: usize) {
     for lost in 0..files.len() {
         let path = &files[lost].0;
-        if path.extension().is_none() {
-            continue; // `ACTIVE` itself: a directory of an earlier version has none.
+        if path.ends_with("LOCK") {
+            continue;
         }
         for emptied in [false, true] {
-            let mut left = files.clone();
+            let mut left = files.to_vec();
             if emptied {
                 left[lost].1.clear();
             } else {
@@ -169,6 +187,68 @@ fn log_lost_file_is_found() {
             );
         }
     }
+}
+
+/// `ACTIVE` and the newest segment, each removed or emptied.
+#[test]
+fn log_lost_active_and_newest_segment_are_found() {
+    let (files, objects) = written();
+    let newest = newest_segment(&files);
+    for emptied in [[false, false], [false, true], [true, false], [true, true]] {
+        let mut left = files.clone();
+        for (lost, emptied) in [newest.clone(), options().dir.join("ACTIVE")].iter().zip(emptied) {
+            let at = left.iter().position(|(path, _)| path == lost).unwrap();
+            match emptied {
+                true => left[at].1.clear(),
+                false => drop(left.remove(at)),
+            }
+        }
+        assert_eq!(open_with(&left, objects), Ok(true), "emptied {emptied:?}");
+    }
+}
+
+/// The newest segment ends before any of its batches, or is blank from there on.
+#[test]
+fn log_tail_cut_off_at_a_batch_is_found() {
+    let (files, objects) = written();
+    let newest = newest_segment(&files);
+    let at = files.iter().position(|(path, _)| *path == newest).unwrap();
+    let batches = files[at]
+        .1
+        .windows(4)
+        .enumerate()
+        .filter(|(_, window)| *window == b"kBat");
+    let batches: Vec<usize> = batches.map(|(offset, _)| offset).collect();
+    assert!(batches.len() > 2, "{batches:?}");
+    for (batch, offset) in batches.iter().enumerate() {
+        for blank in [false, true] {
+            let mut left = files.clone();
+            let content = &mut left[at].1;
+            match blank {
+                true => content[*offset..].fill(0),
+                false => content.truncate(*offset),
+            }
+            let case = format!("batch {batch} of {}, blank {blank}", batches.len());
+            assert_eq!(open_with(&left, objects), Ok(true), "{case}");
+            assert_eq!(saved(&left), 60 - (batches.len() - batch) as u64, "{case}");
+        }
+    }
+}
+
+/// The last revision that `knarr storage backup --up-to-damage` saves.
+fn saved(files: &[File]) -> u64 {
+    let simulation = Simulation::new(7);
+    let disk = simulation.disk();
+    put(&disk, files);
+    let (state, ended) = OfflineState::open_damaged(&*disk, &options().dir).unwrap();
+    assert!(matches!(ended, Some(StorageError::Corrupt { .. })), "{ended:?}");
+    state.revision().0
+}
+
+fn newest_segment(files: &[File]) -> PathBuf {
+    let paths = files.iter().map(|(path, _)| path);
+    let segments = paths.filter(|path| path.extension().is_some_and(|ext| ext == "seg"));
+    segments.max().unwrap().clone()
 }
 
 fn open_with(files: &[File], objects: usize) -> Result<bool, String> {

@@ -107,18 +107,42 @@ impl Found {
             .segments
             .sort_by_key(|segment| (segment.header.first_batch, segment.header.index));
         found.checkpoints.sort_by_key(|checkpoint| checkpoint.revision());
-        let Some(active) = active else {
-            return Ok(found);
-        };
-        let mut segments = found.segments.iter();
-        if segments.any(|segment| segment.header.index == active.index) {
-            return Ok(found);
-        }
-        Err(StorageError::Corrupt {
-            file: Segment::path(dir, active.index).display().to_string(),
+        Ok(found)
+    }
+
+    /// Errors: [`StorageError::Corrupt`] where the newest segment was lost, or `ACTIVE`, which alone would say so.
+    pub(super) fn has_newest(&self, active: &Active) -> Result<(), StorageError> {
+        let corrupt = |file: &Path, found: &str| StorageError::Corrupt {
+            file: file.display().to_string(),
             offset: 0,
-            found: "the newest segment of the log is missing".to_owned(),
-        })
+            found: found.to_owned(),
+        };
+        let mut segments = self.segments.iter();
+        let Some(named) = active.found() else {
+            if !active.is_lost() || !segments.any(|segment| segment.header.is_guarded) {
+                return Ok(());
+            }
+            let found = "the file that names the newest segment of the log is missing";
+            return Err(corrupt(active.path(), found));
+        };
+        if named.index == 0 || segments.any(|segment| segment.header.index == named.index) {
+            return Ok(());
+        }
+        let dir = active.path().parent().unwrap_or(Path::new(""));
+        let path = Segment::path(dir, named.index);
+        Err(corrupt(&path, "the newest segment of the log is missing"))
+    }
+
+    /// Errors: [`StorageError::Corrupt`] where the log ends before a batch that was durable.
+    pub(super) fn is_whole(&self, active: &Active, next_batch: u64) -> Result<(), StorageError> {
+        let durable = active.found().map_or(0, |found| found.batch);
+        match self.segments.last() {
+            Some(newest) if next_batch <= durable => {
+                let found = format!("the log ends here, batches {next_batch} to {durable} are missing");
+                Err(newest.corrupt(newest.end(), &found))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What pruning keeps begins behind the newest checkpoint that is not above the floor, or at the first batch.
@@ -134,6 +158,11 @@ impl Found {
                 first.path.display()
             )
         })
+    }
+
+    /// The newest segment; 0 where there is none.
+    pub(super) fn newest_index(&self) -> u64 {
+        self.segments.last().map_or(0, |newest| newest.header.index)
     }
 
     /// Nothing was ever stored here.

@@ -310,7 +310,7 @@ impl Engine {
             }
             Flush::Sync(batch, written) => {
                 let begun = self.runtime.monotonic();
-                let synced = self.appender.lock().sync(&written);
+                let synced = self.appender.lock().sync(&self.files, &written);
                 self.syncs.add(self.runtime.monotonic().saturating_sub(begun));
                 match synced {
                     Ok(()) => Ok(Flush::Publish(batch, Some(written.batch))),

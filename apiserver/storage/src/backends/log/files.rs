@@ -378,8 +378,8 @@ impl Appender {
         };
     }
 
-    /// Makes it durable.
-    pub(super) fn sync(&mut self, written: &Written) -> Result<(), StorageError> {
+    /// Makes it durable, and says so in `ACTIVE`.
+    pub(super) fn sync(&mut self, files: &Files, written: &Written) -> Result<(), StorageError> {
         let failed = StorageError::io(format!("syncing {}", written.segment.path.display()));
         written.segment.file.sync_data().map_err(failed)?;
         written
@@ -388,7 +388,11 @@ impl Appender {
         self.since_checkpoint += written.end - self.offset;
         self.offset = written.end;
         self.next_batch += 1;
-        Ok(())
+        files.active.note(ActiveHeader {
+            store: files.store,
+            index: written.segment.header.index,
+            batch: written.batch,
+        })
     }
 
     /// Goes on in a new segment, whose first batch will be the next one.
@@ -398,17 +402,18 @@ impl Appender {
             index: self.next_index,
             first_batch: self.next_batch,
             first_revision,
+            is_guarded: files.active.is_kept(),
         };
         let place = (&*files.disk, files.dir.as_path());
         let (segment, limit) = match new_segment(place, &files.room, header, &[])? {
             Some(begun) => begun,
             None => segment_in_reserve(place, &files.room, header, &[], FOR_RECOVERY)?,
         };
-        let named = ActiveHeader {
+        files.active.name(ActiveHeader {
             store: files.store,
             index: header.index,
-        };
-        files.active.name(place.0, place.1, named)?;
+            batch: self.next_batch - 1,
+        })?;
         files.add_segment(Arc::clone(&segment));
         self.offset = segment.end();
         self.laid_out = self.offset;

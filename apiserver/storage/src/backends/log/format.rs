@@ -56,13 +56,18 @@ pub(super) struct SegmentHeader {
     pub(super) first_batch: u64,
     /// No record of this segment has an earlier revision.
     pub(super) first_revision: u64,
+    /// `ACTIVE` was durable before this segment was begun: where it is not there, it was lost.
+    pub(super) is_guarded: bool,
 }
 
-/// Which segment is the newest.
+/// The end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ActiveHeader {
     pub(super) store: u64,
+    /// The newest segment; 0 where none was begun.
     pub(super) index: u64,
+    /// A batch that is durable. All up to it are; 0 where nobody knows.
+    pub(super) batch: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,10 +111,14 @@ pub(super) enum HeaderError {
 impl FileHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (magic, numbers) = match self {
-            Self::Segment(h) => (SEGMENT_MAGIC, [h.store, h.index, h.first_batch, h.first_revision]),
-            Self::Checkpoint(h) => (CHECKPOINT_MAGIC, [h.store, h.revision, h.compacted, h.batch]),
-            Self::Active(h) => (ACTIVE_MAGIC, [h.store, h.index, 0, 0]),
-            Self::Backup(h) => (BACKUP_MAGIC, [h.store, h.revision, h.entries, 0]),
+            Self::Segment(h) => {
+                let guarded = u64::from(h.is_guarded);
+                let numbers = [h.store, h.index, h.first_batch, h.first_revision, guarded];
+                (SEGMENT_MAGIC, numbers)
+            }
+            Self::Checkpoint(h) => (CHECKPOINT_MAGIC, [h.store, h.revision, h.compacted, h.batch, 0]),
+            Self::Active(h) => (ACTIVE_MAGIC, [h.store, h.index, h.batch, 0, 0]),
+            Self::Backup(h) => (BACKUP_MAGIC, [h.store, h.revision, h.entries, 0, 0]),
         };
         let mut out = Vec::with_capacity(SECTOR);
         out.extend_from_slice(magic);
@@ -139,13 +148,14 @@ impl FileHeader {
             return Err(HeaderError::Unknown(version));
         }
         let mut next = || reader.u64().map_err(damaged);
-        let [a, b, c, d] = [next()?, next()?, next()?, next()?];
+        let [a, b, c, d, e] = [next()?, next()?, next()?, next()?, next()?];
         if magic == SEGMENT_MAGIC {
             Ok(Self::Segment(SegmentHeader {
                 store: a,
                 index: b,
                 first_batch: c,
                 first_revision: d,
+                is_guarded: e != 0,
             }))
         } else if magic == CHECKPOINT_MAGIC {
             Ok(Self::Checkpoint(CheckpointHeader {
@@ -155,7 +165,11 @@ impl FileHeader {
                 batch: d,
             }))
         } else if magic == ACTIVE_MAGIC {
-            Ok(Self::Active(ActiveHeader { store: a, index: b }))
+            Ok(Self::Active(ActiveHeader {
+                store: a,
+                index: b,
+                batch: c,
+            }))
         } else if magic == BACKUP_MAGIC {
             Ok(Self::Backup(BackupHeader {
                 store: a,

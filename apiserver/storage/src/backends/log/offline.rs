@@ -56,7 +56,7 @@ impl OfflineState {
         let lock = lock_to_read(disk, dir)?;
         let (mut found, mut report, active) = look(disk, dir)?;
         let store = found.store(0, &active)?;
-        let loaded = recovery::load(&mut found, &recovery::for_reading(), &mut report)?;
+        let loaded = recovery::load(&mut found, &active, &recovery::for_reading(), &mut report)?;
         Ok(Self {
             store,
             revision: loaded.live.revision,
@@ -70,7 +70,7 @@ impl OfflineState {
         let lock = lock_to_read(disk, dir)?;
         let (mut found, mut report, active) = look(disk, dir)?;
         let store = found.store(0, &active)?;
-        let (live, ended) = recovery::load_what_is_whole(&mut found, &mut report)?;
+        let (live, ended) = recovery::load_what_is_whole(&mut found, &active, &mut report)?;
         let own = Self {
             store,
             revision: live.revision,
@@ -141,7 +141,7 @@ impl OfflineState {
 fn look(disk: &dyn Disk, dir: &Path) -> Result<(Found, RecoveryReport, Active), StorageError> {
     let mut report = RecoveryReport::default();
     let names = directory::names(disk, dir)?;
-    let active = Active::look(disk, dir, &mut report)?;
+    let active = Active::open((disk, dir), OpenMode::Read, &mut report)?;
     let mut found = Found::open((disk, dir), OpenMode::Read, names, active.found())?;
     report.problems.append(&mut found.problems);
     if found.is_fresh() && report.problems.is_empty() {
@@ -172,12 +172,12 @@ pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
         },
     };
     let mut active_report = RecoveryReport::default();
-    let active = Active::look(disk, dir, &mut active_report).ok();
+    let active = Active::open((disk, dir), OpenMode::Read, &mut active_report).ok();
     checked.checkpoints(&names);
     checked.segments(&names, active.and_then(|active| active.found()));
     let started = look(disk, dir).and_then(|(mut found, mut report, active)| {
         found.store(0, &active)?;
-        recovery::load(&mut found, &recovery::for_reading(), &mut report)?;
+        recovery::load(&mut found, &active, &recovery::for_reading(), &mut report)?;
         Ok(report)
     });
     let mut report = checked.report;
@@ -191,8 +191,10 @@ pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
 
 impl OfflineState {
     fn open_damaged_unlocked(disk: &dyn Disk, dir: &Path) -> Result<Revision, StorageError> {
-        let (mut found, mut report, _) = look(disk, dir)?;
-        Ok(recovery::load_what_is_whole(&mut found, &mut report)?.0.revision)
+        let (mut found, mut report, active) = look(disk, dir)?;
+        Ok(recovery::load_what_is_whole(&mut found, &active, &mut report)?
+            .0
+            .revision)
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn recover(
     let names = directory::names(&*disk, &dir)?;
     let room = DiskReserve::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
     let unfinished = room.unfinished(&names);
-    let active = Active::open(&*disk, &dir, &mut report)?;
+    let mut active = Active::open((&*disk, &dir), OpenMode::ReadWrite, &mut report)?;
     let mut found = Found::open((&*disk, &dir), OpenMode::ReadWrite, names, active.found())?;
     // A name that an earlier run did not get durable might come back, for a file that has another one by then.
     disk.sync_dir(&dir)
@@ -83,7 +83,8 @@ pub(super) fn recover(
         feed,
         last,
         next_batch,
-    } = load(&mut found, options, &mut report)?;
+    } = load(&mut found, &active, options, &mut report)?;
+    active.establish((&*disk, &dir), store, found.newest_index())?;
 
     let next_index = found.last_index + 1;
     let plan = SegmentPlan {
@@ -143,11 +144,14 @@ pub(super) struct Loaded {
 /// Reads the newest checkpoint and the log behind it.
 pub(super) fn load(
     found: &mut Found,
+    active: &Active,
     options: &LogOptions,
     report: &mut RecoveryReport,
 ) -> Result<Loaded, StorageError> {
+    found.has_newest(active)?;
     let mut replay = Replay::from_checkpoint(found, options, report)?;
     let next_batch = replay.segments(&found.segments, report)?;
+    found.is_whole(active, next_batch)?;
     Ok(replay.finish(found, next_batch, report))
 }
 
@@ -162,10 +166,13 @@ pub(super) fn for_reading() -> LogOptions {
 /// The same of a damaged log, up to the first damage. The error that ended it, if any.
 pub(super) fn load_what_is_whole(
     found: &mut Found,
+    active: &Active,
     report: &mut RecoveryReport,
 ) -> Result<(Live, Option<StorageError>), StorageError> {
     let mut replay = Replay::from_checkpoint(found, &for_reading(), report)?;
-    let ended = replay.segments(&found.segments, report).err();
+    let read = replay.segments(&found.segments, report);
+    let read = read.and_then(|next_batch| found.is_whole(active, next_batch));
+    let ended = found.has_newest(active).and(read).err();
     let loaded = replay.finish(found, 0, report);
     Ok((loaded.live, ended))
 }
@@ -376,12 +383,12 @@ impl SegmentPlan<'_> {
         room: &DiskReserve,
         active: &Active,
     ) -> Result<Begun, StorageError> {
-        let begun = self.segment(place, room)?;
-        let named = ActiveHeader {
+        let begun = self.segment(place, room, active)?;
+        active.name(ActiveHeader {
             store: self.store,
             index: begun.0.header.index,
-        };
-        active.name(place.0, place.1, named)?;
+            batch: self.next_batch - 1,
+        })?;
         Ok(begun)
     }
 
@@ -390,7 +397,12 @@ impl SegmentPlan<'_> {
     ///
     /// A new one repeats the last batch: after a failed sync or a kill that batch may be readable without being on the
     /// disk, and nobody may see it before it is.
-    fn segment(&self, place: (&dyn Disk, &Path), room: &DiskReserve) -> Result<Begun, StorageError> {
+    fn segment(
+        &self,
+        place: (&dyn Disk, &Path),
+        room: &DiskReserve,
+        active: &Active,
+    ) -> Result<Begun, StorageError> {
         let (first_batch, first_revision, bytes) = match &self.last {
             Some(last) => (last.header.batch, last.header.first_revision, &last.bytes[..]),
             None => (self.next_batch, self.live.revision.0 + 1, &[][..]),
@@ -400,6 +412,7 @@ impl SegmentPlan<'_> {
             index: self.index,
             first_batch,
             first_revision,
+            is_guarded: active.is_kept(),
         };
         let newest = self.end_of_log();
         if newest.is_some() && room.is_short() {
