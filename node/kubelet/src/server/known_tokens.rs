@@ -1,7 +1,8 @@
 //! Tokens that were good when they were reviewed last, and whose they are.
 //!
 //! They outlive the cached answer: the next review of such a token counts for its user, and not for the address that it comes
-//! from, which it may share with all pods of another node. One user's tokens displace no other's.
+//! from, which it may share with all pods of another node. One user's tokens displace no other's, and many users that come
+//! displace none that was there before them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,17 +19,27 @@ const ALL_MAX: usize = 1_024;
 
 /// Users by tokens `T`.
 #[derive(Debug)]
-pub(super) struct KnownTokens<T>(Mutex<HashMap<T, Known>>);
+pub(super) struct KnownTokens<T>(Mutex<All<T>>);
+
+#[derive(Debug)]
+struct All<T> {
+    known: HashMap<T, Known>,
+    /// Tokens that have come.
+    come: u64,
+}
 
 #[derive(Debug)]
 struct Known {
     user: Arc<str>,
+    /// Its place among all that have come.
+    came: u64,
     until: Duration,
 }
 
 impl<T> Default for KnownTokens<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        let known = HashMap::new();
+        Self(Mutex::new(All { known, come: 0 }))
     }
 }
 
@@ -36,46 +47,50 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
     /// Returns the user of a token that was good a while ago.
     pub(super) fn user(&self, token: &T, now: Duration) -> Option<Arc<str>> {
         let all = self.0.lock();
-        let known = all.get(token).filter(|known| known.until > now)?;
+        let known = all.known.get(token).filter(|known| known.until > now)?;
         Some(Arc::clone(&known.user))
     }
 
     /// The token is this user's.
     pub(super) fn put(&self, token: T, user: &str, now: Duration) {
         let mut all = self.0.lock();
-        all.remove(&token);
-        all.retain(|_, known| known.until > now);
-        if let Some(oldest) = in_the_way(&all, user) {
-            all.remove(&oldest);
+        let before = all.known.remove(&token).filter(|known| *known.user == *user);
+        all.known.retain(|_, known| known.until > now);
+        if let Some(other) = in_the_way(&all.known, user) {
+            all.known.remove(&other);
         }
-        let until = now + AGE_MAX;
-        let user = user.into();
-        all.insert(token, Known { user, until });
+        all.come += 1;
+        let known = Known {
+            user: user.into(),
+            came: before.map_or(all.come, |before| before.came),
+            until: now + AGE_MAX,
+        };
+        all.known.insert(token, known);
     }
 
     /// The token is nobody's any more.
     pub(super) fn forget(&self, token: &T) {
-        self.0.lock().remove(token);
+        self.0.lock().known.remove(token);
     }
 }
 
-/// The token that one more of this user takes the place of: the user's oldest, or that of the user who has most.
+/// The token that one more of this user takes the place of: the user's oldest; or where there are too many in all, of the
+/// users who have most the one that came last.
 fn in_the_way<T: Copy>(all: &HashMap<T, Known>, user: &str) -> Option<T> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for known in all.values() {
         *counts.entry(&known.user).or_default() += 1;
     }
-    let from = if counts.get(user).is_some_and(|count| *count >= OF_USER_MAX) {
-        user
+    let found = if counts.get(user).is_some_and(|count| *count >= OF_USER_MAX) {
+        let own = all.iter().filter(|(_, known)| *known.user == *user);
+        own.min_by_key(|(_, known)| known.until)
     } else if all.len() >= ALL_MAX {
-        counts.iter().max_by_key(|(_, count)| **count)?.0
+        all.iter()
+            .max_by_key(|(_, known)| (counts.get(&*known.user), known.came))
     } else {
-        return None;
+        None
     };
-    let of_user = all.iter().filter(|(_, known)| *known.user == *from);
-    of_user
-        .min_by_key(|(_, known)| known.until)
-        .map(|(token, _)| *token)
+    found.map(|(token, _)| *token)
 }
 
 #[cfg(test)]
@@ -98,7 +113,7 @@ mod tests {
             Some("greedy"),
             "the newest stay"
         );
-        assert_eq!(tokens.0.lock().len(), 1 + OF_USER_MAX);
+        assert_eq!(tokens.0.lock().known.len(), 1 + OF_USER_MAX);
     }
 
     #[test]
@@ -108,8 +123,25 @@ mod tests {
         for token in 1..10_000 {
             tokens.put(token, &format!("user {}", token % 200), NOW);
         }
-        assert_eq!(tokens.0.lock().len(), ALL_MAX);
+        assert_eq!(tokens.0.lock().known.len(), ALL_MAX);
         assert_eq!(tokens.user(&0, NOW).as_deref(), Some("monitor"));
+    }
+
+    #[test]
+    fn known_tokens_of_many_users_displace_none_that_came_before() {
+        let tokens = KnownTokens::default();
+        for token in 0..8 {
+            tokens.put(token, &format!("monitor {token}"), NOW);
+        }
+        for token in 8..2_000 {
+            tokens.put(token, &format!("account {token}"), NOW);
+            // It is used all the time, and is no newcomer for that.
+            tokens.put(0, "monitor 0", NOW);
+        }
+        let is_known = |token| tokens.user(&token, NOW).is_some();
+        assert!((0..8).all(is_known));
+        assert!(is_known(1_999), "the newest finds room");
+        assert_eq!(tokens.0.lock().known.len(), ALL_MAX);
     }
 
     #[test]
