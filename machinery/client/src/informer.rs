@@ -65,6 +65,7 @@ pub struct HeaderChange<'a> {
 }
 
 type Handler<P> = Arc<dyn Fn(&Change<P>) + Send + Sync>;
+type ListHandler = Box<dyn Fn() + Send + Sync>;
 
 struct Shared<P: Projection> {
     source: ListWatch,
@@ -82,6 +83,7 @@ struct Shared<P: Projection> {
 struct Handlers<P> {
     next: u64,
     list: Vec<(u64, Handler<P>)>,
+    of_lists: Vec<(u64, ListHandler)>,
 }
 
 impl<P: Projection> Shared<P> {
@@ -180,6 +182,7 @@ impl<P: Projection> Sink for Shared<P> {
             .collect();
         let present: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key()).collect();
         let handlers = self.handlers.lock();
+        handlers.of_lists.iter().for_each(|(_, handler)| handler());
         let gone: Vec<ObjectKey> = {
             let store = self.store.read();
             store
@@ -235,6 +238,7 @@ impl<P: Projection> Informer<P> {
             handlers: Mutex::new(Handlers {
                 next: 0,
                 list: Vec::new(),
+                of_lists: Vec::new(),
             }),
             synced: Watched::new(false),
             position: AtomicU64::new(0),
@@ -330,6 +334,22 @@ impl<P: Projection> Informer<P> {
         })
     }
 
+    /// Calls `handler` before the changes of each list from here on, until the subscription drops: the watch before it is
+    /// over, and what came meanwhile may even be an older state (a restore of what the server stores).
+    #[must_use = "the handler is removed when the subscription is dropped"]
+    pub fn on_list(&self, handler: impl Fn() + Send + Sync + 'static) -> Subscription {
+        let mut handlers = self.shared.handlers.lock();
+        let id = handlers.next;
+        handlers.next += 1;
+        handlers.of_lists.push((id, Box::new(handler)));
+        let shared = Arc::downgrade(&self.shared);
+        Subscription::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.handlers.lock().of_lists.retain(|(own, _)| *own != id);
+            }
+        })
+    }
+
     /// The keys that changed since they were last taken, each at most once: bounded by the number of objects.
     pub fn dirty_keys(&self) -> DirtyKeys {
         let dirty = Arc::new(Dirty::default());
@@ -418,6 +438,8 @@ pub trait HeaderStore: Send + Sync {
     fn synced(&self) -> BoxFuture<'_, ()>;
     /// As [`Informer::on_change`], with headers.
     fn on_header_change(&self, handler: Box<dyn Fn(&HeaderChange<'_>) + Send + Sync>) -> Subscription;
+    /// As [`Informer::on_list`].
+    fn on_list(&self, handler: Box<dyn Fn() + Send + Sync>) -> Subscription;
 }
 
 impl<P: Projection> HeaderStore for Informer<P> {
@@ -440,6 +462,10 @@ impl<P: Projection> HeaderStore for Informer<P> {
                 new: change.new.as_ref().map(|object| &object.header),
             });
         })
+    }
+
+    fn on_list(&self, handler: Box<dyn Fn() + Send + Sync>) -> Subscription {
+        Self::on_list(self, handler)
     }
 }
 

@@ -149,6 +149,26 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        package: "controllers-manager",
+        folder: "controllers/manager/src/garbage_collector",
+        mutations: &[
+            Mutation {
+                name: "absent owners outlive a restore",
+                file: "monitors.rs",
+                from: "Box::new(move || own.absent.forget())",
+                to: "Box::new(move || drop(own.absent.epoch()))",
+                proof: &["--lib", "garbage_collector::looks"],
+            },
+            Mutation {
+                name: "a look goes on with what was absent before a restore",
+                file: "reconcile.rs",
+                from: " && own.epoch == epoch =>",
+                to: " =>",
+                proof: &["--lib", "garbage_collector::looks"],
+            },
+        ],
+    },
+    Suite {
         package: "machinery-x509",
         folder: "machinery/x509/src",
         mutations: &[

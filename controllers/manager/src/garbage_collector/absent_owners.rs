@@ -1,4 +1,5 @@
-//! Owners that were asked for and are not there, or that were seen to go. A uid is given once, so what is absent stays so.
+//! Owners that were asked for and are not there, or that were seen to go. A uid is given once, so what is absent stays so,
+//! until what the server stores is restored from a backup: a store that lists anew ends what is known.
 
 use super::graph::Node;
 use machinery_meta::{OwnerRef, Uid};
@@ -26,7 +27,12 @@ pub(super) struct AbsentOwners(Mutex<Remembered>);
 struct Remembered {
     all: BTreeSet<Arc<Claim>>,
     by_age: VecDeque<Arc<Claim>>,
+    epoch: Epoch,
 }
+
+/// Number of times that all was forgotten. What was found in another epoch may not be so any more.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Epoch(u64);
 
 impl Claim {
     fn of(owner: &OwnerRef, namespace: &str) -> Self {
@@ -70,6 +76,19 @@ impl AbsentOwners {
         {
             own.all.remove(&oldest);
         }
+    }
+
+    /// Forgets all. A store lists anew: owners may be there again.
+    pub(super) fn forget(&self) {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Remembered {
+            epoch: Epoch(own.epoch.0 + 1),
+            ..Remembered::default()
+        };
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).epoch
     }
 
     /// Reports whether an owner is known to be absent, be it cluster-scoped or of the dependent's namespace.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::channel::mpsc;
 use futures::stream::BoxStream;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
@@ -90,6 +91,8 @@ pub(super) struct Objects(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     objects: BTreeMap<String, Value>,
+    /// Ends of watches.
+    watches: Vec<mpsc::UnboundedSender<Value>>,
     /// Metadata that somebody writes just before a write of the collector.
     concurrent: VecDeque<Value>,
     reads: Vec<String>,
@@ -104,6 +107,16 @@ impl Objects {
 
     pub(super) fn remove(&self, path: &str) {
         self.0.lock().unwrap().objects.remove(path);
+    }
+
+    /// Ends all watches; they cannot be resumed.
+    pub(super) fn expire_watches(&self) {
+        let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired"});
+        for watch in std::mem::take(&mut self.0.lock().unwrap().watches) {
+            watch
+                .unbounded_send(json!({"type": "ERROR", "object": gone}))
+                .unwrap();
+        }
     }
 
     /// Writes metadata just before the collector's next writes, one for each.
@@ -134,7 +147,8 @@ impl Answers for Objects {
             .query()
             .is_some_and(|query| query.contains("watch="))
         {
-            let rest = futures::stream::pending();
+            let (end, rest) = mpsc::unbounded();
+            self.0.lock().unwrap().watches.push(end);
             return streamed(
                 StatusCode::OK,
                 futures::stream::iter([listed()]).chain(rest).boxed(),

@@ -127,6 +127,12 @@ impl Bench {
         self.collector.dispatcher.carry_out(effects);
     }
 
+    /// What the API stores is restored: watches end, stores list anew.
+    pub(super) async fn restore(&self) {
+        self.api.expire_watches();
+        self.runtime.sleep(Duration::from_secs(60)).await;
+    }
+
     /// Makes an object and sees it.
     pub(super) fn add(&self, id: Id, object: &Value) {
         self.create(id, object.clone());

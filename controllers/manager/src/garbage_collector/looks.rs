@@ -244,3 +244,50 @@ fn objects_wait_longer_each_time_for_what_may_never_come() {
         assert!(waits.windows(2).all(doubles), "{waits:?}");
     });
 }
+
+/// A restore of what the server stores brings back what was seen to go, the dependent's store first.
+#[test]
+fn owners_that_come_back_by_a_restore_are_asked_for_again() {
+    Bench::run(|mut bench| async move {
+        let child = CHILD.object(&[reference(OWNER, true)]);
+        bench.add(CHILD, &child);
+        bench.work().await;
+        assert_eq!(bench.api.writes(), [deleted(CHILD, "Background")]);
+        bench.see(CHILD, Some(&child), None);
+        bench.create(OWNER, OWNER.object(&[]));
+        bench.restore().await;
+        bench.add(CHILD, &child);
+        bench.work().await;
+        assert_eq!(bench.api.writes().len(), 1, "the owner is there again");
+    });
+}
+
+/// The same where the restore comes between two turns of one look.
+#[test]
+fn looks_that_go_on_after_a_restore_begin_anew() {
+    Bench::run(|mut bench| async move {
+        let names: Vec<String> = (0..40).map(|number| format!("owner-{number}")).collect();
+        let owners: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name}))
+            .collect();
+        bench.add(CHILD, &CHILD.object(&owners));
+        bench.work().await;
+        assert_eq!((bench.left.len(), bench.api.writes().len()), (1, 0));
+        let back = Id {
+            name: "owner-0",
+            uid: "owner-0",
+            ..OWNER
+        };
+        bench.create(back, back.object(&[]));
+        bench.restore().await;
+        for _ in 0..4 {
+            bench.work().await;
+        }
+        let kept = bench.api.writes();
+        assert!(
+            kept.iter().all(|write| write.starts_with("PATCH")) && kept.len() == 1,
+            "{kept:?}"
+        );
+    });
+}

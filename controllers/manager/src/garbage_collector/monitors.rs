@@ -35,7 +35,7 @@ struct State {
 /// Dropping it ends its watch, unless somebody else shares the store.
 struct Monitor {
     store: Arc<dyn HeaderStore>,
-    _subscription: Subscription,
+    _subscriptions: Vec<Subscription>,
 }
 
 impl Monitors {
@@ -60,7 +60,7 @@ impl Monitors {
             let subscription = store.on_header_change(Box::new(move |_| queue.add(Key::Discovery)));
             Monitor {
                 store,
-                _subscription: subscription,
+                _subscriptions: vec![subscription],
             }
         });
         self.state
@@ -130,12 +130,14 @@ impl Monitors {
         let store = self.informers.headers(ListWatch::all(resource.clone()));
         let (graph, dispatcher) = (self.graph.clone(), self.dispatcher.clone());
         let resource = Arc::new(resource.clone());
-        let subscription = store.on_header_change(Box::new(move |change| {
+        let own = dispatcher.clone();
+        let lists = store.on_list(Box::new(move || own.absent.forget()));
+        let changes = store.on_header_change(Box::new(move |change| {
             dispatcher.carry_out(graph.changed(&resource, change.old, change.new));
         }));
         Monitor {
             store,
-            _subscription: subscription,
+            _subscriptions: vec![lists, changes],
         }
     }
 

@@ -3,6 +3,7 @@
 //! A look asks for no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
 //! one with thousands of invented owners does not keep the others waiting.
 
+use super::absent_owners::Epoch;
 use super::dispatch::Dispatcher;
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use super::live::Live;
@@ -89,6 +90,8 @@ enum Progress {
 #[derive(Debug)]
 struct Owners {
     of: Revision,
+    /// In which they were found absent.
+    epoch: Epoch,
     absent: Vec<bool>,
     /// How often it waited for what may come.
     waits: u32,
@@ -189,10 +192,12 @@ impl Collector {
         if live.header.owners.is_empty() || live.header.is_deleting() {
             return Ok(Outcome::Done);
         }
+        let epoch = self.dispatcher.absent.epoch();
         let owners = match begun {
-            Some(Progress::Owners(owners)) if owners.of == live.revision => owners,
+            Some(Progress::Owners(own)) if own.of == live.revision && own.epoch == epoch => own,
             _ => Owners {
                 of: live.revision,
+                epoch,
                 absent: vec![false; live.header.owners.len()],
                 waits: 0,
             },
