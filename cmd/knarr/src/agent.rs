@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
-    agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
+    let _claim = agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
     node_sys::process::spare_from_oom(std::process::id());
     if arguments.node.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.

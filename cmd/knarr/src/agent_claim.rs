@@ -2,10 +2,12 @@
 //! the first one's.
 //!
 //! An agent writes down its data directory, for its network namespace, and looks first at what is written there: whether that
-//! other agent, or its containerd with its pods, still runs. An agent that wrote nothing is noticed by its port.
+//! other agent, or its containerd with its pods, still runs. A lock beside the record, held for the agent's life, makes one
+//! agent of two that start at once. An agent that wrote nothing is noticed by its port.
 
 use anyhow::{Context, bail};
 use node_sys::process::ProcessIdentity;
+use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
@@ -23,11 +25,19 @@ pub(crate) fn record() -> anyhow::Result<PathBuf> {
     Ok(Path::new(RECORDS).join(format!("agent.{}", namespace.ino())))
 }
 
+/// The machine is this agent's for as long as it is kept. No program that the agent starts has its file.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Claim {
+    _lock: File,
+}
+
 /// Makes this data directory the machine's, and sees that the port is free.
 ///
 /// # Errors
 /// What runs of another one, and what to do about it.
-pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result<()> {
+pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result<Claim> {
+    let lock = locked(&record.with_added_extension("lock"))?;
     let own = data_dir
         .canonicalize()
         .with_context(|| format!("--data-dir {}", data_dir.display()))?;
@@ -48,7 +58,24 @@ pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result
     }
     let text = format!("{}\n", own.display());
     node_sys::fs::write_atomically(record, text.as_bytes(), 0o600)
-        .with_context(|| format!("writing {}", record.display()))
+        .with_context(|| format!("writing {}", record.display()))?;
+    Ok(Claim { _lock: lock })
+}
+
+fn locked(path: &Path) -> anyhow::Result<File> {
+    let path_of = || path.display().to_string();
+    let mut options = File::options();
+    let file = options.create(true).truncate(false).write(true).open(path);
+    let file = file.with_context(path_of)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "a node agent runs on this machine: end it first, and the server that keeps it running; `fuser {}` shows the \
+             process",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(path_of),
+    }
 }
 
 /// Refuses where anything of that data directory runs.
@@ -86,7 +113,7 @@ mod tests {
             path
         }
 
-        fn claim(&self, name: &str, port: u16) -> Result<(), String> {
+        fn claim(&self, name: &str, port: u16) -> Result<Claim, String> {
             let claimed = claim(&self.folder.path().join("record"), &self.data(name), port);
             claimed.map_err(|error| error.to_string())
         }
@@ -101,7 +128,7 @@ mod tests {
     #[test]
     fn agent_of_another_data_directory_is_refused_while_the_first_ones_programs_run() {
         let machine = machine();
-        machine.claim("one", 0).unwrap();
+        drop(machine.claim("one", 0).unwrap());
         let own = ProcessIdentity::of(std::process::id()).unwrap().to_text();
         for (file, words) in [
             ("containerd/containerd.pid", "start the agent with that directory"),
@@ -110,12 +137,12 @@ mod tests {
             std::fs::write(machine.data("one").join(file), &own).unwrap();
             let refused = machine.claim("two", 0).unwrap_err();
             assert!(refused.contains(words) && refused.contains("/one "), "{refused}");
-            machine.claim("one", 0).unwrap();
+            drop(machine.claim("one", 0).unwrap());
         }
         for file in ["containerd/containerd.pid", "agent.pid"] {
             std::fs::write(machine.data("one").join(file), "").unwrap();
         }
-        machine.claim("two", 0).unwrap();
+        drop(machine.claim("two", 0).unwrap());
         assert!(machine.claim("one", 0).is_ok(), "nothing of the second runs");
     }
 
@@ -127,6 +154,18 @@ mod tests {
         let refused = machine.claim("one", port).unwrap_err();
         assert!(refused.contains(&format!("port {port} is in use")), "{refused}");
         drop(other);
-        machine.claim("one", port).unwrap();
+        drop(machine.claim("one", port).unwrap());
+    }
+
+    #[test]
+    fn agent_is_refused_while_one_of_whatever_directory_has_the_claim() {
+        let machine = machine();
+        let first = machine.claim("one", 0).unwrap();
+        for name in ["one", "two"] {
+            let refused = machine.claim(name, 0).unwrap_err();
+            assert!(refused.contains("a node agent runs on this machine"), "{refused}");
+        }
+        drop(first);
+        drop(machine.claim("two", 0).unwrap());
     }
 }
