@@ -11,6 +11,7 @@ pub(super) const SUITE: Suite = Suite {
 const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const FLIPS: &[&str] = &["--test", "history", "flips"];
 const FULL: &[&str] = &["--test", "full_disk"];
+const QUEUE: &[&str] = &["--test", "queue"];
 const PANICS: &[&str] = &["--test", "panics"];
 const BACKUP: &[&str] = &["--test", "backup"];
 const SNAPSHOT: &[&str] = &["--test", "snapshot"];
@@ -237,6 +238,27 @@ const TABLE: &[Mutation] = &[
         from: "now + left.min(self.longest)",
         to: "now + left",
         proof: STORY,
+    },
+    Mutation {
+        name: "a caller that goes away takes its place in the queue along",
+        file: "writer.rs",
+        from: "let done = self.enqueue(events.clone(), None, Some(permit));",
+        to: "drop(permit);\n        let done = self.enqueue(events.clone(), None, None);",
+        proof: QUEUE,
+    },
+    Mutation {
+        name: "a batch is as large as what waits",
+        file: "writer.rs",
+        from: "self.pending.bytes.len() + bytes > BATCH_BYTES {",
+        to: "self.pending.bytes.len() + bytes > 99 * BATCH_BYTES {",
+        proof: QUEUE,
+    },
+    Mutation {
+        name: "a group is larger than a batch",
+        file: "../../write.rs",
+        from: "if bytes > MAX_GROUP_BYTES {",
+        to: "if bytes > 99 * MAX_GROUP_BYTES {",
+        proof: QUEUE,
     },
     Mutation {
         name: "a panic of the flush is kept to itself",

@@ -169,6 +169,17 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        package: "machinery-schema",
+        folder: "machinery/schema/src/apply",
+        mutations: &[Mutation {
+            name: "a merge that cannot be read back is an empty document",
+            file: "mod.rs",
+            from: "let decoded = decode_json(&untyped_schema(), TypeId::ANY, json, Strictness::Ignore)?;",
+            to: "let read = |json| decode_json(&untyped_schema(), TypeId::ANY, json, Strictness::Ignore);\n    let decoded = read(json).or_else(|_| read(b\"{}\"))?;",
+            proof: &["--lib", "apply::"],
+        }],
+    },
+    Suite {
         package: "machinery-x509",
         folder: "machinery/x509/src",
         mutations: &[

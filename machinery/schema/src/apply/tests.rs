@@ -380,3 +380,20 @@ fn edited_text_in_another_order_is_nobodys() {
         assert_eq!(edited(text, &[], &added), None, "{text}");
     }
 }
+
+/// A document that nobody may send is an error, and no empty one.
+#[test]
+fn merge_beyond_the_largest_document_is_refused() {
+    let half = "x".repeat(crate::json::MAX_INPUT / 2);
+    let live = format!(r#"{{"data":{{"a":"{half}"}}}}"#);
+    let more = document(&format!(r#"{{"data":{{"b":"{half}"}}}}"#));
+    let merged = with(&live, |live| live.merge(&more));
+    assert!(
+        matches!(merged, Err(crate::json::DecodeError::TooLarge { .. })),
+        "{:?}",
+        merged.map(|tree| tree.root().to_json().len())
+    );
+    let less = document(r#"{"data":{"b":"y"}}"#);
+    let merged = with(&live, |live| live.merge(&less)).unwrap();
+    assert_eq!(merged.root().to_json().len(), live.len() + r#","b":"y""#.len());
+}
