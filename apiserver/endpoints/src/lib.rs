@@ -31,6 +31,7 @@ pub mod status;
 mod table;
 mod unread_memory;
 mod version;
+mod waiting_answers;
 pub mod yaml;
 
 pub use apiserver_registry::UserClass;

@@ -9,6 +9,7 @@
 use crate::body::Body;
 use crate::memory_shares::{HeldMemory, MemoryShares};
 use crate::paced_body::{self, ReadingPace};
+use crate::waiting_answers::WaitingAnswers;
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{ListPage, RegistryError, RequestContext, UserClass};
 use http::Response;
@@ -36,22 +37,11 @@ pub(crate) fn too_many_requests() -> RegistryError {
     }
 }
 
-/// To be called before a wait for memory of the requester's own: the request goes on among the heavy work, so that it holds no
-/// seat of priority and fairness, and what waits is bounded.
-///
-/// # Errors
-/// [`RegistryError::Timeout`] where too many of its flow wait. What was done stands, as after any other timeout.
-pub(crate) async fn wait_aside(ctx: &RequestContext) -> Result<(), RegistryError> {
-    ctx.heavy().await.map_err(|_| {
-        let detail = "the answer waits for others that its client has not read";
-        RegistryError::Timeout(detail.to_owned())
-    })
-}
-
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct ListMemory {
     shares: Arc<MemoryShares>,
+    waiting: Arc<WaitingAnswers>,
     pace_interval: Duration,
 }
 
@@ -60,8 +50,14 @@ impl ListMemory {
     pub fn new(bytes: usize, pace_interval: Duration) -> Self {
         Self {
             shares: MemoryShares::new(bytes, bytes / PART_OF_USER),
+            waiting: Arc::default(),
             pace_interval,
         }
+    }
+
+    /// Answers that wait for room.
+    pub(crate) fn waiting(&self) -> &Arc<WaitingAnswers> {
+        &self.waiting
     }
 
     /// Room for one page, or an answer that says when to come again. What is larger than all a user may have gets all of
@@ -99,7 +95,7 @@ impl ListMemory {
     /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
     ///
     /// # Errors
-    /// Those of [`wait_aside`].
+    /// Those of [`WaitingAnswers::wait`].
     pub(crate) async fn admit_in_turn(
         &self,
         ctx: &RequestContext,
@@ -108,8 +104,8 @@ impl ListMemory {
     ) -> Result<Admitted, RegistryError> {
         let (mut held, bytes) = self.hold(ctx, page, copied);
         if !held.grow_to(bytes) {
-            wait_aside(ctx).await?;
-            held.grow_in_turn(bytes).await;
+            let room = held.grow_in_turn(bytes);
+            self.waiting.wait(ctx, page.record_bytes(), room).await?;
         }
         Ok(self.admitted(ctx, held, copied))
     }
@@ -118,7 +114,7 @@ impl ListMemory {
     /// refused: a large one waits for the room.
     ///
     /// # Errors
-    /// [`RegistryError::TooManyRequests`] where nothing was done, and those of [`wait_aside`].
+    /// [`RegistryError::TooManyRequests`] where nothing was done, and those of [`WaitingAnswers::wait`].
     pub(crate) async fn answer_in_turn(
         &self,
         ctx: &RequestContext,
@@ -135,8 +131,7 @@ impl ListMemory {
             if !is_done {
                 return Err(too_many_requests());
             }
-            wait_aside(ctx).await?;
-            held.grow_in_turn(room).await;
+            self.waiting.wait(ctx, bytes, held.grow_in_turn(room)).await?;
         }
         // Where too many wait for turns it is made here.
         let _ = ctx.heavy().await;

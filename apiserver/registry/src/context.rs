@@ -104,6 +104,16 @@ impl RequestContext {
             false => Err(RegistryError::Timeout(TIME_IS_UP.to_owned())),
         }
     }
+
+    /// Ends once nobody waits for the answer any more: the client has left, or the deadline is over.
+    pub async fn unawaited(&self) {
+        let left = self.point_of_no_return.client_left();
+        let Some(deadline) = self.deadline else {
+            return left.await;
+        };
+        let time = deadline.saturating_sub(self.runtime.monotonic());
+        let _ = self.runtime.timeout(time, left).await;
+    }
 }
 
 /// Bodies, and objects as they are stored, from this size on are heavy.

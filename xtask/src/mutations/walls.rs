@@ -5,6 +5,7 @@ use super::{Mutation, Suite};
 const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
 const UNREAD: &[&str] = &["--test", "unread_watches"];
 const UNREAD_ANSWERS: &[&str] = &["--test", "unread_answers"];
+const UNREAD_WAITS: &[&str] = &["--test", "unread_waits"];
 const ADDRESSES: &[&str] = &["--lib", "address::"];
 const VOLUMES: &[&str] = &["--lib", "bounds::"];
 const SUPERVISED: &[&str] = &["--lib", "supervise::"];
@@ -86,6 +87,20 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: UNREAD_ANSWERS,
             },
             Mutation {
+                name: "answers wait for room without a bound",
+                file: "waiting_answers.rs",
+                from: "let _place = self.place(ctx, bytes).ok_or_else(refused)?;",
+                to: "let _place = self.place(ctx, bytes);",
+                proof: UNREAD_WAITS,
+            },
+            Mutation {
+                name: "answers wait for room when nobody waits for them",
+                file: "waiting_answers.rs",
+                from: "pin!(ctx.unawaited())",
+                to: "pin!(future::pending::<()>())",
+                proof: UNREAD_WAITS,
+            },
+            Mutation {
                 name: "a dry run waits for the memory of its answer",
                 file: "list_memory.rs",
                 from: "if !is_done {",
@@ -98,6 +113,13 @@ pub(super) const SUITES: &[Suite] = &[
         package: "apiserver-registry",
         folder: "apiserver/registry/src",
         mutations: &[
+            Mutation {
+                name: "a client that left after the first write is waited for",
+                file: "point_of_no_return.rs",
+                from: "self.0.left.notify_waiters();",
+                to: "",
+                proof: &["--lib", "point_of_no_return"],
+            },
             Mutation {
                 name: "a stored definition of many versions cannot be changed",
                 file: "extensions/crd/validation/versions.rs",

@@ -145,7 +145,7 @@ impl Endpoints {
         version: VersionInfo,
         list_memory: ListMemory,
     ) -> Self {
-        let unread_memory = UnreadMemory::new(registry.runtime().clone());
+        let unread_memory = UnreadMemory::new(registry.runtime().clone(), Arc::clone(list_memory.waiting()));
         Self(Arc::new(Inner {
             registry,
             admission,

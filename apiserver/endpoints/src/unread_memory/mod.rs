@@ -17,8 +17,9 @@
 mod holding;
 mod ledger;
 
-use crate::list_memory::{too_many_requests, wait_aside};
+use crate::list_memory::too_many_requests;
 use crate::read_body::{AnswerPace, READ, ReadBody, nanos};
+use crate::waiting_answers::WaitingAnswers;
 use apiserver_registry::{RegistryError, RequestContext, UserClass};
 pub(crate) use holding::{Admitted, Holding};
 pub use ledger::HeldUnread;
@@ -44,15 +45,17 @@ pub struct UnreadMemory {
     ledger: Mutex<Ledger>,
     given_back: Notify,
     ended: AtomicUsize,
+    waiting: Arc<WaitingAnswers>,
     runtime: Runtime,
 }
 
 impl UnreadMemory {
-    pub(crate) fn new(runtime: Runtime) -> Arc<Self> {
+    pub(crate) fn new(runtime: Runtime, waiting: Arc<WaitingAnswers>) -> Arc<Self> {
         Arc::new(Self {
             ledger: Mutex::default(),
             given_back: Notify::new(),
             ended: AtomicUsize::new(0),
+            waiting,
             runtime,
         })
     }
@@ -78,7 +81,7 @@ impl UnreadMemory {
     /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
     ///
     /// # Errors
-    /// Those of [`wait_aside`].
+    /// Those of [`WaitingAnswers::wait`].
     pub(crate) async fn admit_in_turn(
         self: &Arc<Self>,
         ctx: &RequestContext,
@@ -87,12 +90,15 @@ impl UnreadMemory {
         if let Some(admitted) = self.try_admit(ctx, bytes) {
             return Ok(admitted);
         }
-        wait_aside(ctx).await?;
+        self.waiting.wait(ctx, bytes, self.room(ctx, bytes)).await
+    }
+
+    async fn room(self: &Arc<Self>, ctx: &RequestContext, bytes: usize) -> Admitted {
         loop {
             let mut given_back = std::pin::pin!(self.given_back.notified());
             given_back.as_mut().enable();
             if let Some(admitted) = self.try_admit(ctx, bytes) {
-                return Ok(admitted);
+                return admitted;
             }
             let _ = self.runtime.timeout(PATIENCE / 10, given_back).await;
         }

@@ -196,6 +196,18 @@ impl Api {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Response<Body> {
+        self.begin_within(method, path, headers, body, |_| ()).await
+    }
+
+    /// The same, of a request whose context is changed.
+    pub(crate) async fn begin_within(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+        change: impl FnOnce(&mut RequestContext),
+    ) -> Response<Body> {
         let request = Request::builder().method(method).uri(path);
         let request = headers
             .iter()
@@ -208,7 +220,8 @@ impl Api {
             let answer = Response::builder().status(refused.code);
             return answer.body(Body::from(refused.message)).unwrap();
         }
-        let ctx = RequestContext::internal(user, self.runtime.clone());
+        let mut ctx = RequestContext::internal(user, self.runtime.clone());
+        change(&mut ctx);
         self.endpoints.handle(ctx, info, request).await
     }
 }
