@@ -34,10 +34,10 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let words: Vec<String> = std::env::args().collect();
     // The attackers are this program once more.
-    if let [_, flag, orders] = words.as_slice()
+    if let [_, flag] = words.as_slice()
         && flag == "--attack"
     {
-        return attack(orders);
+        return attack();
     }
     let trial = Trial::test("tenants_are_served_through_a_hostile_minute", minute);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
@@ -48,8 +48,8 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     executor.expect("an executor").block_on(future)
 }
 
-fn attack(orders: &str) -> ExitCode {
-    let orders = serde_json::from_str(orders).expect("orders");
+fn attack() -> ExitCode {
+    let orders = serde_json::from_reader(std::io::stdin()).expect("orders");
     match run(attack_for_a_while(orders)) {
         Ok(outcomes) => {
             println!("{}", serde_json::to_string(&outcomes).expect("outcomes"));

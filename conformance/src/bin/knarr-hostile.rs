@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Attacks by these orders and tells what came of it; what this program calls itself with.
+    /// Attacks by the orders of the standard input and tells what came of it; what this program calls itself with.
     #[arg(long, hide = true)]
-    attack: Option<String>,
+    attack: bool,
     #[arg(long, required_unless_present = "attack")]
     kubeconfig: Option<PathBuf>,
     #[arg(long, required_unless_present = "attack")]
@@ -59,8 +59,9 @@ async fn run() -> Result<()> {
     // Fails only when one is installed already, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments = Arguments::parse();
-    if let Some(orders) = arguments.attack {
-        let outcomes = attack_for_a_while(serde_json::from_str(&orders)?).await?;
+    if arguments.attack {
+        let orders = serde_json::from_reader(std::io::stdin())?;
+        let outcomes = attack_for_a_while(orders).await?;
         println!("{}", serde_json::to_string(&outcomes)?);
         return Ok(());
     }

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tenants::Tenant;
+use tokio::io::AsyncWriteExt;
 
 /// The tenants alone before the attacks, and after them: a tenth of the time each, within these bounds.
 const ALONE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
@@ -67,7 +68,7 @@ pub async fn run(options: Options) -> Result<Report> {
     let alone = (options.duration / 10).clamp(ALONE.0, ALONE.1);
     watch(&runtime, &mut samples, &tenants, "alone", alone).await?;
     samples.note_before()?;
-    let attackers = Attackers::start(&orders(&place, &options), options.nice)?;
+    let attackers = Attackers::start(&orders(&place, &options), options.nice).await?;
     watch(&runtime, &mut samples, &tenants, "attacked", options.duration).await?;
     let attacks = attackers.end().await?;
     samples.note_peak()?;
@@ -100,15 +101,18 @@ fn orders(place: &Fixture, options: &Options) -> Orders {
 struct Attackers(tokio::process::Child);
 
 impl Attackers {
-    /// This program again, as the one that attacks.
-    fn start(orders: &Orders, nice: u8) -> Result<Self> {
+    /// This program again, as the one that attacks. What it is given has a token, which everybody would see in its arguments.
+    async fn start(orders: &Orders, nice: u8) -> Result<Self> {
         let mut command = tokio::process::Command::new("nice");
         command
             .args(["-n", &nice.to_string()])
             .arg(std::env::current_exe()?);
-        command.args(["--attack", &serde_json::to_string(orders)?]);
+        command.arg("--attack").stdin(Stdio::piped());
         command.stdout(Stdio::piped()).kill_on_drop(true);
-        Ok(Self(command.spawn().context("starting the attackers")?))
+        let mut process = command.spawn().context("starting the attackers")?;
+        let mut input = process.stdin.take().context("the attackers' input")?;
+        input.write_all(&serde_json::to_vec(orders)?).await?;
+        Ok(Self(process))
     }
 
     async fn end(self) -> Result<Vec<Outcome>> {
