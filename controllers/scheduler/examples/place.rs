@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a measurement prints")]
 
 use controllers_scheduler::algorithm::{Algorithm, Nominations};
+use controllers_scheduler::attempt::Attempt;
 use controllers_scheduler::nodes::NodeTable;
 use controllers_scheduler::object::{Node, Pod};
 use controllers_scheduler::plugins::default_rows;
@@ -87,7 +88,7 @@ fn main() {
         let begun = cpu();
         for (index, text) in texts.iter().enumerate() {
             let pod = decoded(text);
-            match algorithm.place(&pod, &mut table, &nominations, index as u64) {
+            match algorithm.place(&Attempt::new(&pod), &mut table, &nominations, index as u64) {
                 Ok(node) => {
                     let name = table.names[node].clone();
                     table.set_pod(&pod, &name);

@@ -1,5 +1,6 @@
 //! One scheduling cycle: from a pod and the nodes to a node, or to the reasons why none will do.
 
+use crate::attempt::Attempt;
 use crate::diagnosis::Diagnosis;
 use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
 use crate::framework::{
@@ -98,23 +99,24 @@ impl Algorithm {
     /// The best node; `random` decides among equals.
     pub fn place(
         &mut self,
-        pod: &PodInfo,
+        attempt: &Attempt<'_>,
         nodes: &mut NodeTable,
         nominations: &Nominations,
         random: u64,
     ) -> Result<NodeId, FitError> {
+        let pod = attempt.pod();
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
         }
         for row in &self.rows {
             row.plugin.prepare(pod, nodes);
         }
-        let (allowed, naming) = self.named_nodes(pod, nodes)?;
-        let promised = self.nominated(pod, nodes, nominations);
+        let (allowed, naming) = self.named_nodes(attempt.on(nodes))?;
+        let promised = self.nominated(attempt, nodes, nominations);
         let nodes = &*nodes;
-        let cycle = Cycle { pod, nodes };
+        let cycle = attempt.on(nodes);
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
-        let evaluation = self.evaluations.of(&self.rows, pod, nodes, allowed);
+        let evaluation = self.evaluations.of(&self.rows, cycle, allowed);
         let filters = Overlay {
             promised,
             filters: cluster_filters(&self.rows, cycle),
@@ -130,6 +132,7 @@ impl Algorithm {
             .filter(|row| row.plugin.scope() == Scope::Cluster)
         {
             if let Some(scores) = row.plugin.cluster_scores(cycle, &feasible) {
+                attempt.worked(feasible.len());
                 for (total, score) in totals.iter_mut().zip(scores) {
                     *total += row.weight * score;
                 }
@@ -141,23 +144,23 @@ impl Algorithm {
     /// Whether the pod would fit the node as it is now; the dry run of preemption asks this.
     pub fn check(
         &self,
-        pod: &PodInfo,
+        attempt: &Attempt<'_>,
         nodes: &mut NodeTable,
         node: NodeId,
         nominations: &Nominations,
     ) -> Option<Failure> {
-        let promised = nominations.respected(pod, &nodes.names[node]);
+        let promised = nominations.respected(attempt.pod(), &nodes.names[node]);
         if !promised.is_empty()
-            && let Some(failure) = self.check_with(pod, nodes, node, &promised)
+            && let Some(failure) = self.check_with(attempt, nodes, node, &promised)
         {
             return Some(failure);
         }
-        self.check_with(pod, nodes, node, &[])
+        self.check_with(attempt, nodes, node, &[])
     }
 
     fn check_with(
         &self,
-        pod: &PodInfo,
+        attempt: &Attempt<'_>,
         nodes: &mut NodeTable,
         node: NodeId,
         promised: &[Arc<PodInfo>],
@@ -165,9 +168,9 @@ impl Algorithm {
         for one in promised {
             nodes.add_to_row(node, one);
         }
-        let cycle = Cycle { pod, nodes };
+        let cycle = attempt.on(nodes);
         let failure = self.rows.iter().find_map(|row| {
-            let rejection = row.plugin.filter(cycle)?.check(node).err()?;
+            let rejection = filter_of(row, cycle)?.check(node).err()?;
             Some(Failure {
                 plugin: row.plugin.name(),
                 rejection,
@@ -181,16 +184,12 @@ impl Algorithm {
     }
 
     /// Nodes that plugins restrict the pod to, and the plugins that do.
-    fn named_nodes(
-        &self,
-        pod: &PodInfo,
-        nodes: &NodeTable,
-    ) -> Result<(NodeNames, Vec<&'static str>), FitError> {
+    fn named_nodes(&self, cycle: Cycle<'_>) -> Result<(NodeNames, Vec<&'static str>), FitError> {
         let mut allowed: NodeNames = None;
         let mut naming = Vec::new();
         for row in &self.rows {
-            let names = row.plugin.node_names(Cycle { pod, nodes });
-            let names = names.map_err(|rejection| refused(row.plugin.name(), &rejection, nodes))?;
+            let names = row.plugin.node_names(cycle);
+            let names = names.map_err(|rejection| refused(row.plugin.name(), &rejection, cycle.nodes))?;
             let Some(names) = names else { continue };
             naming.push(row.plugin.name());
             allowed = Some(match allowed {
@@ -204,18 +203,18 @@ impl Algorithm {
     /// Nodes on which the pod would not fit beside the pods promised to them.
     fn nominated(
         &self,
-        pod: &PodInfo,
+        attempt: &Attempt<'_>,
         nodes: &mut NodeTable,
         nominations: &Nominations,
     ) -> HashMap<NodeId, Failure> {
         let mut failures = HashMap::new();
         for name in nominations.nodes() {
             let Some(id) = nodes.id(name) else { continue };
-            let promised = nominations.respected(pod, name);
+            let promised = nominations.respected(attempt.pod(), name);
             if promised.is_empty() {
                 continue;
             }
-            if let Some(failure) = self.check_with(pod, nodes, id, &promised) {
+            if let Some(failure) = self.check_with(attempt, nodes, id, &promised) {
                 failures.insert(id, failure);
             }
         }
@@ -238,8 +237,18 @@ fn cluster_filters<'a>(
     cycle: Cycle<'a>,
 ) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
     let rows = rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster);
-    rows.filter_map(|row| Some((row.plugin.name(), row.plugin.filter(cycle)?)))
+    rows.filter_map(|row| Some((row.plugin.name(), filter_of(row, cycle)?)))
         .collect()
+}
+
+/// The plugin's filter, with the work that making it takes: one of [`Scope::Cluster`] looks at all nodes.
+fn filter_of<'a>(row: &PluginRegistration, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let filter = row.plugin.filter(cycle)?;
+    cycle.attempt.worked(match row.plugin.scope() {
+        Scope::Node => 1,
+        Scope::Cluster => cycle.nodes.rows(),
+    });
+    Some(filter)
 }
 
 /// What is decided afresh in every cycle, on top of the kept evaluation.

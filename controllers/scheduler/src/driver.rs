@@ -27,8 +27,6 @@ use tokio::sync::mpsc;
 
 /// Bindings and rejections being carried out at the same time.
 pub const MAX_IN_FLIGHT: usize = 256;
-/// Decisions before changes are looked at again.
-const BURST: usize = 16;
 /// Pods that ended hold nothing; upstream does not watch them either.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -199,16 +197,10 @@ impl Driver {
     }
 
     fn decide(&mut self) {
-        for _ in 0..BURST {
-            if self.in_flight >= MAX_IN_FLIGHT {
-                return;
-            }
-            let Some(decision) = self
-                .scheduler
-                .decide(self.runtime.monotonic(), self.runtime.random_u64())
-            else {
-                return;
-            };
+        let room = MAX_IN_FLIGHT.saturating_sub(self.in_flight);
+        let (runtime, now) = (&self.runtime, self.runtime.monotonic());
+        let decisions = self.scheduler.decide_burst(now, room, || runtime.random_u64());
+        for decision in decisions {
             self.in_flight += 1;
             let (actions, done) = (self.actions.clone(), self.done.clone());
             let carry_out = async move {

@@ -2,7 +2,7 @@
 
 use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
-use crate::pod::{PodInfo, Shape};
+use crate::pod::Shape;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -59,17 +59,22 @@ impl Evaluation {
         match (changed, allowed) {
             (Some(changed), None) if changed.len() < cycle.nodes.rows() => {
                 self.resize(&pass, cycle.nodes.rows());
+                cycle.attempt.worked(changed.len());
                 for node in changed {
                     self.evaluate(&pass, cycle.nodes, *node);
                 }
             }
             (_, None) => {
                 self.reset(&pass, cycle.nodes.rows());
+                cycle.attempt.worked(cycle.nodes.rows());
                 for node in 0..cycle.nodes.rows() {
                     self.evaluate(&pass, cycle.nodes, node);
                 }
             }
-            (_, Some((names, plugins))) => self.update_named(&pass, cycle.nodes, names, plugins),
+            (_, Some((names, plugins))) => {
+                cycle.attempt.worked(names.len());
+                self.update_named(&pass, cycle.nodes, names, plugins);
+            }
         }
         self.seen = Some(cycle.nodes.now());
     }
@@ -201,17 +206,16 @@ impl Evaluations {
     pub fn of(
         &mut self,
         rows: &[PluginRegistration],
-        pod: &PodInfo,
-        nodes: &NodeTable,
+        cycle: Cycle<'_>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) -> &Evaluation {
         self.uses += 1;
-        if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&pod.shape) {
+        if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&cycle.pod.shape) {
             self.drop_oldest();
         }
-        let evaluation = self.by_shape.entry(Arc::clone(&pod.shape)).or_default();
+        let evaluation = self.by_shape.entry(Arc::clone(&cycle.pod.shape)).or_default();
         evaluation.last_used = self.uses;
-        evaluation.update(rows, Cycle { pod, nodes }, allowed);
+        evaluation.update(rows, cycle, allowed);
         evaluation
     }
 

@@ -7,6 +7,7 @@
 //! Invariant: a plugin of [`Scope::Node`] looks at the pod's shape and at the node's own row only; its answers
 //! are kept per shape and node until that row changes. What depends on other nodes is [`Scope::Cluster`].
 
+use crate::attempt::Attempt;
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 use std::borrow::Cow;
@@ -55,6 +56,8 @@ impl Rejection {
 pub struct Cycle<'a> {
     pub pod: &'a PodInfo,
     pub nodes: &'a NodeTable,
+    /// What is computed of the pod once, whatever number of cycles the attempt takes.
+    pub attempt: &'a Attempt<'a>,
 }
 
 /// Decides for one node.

@@ -13,6 +13,7 @@
 
 mod actions;
 pub mod algorithm;
+pub mod attempt;
 pub mod diagnosis;
 mod driver;
 pub mod evaluation;

@@ -1,6 +1,7 @@
 //! Makes room: finds the node where the fewest and least important pods would have to go.
 
 use crate::algorithm::{Algorithm, Nominations};
+use crate::attempt::Attempt;
 use crate::diagnosis::Diagnosis;
 use crate::framework::Rejection;
 use crate::nodes::{NodeId, NodeTable};
@@ -38,14 +39,14 @@ pub struct PreemptionImpossible(pub String);
 
 /// Finds the best node to preempt on among those where other pods are in the way.
 pub fn find(
-    algorithm: &mut Algorithm,
-    pod: &PodInfo,
+    algorithm: &Algorithm,
+    attempt: &Attempt<'_>,
     nodes: &mut NodeTable,
     resolvable: &[NodeId],
     nominations: &Nominations,
     budgets: &Budgets,
 ) -> Result<Candidate, PreemptionImpossible> {
-    eligible(pod, nodes, resolvable)?;
+    eligible(attempt.pod(), nodes, resolvable)?;
     let mut diagnosis = Diagnosis::new(nodes.node_count());
     diagnosis.add_reason(
         "Preemption is not helpful for scheduling",
@@ -56,7 +57,7 @@ pub fn find(
     }
     let mut candidates = Vec::new();
     for node in resolvable {
-        match victims_on(algorithm, pod, nodes, *node, nominations, budgets) {
+        match victims_on(algorithm, attempt, nodes, *node, nominations, budgets) {
             Ok(candidate) => candidates.push(candidate),
             Err(rejection) => diagnosis.add(&rejection, 1),
         }
@@ -131,7 +132,7 @@ fn started(pod: &PodInfo) -> Box<str> {
 /// The table is as before when this returns.
 fn victims_on(
     algorithm: &Algorithm,
-    pod: &PodInfo,
+    attempt: &Attempt<'_>,
     nodes: &mut NodeTable,
     node: NodeId,
     nominations: &Nominations,
@@ -139,7 +140,7 @@ fn victims_on(
 ) -> Result<Candidate, Rejection> {
     let mut potential = Vec::new();
     for position in (0..nodes.pods[node].len()).rev() {
-        if nodes.pods[node][position].priority() < pod.priority() {
+        if nodes.pods[node][position].priority() < attempt.pod().priority() {
             potential.push(nodes.take_from_row(node, position));
         }
     }
@@ -148,7 +149,7 @@ fn victims_on(
             "No preemption victims found for incoming pod",
         ));
     }
-    if let Some(failure) = algorithm.check(pod, nodes, node, nominations) {
+    if let Some(failure) = algorithm.check(attempt, nodes, node, nominations) {
         put_back(nodes, node, &potential);
         return Err(failure.rejection);
     }
@@ -162,7 +163,7 @@ fn victims_on(
         .chain(others.into_iter().map(|one| (one, false)))
     {
         nodes.add_to_row(node, &victim);
-        if algorithm.check(pod, nodes, node, nominations).is_some() {
+        if algorithm.check(attempt, nodes, node, nominations).is_some() {
             let last = nodes.pods[node].len() - 1;
             nodes.take_from_row(node, last);
             violations += usize::from(violates);

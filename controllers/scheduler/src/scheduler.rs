@@ -1,6 +1,7 @@
 //! The scheduler as a value: changes go in, decisions come out.
 
 use crate::algorithm::{Algorithm, FitError, Nominations};
+use crate::attempt::Attempt;
 use crate::framework::ClusterEvents;
 use crate::nodes::{NodeChange, NodeId, NodeTable};
 use crate::object::{LabelSelector, Labels, Node};
@@ -14,6 +15,11 @@ use machinery_meta::ObjectKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Decisions before changes are looked at again.
+const BURST: usize = 16;
+/// Steps of attempts after which a burst ends early: a few milliseconds. The attempt that reaches them is finished.
+const BURST_STEPS: usize = 65_536;
 
 /// Pods that name this scheduler are ours.
 pub const SCHEDULER_NAME: &str = "default-scheduler";
@@ -50,6 +56,8 @@ pub struct Scheduler {
     budgets: Budgets,
     /// Pods being bound, by key, with their uid: their node is decided although the API does not say so yet.
     assumed: HashMap<ObjectKey, Box<str>>,
+    /// Steps of the attempts of this burst; see [`Attempt`].
+    steps: usize,
 }
 
 impl Default for Scheduler {
@@ -61,6 +69,7 @@ impl Default for Scheduler {
             nominations: Nominations::default(),
             budgets: Budgets::new(),
             assumed: HashMap::new(),
+            steps: 0,
         }
     }
 }
@@ -185,31 +194,61 @@ impl Scheduler {
         self.queue.next_wake()
     }
 
+    /// Decides about the next waiting pods, up to `room` of them and no more than changes may wait for.
+    pub fn decide_burst(
+        &mut self,
+        now: Duration,
+        room: usize,
+        mut random: impl FnMut() -> u64,
+    ) -> Vec<Decision> {
+        self.steps = 0;
+        let mut decisions = Vec::new();
+        while decisions.len() < room.min(BURST) && self.steps < BURST_STEPS {
+            let Some(decision) = self.decide(now, random()) else {
+                break;
+            };
+            decisions.push(decision);
+        }
+        decisions
+    }
+
     /// Takes the next waiting pod and decides about it.
     pub fn decide(&mut self, now: Duration, random: u64) -> Option<Decision> {
         let pod = self.queue.pop(now)?.pod;
-        match self
+        let attempt = Attempt::new(&pod);
+        let placed = self
             .algorithm
-            .place(&pod, &mut self.nodes, &self.nominations, random)
-        {
+            .place(&attempt, &mut self.nodes, &self.nominations, random);
+        let decision = match placed {
             Ok(node) => {
                 let node = self.nodes.names[node].clone();
                 self.assumed.insert(pod.key.clone(), pod.uid().into());
                 self.nodes.set_pod(&pod, &node);
                 self.nominations.remove(&pod);
-                Some(Decision::Bind { pod, node })
+                Decision::Bind {
+                    pod: Arc::clone(&pod),
+                    node,
+                }
             }
-            Err(unplaced) => Some(self.rejected(pod, unplaced, now)),
-        }
+            Err(unplaced) => self.rejected(&pod, &attempt, unplaced, now),
+        };
+        self.steps = self.steps.saturating_add(attempt.steps());
+        Some(decision)
     }
 
-    fn rejected(&mut self, pod: Arc<PodInfo>, unplaced: FitError, now: Duration) -> Decision {
+    fn rejected(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        attempt: &Attempt<'_>,
+        unplaced: FitError,
+        now: Duration,
+    ) -> Decision {
         let (mut diagnosis, resolvable) = match unplaced {
             FitError::NoNodes => {
                 self.queue.reject(&pod.key, ClusterEvents::ANY, now);
                 let message = FitError::NoNodes.message();
                 return Decision::Reject {
-                    pod,
+                    pod: Arc::clone(pod),
                     message,
                     preemption: None,
                 };
@@ -223,7 +262,7 @@ impl Scheduler {
             // What upstream's DynamicResources says in a cycle that ended before its turn; no pod is preempted.
             ("not found".to_owned(), None)
         } else {
-            let (message, preemption) = self.preempt(&pod, &resolvable);
+            let (message, preemption) = self.preempt(pod, attempt, &resolvable);
             (format!("preemption: {message}"), preemption)
         };
         diagnosis.post_filter_message = Some(message);
@@ -235,17 +274,22 @@ impl Scheduler {
         let wakes_on = rejecting.fold(ClusterEvents::NONE, |all, row| all.and(row.plugin.requeue_on()));
         self.queue.reject(&pod.key, wakes_on, now);
         Decision::Reject {
-            pod,
+            pod: Arc::clone(pod),
             message: diagnosis.message(),
             preemption,
         }
     }
 
     /// Whom to delete so that the pod fits on one of these nodes, and the words for it.
-    fn preempt(&mut self, pod: &Arc<PodInfo>, resolvable: &[NodeId]) -> (String, Option<Preemption>) {
+    fn preempt(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        attempt: &Attempt<'_>,
+        resolvable: &[NodeId],
+    ) -> (String, Option<Preemption>) {
         let found = preemption::find(
-            &mut self.algorithm,
-            pod,
+            &self.algorithm,
+            attempt,
             &mut self.nodes,
             resolvable,
             &self.nominations,

@@ -3,6 +3,7 @@
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -34,6 +35,22 @@ impl<T: Clone + DeserializeOwned> LongList<T> {
             // It was made from items: there is nothing in it that could not be read.
             Kept::Json(json) => Cow::Owned(serde_json::from_str(json).unwrap_or_default()),
         }
+    }
+
+    /// The items, those of a long list decoded into the cell by the first call, which tells `on_decoding` their number.
+    pub fn items_once<'a>(
+        &'a self,
+        decoded: &'a OnceCell<Box<[T]>>,
+        on_decoding: impl FnOnce(usize),
+    ) -> &'a [T] {
+        if let Kept::Values(values) = &self.0 {
+            return values;
+        }
+        decoded.get_or_init(|| {
+            let items: Box<[T]> = self.items().into_owned().into();
+            on_decoding(items.len());
+            items
+        })
     }
 }
 
@@ -81,6 +98,7 @@ impl<'de, T: Deserialize<'de> + Serialize> Visitor<'de> for Items<T> {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Toleration;
+    use std::cell::Cell;
 
     #[test]
     fn long_list_has_all_items_and_takes_no_more_than_was_written() {
@@ -92,6 +110,12 @@ mod tests {
             let list: LongList<Toleration> = serde_json::from_str(&json).unwrap();
             let plain: Vec<Toleration> = serde_json::from_str(&json).unwrap();
             assert_eq!(&*list.items(), plain, "{count}");
+            let (cell, decoded) = (OnceCell::new(), Cell::new(0));
+            for _ in 0..2 {
+                let once = list.items_once(&cell, |items| decoded.set(decoded.get() + items));
+                assert_eq!(once, plain, "{count}");
+            }
+            assert_eq!(decoded.get(), if count > SHORT { count } else { 0 });
             match list.0 {
                 Kept::Values(values) => assert_eq!(values.len(), count.min(SHORT)),
                 Kept::Json(own) => assert!(count > SHORT && own.len() <= json.len(), "{count}"),

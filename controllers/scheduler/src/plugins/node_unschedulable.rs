@@ -3,6 +3,7 @@
 use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection};
 use crate::nodes::NodeId;
 use crate::object::Taint;
+use std::cell::OnceCell;
 
 #[derive(Debug)]
 pub(super) struct NodeUnschedulable;
@@ -19,26 +20,20 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let taint = Taint {
-            key: "node.kubernetes.io/unschedulable".into(),
-            effect: "NoSchedule".into(),
-            ..Taint::default()
-        };
-        if cycle
-            .pod
-            .shape
-            .tolerations
-            .items()
-            .iter()
-            .any(|one| one.tolerates(&taint))
-        {
-            return None;
-        }
+        let tolerated = OnceCell::new();
         Some(Box::new(move |node: NodeId| {
-            if !cycle.nodes.unschedulable[node] {
+            if !cycle.nodes.unschedulable[node] || *tolerated.get_or_init(|| tolerates_cordon(cycle)) {
                 return Ok(());
             }
             Err(Rejection::unresolvable("node(s) were unschedulable"))
         }))
     }
+}
+
+fn tolerates_cordon(cycle: Cycle<'_>) -> bool {
+    cycle.attempt.tolerates(&Taint {
+        key: "node.kubernetes.io/unschedulable".into(),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    })
 }

@@ -7,12 +7,10 @@
 use super::node_affinity::required_matches;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
-use crate::object::{LabelSelector, Requirement, Toleration, TopologySpreadConstraint};
+use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
 use crate::pod::PodInfo;
 use crate::selector::labels_match;
 use crate::selector_counts::{CounterKey, PodSelector};
-use std::borrow::Cow;
-use std::cell::OnceCell;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -70,11 +68,10 @@ impl Plugin for PodTopologySpread {
             return None;
         }
         let keys = columns(cycle.nodes, &constraints);
-        let included = Included::new(cycle);
         let domains: Vec<Domains> = constraints
             .iter()
             .zip(&keys)
-            .map(|(one, key)| Domains::count(one, key, &keys, &included))
+            .map(|(one, key)| Domains::count(one, key, &keys, cycle))
             .collect();
         Some(Box::new(move |node: NodeId| {
             for ((constraint, domains), key) in constraints.iter().zip(&domains).zip(&keys) {
@@ -106,7 +103,6 @@ impl Plugin for PodTopologySpread {
         let mut raw = vec![0.0; feasible.len()];
         let soft = Soft {
             cycle,
-            included: Included::new(cycle),
             feasible,
             ignored: &ignored,
             keys: &keys,
@@ -125,12 +121,12 @@ struct Domains {
 }
 
 impl Domains {
-    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], included: &Included<'_>) -> Self {
-        let nodes = included.cycle.nodes;
+    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], cycle: Cycle<'_>) -> Self {
+        let nodes = cycle.nodes;
         let mut matching = vec![None; key.values];
         let counts = nodes.counts().per_node(&constraint.counter);
         for node in 0..nodes.rows() {
-            if !nodes.present[node] || !has_all_keys(all, node) || !included.has(constraint, node) {
+            if !nodes.present[node] || !has_all_keys(all, node) || !includes(cycle, constraint, node) {
                 continue;
             }
             let Some(value) = key.value(node) else { continue };
@@ -159,7 +155,6 @@ impl Domains {
 /// Everything the share of one soft constraint is computed from.
 struct Soft<'a> {
     cycle: Cycle<'a>,
-    included: Included<'a>,
     feasible: &'a [NodeId],
     ignored: &'a [bool],
     keys: &'a [Key<'a>],
@@ -219,8 +214,8 @@ impl Soft<'_> {
         }
         let nodes = self.cycle.nodes;
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
-            let counts =
-                (!self.require_all || has_all_keys(self.keys, node)) && self.included.has(constraint, node);
+            let counts = (!self.require_all || has_all_keys(self.keys, node))
+                && includes(self.cycle, constraint, node);
             if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
                 .as_mut()
                 .filter(|_| counts)
@@ -363,33 +358,14 @@ fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
     keys.iter().all(|key| key.value(node).is_some())
 }
 
-/// The nodes whose domains take part for a pod.
-struct Included<'a> {
-    cycle: Cycle<'a>,
-    /// Decoded once for all constraints and nodes, of both of which a tenant may have many; where nothing forbids, never.
-    tolerations: OnceCell<Cow<'a, [Toleration]>>,
-}
-
-impl<'a> Included<'a> {
-    fn new(cycle: Cycle<'a>) -> Self {
-        Self {
-            cycle,
-            tolerations: OnceCell::new(),
-        }
-    }
-
-    fn has(&self, constraint: &Constraint, node: NodeId) -> bool {
-        let (shape, nodes) = (&self.cycle.pod.shape, self.cycle.nodes);
-        let tolerated = || {
-            let mut forbidding = nodes.taints[node]
-                .iter()
-                .filter(|taint| taint.forbids_scheduling());
-            forbidding.all(|taint| {
-                let tolerations = self.tolerations.get_or_init(|| shape.tolerations.items());
-                tolerations.iter().any(|one| one.tolerates(taint))
-            })
-        };
-        (!constraint.honor_affinity || required_matches(shape, nodes, node))
-            && (!constraint.honor_taints || tolerated())
-    }
+/// Whether the node's domain takes part for the cycle's pod.
+fn includes(cycle: Cycle<'_>, constraint: &Constraint, node: NodeId) -> bool {
+    let tolerated = || {
+        let mut forbidding = cycle.nodes.taints[node]
+            .iter()
+            .filter(|taint| taint.forbids_scheduling());
+        forbidding.all(|taint| cycle.attempt.tolerates(taint))
+    };
+    (!constraint.honor_affinity || required_matches(&cycle.pod.shape, cycle.nodes, node))
+        && (!constraint.honor_taints || tolerated())
 }

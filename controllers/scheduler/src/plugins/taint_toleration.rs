@@ -2,7 +2,6 @@
 
 use crate::framework::{ClusterEvents, Cycle, Filter, Normalize, Plugin, Rejection, Score};
 use crate::nodes::NodeId;
-use crate::object::Toleration;
 
 #[derive(Debug)]
 pub(super) struct TaintToleration;
@@ -19,12 +18,11 @@ impl Plugin for TaintToleration {
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let tolerations = cycle.pod.shape.tolerations.items();
         Some(Box::new(move |node: NodeId| {
             let mut forbidding = cycle.nodes.taints[node]
                 .iter()
                 .filter(|taint| taint.forbids_scheduling());
-            if forbidding.all(|taint| tolerations.iter().any(|one| one.tolerates(taint))) {
+            if forbidding.all(|taint| cycle.attempt.tolerates(taint)) {
                 return Ok(());
             }
             Err(Rejection::unresolvable("node(s) had untolerated taint(s)"))
@@ -32,16 +30,11 @@ impl Plugin for TaintToleration {
     }
 
     fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
-        let is_soft = |one: &Toleration| one.effect.is_empty() || &*one.effect == "PreferNoSchedule";
-        let mut tolerations = cycle.pod.shape.tolerations.items().into_owned();
-        tolerations.retain(is_soft);
         Some(Box::new(move |node: NodeId| {
             let soft = cycle.nodes.taints[node]
                 .iter()
                 .filter(|taint| &*taint.effect == "PreferNoSchedule");
-            let intolerable = soft
-                .filter(|taint| !tolerations.iter().any(|one| one.tolerates(taint)))
-                .count();
+            let intolerable = soft.filter(|taint| !cycle.attempt.tolerates(taint)).count();
             i64::try_from(intolerable).unwrap_or(i64::MAX)
         }))
     }

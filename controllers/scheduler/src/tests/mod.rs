@@ -1,6 +1,7 @@
 //! Stories on the pure core: nodes and pods in, a node or upstream's message out.
 
-use crate::algorithm::{Algorithm, Nominations};
+use crate::algorithm::{Algorithm, FitError, Nominations};
+use crate::attempt::Attempt;
 use crate::framework::ClusterEvents;
 use crate::nodes::NodeTable;
 use crate::object::{Node, Pod};
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+mod long_lists;
 
 struct World {
     nodes: NodeTable,
@@ -38,7 +41,10 @@ impl World {
     }
 
     fn place(&mut self, pod: &Arc<PodInfo>) -> Result<String, String> {
-        let placed = self.algorithm.place(pod, &mut self.nodes, &self.nominations, 0);
+        let attempt = Attempt::new(pod);
+        let placed = self
+            .algorithm
+            .place(&attempt, &mut self.nodes, &self.nominations, 0);
         placed
             .map(|node| self.nodes.names[node].to_string())
             .map_err(|unplaced| unplaced.message())
@@ -301,15 +307,23 @@ fn preempt(
     pod: &Arc<PodInfo>,
     budgets: &Budgets,
 ) -> Result<(String, Vec<String>), String> {
+    let attempt = Attempt::new(pod);
     let unplaced = world
         .algorithm
-        .place(pod, &mut world.nodes, &world.nominations, 0)
+        .place(&attempt, &mut world.nodes, &world.nominations, 0)
         .unwrap_err();
-    let crate::algorithm::FitError::Unfit { resolvable, .. } = unplaced else {
+    let FitError::Unfit { resolvable, .. } = unplaced else {
         panic!("no nodes")
     };
-    let (algorithm, nodes) = (&mut world.algorithm, &mut world.nodes);
-    let found = preemption::find(algorithm, pod, nodes, &resolvable, &world.nominations, budgets);
+    let (algorithm, nodes) = (&world.algorithm, &mut world.nodes);
+    let found = preemption::find(
+        algorithm,
+        &attempt,
+        nodes,
+        &resolvable,
+        &world.nominations,
+        budgets,
+    );
     let found = found.map_err(|message| message.0)?;
     let victims = found
         .victims
