@@ -214,3 +214,26 @@ async fn past_watch_reads_little_more_than_it_delivers() {
     }
     storage.close().await;
 }
+
+/// A revision can be read for the retention time after the next change, and not for much longer.
+#[test]
+fn past_is_kept_for_the_retention_time() {
+    let simulation = Simulation::new(3);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let retention = Duration::from_secs(10);
+        let options = LogOptions {
+            retention,
+            ..options()
+        };
+        let (storage, _) = LogStorage::open(&runtime, options).await.unwrap();
+        storage.commit(vec![put(1, "n1", 10)]).await.unwrap();
+        runtime.sleep(retention / 2).await;
+        storage.commit(vec![put(1, "n1", 10)]).await.unwrap();
+        runtime.sleep(retention * 9 / 10).await;
+        assert_eq!(storage.compacted_revision().await.unwrap(), Revision(1));
+        runtime.sleep(retention * 2).await;
+        assert_eq!(storage.compacted_revision().await.unwrap(), Revision(2));
+        storage.close().await;
+    });
+}

@@ -1,6 +1,7 @@
 //! What the handle promises: scopes end what they own, a seed decides a simulation, a crash loses what was not synced.
 
 use machinery_runtime::{Disk, OpenMode, Runtime, Simulation, TaskEnded, WorkerStep};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -340,6 +341,30 @@ fn reads_fail_when_told_to() {
     assert!((20..80).contains(&failed), "{failed}");
     disk.fail_reads(0);
     assert_eq!(file.read_at(0, &mut [0; 4]).unwrap(), 4);
+}
+
+/// A failure says nothing of whether the name has changed.
+#[test]
+fn names_fail_when_told_to() {
+    let disk = machinery_runtime::SimDisk::new(4);
+    let (from, to) = (Path::new("/d/from"), Path::new("/d/to"));
+    disk.create_dir_all(Path::new("/d")).unwrap();
+    disk.fail_names(1);
+    let [mut done, mut not_done] = [0, 0];
+    for _ in 0..50 {
+        drop(disk.open(from, OpenMode::CreateNew).unwrap());
+        disk.rename(from, to).unwrap_err();
+        let renamed = disk.open(to, OpenMode::Read).is_ok();
+        done += u32::from(renamed);
+        not_done += u32::from(!renamed);
+        while disk.remove(if renamed { to } else { from }).unwrap_err().kind() != ErrorKind::NotFound {}
+    }
+    assert!(done > 10 && not_done > 10, "{done} {not_done}");
+    assert!(disk.failed_names() >= 100, "{}", disk.failed_names());
+    disk.fail_names(0);
+    drop(disk.open(from, OpenMode::CreateNew).unwrap());
+    disk.rename(from, to).unwrap();
+    disk.remove(to).unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub(super) const SUITE: Suite = Suite {
 const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const FLIPS: &[&str] = &["--test", "history", "flips"];
 const FULL: &[&str] = &["--test", "full_disk"];
+const RACES: &[&str] = &["--test", "races"];
 const QUEUE: &[&str] = &["--test", "queue"];
 const PANICS: &[&str] = &["--test", "panics"];
 const BACKUP: &[&str] = &["--test", "backup"];
@@ -259,6 +260,20 @@ const TABLE: &[Mutation] = &[
         from: "if bytes > MAX_GROUP_BYTES {",
         to: "if bytes > 99 * MAX_GROUP_BYTES {",
         proof: QUEUE,
+    },
+    Mutation {
+        name: "a checkpoint has the floor of an earlier batch",
+        file: "checkpointing.rs",
+        from: "let feed = engine.feed.read();\n        (feed.compacted(), engine.live.read().clone())",
+        to: "let compacted = engine.feed.read().compacted();\n        std::thread::yield_now();\n        (compacted, engine.live.read().clone())",
+        proof: RACES,
+    },
+    Mutation {
+        name: "compaction takes what is younger than the retention time",
+        file: "upkeep.rs",
+        from: "match compact(&engine, noted).await {",
+        to: "let noted = engine.live.read().revision;\n        match compact(&engine, noted).await {",
+        proof: PAST,
     },
     Mutation {
         name: "a panic of the flush is kept to itself",

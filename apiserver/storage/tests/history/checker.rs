@@ -37,6 +37,8 @@ pub(crate) struct Checker {
     audited: BTreeMap<u64, Change>,
     /// The compact revision that was acknowledged or found last.
     pub(crate) floor: u64,
+    /// The highest floor that a client has asked for, or a recovery has found.
+    pub(crate) asked_floor: u64,
     /// What a change was told to have replaced: its revision, or nothing.
     replaced: BTreeMap<(u64, String), Option<u64>>,
     watches: BTreeMap<u64, Watch>,
@@ -92,6 +94,8 @@ pub(crate) struct Counts {
     pub(crate) compacted: u64,
     /// Floors raised to what only this life has shown.
     pub(crate) compacted_in_life: u64,
+    /// Lives in which the store raised the floor itself.
+    pub(crate) compacted_by_age: u64,
     /// Writes that a full disk refused, and starts on one.
     pub(crate) no_space: u64,
     pub(crate) full_starts: u64,
@@ -99,6 +103,8 @@ pub(crate) struct Counts {
     pub(crate) over_quota: u64,
     /// Reads that the disk refused.
     pub(crate) failed_reads: u64,
+    /// Renames and removals that failed.
+    pub(crate) failed_names: u64,
     /// Entries that were gone when their time had come.
     pub(crate) expired: u64,
 }
@@ -117,10 +123,12 @@ impl Counts {
         self.too_late += other.too_late;
         self.compacted += other.compacted;
         self.compacted_in_life += other.compacted_in_life;
+        self.compacted_by_age += other.compacted_by_age;
         self.no_space += other.no_space;
         self.full_starts += other.full_starts;
         self.over_quota += other.over_quota;
         self.failed_reads += other.failed_reads;
+        self.failed_names += other.failed_names;
         self.expired += other.expired;
     }
 }
@@ -567,6 +575,7 @@ pub(crate) async fn recovered(checker: &Arc<Mutex<Checker>>, storage: &Arc<LogSt
     checker.extend(news, current.0);
     assert!(checker.floor <= floor.0, "the floor went back to {floor}");
     checker.floor = floor.0;
+    checker.asked_floor = checker.asked_floor.max(floor.0);
     checker.audited.clear();
     checker.read(&everything, page.revision, &page.entries);
     let read = checker.reads.last().unwrap();

@@ -332,6 +332,10 @@ impl Client {
             },
         };
         let floor = Revision(proven.saturating_sub(self.draw(20)));
+        {
+            let mut checker = self.checker.lock();
+            checker.asked_floor = checker.asked_floor.max(floor.0);
+        }
         match self.storage.compact(floor).await {
             Ok(()) => {}
             Err(StorageError::NoSpace) if self.place == Place::Here => return true,

@@ -34,6 +34,27 @@ pub(crate) const RESERVE_BYTES: u64 = 256 << 10;
 /// Clients give shorter times to live.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
 
+/// Longer than the reader of every change is behind.
+const RETENTION: Duration = Duration::from_millis(12);
+
+/// What stays the same in all lives of one world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct World {
+    pub(crate) is_encrypted: bool,
+    /// Compacts by itself.
+    pub(crate) retention: Duration,
+}
+
+impl World {
+    pub(crate) fn draw(runtime: &Runtime) -> Self {
+        let one_in = |n: u64| runtime.random_u64().is_multiple_of(n);
+        Self {
+            is_encrypted: one_in(3),
+            retention: if one_in(2) { RETENTION } else { Duration::ZERO },
+        }
+    }
+}
+
 /// So little that clients meet its bounds now and then.
 pub(crate) fn quota() -> Quota {
     Quota {
@@ -77,11 +98,15 @@ resources:
 
 impl Instance {
     /// Recovery must succeed, unless the power goes while it works; then the next one must.
-    pub(crate) async fn start(runtime: &Runtime, disk: &SimDisk, is_encrypted: bool) -> Self {
-        let options = if is_encrypted {
+    pub(crate) async fn start(runtime: &Runtime, disk: &SimDisk, world: World) -> Self {
+        let options = if world.is_encrypted {
             encrypted(runtime)
         } else {
             options()
+        };
+        let options = LogOptions {
+            retention: world.retention,
+            ..options
         };
         loop {
             if runtime.random_u64().is_multiple_of(4) {

@@ -22,7 +22,7 @@ mod instance;
 use apiserver_storage::{Prefix, RangeOptions, Storage};
 use checker::{Checker, Counts};
 use clients::Place;
-use instance::{Ending, Instance};
+use instance::{Ending, Instance, World};
 use machinery_runtime::{Runtime, SimDisk, Simulation, seeds};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ fn live_through(seed: u64) -> (u64, Counts) {
 
 async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
     let checker = Arc::new(Mutex::new(Checker::default()));
-    let is_encrypted = runtime.random_u64().is_multiple_of(3);
+    let world = World::draw(&runtime);
     for _ in 0..LIVES {
-        let instance = Instance::start(&runtime, &disk, is_encrypted).await;
+        let instance = Instance::start(&runtime, &disk, world).await;
         checker::recovered(&checker, &instance.storage).await;
         let full = instance.storage.statistics().unwrap().full;
         checker.lock().counts.full_starts += u64::from(full);
@@ -55,11 +55,14 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         clients::start(crowd.runtime(), &storage, Place::Here, &checker);
         mishaps(&runtime, &disk, &*storage).await;
         let full = storage.statistics().unwrap().full;
-        if ending == Ending::Close && !full && runtime.random_u64().is_multiple_of(2) {
+        let retained = world.retention.is_zero();
+        if ending == Ending::Close && !full && retained && runtime.random_u64().is_multiple_of(2) {
             crowd.stopped().await;
             everything_expires(&runtime, &storage, &checker).await;
         }
         disk.fail_reads(0);
+        disk.fail_names(0);
+        note_floor(&checker, &*storage).await;
         assert_eq!(
             instance.storage.miscounted(),
             Vec::<String>::new(),
@@ -78,15 +81,22 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         }
     }
     disk.make_room();
-    let instance = Instance::start(&runtime, &disk, is_encrypted).await;
+    // Nothing is compacted while every revision is read.
+    let world = World {
+        retention: Duration::ZERO,
+        ..world
+    };
+    let instance = Instance::start(&runtime, &disk, world).await;
     checker::recovered(&checker, &instance.storage).await;
     checker::fully_verified(&checker, &instance).await;
+    checker.lock().counts.failed_names = disk.failed_names();
     let counts = checker.lock().finish();
     instance.end(Ending::Close, &runtime, &disk).await;
     counts
 }
 
-/// What happens to the machine while clients are at work: its disk fills and is cleared, reads fail, its clock is set.
+/// What happens to the machine while clients are at work: its disk fills and is cleared, reads, renames
+/// and removals fail, its clock is set.
 async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     let draw = |below: u64| runtime.random_u64() % below;
     let life = 5_000 + draw(60_000);
@@ -94,17 +104,27 @@ async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     runtime.sleep(Duration::from_micros(first)).await;
     // Without the reserve nothing is promised about the next start.
     let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
-    match draw(6) {
+    match draw(7) {
         0 if reserved => disk.fill_after(draw(60_000)),
         1 if reserved => disk.crowd(),
         2 => disk.make_room(),
         3 => disk.fail_reads(20),
+        5 => disk.fail_names(3),
         4 => {
             runtime.jump_clock(i64::try_from(draw(4 * DECADE)).unwrap() - i64::try_from(2 * DECADE).unwrap())
         }
         _ => {}
     }
     runtime.sleep(Duration::from_micros(life - first)).await;
+}
+
+/// A floor that nobody asked for is the store's own, by age.
+async fn note_floor(checker: &Mutex<Checker>, storage: &dyn Storage) {
+    let Ok(floor) = storage.compacted_revision().await else {
+        return;
+    };
+    let mut checker = checker.lock();
+    checker.counts.compacted_by_age += u64::from(floor.0 > checker.asked_floor);
 }
 
 const DECADE: u64 = 10 * 365 * 24 * 3600;
@@ -147,9 +167,10 @@ fn history_acknowledged_or_visible_is_never_lost() {
             total.no_space,
             total.full_starts,
             total.failed_reads,
+            total.failed_names,
             total.over_quota,
         ];
-        let ends = [total.expired, total.compacted_in_life];
+        let ends = [total.expired, total.compacted_in_life, total.compacted_by_age];
         [&writes[..], &reads, &faults, &ends].concat()
     });
 }

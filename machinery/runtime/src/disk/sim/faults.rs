@@ -10,6 +10,9 @@ pub(super) struct Faults {
     syncs: SyncFailures,
     /// One read in so many fails; none when zero.
     reads: u32,
+    /// One rename or removal in so many fails; none when zero.
+    names: u32,
+    failed_names: u64,
     /// The power goes after so many more changes; nothing works from then until [`SimDisk::crash`].
     power: Power,
     /// Bytes that all files together may have.
@@ -51,6 +54,16 @@ impl SimDisk {
     /// From now on one read in `n` fails; zero stops it.
     pub fn fail_reads(&self, one_in: u32) {
         self.shared.lock().faults.reads = one_in;
+    }
+
+    /// From now on one rename or removal in `n` fails, done or not done; zero stops it.
+    pub fn fail_names(&self, one_in: u32) {
+        self.shared.lock().faults.names = one_in;
+    }
+
+    /// Renames and removals that failed so far.
+    pub fn failed_names(&self) -> u64 {
+        self.shared.lock().faults.failed_names
     }
 
     /// There is room for so many more bytes. A write beyond that is refused, or done in part and then refused; files
@@ -99,6 +112,8 @@ impl Default for Faults {
         Self {
             syncs: SyncFailures::Never,
             reads: 0,
+            names: 0,
+            failed_names: 0,
             power: Power::On,
             capacity: u64::MAX,
             crowded: false,
@@ -131,6 +146,7 @@ impl Faults {
     pub(super) fn power_is_back(&mut self) {
         self.syncs = SyncFailures::Never;
         self.reads = 0;
+        self.names = 0;
         self.power = Power::On;
     }
 
@@ -143,6 +159,13 @@ impl Faults {
                 true
             }
         }
+    }
+
+    /// Whether a rename or removal fails.
+    pub(super) fn name_fails(&mut self, random: &mut ChaCha8Rng) -> bool {
+        let fails = self.names > 0 && random.random_ratio(1, self.names);
+        self.failed_names += u64::from(fails);
+        fails
     }
 
     pub(super) fn read(&self, random: &mut ChaCha8Rng) -> io::Result<()> {

@@ -155,6 +155,17 @@ impl Shared {
         Ok(())
     }
 
+    /// The same, or a failure that leaves open whether it was made.
+    fn change_name_or_fail(&mut self, change: NameChange) -> io::Result<()> {
+        if !self.faults.name_fails(&mut self.random) {
+            return self.change_name(change);
+        }
+        if self.random.random_bool(0.5) {
+            self.change_name(change)?;
+        }
+        Err(io::Error::other("injected failure to change a name"))
+    }
+
     fn sync_fails(&mut self) -> bool {
         self.syncs += 1;
         self.faults.sync_fails(&mut self.random)
@@ -222,7 +233,7 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut shared = self.shared.lock();
         let file = shared.names.file(from).ok_or(io::ErrorKind::NotFound)?;
-        shared.change_name(NameChange::Rename {
+        shared.change_name_or_fail(NameChange::Rename {
             from: from.to_owned(),
             to: to.to_owned(),
             file,
@@ -233,7 +244,7 @@ impl Disk for SimDisk {
         let mut shared = self.shared.lock();
         shared.names.file(path).ok_or(io::ErrorKind::NotFound)?;
         let name = path.to_owned();
-        shared.change_name(NameChange::Unbind { name })
+        shared.change_name_or_fail(NameChange::Unbind { name })
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
