@@ -92,6 +92,11 @@ impl Algorithm {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn evaluations(&self) -> &Evaluations {
+        &self.evaluations
+    }
+
     pub fn rows(&self) -> &[PluginRegistration] {
         &self.rows
     }
@@ -105,6 +110,7 @@ impl Algorithm {
         random: u64,
     ) -> Result<NodeId, FitError> {
         let pod = attempt.pod();
+        nodes.trim();
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
         }

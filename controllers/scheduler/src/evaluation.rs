@@ -1,5 +1,6 @@
 //! What the single-node plugins answer for one pod shape, kept and brought up to date row by row.
 
+use crate::footprint::hashed_bytes;
 use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::Shape;
@@ -8,6 +9,9 @@ use std::sync::Arc;
 
 /// Shapes kept at most; the least recently used goes first.
 pub const MAX_SHAPES: usize = 128;
+/// Bytes of a shape that is kept, as [`hashed_bytes`] counts: pods of charts have a tenth. A pod with a larger one is
+/// evaluated anew in each attempt, since what is kept stays when the pod is gone.
+pub const MAX_SHAPE_BYTES: usize = 16 << 10;
 
 /// A verdict in one byte pair: this, [`ABSENT`], or one more than an index into `failures`.
 pub const FEASIBLE: u16 = 0;
@@ -198,6 +202,8 @@ impl<'a> Pass<'a> {
 #[derive(Debug, Default)]
 pub struct Evaluations {
     by_shape: HashMap<Arc<Shape>, Evaluation>,
+    /// That of the last pod, where its shape is not kept.
+    passing: Evaluation,
     uses: u64,
 }
 
@@ -210,6 +216,11 @@ impl Evaluations {
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) -> &Evaluation {
         self.uses += 1;
+        self.passing = Evaluation::default();
+        if hashed_bytes(&cycle.pod.shape) > MAX_SHAPE_BYTES {
+            self.passing.update(rows, cycle, allowed);
+            return &self.passing;
+        }
         if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&cycle.pod.shape) {
             self.drop_oldest();
         }
@@ -217,6 +228,12 @@ impl Evaluations {
         evaluation.last_used = self.uses;
         evaluation.update(rows, cycle, allowed);
         evaluation
+    }
+
+    /// Shapes that are kept.
+    #[cfg(test)]
+    pub(crate) fn shapes(&self) -> usize {
+        self.by_shape.len()
     }
 
     fn drop_oldest(&mut self) {

@@ -18,6 +18,7 @@ pub mod diagnosis;
 mod driver;
 pub mod evaluation;
 mod events;
+mod footprint;
 pub mod framework;
 pub mod nodes;
 pub mod object;

@@ -12,7 +12,7 @@ use crate::selector_counts::{CounterKey, Namespaces, SelectorCounts};
 use crate::volumes::Volumes;
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A row of the table.
@@ -21,6 +21,8 @@ pub type NodeId = usize;
 /// Changes remembered; an evaluation that fell further behind starts over.
 const CHANGE_LOG: usize = 8192;
 
+/// Topology columns kept from one attempt to the next, those that no running pod's terms name.
+const MAX_TOPOLOGIES: usize = 128;
 /// The value id of a node without the topology label.
 pub const NO_TOPOLOGY: u32 = u32::MAX;
 
@@ -361,6 +363,24 @@ impl NodeTable {
 
     pub fn counts(&self) -> &SelectorCounts {
         &self.counts
+    }
+
+    #[cfg(test)]
+    pub(crate) fn topologies(&self) -> usize {
+        self.topologies.len()
+    }
+
+    /// Forgets what earlier attempts needed beyond what is kept; called before an attempt makes its own.
+    pub fn trim(&mut self) {
+        self.counts.trim();
+        if self.topologies.len() > MAX_TOPOLOGIES {
+            let needed: HashSet<&str> = self
+                .counts
+                .existing_terms()
+                .map(|(_, term, _)| &*term.topology_key)
+                .collect();
+            self.topologies.retain(|key, _| needed.contains(&**key));
+        }
     }
 
     /// Makes the counter and the topology column that a plugin is about to read.

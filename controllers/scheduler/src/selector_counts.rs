@@ -5,12 +5,15 @@
 //! the nodes of a topology. The affinity terms that *existing* pods bring along are counted the same way, one
 //! counter per distinct term.
 
+use crate::footprint::hashed_bytes;
 use crate::object::{LabelSelector, Labels, Metadata, Pod, PodAffinityTerm};
 use crate::selector::labels_match;
 use std::collections::HashMap;
 
-/// Counters kept at most; the least recently used goes first.
+/// Counters kept from one attempt to the next; the least recently used goes first.
 pub const MAX_COUNTERS: usize = 1024;
+/// Bytes of all their selectors, as [`hashed_bytes`] counts: the pods that made them may be gone.
+pub const MAX_COUNTER_BYTES: usize = 1 << 20;
 
 /// Labels of every namespace, for namespace selectors.
 pub type Namespaces = HashMap<Box<str>, Labels>;
@@ -136,6 +139,7 @@ impl CounterKey {
 struct Counter {
     per_node: Vec<u32>,
     last_used: u64,
+    bytes: usize,
 }
 
 /// Counters by key, and the terms of the pods on the nodes.
@@ -144,6 +148,8 @@ pub struct SelectorCounts {
     counters: HashMap<CounterKey, Counter>,
     terms: HashMap<(TermKind, Term), Vec<u32>>,
     uses: u64,
+    /// Those of all counters together.
+    bytes: usize,
 }
 
 impl SelectorCounts {
@@ -188,29 +194,53 @@ impl SelectorCounts {
             counter.last_used = uses;
             return;
         }
-        if self.counters.len() >= MAX_COUNTERS {
-            self.drop_oldest();
-        }
         let mut per_node = Vec::new();
         for (node, pod) in pods {
             if key.counts(pod, namespaces) {
                 bump(&mut per_node, node, true);
             }
         }
+        let bytes = hashed_bytes(key);
+        self.bytes += bytes;
         self.counters.insert(
             key.clone(),
             Counter {
                 per_node,
                 last_used: uses,
+                bytes,
             },
         );
     }
 
-    fn drop_oldest(&mut self) {
-        let oldest = self.counters.iter().min_by_key(|(_, counter)| counter.last_used);
-        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-            self.counters.remove(&key);
+    /// Drops what was used least recently, down to the bounds. Between attempts only: one attempt needs all of its own.
+    pub fn trim(&mut self) {
+        if self.counters.len() <= MAX_COUNTERS && self.bytes <= MAX_COUNTER_BYTES {
+            return;
         }
+        let mut uses: Vec<(u64, usize)> = self
+            .counters
+            .values()
+            .map(|one| (one.last_used, one.bytes))
+            .collect();
+        uses.sort_unstable_by(|left, right| right.cmp(left));
+        let mut bytes = 0;
+        let kept = uses.iter().take(MAX_COUNTERS).take_while(|(_, own)| {
+            bytes += own;
+            bytes <= MAX_COUNTER_BYTES
+        });
+        let since = kept.last().map_or(u64::MAX, |(last_used, _)| *last_used);
+        self.retain(|_, counter| counter.last_used >= since);
+    }
+
+    fn retain(&mut self, keep: impl Fn(&CounterKey, &Counter) -> bool) {
+        self.counters.retain(|key, counter| keep(key, counter));
+        self.bytes = self.counters.values().map(|one| one.bytes).sum();
+    }
+
+    /// Counters kept, and the bytes of their selectors.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (self.counters.len(), self.bytes)
     }
 
     /// Counts per node; nodes beyond the end have none. Empty when [`Self::ensure`] was not called.
@@ -227,8 +257,7 @@ impl SelectorCounts {
 
     /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
     pub fn forget_namespace_selectors(&mut self) {
-        self.counters
-            .retain(|key, _| key.selectors.iter().all(|one| one.namespace_selector.is_none()));
+        self.retain(|key, _| key.selectors.iter().all(|one| one.namespace_selector.is_none()));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scheduler::SCHEDULER_NAME;
+use crate::selector_counts::{MAX_COUNTER_BYTES, MAX_COUNTERS};
 
 /// A spec whose last toleration is that of the taint `a`.
 fn long_tolerations(count: usize) -> Value {
@@ -89,4 +90,68 @@ fn burst_ends_by_work_done() {
     };
     assert_eq!(pods_decided(20, &json!({})), 16);
     assert_eq!(pods_decided(2, &long_tolerations(70_000)), 1);
+}
+
+#[test]
+fn large_shape_is_evaluated_and_not_kept() {
+    let taints = json!([{"key": "b", "effect": "NoSchedule"}]);
+    let mut world = World::new(json!([{"name": "a"}, {"name": "b", "taints": taints}]));
+    for number in 0..3 {
+        let mut spec = long_tolerations(1_000 + number);
+        spec["cpu"] = "1".into();
+        let placed = world.place(&make_pod("p", spec));
+        assert_eq!(placed, Ok("a".to_owned()));
+        assert_eq!(world.algorithm.evaluations().shapes(), 0);
+    }
+    world.place(&make_pod("p", json!({"cpu": "1"}))).unwrap();
+    assert_eq!(world.algorithm.evaluations().shapes(), 1);
+}
+
+/// A pod that is not to be on a host with pods of each of the given apps.
+fn avoids(apps: impl Iterator<Item = Vec<String>>) -> Value {
+    let terms: Vec<Value> = apps
+        .map(|apps| {
+            let expressions = json!([{"key": "app", "operator": "In", "values": apps}]);
+            json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": expressions}})
+        })
+        .collect();
+    json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+}
+
+#[test]
+fn selectors_of_gone_pods_are_forgotten_by_bytes() {
+    let mut world = World::new(json!([{"name": "a"}]));
+    for number in 0..4 {
+        let apps = (0..50_000).map(|app| format!("{number}-{app}")).collect();
+        let pod = make_pod("p", avoids([apps].into_iter()));
+        world.place(&pod).unwrap();
+    }
+    world.place(&make_pod("p", json!({}))).unwrap();
+    let (count, bytes) = world.nodes.counts().kept();
+    assert!(count >= 1 && bytes <= MAX_COUNTER_BYTES, "{count} of {bytes}");
+}
+
+#[test]
+fn terms_beyond_the_counters_kept_are_respected() {
+    let mut world = World::new(json!([{"name": "a"}, {"name": "b"}]));
+    world.runs(json!({"labels": {"app": "x0"}}), "a");
+    let pod = make_pod(
+        "p",
+        avoids((0..MAX_COUNTERS + 1).map(|app| vec![format!("x{app}")])),
+    );
+    assert_eq!(world.place(&pod), Ok("b".to_owned()));
+    world.runs(json!({"labels": {"app": format!("x{MAX_COUNTERS}")}}), "b");
+    assert!(world.place(&pod).is_err());
+    world.place(&make_pod("p", json!({}))).unwrap();
+    assert_eq!(world.nodes.counts().kept().0, MAX_COUNTERS);
+}
+
+#[test]
+fn topologies_of_gone_pods_are_forgotten() {
+    let mut world = World::new(json!([{"name": "a"}]));
+    for number in 0..300 {
+        let pod = make_pod("p", spread(&format!("key-{number}"), "ScheduleAnyway"));
+        world.place(&pod).unwrap();
+        assert!(world.nodes.topologies() < 150, "{}", world.nodes.topologies());
+    }
 }
