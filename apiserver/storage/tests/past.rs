@@ -7,10 +7,11 @@
 )]
 
 use apiserver_storage::{
-    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, Record, Revision,
-    Storage, WatchRequest, Write,
+    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt,
+    Record, Revision, Storage, WatchRequest, Write,
 };
 use bytes::Bytes;
+use futures::FutureExt;
 use machinery_fuzz::Random;
 use machinery_runtime::{DiskCall, MemDisk, ObservedDisk, Runtime, Simulation};
 use std::sync::Arc;
@@ -234,6 +235,37 @@ fn past_is_kept_for_the_retention_time() {
         assert_eq!(storage.compacted_revision().await.unwrap(), Revision(1));
         runtime.sleep(retention * 2).await;
         assert_eq!(storage.compacted_revision().await.unwrap(), Revision(2));
+        storage.close().await;
+    });
+}
+
+/// The past is put together on a thread of its own, also where memory has the changes since.
+#[test]
+fn past_is_not_put_together_on_the_thread_of_a_request() {
+    let simulation = Simulation::new(4);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let options = LogOptions {
+            history_bytes: 64 << 20,
+            ..options()
+        };
+        let (storage, _) = LogStorage::open(&runtime, options).await.unwrap();
+        for _ in 0..600 {
+            storage.commit(vec![put(1, "n1", 10)]).await.unwrap();
+        }
+        // The last change is undone as well.
+        storage.commit(vec![put(2, "n1", 10)]).await.unwrap();
+        let (all, at) = (Prefix::parse("/").unwrap(), ReadAt::Exact(Revision(1)));
+        let options = RangeOptions {
+            at,
+            ..RangeOptions::default()
+        };
+        assert!(storage.range(&all, &options).now_or_never().is_none());
+        let found = storage.range(&all, &options).await.unwrap().entries;
+        assert_eq!(
+            found.iter().map(|entry| entry.revision).collect::<Vec<_>>(),
+            [Revision(1)]
+        );
         storage.close().await;
     });
 }

@@ -104,7 +104,8 @@ async fn threads_that_race_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Runtime::real();
     let options = LogOptions {
-        history_bytes: 8 << 10,
+        // Enough for the newest states that are read, so that they are undone and not rebuilt.
+        history_bytes: 64 << 10,
         checkpoint_bytes: 32 << 10,
         ..options(dir.path())
     };

@@ -276,6 +276,20 @@ const TABLE: &[Mutation] = &[
         proof: PAST,
     },
     Mutation {
+        name: "a request undoes changes on its own thread",
+        file: "mod.rs",
+        from: "let entries = self.engine.past_range(prefix.clone(), at).await?;",
+        to: "let entries = match self.engine.undo(prefix, at) {\n            Some(own) => own,\n            None => self.engine.past_range(prefix.clone(), at).await?,\n        };",
+        proof: PAST,
+    },
+    Mutation {
+        name: "changes beyond the first few are not undone",
+        file: "past.rs",
+        from: "while undone < current {",
+        to: "if undone < current {",
+        proof: PAST,
+    },
+    Mutation {
         name: "a panic of the flush is kept to itself",
         file: "engine.rs",
         from: "owner.panicked(\"the flush\", message)",

@@ -203,10 +203,7 @@ impl LogStorage {
                 compacted: floor,
             });
         }
-        let entries = match self.engine.undo(prefix, at) {
-            Some(entries) => entries,
-            None => self.engine.past_range(prefix.clone(), at).await?,
-        };
+        let entries = self.engine.past_range(prefix.clone(), at).await?;
         let list = PastList::from(entries);
         self.engine.pins.lock().keep_list(at, prefix, &list);
         Ok(list)

@@ -16,6 +16,8 @@ use std::sync::Arc;
 const READ_BYTES: usize = 4 << 20;
 /// Nor at more changes.
 const READ_CHANGES: u64 = 20_000;
+/// Changes looked at under one hold of the feed.
+const UNDO_STEP: usize = 256;
 /// Nor does it look for the previous versions of more changes at once.
 const LOOK_UPS: usize = 2_000;
 
@@ -44,6 +46,9 @@ impl Engine {
     ) -> Result<Vec<Arc<Entry>>, StorageError> {
         let own = Arc::clone(self);
         self.in_the_past(move || {
+            if let Some(entries) = own.undo(&prefix, at) {
+                return Ok(entries);
+            }
             let read = own.rebuild(&prefix, at);
             own.unless_compacted(at.next(), read)
         })
@@ -208,19 +213,28 @@ impl Engine {
     }
 
     /// The state below a prefix at a revision, from what is there now and the changes since, when memory has those.
+    /// Nobody waits for more than a few changes of it.
     pub(super) fn undo(&self, prefix: &Prefix, at: Revision) -> Option<Vec<Arc<Entry>>> {
-        let feed = self.feed.read();
-        // Published together: while the feed is held, the tree is of the same revision.
-        let root: Root = self.live.read().root.clone();
+        let (root, current): (Root, Revision) = {
+            let live = self.live.read();
+            (live.root.clone(), live.revision)
+        };
         let mut before: BTreeMap<Key, Option<Arc<Entry>>> = BTreeMap::new();
-        for event in feed.after(at)? {
-            if prefix.contains(&event.key) {
-                before
-                    .entry(event.key.clone())
-                    .or_insert_with(|| event.previous.clone());
+        let mut undone = at;
+        while undone < current {
+            let feed = self.feed.read();
+            let mut behind = feed.after(undone)?.take(UNDO_STEP).peekable();
+            // Memory has all up to the revision of the tree; where it had not, this would never end.
+            behind.peek()?;
+            for event in behind {
+                undone = event.revision;
+                if prefix.contains(&event.key) {
+                    before
+                        .entry(event.key.clone())
+                        .or_insert_with(|| event.previous.clone());
+                }
             }
         }
-        drop(feed);
         let mut state: BTreeMap<&Key, Arc<Entry>> = BTreeMap::new();
         for entry in root.below(prefix, None) {
             state.insert(&entry.key, Arc::clone(entry));
