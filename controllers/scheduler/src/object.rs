@@ -59,7 +59,7 @@ fields! {
         affinity: Affinity,
         tolerations: LongList<Toleration>,
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
-        scheduling_gates: Vec<SchedulingGate>,
+        scheduling_gates: LongList<SchedulingGate>,
         volumes: Vec<Volume>,
     }
     pub struct Volume {
@@ -83,7 +83,6 @@ fields! {
         reason: Box<str>,
         message: Box<str>,
     }
-    pub struct SchedulingGate { name: Box<str> }
     pub struct Container {
         name: Box<str>,
         image: Box<str>,
@@ -187,6 +186,13 @@ pub struct Toleration {
     pub value: Box<str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub effect: Box<str>,
+}
+
+/// What holds a pod back until it is taken off.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SchedulingGate {
+    pub name: Box<str>,
 }
 
 impl Pod {

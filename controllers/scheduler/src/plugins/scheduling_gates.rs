@@ -16,16 +16,11 @@ impl Plugin for SchedulingGates {
     }
 
     fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), String> {
-        let gates: Vec<&str> = pod
-            .pod
-            .spec
-            .scheduling_gates
-            .iter()
-            .map(|gate| &*gate.name)
-            .collect();
+        let gates = pod.pod.spec.scheduling_gates.items();
         if gates.is_empty() {
             return Ok(());
         }
-        Err(format!("waiting for scheduling gates: [{}]", gates.join(" ")))
+        let names: Vec<&str> = gates.iter().map(|gate| &*gate.name).collect();
+        Err(format!("waiting for scheduling gates: [{}]", names.join(" ")))
     }
 }

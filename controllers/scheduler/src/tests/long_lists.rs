@@ -155,3 +155,22 @@ fn topologies_of_gone_pods_are_forgotten() {
         assert!(world.nodes.topologies() < 150, "{}", world.nodes.topologies());
     }
 }
+
+#[test]
+fn gates_hold_a_pod_however_many_there_are() {
+    for count in [1, 16, 17, 3_000] {
+        let gates: Vec<Value> = (0..count)
+            .map(|number| json!({"name": format!("g{number}")}))
+            .collect();
+        let pod = make_pod("p", json!({"schedulingGates": gates}));
+        let rows = default_rows();
+        let message = rows
+            .iter()
+            .find_map(|row| row.plugin.pre_enqueue(&pod).err())
+            .unwrap();
+        assert_eq!(
+            message.matches('g').count(),
+            count + "waiting scheduling gates".matches('g').count()
+        );
+    }
+}
