@@ -107,7 +107,7 @@ impl AdmissionChain {
         let mut timing = Timing::begin(self.observer.as_deref(), Step::Admit, request.operation);
         let mut done = Ok(());
         for (at, plugin) in self.numbered() {
-            let step = counted_step(plugin, Step::Admit, request.operation);
+            let step = counted_step(plugin, Step::Admit);
             if !plugin.handles(request) {
                 timing.passed(at, plugin, step);
                 continue;
@@ -122,22 +122,37 @@ impl AdmissionChain {
         done
     }
 
+    /// Asks whether the request may be. A delete passes both steps, as upstream's: it has no object that could be changed, so
+    /// that plugins of the first step alone look at it there.
     pub async fn validate(
         &self,
         request: &Request<'_>,
         object: Option<&Tree>,
         old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
-        let mut timing = Timing::begin(self.observer.as_deref(), Step::Validate, request.operation);
+        if request.operation == Operation::Delete {
+            self.examine(Step::Admit, request, object, old).await?;
+        }
+        self.examine(Step::Validate, request, object, old).await
+    }
+
+    async fn examine(
+        &self,
+        step: Step,
+        request: &Request<'_>,
+        object: Option<&Tree>,
+        old: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        let mut timing = Timing::begin(self.observer.as_deref(), step, request.operation);
         let mut done = Ok(());
         for (at, plugin) in self.numbered() {
-            let step = counted_step(plugin, Step::Validate, request.operation);
-            if !plugin.handles(request) {
-                timing.passed(at, plugin, step);
+            let counted = counted_step(plugin, step);
+            if !plugin.handles(request) || examining_step(plugin, request.operation) != step {
+                timing.passed(at, plugin, counted);
                 continue;
             }
             done = plugin.validate(request, object, old).await;
-            timing.plugin(at, plugin.name(), step, done.is_err());
+            timing.plugin(at, plugin.name(), counted, done.is_err());
             if done.is_err() {
                 break;
             }
@@ -147,13 +162,15 @@ impl AdmissionChain {
     }
 }
 
-/// The step that the time of a plugin is counted in. A delete has no object that could be changed, so that plugins of
-/// upstream's first step look at it in the second.
-fn counted_step(plugin: &dyn Plugin, step: Step, operation: Operation) -> Option<Step> {
-    let own = plugin.steps();
-    let is_late = step == Step::Validate && operation == Operation::Delete && own == [Step::Admit];
-    match is_late {
-        true => Some(Step::Admit),
-        false => own.contains(&step).then_some(step),
+/// The step, where upstream's plugin has it.
+fn counted_step(plugin: &dyn Plugin, step: Step) -> Option<Step> {
+    plugin.steps().contains(&step).then_some(step)
+}
+
+/// The step in which a plugin may refuse such a request without changing it.
+fn examining_step(plugin: &dyn Plugin, operation: Operation) -> Step {
+    match operation == Operation::Delete && plugin.steps() == [Step::Admit] {
+        true => Step::Admit,
+        false => Step::Validate,
     }
 }

@@ -471,6 +471,36 @@ async fn request_bodies_are_counted_by_their_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn metrics_of_admission_count_a_delete_in_both_steps() {
+    let cluster = start().await;
+    make_map(&cluster, "a").await;
+    let admin = || cluster.admin();
+    let own = "/api/v1/namespaces/default/configmaps/a";
+    admin().send(Method::DELETE, own, Bytes::new()).await.is(200);
+    let protected = "/api/v1/namespaces/kube-system";
+    admin()
+        .send(Method::DELETE, protected, Bytes::new())
+        .await
+        .is(403);
+    let text = metrics(&cluster).await;
+    for (step, rejected, count) in [
+        ("admit", "false", Some(1.0)),
+        ("validate", "false", Some(1.0)),
+        // Refused in the first, so that it never comes to the second.
+        ("admit", "true", Some(1.0)),
+        ("validate", "true", None),
+    ] {
+        let rest = format!("operation=\"DELETE\",rejected=\"{rejected}\",type=\"{step}\"");
+        let steps = "apiserver_admission_step_admission_duration_seconds_count{";
+        assert_eq!(sample(&text, &[steps, &rest]), count, "{rest}");
+        let plugins =
+            "apiserver_admission_controller_admission_duration_seconds_count{name=\"NamespaceLifecycle\"";
+        let count = count.filter(|_| step == "admit");
+        assert_eq!(sample(&text, &[plugins, &rest]), count, "{rest}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_reset_begins_counts_anew() {
     let cluster = start().await;
     make_map(&cluster, "a").await;
