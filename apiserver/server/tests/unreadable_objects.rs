@@ -128,6 +128,36 @@ async fn unreadable_objects_are_named_by_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unreadable_object_is_not_changed_and_the_cause_is_named() {
+    let cluster = with_lost_key(config()).await;
+    let own = format!("{SECRETS}/a");
+    let cause = "data from the storage is not transformable revision=0: no matching key was found for the provided AES transformer";
+    let json = "application/json";
+    for (method, form) in [
+        (Method::PUT, json),
+        (Method::PATCH, "application/merge-patch+json"),
+        (Method::PATCH, "application/apply-patch+yaml"),
+    ] {
+        let path = match form.contains("apply") {
+            true => format!("{own}?fieldManager=own"),
+            false => own.clone(),
+        };
+        let body =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "labels": {"b": "c"}}});
+        let ask = cluster.admin().header("content-type", form);
+        let refused = ask.send(method, &path, Bytes::from(body.to_string())).await;
+        let status = refused.is(500).json();
+        assert_eq!(status["reason"], "InternalError");
+        assert_eq!(status["message"], format!("Internal error occurred: {cause}"));
+    }
+    let read = cluster.admin().get(&own).await.is(500);
+    assert_eq!(
+        message(&read),
+        format!("Internal error occurred: {CORRUPT}").replace("/registry/", "/")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreadable_object_is_deleted_by_who_may_and_no_other_object_is() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.log");

@@ -187,6 +187,14 @@ impl Store {
         Ok(found.entry.map(|entry| self.renewed(entry)))
     }
 
+    /// The object that a change is for. Errors of an unreadable one have other words than a reader's, as upstream's.
+    async fn read_live(&self, key: &Key) -> Result<Option<Arc<Entry>>, RegistryError> {
+        let found = self.storage().get(key, ReadAt::Latest).await;
+        let error_of = |error| unreadable::change_error(&error).unwrap_or_else(|| self.storage_error(&error));
+        let found = found.map_err(error_of)?;
+        Ok(found.entry.map(|entry| self.renewed(entry)))
+    }
+
     /// Whether something is stored under a key, readable or not.
     pub(crate) async fn is_taken(&self, key: &Key) -> Result<bool, RegistryError> {
         match self.storage().get(key, ReadAt::Latest).await {
@@ -389,6 +397,10 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
             requested: *asked,
             current: *current,
         },
+        StorageError::Unreadable { key, cause } => {
+            tracing::error!(%error, "failed to decode a stored object");
+            RegistryError::Unreadable(unreadable::undecodable(key, cause))
+        }
         StorageError::TooLarge { limit, .. } => RegistryError::TooLarge(*limit),
         StorageError::Sealed { key, cause } => {
             tracing::error!(%error, "failed to decrypt data");

@@ -87,9 +87,30 @@ fn readable(resource: &GroupResource, name: &str, key: &Key) -> RegistryError {
     )
 }
 
+const UNTRANSFORMABLE: &str = "data from the storage is not transformable";
+const UNDECODABLE: &str = "object not decodable";
+
 /// Upstream's words for an object whose key is missing or wrong.
 pub(super) fn untransformable(key: &str, cause: &str) -> String {
-    corrupt(key, "data from the storage is not transformable", cause)
+    corrupt(key, UNTRANSFORMABLE, cause)
+}
+
+/// Upstream's words for an object whose bytes are none.
+pub(super) fn undecodable(key: &str, cause: &str) -> String {
+    corrupt(key, UNDECODABLE, cause)
+}
+
+/// The answer to a change of an object that cannot be read; `None` for other errors (upstream's `GuaranteedUpdate`, which
+/// names no key, and knows the second for no error of storage).
+pub(super) fn change_error(error: &StorageError) -> Option<RegistryError> {
+    let words = |what: &str, cause: &str| format!("{what} revision=0: {cause}");
+    match error {
+        StorageError::Sealed { cause, .. } => Some(RegistryError::Unreadable(words(UNTRANSFORMABLE, cause))),
+        StorageError::Unreadable { cause, .. } => {
+            Some(RegistryError::Unclassified(words(UNDECODABLE, cause)))
+        }
+        _ => None,
+    }
 }
 
 fn corrupt(key: &str, what: &str, cause: &str) -> String {
@@ -125,7 +146,7 @@ pub(super) fn list_error(resource: &GroupResource, found: &[StorageError], is_cu
 fn cause(error: &StorageError) -> Cause {
     let (key, message) = match error {
         StorageError::Sealed { key, cause } => (key.to_string(), untransformable(key.as_str(), cause)),
-        StorageError::Unreadable { key, cause } => (key.clone(), corrupt(key, "object not decodable", cause)),
+        StorageError::Unreadable { key, cause } => (key.clone(), undecodable(key, cause)),
         other => (String::new(), other.to_string()),
     };
     Cause {

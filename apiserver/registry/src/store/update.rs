@@ -108,7 +108,7 @@ impl Store {
         let key = self.key(target.scope, target.name)?;
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
-            let Some(live) = self.read_entry(&key).await? else {
+            let Some(live) = self.read_live(&key).await? else {
                 let nothing = Tree::new(&self.row.schema, self.row.ty);
                 self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;
                 return self.create_on_update(ctx, target, change, options, door).await;
