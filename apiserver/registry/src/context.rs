@@ -1,6 +1,7 @@
 //! What goes with a request from the first filter to storage.
 
 use crate::error::RegistryError;
+use crate::latency::LatencyTracker;
 use crate::point_of_no_return::PointOfNoReturn;
 use crate::user_class::UserClass;
 use machinery_meta::UserInfo;
@@ -29,6 +30,7 @@ pub struct RequestContext {
     pub audit: AuditAnnotations,
     /// `None` where the request is not audited.
     pub recorder: Option<Arc<dyn RequestRecorder>>,
+    pub latency: LatencyTracker,
     pub runtime: Runtime,
     /// See [`RequestContext::heavy`].
     pub weight: Weight,
@@ -59,6 +61,7 @@ impl RequestContext {
             warnings: Warnings::default(),
             audit: AuditAnnotations::default(),
             recorder: None,
+            latency: LatencyTracker::default(),
             runtime,
             weight: Weight::default(),
             point_of_no_return: PointOfNoReturn::default(),

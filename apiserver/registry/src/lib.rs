@@ -37,6 +37,7 @@ pub mod error;
 mod event_recorder;
 pub mod kinds;
 pub mod label_selector;
+pub mod latency;
 pub mod managed_fields;
 mod master_leases;
 pub mod metadata;

@@ -58,6 +58,7 @@ impl Front {
             warnings: Warnings::default(),
             audit: Default::default(),
             recorder: None,
+            latency: Default::default(),
             runtime,
             weight: Default::default(),
             point_of_no_return: Default::default(),

@@ -259,13 +259,18 @@ async fn audit_of_an_answer_in_no_acceptable_form_has_its_code_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_of_a_slow_request_has_the_time_it_took() {
+async fn audit_of_a_slow_request_has_the_time_each_part_took() {
     let server = audited(None).await;
     let cluster = &server.cluster;
     let begun = server.storage.close_gate("/registry/configmaps/default/slow");
     let mut stream = cluster.connect(Some(&cluster.admin)).await;
     let body = config_map("slow");
-    let request = post_head(CONFIG_MAPS, &body) + &body;
+    let head = post_head(CONFIG_MAPS, &body);
+    let head = head.replace(
+        "\r\n\r\n",
+        "\r\nImpersonate-User: anna\r\nImpersonate-Group: system:masters\r\n\r\n",
+    );
+    let request = head + &body;
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.flush().await.unwrap();
     begun.await.unwrap();
@@ -274,6 +279,13 @@ async fn audit_of_a_slow_request_has_the_time_it_took() {
     let complete = server.event_of("create", "slow", "ResponseComplete").await;
     let total = complete["annotations"]["apiserver.latency.k8s.io/total"].as_str();
     assert!(total.is_some_and(|total| total.ends_with('s')), "{complete}");
+    let annotated = |part: &&str| {
+        let took = complete["annotations"][format!("apiserver.latency.k8s.io/{part}")].as_str();
+        took.is_some_and(|took| took.ends_with('s'))
+    };
+    let parts = ["authentication", "authorization", "impersonation", "etcd"];
+    let found: Vec<&str> = parts.into_iter().filter(annotated).collect();
+    assert_eq!(found, parts, "{complete}");
     cluster.admin().get(CONFIG_MAPS).await.is(200);
     let list = |event: &Value| event["verb"] == "list" && event["stage"] == "ResponseComplete";
     let quick = server.event(list).await["annotations"]

@@ -29,6 +29,7 @@ use crate::admission::{Admitted, Attributes, Door, Mutated, Operation};
 use crate::codec;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use crate::latency::LatencyPart;
 use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::scope::Scope;
@@ -218,7 +219,11 @@ impl Store {
         let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
         let mut group = with;
         group.push(write);
-        match self.storage().commit_for(claim(ctx), group).await {
+        let begun = ctx.runtime.monotonic();
+        let committed = self.storage().commit_for(claim(ctx), group).await;
+        let took = ctx.runtime.monotonic().saturating_sub(begun);
+        ctx.latency.add(LatencyPart::Storage, took);
+        match committed {
             Ok(events) => {
                 room.into_iter().for_each(|room| room.written(&events));
                 let own = events.iter().rev().find(|event| event.key == key);

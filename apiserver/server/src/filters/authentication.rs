@@ -12,6 +12,7 @@ use apiserver_auth::authn::{
     is_anonymous,
 };
 use apiserver_registry::RegistryError;
+use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
 use std::sync::Arc;
@@ -103,6 +104,7 @@ impl Filter for Authentication {
             let begun = runtime.monotonic();
             let identified = identify(&authenticators, &exchange).await;
             let took = runtime.monotonic().saturating_sub(begun);
+            exchange.context.latency.add(LatencyPart::Authentication, took);
             match identified {
                 Ok(user) => {
                     let is_anonymous = is_anonymous(&user);

@@ -9,6 +9,7 @@ use crate::server::Core;
 use apiserver_auth::authz::attributes::{ResourceTarget, Target};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Decision, Forbidden};
 use apiserver_registry::RegistryError;
+use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
 use machinery_meta::{FieldSelector, LabelSelector};
 use std::sync::Arc;
@@ -72,6 +73,7 @@ async fn check(
     let begun = runtime.monotonic();
     let decision = authorizers.authorize(attributes).await;
     let took = runtime.monotonic().saturating_sub(begun);
+    exchange.context.latency.add(LatencyPart::Authorization, took);
     let outcome = match &decision {
         Decision::Allow(_) => Decided::Allowed,
         Decision::Deny(_) => Decided::Denied,

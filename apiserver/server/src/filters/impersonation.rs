@@ -10,6 +10,7 @@ use crate::server::Core;
 use apiserver_auth::authz::AuthorizerChain;
 use apiserver_auth::impersonation::{self, ImpersonationError, strip};
 use apiserver_registry::RegistryError;
+use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
@@ -42,11 +43,16 @@ impl Filter for Impersonation {
         let (authorizers, modes) = (self.authorizers.clone(), Arc::clone(&self.modes));
         let metrics = Arc::clone(&self.metrics);
         Box::pin(async move {
+            let runtime = &exchange.context.runtime;
+            let begun = runtime.monotonic();
             let headers = exchange.request.headers();
             let found = with_attributes(&exchange, async |attributes| {
                 modes.impersonate(attributes, headers, &authorizers).await
             });
-            match found.await {
+            let found = found.await;
+            let took = runtime.monotonic().saturating_sub(begun);
+            exchange.context.latency.add(LatencyPart::Impersonation, took);
+            match found {
                 Ok(found) => {
                     if let Some(found) = found {
                         metrics.impersonated(Ok(found.constraint));

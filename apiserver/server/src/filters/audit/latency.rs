@@ -1,6 +1,8 @@
 //! Annotations of slow requests: where their time went, under upstream's names, as far as it is measured for one request.
 
 use crate::filters::completion::Completion;
+use apiserver_registry::RequestContext;
+use apiserver_registry::latency::{LatencyPart, LatencyTracker};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +20,16 @@ pub(super) struct Latency {
     begun: Duration,
     /// Nanoseconds.
     queued: Arc<AtomicU64>,
+    parts: LatencyTracker,
 }
 
 impl Latency {
-    pub(super) fn of(completion: &Completion, runtime: &Runtime) -> Self {
+    pub(super) fn of(completion: &Completion, context: &RequestContext) -> Self {
         Self {
-            runtime: runtime.clone(),
+            runtime: context.runtime.clone(),
             begun: completion.begun_at(),
             queued: completion.queued(),
+            parts: context.latency.clone(),
         }
     }
 
@@ -33,16 +37,19 @@ impl Latency {
     pub(super) fn annotations(&self) -> Vec<(&'static str, String)> {
         let total = self.runtime.monotonic().saturating_sub(self.begun);
         let queued = Duration::from_nanos(self.queued.load(Ordering::Relaxed));
-        annotations(total, queued)
+        annotations(total, queued, &self.parts)
     }
 }
 
-fn annotations(total: Duration, queued: Duration) -> Vec<(&'static str, String)> {
+fn annotations(total: Duration, queued: Duration, parts: &LatencyTracker) -> Vec<(&'static str, String)> {
     if total <= THRESHOLD {
         return Vec::new();
     }
-    let queue = (!queued.is_zero()).then(|| (QUEUE, go_text(queued)));
-    std::iter::once((TOTAL, go_text(total))).chain(queue).collect()
+    let parts = LatencyPart::ALL.map(|part| (part.annotation(), parts.sum(part)));
+    let parts = parts.into_iter().chain([(QUEUE, queued)]);
+    let taken = parts.filter(|(_, took)| !took.is_zero());
+    let all = std::iter::once((TOTAL, total)).chain(taken);
+    all.map(|(name, took)| (name, go_text(took))).collect()
 }
 
 /// A duration as Go prints it: `1m2.5s`, `612.34ms`.
@@ -98,10 +105,25 @@ mod tests {
 
     #[test]
     fn latency_is_told_of_slow_requests_alone() {
-        assert_eq!(annotations(THRESHOLD, Duration::ZERO), []);
+        let parts = LatencyTracker::default();
+        assert_eq!(annotations(THRESHOLD, Duration::ZERO, &parts), []);
         let slow = Duration::from_millis(501);
-        assert_eq!(annotations(slow, Duration::ZERO), [(TOTAL, "501ms".to_owned())]);
-        let both = annotations(slow, Duration::from_millis(20));
-        assert_eq!(both, [(TOTAL, "501ms".to_owned()), (QUEUE, "20ms".to_owned())]);
+        assert_eq!(
+            annotations(slow, Duration::ZERO, &parts),
+            [(TOTAL, "501ms".to_owned())]
+        );
+        parts.add(LatencyPart::Storage, Duration::from_millis(300));
+        parts.clone().add(LatencyPart::Storage, Duration::from_millis(1));
+        parts.add(LatencyPart::Impersonation, Duration::from_micros(2));
+        let expected = [
+            (TOTAL, "501ms"),
+            ("apiserver.latency.k8s.io/impersonation", "2µs"),
+            ("apiserver.latency.k8s.io/etcd", "301ms"),
+            (QUEUE, "20ms"),
+        ];
+        assert_eq!(
+            annotations(slow, Duration::from_millis(20), &parts),
+            expected.map(|(name, took)| (name, took.to_owned()))
+        );
     }
 }

@@ -169,7 +169,7 @@ impl Filter for Audit {
             }
             if let Some(completion) = Completion::of(&exchange) {
                 let last = event.clone();
-                let latency = Latency::of(&completion, &exchange.context.runtime);
+                let latency = Latency::of(&completion, &exchange.context);
                 completion.observe(move |outcome| last.ended(outcome, &latency));
             }
             exchange.request.extensions_mut().insert(event.clone());
