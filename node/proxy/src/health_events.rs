@@ -1,7 +1,7 @@
 //! The event of a service whose health check port cannot be served on this node.
 
 use crate::health::Failed;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::events::v1::Event;
 use machinery_client::{ApiResource, Client};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
@@ -49,22 +49,18 @@ fn message(node: &str, service: &str, address: SocketAddrV4, error: &io::Error) 
 
 fn event(node: &str, service: &str, message: &str, now: jiff::Timestamp) -> Value {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
-    let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({
-        "apiVersion": "v1",
+        "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"namespace": namespace, "name": format!("{name}.{:x}", now.as_nanosecond())},
-        "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name},
+        "eventTime": format!("{now:.6}"),
+        "regarding": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name},
         "type": "Warning",
         "reason": "FailedToStartServiceHealthcheck",
         "action": "Listen",
-        "message": message,
-        "count": 1,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "source": {"component": "kube-proxy", "host": node},
-        "reportingComponent": "kube-proxy",
-        "reportingInstance": node,
+        "note": message,
+        "reportingController": "kube-proxy",
+        "reportingInstance": format!("kube-proxy-{node}"),
     })
 }
 
@@ -87,8 +83,11 @@ mod tests {
         );
         let event = event("n1", "ns/web", &message, jiff::Timestamp::UNIX_EPOCH);
         let event: Event = serde_json::from_value(event).unwrap();
-        assert_eq!(event.involved_object.name.as_deref(), Some("web"));
+        assert_eq!(event.regarding.unwrap().name.as_deref(), Some("web"));
+        assert_eq!(event.note.as_deref(), Some(message.as_str()));
+        assert_eq!(event.reporting_controller.as_deref(), Some("kube-proxy"));
+        assert_eq!(event.reporting_instance.as_deref(), Some("kube-proxy-n1"));
         assert_eq!(event.metadata.name.as_deref(), Some("web.0"));
-        assert_eq!(event.first_timestamp.unwrap().0, jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(event.event_time.unwrap().0, jiff::Timestamp::UNIX_EPOCH);
     }
 }
