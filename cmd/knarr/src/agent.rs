@@ -68,6 +68,7 @@ pub(crate) struct AgentArguments {
 
 /// Runs until it is told to end. Pods, containerd and the rules in the kernel stay.
 pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
+    node_proxy::check_keywords(&arguments.node.nodeport_addresses).context("--nodeport-addresses")?;
     if !node_sys::machine::is_root() {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
     }

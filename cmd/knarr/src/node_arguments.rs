@@ -19,8 +19,9 @@ pub(crate) struct NodeArguments {
     /// The cluster's name servers [default: the tenth address of the services' range]
     #[arg(long, value_delimiter = ',')]
     pub(crate) cluster_dns: Vec<Ipv4Addr>,
-    /// Addresses of this node that serve node ports: CIDRs, "primary" (--node-ip), "localhost" or "all"
-    #[arg(long, value_delimiter = ',', default_value = "all")]
+    /// Addresses of this node that serve node ports: CIDRs, "primary" (--node-ip), "localhost" (health check ports alone)
+    /// or "all"
+    #[arg(long, value_delimiter = ',', default_value = "primary")]
     pub(crate) nodeport_addresses: Vec<NodePortAddress>,
     /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
     /// systemd-resolved where it only names that]

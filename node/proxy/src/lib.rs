@@ -35,4 +35,4 @@ mod tests;
 pub use config::ProxyConfig;
 pub use driver::start;
 pub use kernel::{Kernel, KernelError, LinuxKernel, LinuxKernel as Programs};
-pub use node_port_addresses::{NodePortAddress, NodePortAddresses};
+pub use node_port_addresses::{DuplicateKeyword, NodePortAddress, NodePortAddresses, check_keywords};

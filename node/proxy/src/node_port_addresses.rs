@@ -9,7 +9,8 @@ use std::str::FromStr;
 pub enum NodePortAddress {
     /// The node's own address.
     Primary,
-    /// Loopback addresses; they serve health check ports, and no node ports.
+    /// Loopback addresses; they serve health check ports, and no node ports (upstream's nftables mode, where the gate
+    /// `KubeProxyNFTablesLocalhostNodePorts` is off by default).
     Localhost,
     All,
     Range(IpNet),
@@ -24,12 +25,62 @@ impl FromStr for NodePortAddress {
             "localhost" => Self::Localhost,
             "all" => Self::All,
             range => {
-                Self::Range(range.parse().map_err(
+                Self::Range(without_leading_zeros(range).parse().map_err(
                     |_| "must be a valid CIDR or one of the keywords 'primary', 'localhost', 'all'",
                 )?)
             }
         })
     }
+}
+
+/// The text as Go's older parser read it (`ParseCIDRSloppy`): leading zeros of decimal numbers mean nothing.
+fn without_leading_zeros(range: &str) -> String {
+    let (address, length) = range.split_once('/').unwrap_or((range, ""));
+    let plain = |number: &str| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    let address = match address.contains(':') {
+        true => address.to_owned(),
+        false => address.split('.').map(plain).collect::<Vec<_>>().join("."),
+    };
+    match length {
+        "" => address,
+        length => format!("{address}/{}", plain(length)),
+    }
+}
+
+/// A keyword that stands twice in the list; ranges may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("nodePortAddresses[{at}]: Duplicate value: {keyword:?}")]
+pub struct DuplicateKeyword {
+    /// The place of the second.
+    pub at: usize,
+    pub keyword: &'static str,
+}
+
+impl NodePortAddress {
+    fn keyword(&self) -> Option<&'static str> {
+        match self {
+            Self::Primary => Some("primary"),
+            Self::Localhost => Some("localhost"),
+            Self::All => Some("all"),
+            Self::Range(_) => None,
+        }
+    }
+}
+
+/// Refuses a list with a keyword that stands twice (upstream's `validateKubeProxyNodePortAddress`).
+///
+/// # Errors
+/// [`DuplicateKeyword`], of the first that was there before.
+pub fn check_keywords(list: &[NodePortAddress]) -> Result<(), DuplicateKeyword> {
+    for (at, item) in list.iter().enumerate() {
+        if let Some(keyword) = item.keyword().filter(|_| list[..at].contains(item)) {
+            return Err(DuplicateKeyword { at, keyword });
+        }
+    }
+    Ok(())
 }
 
 /// Ranges of addresses; without a range, all.
@@ -124,7 +175,67 @@ mod tests {
             " ip daddr { 10.0.0.0/8, 192.0.2.0/24 }",
             &[[10, 0, 0, 7], [192, 0, 2, 1]],
         );
+        check("010.0.0.00/08", " ip daddr { 10.0.0.0/8 }", &[[10, 0, 0, 7]]);
+        check(
+            "10.0.0.0/8,10.0.0.0/8",
+            " ip daddr { 10.0.0.0/8 }",
+            &[[10, 0, 0, 7]],
+        );
         check("203.0.113.0/24", " ip daddr { 203.0.113.0/24 }", &[]);
         "node".parse::<NodePortAddress>().unwrap_err();
+    }
+
+    /// Rows of a table of upstream's, by columns.
+    fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+        let rows = text.lines().filter(|line| !line.starts_with('#'));
+        rows.map(|line| line.split('\t').collect())
+    }
+
+    fn items(list: &str) -> impl Iterator<Item = &str> {
+        list.split(',').filter(|item| !item.is_empty())
+    }
+
+    /// Upstream's `TestGetNodeIPs`.
+    #[test]
+    fn node_port_addresses_are_upstreams_of_each_machine() {
+        let mut count = 0;
+        for row in rows(include_str!("../testdata/node_ips.tsv")) {
+            let [name, list, of_machine, expected] = row[..] else {
+                panic!("{row:?}");
+            };
+            let list: Vec<NodePortAddress> = items(list).map(|item| item.parse().unwrap()).collect();
+            let addresses = NodePortAddresses::new(&list, None);
+            let found = addresses.to_listen(items(of_machine).map(|own| own.parse().unwrap()));
+            let expected: Vec<Ipv4Addr> = match expected {
+                "*" => vec![Ipv4Addr::UNSPECIFIED],
+                some => items(some).map(|own| own.parse().unwrap()).collect(),
+            };
+            assert_eq!(found, expected, "{name}");
+            count += 1;
+        }
+        assert_eq!(count, 13);
+    }
+
+    /// Upstream's `TestValidateKubeProxyNodePortAddress`.
+    #[test]
+    fn node_port_addresses_are_refused_where_upstreams_are() {
+        let mut count = 0;
+        for row in rows(include_str!("../testdata/node_port_addresses.tsv")) {
+            let [name, list, refused] = row[..] else {
+                panic!("{row:?}");
+            };
+            let parsed = items(list).map(str::parse::<NodePortAddress>);
+            let (good, bad): (Vec<_>, Vec<_>) = parsed.enumerate().partition(|(_, item)| item.is_ok());
+            let mut found: Vec<String> = bad.iter().map(|(at, _)| at.to_string()).collect();
+            let good: Vec<NodePortAddress> = good.into_iter().map(|(_, item)| item.unwrap()).collect();
+            found.extend(
+                check_keywords(&good)
+                    .err()
+                    .map(|twice| format!("{} twice", twice.at)),
+            );
+            assert_eq!(found.join(","), refused, "{name}");
+            count += 1;
+        }
+        assert_eq!(count, 30);
     }
 }
