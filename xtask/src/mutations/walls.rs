@@ -242,6 +242,37 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        package: "node-kubelet",
+        folder: "node/kubelet/src",
+        mutations: &[
+            Mutation {
+                name: "a sidecar whose turn comes late is killed at once",
+                file: "containers/stopping.rs",
+                from: "left(&self.runtime).max(GRACE_SECONDS_MIN)",
+                to: "left(&self.runtime)",
+                proof: &["--test", "simulation", "sidecar"],
+            },
+            Mutation {
+                name: "ids of containers name containerd whatever the runtime",
+                file: "pods/status.rs",
+                from: "format!(\"{}://{}\", input.runtime_name, container.id)",
+                to: "format!(\"containerd://{}\", container.id)",
+                proof: &["--lib", "pods::tests"],
+            },
+        ],
+    },
+    Suite {
+        package: "apiserver-server",
+        folder: "apiserver/server/src",
+        mutations: &[Mutation {
+            name: "an audit event of a slow request does not say who took the time",
+            file: "filters/authorization.rs",
+            from: "latency.add(LatencyPart::Authorization, took)",
+            to: "latency.add(LatencyPart::Authorization, took * 0)",
+            proof: &["--test", "audit", "slow_request"],
+        }],
+    },
+    Suite {
         package: "node-sys",
         folder: "node/sys/src",
         mutations: &[Mutation {

@@ -258,7 +258,7 @@ fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], termin
         resources: RESOURCES,
         probes: &ProbeView::default(),
         node_ip: "192.0.2.1".parse().unwrap(),
-        runtime_name: "containerd",
+        runtime_name: "cri-o",
         terminal,
         failure: None,
         now: at(10),
@@ -281,7 +281,7 @@ fn status_after(
         resources: RESOURCES,
         probes: &ProbeView::default(),
         node_ip: "192.0.2.1".parse().unwrap(),
-        runtime_name: "containerd",
+        runtime_name: "cri-o",
         terminal,
         failure,
         now: at(10),
@@ -317,6 +317,23 @@ fn phases_are_upstreams() {
     check_phase(INIT, &["a:run", "y:exit:0", "x:exit:0"], false, "Running", "True");
     check_phase(SIDECAR, &["a:exit:0", "x:run"], false, "Running", "False");
     check_phase(SIDECAR, &["a:exit:0", "x:exit:137"], true, "Succeeded", "False");
+}
+
+#[test]
+fn container_ids_name_the_runtime_that_the_node_has() {
+    let pod = pod(ONE);
+    let ids = |containers: &[&str]| {
+        let status = status_of(&pod, &observed(&pod, containers), &[], false);
+        let own = status.container_statuses.unwrap().remove(0);
+        let state = own.state.unwrap();
+        (
+            own.container_id,
+            state.terminated.and_then(|end| end.container_id),
+        )
+    };
+    let id = Some("cri-o://id-a".to_owned());
+    assert_eq!(ids(&["a:run"]), (id.clone(), None));
+    assert_eq!(ids(&["a:exit:1"]), (id.clone(), id));
 }
 
 #[test]

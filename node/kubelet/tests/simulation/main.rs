@@ -18,6 +18,7 @@ mod critical;
 mod env_files;
 mod greedy;
 mod host_ports;
+mod late_sidecar;
 mod machine;
 mod panics;
 mod pods;
@@ -47,6 +48,13 @@ fn node_does_the_same_again_with_the_same_seed() {
 fn critical_pod_finds_room_on_a_full_node() {
     for seed in seeds(3) {
         critical::tell(seed);
+    }
+}
+
+#[test]
+fn sidecar_whose_turn_comes_late_has_two_seconds_to_end() {
+    for seed in seeds(3) {
+        late_sidecar::tell(seed);
     }
 }
 
