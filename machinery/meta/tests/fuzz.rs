@@ -3,16 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use machinery_fuzz::{fuzz, lines};
+use machinery_fuzz::{fuzz, growth, in_proportion, lines};
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::quantity::Quantity;
 use machinery_meta::{GroupVersion, ObjectHeader, ObjectKey, syntax};
 
+/// Bytes that may be held for each byte of text: what is parsed, what is written again, and what that reads as.
+const BYTES_FOR_EACH: usize = 256;
+
 fn with_text(corpus: &str, attempt: impl Fn(&str)) {
     fuzz(lines(corpus), |input| {
         if let Ok(text) = std::str::from_utf8(input) {
-            attempt(text);
+            in_proportion(input, BYTES_FOR_EACH, || attempt(text));
         }
     });
 }
@@ -84,4 +87,33 @@ fn names_are_answered() {
         }
         drop(text.parse::<GroupVersion>());
     });
+}
+
+/// Selectors of many requirements or values are answered, or refused, in proportion to their length.
+#[test]
+fn long_selectors_are_answered_in_proportion() {
+    let header = header();
+    let beyond = growth(40_000, |stages, length| {
+        let joined = |text: fn(usize) -> String| (0..length).map(text).collect::<Vec<_>>().join(",");
+        let values = joined(|own| format!("b{own}"));
+        let many = joined(|own| format!("k{own} notin (a,b{own})"));
+        for (stage, text) in [("values", format!("app notin ({values})")), ("labels", many)] {
+            stages.of(stage, || {
+                in_proportion(text.as_bytes(), BYTES_FOR_EACH, || {
+                    LabelSelector::parse(&text)
+                        .map(|selector| selector.matches(&header))
+                        .ok()
+                })
+            });
+        }
+        let fields = joined(|own| format!("metadata.name!=v{own}"));
+        stages.of("fields", || {
+            in_proportion(fields.as_bytes(), BYTES_FOR_EACH, || {
+                FieldSelector::parse(&fields)
+                    .map(|selector| selector.matches(&header))
+                    .ok()
+            })
+        });
+    });
+    assert_eq!(beyond, Vec::<String>::new());
 }
