@@ -6,6 +6,7 @@
 mod common;
 
 use apiserver_endpoints::Body;
+use apiserver_registry::RequestContext;
 use common::{Api, access};
 use http::Method;
 use http_body_util::BodyExt;
@@ -215,5 +216,59 @@ fn answer_that_is_read_slowly_is_whole_among_unread_ones() {
             api.endpoints.unread_memory().figures().1 > 0,
             "the share was spent"
         );
+    });
+}
+
+/// A guest reads on, and holds all of a namespace's share: she gives way to others, until they hold as much as she.
+#[test]
+fn answers_of_the_account_that_holds_most_give_way_within_a_namespace() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let guest = api.sent_by(access::operator());
+        let path = format!("{MAPS}/large");
+        let read = |api: &Api| {
+            let (api, path) = (
+                api.sent_by(api.user.clone().unwrap_or_else(access::tenant)),
+                &path,
+            );
+            async move {
+                let within = |ctx: &mut RequestContext| ctx.namespace = "default".into();
+                api.begin_within(Method::GET, path, &[("accept", JSON)], "", within)
+                    .await
+            }
+        };
+        let (mut of_guest, mut of_others) = (Vec::new(), Vec::new());
+        loop {
+            let answer = read(&guest).await;
+            if answer.status() != 200 {
+                break;
+            }
+            of_guest.push(answer.into_body());
+        }
+        runtime.sleep(Duration::from_secs(1)).await;
+        loop {
+            let answer = read(&api).await;
+            if answer.status() != 200 {
+                break;
+            }
+            of_others.push(answer.into_body());
+            assert_eq!(read(&guest).await.status(), 429);
+        }
+        let half = REFERRED / LARGE / 2;
+        assert!(
+            of_others.len() >= half - 2 && of_others.len() <= half + 2,
+            "{}",
+            of_others.len()
+        );
+        for other in of_others {
+            assert!(other.collect().await.is_ok());
+        }
+        let mut whole = 0;
+        for body in of_guest {
+            whole += usize::from(body.collect().await.is_ok());
+        }
+        assert!(whole >= half - 2 && whole <= half + 2, "{whole} of the guest's");
     });
 }

@@ -5,6 +5,7 @@ use super::{Mutation, Suite};
 const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
 const UNREAD: &[&str] = &["--test", "unread_watches"];
 const UNREAD_ANSWERS: &[&str] = &["--test", "unread_answers"];
+const UNREAD_MEMORY: &[&str] = &["--lib", "unread_memory"];
 const UNREAD_WAITS: &[&str] = &["--test", "unread_waits"];
 const ADDRESSES: &[&str] = &["--lib", "address::"];
 const VOLUMES: &[&str] = &["--lib", "bounds::"];
@@ -74,10 +75,31 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "an answer that nobody reads has no end",
-                file: "unread_memory/ledger.rs",
-                from: "!unread.is_watch && unread.behind_since",
-                to: "unread.is_watch && unread.behind_since",
+                file: "unread_memory/mod.rs",
+                from: "            own.end_expired();\n",
+                to: "",
                 proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "the account that holds most of a namespace's share keeps it",
+                file: "unread_memory/ledger.rs",
+                from: "if gives_way { now } else { before }",
+                to: "if gives_way { before } else { before }",
+                proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "who needs room looks at all unread answers",
+                file: "unread_memory/account.rs",
+                from: "const LOOKS: usize = 64;",
+                to: "const LOOKS: usize = usize::MAX;",
+                proof: UNREAD_MEMORY,
+            },
+            Mutation {
+                name: "what anybody gives back wakes all owners",
+                file: "unread_memory/ledger.rs",
+                from: "Some(spent) if !spent.is_of_owner =>",
+                to: "Some(_) =>",
+                proof: UNREAD_MEMORY,
             },
             Mutation {
                 name: "answers in the stored form hold any number of versions",

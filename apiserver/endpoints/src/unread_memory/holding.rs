@@ -1,6 +1,7 @@
 //! What one answer holds.
 
-use super::{HeldUnread, PATIENCE, UnreadMemory};
+use super::ledger::Holder;
+use super::{HeldUnread, UnreadMemory};
 use crate::body::Body;
 use crate::read_body::{AnswerPace, READ, ReadBody, nanos};
 use http::Response;
@@ -25,7 +26,7 @@ impl Admitted {
 #[derive(Debug)]
 pub(crate) struct Holding {
     pub(super) memory: Arc<UnreadMemory>,
-    pub(super) owner: Arc<str>,
+    pub(super) holder: Holder,
     pub(super) id: u64,
     pub(super) held: HeldUnread,
     pub(super) behind_since: Arc<AtomicU64>,
@@ -38,7 +39,6 @@ impl Holding {
     pub(crate) fn left(&mut self, held: HeldUnread) {
         // Most watches hold nothing between two changes.
         if !(held.is_nothing() && self.held.is_nothing()) {
-            self.set(held);
             let now = nanos(self.memory.runtime.monotonic());
             let since = match self.behind_since.load(Ordering::Relaxed) {
                 _ if held.is_nothing() => READ,
@@ -46,7 +46,8 @@ impl Holding {
                 since => since,
             };
             self.behind_since.store(since, Ordering::Relaxed);
-            if !held.is_nothing() && !self.memory.relieve(&self.owner, HeldUnread::default()) {
+            self.set(held);
+            if !held.is_nothing() && !self.memory.relieve(&self.holder, HeldUnread::default()) {
                 self.memory.sweep();
             }
         }
@@ -58,49 +59,39 @@ impl Holding {
             encoded: bytes,
             referred: 0,
         };
-        loop {
-            let memory = Arc::clone(&self.memory);
-            let mut given_back = std::pin::pin!(memory.given_back.notified());
-            given_back.as_mut().enable();
-            if self.try_take(more) || (memory.relieve(&self.owner, more) && self.try_take(more)) {
-                return;
-            }
-            let _ = memory.runtime.timeout(PATIENCE / 10, given_back).await;
-        }
+        let (memory, holder) = (Arc::clone(&self.memory), self.holder.clone());
+        let take = || {
+            let has_taken = self.try_take(more) || (memory.relieve(&holder, more) && self.try_take(more));
+            has_taken.then_some(())
+        };
+        memory.once_given_back(&holder, more, take).await;
     }
 
     fn try_take(&mut self, more: HeldUnread) -> bool {
         let mut ledger = self.memory.ledger.lock();
-        let has_room = !ledger.is_full(&self.owner, more);
+        let has_room = !ledger.is_full(&self.holder.owner, more);
         if has_room {
             self.held.add(more);
-            ledger.set(&self.owner, self.id, self.held);
+            ledger.set(&self.holder, self.id, self.held);
         }
         has_room
     }
 
     fn set(&mut self, held: HeldUnread) {
         let before = std::mem::replace(&mut self.held, held);
-        if before == held {
-            return;
-        }
-        self.memory.ledger.lock().set(&self.owner, self.id, held);
-        if held.encoded < before.encoded || held.is_nothing() {
-            self.memory.given_back.notify_waiters();
+        let given_back = self.memory.ledger.lock().set(&self.holder, self.id, held);
+        let is_less = held.encoded < before.encoded || (held.is_nothing() && before != held);
+        if let Some(own) = given_back.filter(|_| is_less) {
+            self.memory.give_back(&own);
         }
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.set(HeldUnread::default());
-        let mut ledger = self.memory.ledger.lock();
-        if let Some(own) = ledger.owners.get_mut(&self.owner) {
-            let unread = own.answers.remove(&self.id);
-            if own.answers.is_empty() {
-                ledger.owners.remove(&self.owner);
-            }
-            ledger.answers -= usize::from(unread.is_some_and(|unread| !unread.is_watch));
+        let given_back = self.memory.ledger.lock().remove(&self.holder, self.id);
+        if let Some(own) = given_back.filter(|_| !self.held.is_nothing()) {
+            self.memory.give_back(&own);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Memory of answers that are not read: what watches have encoded, and the stored objects that watches and other answers refer to.
 //!
 //! A connection takes a small piece at a time, a copy, so that all else that an answer holds can be dropped at any moment. It is
-//! counted by owner: the namespace that an ordinary user reads or writes, otherwise the account. Where an owner's share is spent, those
-//! of its answers that have been behind for [`PATIENCE`] end, the longest behind first.
+//! counted by owner: the namespace that an ordinary user reads or writes, otherwise the account. Where an owner's share is spent,
+//! answers that have been behind for [`PATIENCE`] end, the longest behind first: those of the account that holds most, or else of the
+//! one that needs the room.
 //!
 //! **Watches.** What is sent as it is stored costs references; what is encoded anew is counted before it is made. A client that reads
 //! a little now and then holds as much as one that reads nothing. A watch that has something to encode waits for that, or until others
@@ -14,16 +15,18 @@
 //! client that reads on is not behind. One that has not for [`LONGEST_UNREAD`] loses its answer in any case, whatever else goes on on
 //! its connection.
 
+mod account;
 mod holding;
 mod ledger;
 
 use crate::list_memory::too_many_requests;
 use crate::read_body::{AnswerPace, READ, ReadBody, nanos};
 use crate::waiting_answers::WaitingAnswers;
-use apiserver_registry::{RegistryError, RequestContext, UserClass};
+use account::Unread;
+use apiserver_registry::{RegistryError, RequestContext};
 pub(crate) use holding::{Admitted, Holding};
 pub use ledger::HeldUnread;
-use ledger::{Ledger, Owner, REFERRED, Unread};
+use ledger::{Holder, Ledger, REFERRED};
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -43,7 +46,8 @@ const COUNTED_BYTES: usize = 2 << 10;
 #[derive(Debug)]
 pub struct UnreadMemory {
     ledger: Mutex<Ledger>,
-    given_back: Notify,
+    /// Of whomever, for those who wait since all together hold too much.
+    given_back: Arc<Notify>,
     ended: AtomicUsize,
     waiting: Arc<WaitingAnswers>,
     runtime: Runtime,
@@ -53,7 +57,7 @@ impl UnreadMemory {
     pub(crate) fn new(runtime: Runtime, waiting: Arc<WaitingAnswers>) -> Arc<Self> {
         Arc::new(Self {
             ledger: Mutex::default(),
-            given_back: Notify::new(),
+            given_back: Arc::default(),
             ended: AtomicUsize::new(0),
             waiting,
             runtime,
@@ -63,7 +67,7 @@ impl UnreadMemory {
     /// A watch of this request's, and its body, which [`ReadBody::begin`] is to follow.
     pub(crate) fn join(self: &Arc<Self>, ctx: &RequestContext) -> (Holding, Arc<ReadBody>) {
         let nothing = HeldUnread::default();
-        self.enter(&mut self.ledger.lock(), owner_of(ctx), None, nothing)
+        self.enter(&mut self.ledger.lock(), Holder::of(ctx), None, nothing)
     }
 
     /// Room for an answer that refers to objects of so many bytes.
@@ -90,40 +94,51 @@ impl UnreadMemory {
         if let Some(admitted) = self.try_admit(ctx, bytes) {
             return Ok(admitted);
         }
-        self.waiting.wait(ctx, bytes, self.room(ctx, bytes)).await
+        let holder = Holder::of(ctx);
+        let room = self.once_given_back(&holder, referred(bytes), || self.try_admit(ctx, bytes));
+        self.waiting.wait(ctx, bytes, room).await
     }
 
-    async fn room(self: &Arc<Self>, ctx: &RequestContext, bytes: usize) -> Admitted {
+    /// What `attempt` returns, as soon as there is room for so much more of this holder's.
+    async fn once_given_back<T>(
+        &self,
+        holder: &Holder,
+        more: HeldUnread,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> T {
         loop {
-            let mut given_back = std::pin::pin!(self.given_back.notified());
+            let by_all = &self.given_back;
+            let place = self.ledger.lock().given_back(&holder.owner, more, by_all);
+            let mut given_back = std::pin::pin!(place.notified());
             given_back.as_mut().enable();
-            if let Some(admitted) = self.try_admit(ctx, bytes) {
-                return admitted;
+            if let Some(done) = attempt() {
+                return done;
             }
             let _ = self.runtime.timeout(PATIENCE / 10, given_back).await;
         }
+    }
+
+    /// Wakes those who wait for this owner's room, and those who wait for anybody's.
+    fn give_back(&self, own: &Notify) {
+        own.notify_waiters();
+        self.given_back.notify_waiters();
     }
 
     fn try_admit(self: &Arc<Self>, ctx: &RequestContext, bytes: usize) -> Option<Admitted> {
         if bytes < COUNTED_BYTES {
             return Some(Admitted(None));
         }
-        // A single answer is never too large: what is stored has bounds of its own.
-        let held = HeldUnread {
-            encoded: 0,
-            referred: bytes.min(REFERRED.of_owner),
-        };
-        let owner = owner_of(ctx);
+        let (holder, held) = (Holder::of(ctx), referred(bytes));
         let enter = || {
             let mut ledger = self.ledger.lock();
-            let has_room = !ledger.is_full(&owner, held);
+            let has_room = !ledger.is_full(&holder.owner, held);
             has_room.then(|| {
                 let begun = nanos(self.runtime.monotonic());
-                let (holding, body) = self.enter(&mut ledger, Arc::clone(&owner), Some(begun), held);
+                let (holding, body) = self.enter(&mut ledger, holder.clone(), Some(begun), held);
                 (holding, body, !std::mem::replace(&mut ledger.is_swept, true))
             })
         };
-        let entered = enter().or_else(|| self.relieve(&owner, held).then(enter).flatten());
+        let entered = enter().or_else(|| self.relieve(&holder, held).then(enter).flatten());
         let (holding, body, is_to_sweep) = entered?;
         if is_to_sweep {
             self.begin_sweep();
@@ -136,29 +151,24 @@ impl UnreadMemory {
     fn enter(
         self: &Arc<Self>,
         ledger: &mut Ledger,
-        owner: Arc<str>,
+        holder: Holder,
         begun: Option<u64>,
         held: HeldUnread,
     ) -> (Holding, Arc<ReadBody>) {
         let body = Arc::new(ReadBody::default());
         let behind_since = Arc::new(AtomicU64::new(begun.unwrap_or(READ)));
-        ledger.last += 1;
-        let id = ledger.last;
-        ledger.held.add(held);
-        ledger.answers += usize::from(begun.is_some());
-        let own = ledger.owners.entry(Arc::clone(&owner)).or_insert_with(Owner::new);
-        own.held.add(held);
         let unread = Unread {
             is_watch: begun.is_none(),
             held,
             behind_since: Arc::clone(&behind_since),
             body: Arc::downgrade(&body),
+            noted: None,
         };
-        own.answers.insert(id, unread);
+        let (id, frames) = ledger.enter(&holder, unread);
         let holding = Holding {
             memory: Arc::clone(self),
-            frames: Arc::clone(&own.frames),
-            owner,
+            frames,
+            holder,
             id,
             held,
             behind_since,
@@ -171,35 +181,29 @@ impl UnreadMemory {
         (self.ledger.lock().held, self.ended.load(Ordering::Relaxed))
     }
 
-    /// Ends answers that have not been read for long, until there is room for this owner; `false` where there is none.
-    fn relieve(&self, owner: &Arc<str>, more: HeldUnread) -> bool {
+    /// Ends answers that have not been read for long, or hold more than others may, until there is room for this holder;
+    /// `false` where there is none.
+    fn relieve(&self, holder: &Holder, more: HeldUnread) -> bool {
+        let now = self.runtime.monotonic();
         loop {
             let mut ledger = self.ledger.lock();
-            let Some(spent) = ledger.spent(owner, more) else {
+            let Some(spent) = ledger.spent(&holder.owner, more) else {
                 return true;
             };
-            let behind = ledger.behind(&spent, self.runtime.monotonic());
-            drop(ledger);
-            let mut has_ended = false;
-            for body in behind {
-                // What is polled just now is read.
-                if body.end() {
-                    has_ended = true;
-                    self.note_end(&spent);
-                    if self.ledger.lock().spent(owner, more).as_ref() != Some(&spent) {
-                        break;
-                    }
-                }
-            }
-            if !has_ended {
+            let Some(body) = ledger.next_to_end(&spent, holder, more, now) else {
                 return false;
+            };
+            drop(ledger);
+            // What is polled just now is read.
+            if body.end() {
+                self.note_end();
             }
         }
     }
 
-    fn note_end(&self, owner: &str) {
+    fn note_end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(owner, "an answer is ended, its client does not read");
+        tracing::debug!("an answer is ended, its client does not read");
     }
 
     /// Looks again when answers have been unread for long, until no share is spent and no answer is left.
@@ -209,23 +213,31 @@ impl UnreadMemory {
         }
     }
 
+    fn end_expired(&self) {
+        loop {
+            let expired = self.ledger.lock().expired(self.runtime.monotonic());
+            if expired.is_empty() {
+                return;
+            }
+            for body in expired {
+                if body.end() {
+                    self.note_end();
+                }
+            }
+        }
+    }
+
     fn begin_sweep(self: &Arc<Self>) {
         let own = Arc::clone(self);
         let sweeping = async move {
             own.runtime.sleep(PATIENCE).await;
-            let (owners, expired) = {
-                let mut ledger = own.ledger.lock();
-                ledger.is_swept = false;
-                let owners: Vec<Arc<str>> = ledger.owners.keys().cloned().collect();
-                (owners, ledger.expired(own.runtime.monotonic()))
-            };
-            for body in expired {
-                if body.end() {
-                    own.note_end("any");
-                }
-            }
-            let nothing = HeldUnread::default();
-            let spent = owners.iter().filter(|owner| !own.relieve(owner, nothing)).count();
+            own.ledger.lock().is_swept = false;
+            own.end_expired();
+            let (nothing, holders) = (HeldUnread::default(), own.ledger.lock().holders());
+            let spent = holders
+                .iter()
+                .filter(|holder| !own.relieve(holder, nothing))
+                .count();
             if spent > 0 || own.ledger.lock().answers > 0 {
                 own.sweep();
             }
@@ -234,10 +246,13 @@ impl UnreadMemory {
     }
 }
 
-/// The namespace that an ordinary user's request is about, otherwise the account: many accounts in a namespace are one tenant's.
-fn owner_of(ctx: &RequestContext) -> Arc<str> {
-    match UserClass::of(&ctx.user) {
-        UserClass::Ordinary if !ctx.namespace.is_empty() => format!("namespace {}", ctx.namespace).into(),
-        _ => format!("account {}", ctx.memory_owner()).into(),
+/// Answers refer to so much, and a single one is never too large: what is stored has bounds of its own.
+fn referred(bytes: usize) -> HeldUnread {
+    HeldUnread {
+        encoded: 0,
+        referred: bytes.min(REFERRED.of_owner),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,7 @@ pub(crate) struct Api {
     pub(crate) runtime: Runtime,
     access: Access,
     /// Sends everything; `None`: whoever has the rights.
-    user: Option<UserInfo>,
+    pub(crate) user: Option<UserInfo>,
 }
 
 pub(crate) struct Answer {
