@@ -92,7 +92,11 @@ fn parse_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
     })
 }
 
-/// Reads the options of a watch.
+/// Reads the options of a watch. `name` is the one that was authorized, by the path or by the selector; empty where there is
+/// none.
+///
+/// # Errors
+/// A selector that asks for other names too.
 pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
     let raw = raw(query)?;
     let problems = check_watch(&raw);
@@ -199,14 +203,15 @@ fn predicate(query: &Query, name: &str) -> Result<Predicate, RegistryError> {
         .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
-    // A watch of one name by path (`/api/v1/watch/…/pods/x`) is a watch with a selector.
+    // A watch of one name by path (`/api/v1/watch/…/pods/x`) is a watch with a selector. Authorization saw the name.
     let fields = match fields.required("metadata.name") {
-        Some(own) if !name.is_empty() && own != name => {
-            let message = format!("fieldSelector metadata.name={own} doesn't match requested name {name}");
-            return Err(RegistryError::BadRequest(message));
+        _ if name.is_empty() => fields,
+        None if fields.is_everything() => FieldSelector::equals("metadata.name", name),
+        Some(own) if own == name => fields,
+        _ => {
+            let message = "fieldSelector metadata.name doesn't match requested name";
+            return Err(RegistryError::BadRequest(message.to_owned()));
         }
-        None if !name.is_empty() => FieldSelector::equals("metadata.name", name),
-        _ => fields,
     };
     Ok(Predicate { labels, fields })
 }
@@ -418,6 +423,25 @@ mod tests {
             Err(error) => crate::status::of(&error).message,
         };
         assert_eq!(found, expected, "{query}");
+    }
+
+    #[test]
+    fn watch_of_a_name_is_of_that_name_alone() {
+        let doubted = "fieldSelector metadata.name doesn't match requested name";
+        for (query, expected) in [
+            ("", "metadata.name=a"),
+            ("fieldSelector=", "metadata.name=a"),
+            ("fieldSelector=metadata.name%3Da", "metadata.name=a"),
+            ("fieldSelector=metadata.name!%3Dzz", doubted),
+            ("fieldSelector=metadata.namespace%3Dn", doubted),
+            ("fieldSelector=metadata.name%3Db", doubted),
+        ] {
+            let found = match watch(&Query::parse(query), "a") {
+                Ok(options) => options.predicate.fields.to_string(),
+                Err(error) => crate::status::of(&error).message,
+            };
+            assert_eq!(found, expected, "{query}");
+        }
     }
 
     #[test]

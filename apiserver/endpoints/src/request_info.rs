@@ -25,7 +25,7 @@ pub struct RequestInfo {
     pub name: String,
     /// The path relative to the resource: `[pods, a, log]`.
     pub parts: Vec<String>,
-    /// As the query has them, for list, watch and deletecollection.
+    /// As the query has them, for list, watch and deletecollection; empty where the path has the verb.
     pub field_selector: String,
     pub label_selector: String,
 }
@@ -61,9 +61,13 @@ impl RequestInfo {
             return Ok(info);
         };
         info.is_resource_request = true;
+        let is_by_path = SPECIAL_VERBS.contains(&rest[0].as_str());
         let rest = info.read_verb(method, rest)?;
         info.read_resource(rest);
         info.refine_verb(&query);
+        if !is_by_path {
+            info.read_selectors(&query);
+        }
         Ok(info)
     }
 
@@ -138,6 +142,10 @@ impl RequestInfo {
         } else if self.name.is_empty() && self.verb == "delete" {
             "deletecollection".clone_into(&mut self.verb);
         }
+    }
+
+    /// Those that authorization looks at: not of `/watch/` paths, where a selector need not count (upstream's rule).
+    fn read_selectors(&mut self, query: &Query) {
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
             self.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
             self.label_selector = query.get("labelSelector").unwrap_or_default().to_owned();
@@ -262,6 +270,21 @@ mod tests {
             info.name
         );
         assert_eq!(found, expected, "{method} {uri}");
+    }
+
+    #[test]
+    fn selectors_of_paths_with_a_verb_are_not_authorized_by() {
+        let selector = |uri: &str| {
+            let info = RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap();
+            (info.verb, info.field_selector, info.label_selector)
+        };
+        let query = "fieldSelector=spec.nodeName%3Dn&labelSelector=a";
+        let own = |field: &str, label: &str| ("watch".to_owned(), field.to_owned(), label.to_owned());
+        assert_eq!(
+            selector(&format!("/api/v1/pods?watch=1&{query}")),
+            own("spec.nodeName=n", "a")
+        );
+        assert_eq!(selector(&format!("/api/v1/watch/pods?{query}")), own("", ""));
     }
 
     #[test]

@@ -224,6 +224,36 @@ async fn namespace_address_does_not_nest() {
     tenants.get(&owner, "/api/v1/namespaces/b").await.is(403);
 }
 
+/// A name in the path is what was authorized, whatever the query says.
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_of_one_object_by_path_tells_of_no_other() {
+    let tenants = Tenants::start().await;
+    let rules =
+        json!([{"apiGroups":[""],"resources":["secrets"],"resourceNames":["of-a"],"verbs":["watch"]}]);
+    let reader = tenants.user("reader", rules).await;
+    let object = json!({"apiVersion":"v1","kind":"Secret","metadata":{"name":"other"}});
+    tenants.make("/api/v1/namespaces/a/secrets", object).await;
+    let watch = "/api/v1/watch/namespaces/a/secrets/of-a?timeoutSeconds=1";
+    for (more, code) in [
+        ("", 200),
+        ("&fieldSelector=", 200),
+        ("&fieldSelector=metadata.name!%3Dzz", 400),
+        ("&fieldSelector=type%3DOpaque", 400),
+        ("&fieldSelector=metadata.name%3Dother", 400),
+    ] {
+        let answer = tenants.get(&reader, &format!("{watch}{more}")).await;
+        assert_eq!(answer.code.as_u16(), code, "{more}: {}", answer.body);
+        assert!(!answer.body.contains("\"other\""), "{more}: {}", answer.body);
+        assert!(
+            code != 200 || answer.body.contains("of-a"),
+            "{more}: {}",
+            answer.body
+        );
+    }
+    let all = "/api/v1/namespaces/a/secrets?watch=1&timeoutSeconds=1";
+    tenants.get(&reader, all).await.is(403);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn collection_over_all_namespaces_is_only_read() {
     let tenants = Tenants::start().await;

@@ -38,12 +38,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
-    let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() {
-        call.info.name.as_str()
-    } else {
-        ""
-    };
-    let options = params::watch(&call.query, name)?;
+    let options = params::watch(&call.query, &call.info.name)?;
     check_fields(call.row(), &options.predicate.fields)?;
     if showing.form.format == Format::Yaml {
         return Err(RegistryError::NotAcceptable(vec![
