@@ -98,7 +98,8 @@ fn parse_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
 /// # Errors
 /// A selector that asks for other names too.
 pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
-    let raw = raw(query)?;
+    let mut raw = raw(query)?;
+    default_watch(&mut raw, query);
     let problems = check_watch(&raw);
     if !problems.is_empty() {
         return Err(RegistryError::invalid_options("ListOptions", problems));
@@ -115,6 +116,16 @@ pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
             .filter(|s| *s > 0)
             .map(Duration::from_secs),
     })
+}
+
+/// A watch from the beginning asks for the state and for its end (upstream's `SetListOptionsDefaults`); one by a `/watch/`
+/// path does not.
+fn default_watch(raw: &mut Raw<'_>, query: &Query) {
+    let says_nothing = raw.send_initial_events.is_none() && raw.resource_version_match.is_empty();
+    if says_nothing && matches!(raw.resource_version, "" | "0") && query.boolean("watch") {
+        raw.send_initial_events = Some(true);
+        raw.resource_version_match = NOT_OLDER_THAN;
+    }
 }
 
 fn raw(query: &Query) -> Result<Raw<'_>, RegistryError> {
@@ -423,6 +434,28 @@ mod tests {
             Err(error) => crate::status::of(&error).message,
         };
         assert_eq!(found, expected, "{query}");
+    }
+
+    #[test]
+    fn watch_from_the_beginning_asks_for_the_state() {
+        let refused = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided";
+        for (query, expected) in [
+            ("watch=1", "Some(true)"),
+            ("watch=1&resourceVersion=0", "Some(true)"),
+            ("watch=1&resourceVersion=5", "None"),
+            ("", "None"),
+            (
+                "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+                "Some(false)",
+            ),
+            ("watch=1&continue=x", refused),
+        ] {
+            let found = match watch(&Query::parse(query), "") {
+                Ok(options) => format!("{:?}", options.send_initial_events),
+                Err(error) => crate::status::of(&error).message,
+            };
+            assert_eq!(found, expected, "{query}");
+        }
     }
 
     #[test]

@@ -28,7 +28,14 @@ struct Object {
     #[serde(deserialize_with = "null_is_default")]
     subjects: Vec<Subject>,
     role_ref: RoleRef,
-    aggregation_rule: Option<serde_json::Value>,
+    aggregation_rule: Option<AggregationRule>,
+}
+
+#[derive(Deserialize, Serialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct AggregationRule {
+    #[serde(deserialize_with = "null_is_default")]
+    cluster_role_selectors: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize, Serialize, Default)]
@@ -74,11 +81,12 @@ struct Patch {
     rules: Option<Vec<PolicyRule>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subjects: Option<Vec<Subject>>,
+    /// Null takes it away.
     #[serde(skip_serializing_if = "Option::is_none")]
-    aggregation_rule: Option<serde_json::Value>,
+    aggregation_rule: Option<Option<AggregationRule>>,
 }
 
-/// Compares what is stored with the default. Unreadable input asks for nothing: it is not ours to overwrite.
+/// Compares what is stored with the default. One that its annotation does not protect (`"false"`) is completed. Unreadable input asks for nothing: it is not ours to overwrite.
 pub fn missing(existing: &[u8], default: &str) -> Missing {
     let (Ok(existing), Ok(default)) = (
         serde_json::from_slice::<Object>(existing),
@@ -86,7 +94,7 @@ pub fn missing(existing: &[u8], default: &str) -> Missing {
     ) else {
         return Missing::Nothing;
     };
-    if existing.metadata.annotations.get(AUTOUPDATE).map(String::as_str) != Some("true") {
+    if existing.metadata.annotations.get(AUTOUPDATE).map(String::as_str) == Some("false") {
         return Missing::Nothing;
     }
     if !default.role_ref.name.is_empty() && default.role_ref != existing.role_ref {
@@ -96,9 +104,7 @@ pub fn missing(existing: &[u8], default: &str) -> Missing {
         rules: missing_rules(&existing, &default),
         metadata: missing_metadata(&existing.metadata, default.metadata),
         subjects: missing_subjects(existing.subjects, default.subjects),
-        aggregation_rule: default
-            .aggregation_rule
-            .filter(|_| existing.aggregation_rule.is_none()),
+        aggregation_rule: missing_selectors(existing.aggregation_rule, default.aggregation_rule),
     };
     match serde_json::to_string(&patch) {
         Ok(text) if text != "{}" => Missing::Patch(text),
@@ -149,6 +155,24 @@ fn missing_subjects(mut existing: Vec<Subject>, default: Vec<Subject>) -> Option
     (existing.len() > before).then_some(existing)
 }
 
+/// The rule with the selectors that it lacks, or none where there should be none.
+fn missing_selectors(
+    existing: Option<AggregationRule>,
+    default: Option<AggregationRule>,
+) -> Option<Option<AggregationRule>> {
+    let Some(default) = default else {
+        return existing.map(|_| None);
+    };
+    let mut own = existing.unwrap_or_default();
+    let before = own.cluster_role_selectors.len();
+    for selector in default.cluster_role_selectors {
+        if !own.cluster_role_selectors.contains(&selector) {
+            own.cluster_role_selectors.push(selector);
+        }
+    }
+    (own.cluster_role_selectors.len() > before).then_some(Some(own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn bootstrap_reconcile_adds_missing_selectors_and_takes_away_what_is_no_default() {
+        let selector = |name: &str| format!(r#"{{"matchLabels":{{"{name}":"true"}}}}"#);
+        let role = |selectors: &[String]| {
+            let selectors = selectors.join(",");
+            format!(r#"{{AUTO,"aggregationRule":{{"clusterRoleSelectors":[{selectors}]}}}}"#)
+        };
+        let (own, ours) = (selector("own"), selector("ours"));
+        let both = role(&[own.clone(), ours.clone()]);
+        let completed = Missing::Patch(both.replace("AUTO,", ""));
+        check(&role(&[own]), &role(std::slice::from_ref(&ours)), completed);
+        check(&both, &role(std::slice::from_ref(&ours)), Missing::Nothing);
+        let removed = Missing::Patch(r#"{"aggregationRule":null}"#.to_owned());
+        check(&role(&[ours]), "{AUTO}", removed);
+    }
+
+    #[test]
     fn bootstrap_reconcile_adds_only_missing_rules() {
         let pods = r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}"#;
         let nodes = r#"{"verbs":["get"],"apiGroups":[""],"resources":["nodes"]}"#;
@@ -187,7 +227,10 @@ mod tests {
             &both,
             Missing::Patch(format!("{{\"rules\":[{pods},{nodes}]}}")),
         );
-        check(&one.replace("AUTO,", ""), &both, Missing::Nothing);
+        let unmarked = Missing::Patch(format!("{{{AUTO},\"rules\":[{pods},{nodes}]}}"));
+        check(&one.replace("AUTO,", ""), &both, unmarked);
+        let protected = one.replace("AUTO", &AUTO.replace("true", "false"));
+        check(&protected, &both, Missing::Nothing);
         let bound = r#"{AUTO,"roleRef":{"kind":"ClusterRole","name":"a"},"subjects":[]}"#;
         check(bound, &bound.replace("\"a\"", "\"b\""), Missing::Replace);
         let group = r#"{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"g"}"#;
