@@ -1,0 +1,64 @@
+//! Answers of the API server that still hold.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Answers remembered; where more are still good, all are forgotten.
+const REMEMBERED_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Remembered<K, V> {
+    table: Mutex<HashMap<K, (Duration, V)>>,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self {
+            table: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
+    pub(super) fn get(&self, key: &K, now: Duration) -> Option<V> {
+        let table = self.table.lock();
+        table
+            .get(key)
+            .filter(|(until, _)| *until > now)
+            .map(|(_, value)| value.clone())
+    }
+
+    pub(super) fn put(&self, key: K, value: V, now: Duration, age: Duration) {
+        let mut table = self.table.lock();
+        table.retain(|_, (until, _)| *until > now);
+        if table.len() >= REMEMBERED_MAX {
+            table.clear();
+        }
+        table.insert(key, (now + age, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auth_cache_expires_and_is_bounded() {
+        let remembered = Remembered::<String, bool>::default();
+        let (age, at) = (Duration::from_secs(120), Duration::from_secs);
+        remembered.put("one".to_owned(), true, at(0), age);
+        assert_eq!(remembered.get(&"one".to_owned(), at(119)), Some(true));
+        assert_eq!(remembered.get(&"other".to_owned(), at(0)), None);
+        remembered.put("two".to_owned(), false, at(120), age);
+        assert_eq!(remembered.get(&"two".to_owned(), at(120)), Some(false));
+        let held = || remembered.table.lock().len();
+        assert_eq!(held(), 1, "what is too old is gone");
+        for number in 0..2 * REMEMBERED_MAX {
+            remembered.put(number.to_string(), false, at(121), age);
+            assert!(held() <= REMEMBERED_MAX);
+        }
+    }
+}
