@@ -3,7 +3,7 @@
 
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
-use crate::{agent_claim, open_files, own_certificate};
+use crate::{agent_claim, executors, open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -80,24 +80,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         instance::join_namespace(&arguments.data_dir.join("containerd"))
             .context("entering a mount namespace")?;
     }
-    // Names and service rules share no thread with the kubelet: what pods make it wait for does not delay them.
-    let (services, kubelet) = (executor("services")?, executor("kubelet")?);
-    let outcome = services
-        .block_on(serve_network(&arguments))
-        .and_then(|beside| kubelet.block_on(work(arguments, &beside)));
-    // Work that is stuck in the kernel must not keep the agent from ending.
-    kubelet.shutdown_background();
-    services.shutdown_background();
-    outcome
-}
-
-fn executor(name: &'static str) -> anyhow::Result<tokio::runtime::Runtime> {
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    threads
-        .thread_name(name)
-        .enable_all()
-        .build()
-        .context("starting threads")
+    executors::apart(serve_network(&arguments), |beside| work(&arguments, beside))
 }
 
 /// Starts what pods that run already ask for, whatever the container runtime does.
@@ -117,17 +100,17 @@ fn node_name(arguments: &AgentArguments) -> String {
 }
 
 /// `beside` is the handle of the other executor, whose components are told of with ours.
-async fn work(arguments: AgentArguments, beside: &Runtime) -> anyhow::Result<()> {
-    let runtime = Runtime::real().with_components_of(beside);
+async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()> {
+    let runtime = Runtime::real().with_components_of(&beside);
     let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
-    let kubeconfig = kubeconfig(&arguments);
+    let kubeconfig = kubeconfig(arguments);
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
     // Fields that the node writes have the owner they have upstream.
     let client = client.with_user_agent("kubelet");
-    let config = kubelet_config(&arguments, &kubeconfig)?;
+    let config = kubelet_config(arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
     let cri = CriClient::new(&config.container_runtime_endpoint);
-    let container_runtime = container_runtime(&arguments, &runtime, &cri);
+    let container_runtime = container_runtime(arguments, &runtime, &cri);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
     tracing::info!(
         node = node_name,

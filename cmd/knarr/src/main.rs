@@ -4,6 +4,7 @@ mod agent;
 mod agent_claim;
 mod agent_reserve;
 mod check;
+mod executors;
 mod forwarded;
 mod image;
 mod kubeconfig;

@@ -53,7 +53,7 @@ pub(super) fn streams(query: &Query) -> Params {
     params
 }
 
-/// `log`: the kubelet has the same names.
+/// `log`: the kubelet has the same names. Upstream hands a time on in whole seconds.
 pub(super) fn log(query: &Query) -> Params {
     let mut params = Params::default();
     for name in ["follow", "previous", "timestamps"] {
@@ -61,10 +61,16 @@ pub(super) fn log(query: &Query) -> Params {
             params.add(name, "true");
         }
     }
-    for name in ["sinceSeconds", "sinceTime", "tailLines", "limitBytes"] {
+    for name in ["sinceSeconds", "tailLines", "limitBytes"] {
         if let Some(value) = query.get(name).filter(|value| !value.is_empty()) {
             params.add(name, value);
         }
+    }
+    if let Some(time) = query
+        .get("sinceTime")
+        .and_then(|text| text.parse::<Timestamp>().ok())
+    {
+        params.add("sinceTime", &time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     }
     params
 }
@@ -141,4 +147,16 @@ pub(super) fn ports(query: &Query) -> Params {
         params.add("port", port);
     }
     params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_since_which_a_log_is_wanted_goes_on_in_whole_seconds() {
+        let query = Query::parse("sinceTime=2026-11-21T13:00:00.9%2B01:00&tailLines=2");
+        let handed_on = log(&query).into_text();
+        assert_eq!(handed_on, "?tailLines=2&sinceTime=2026-11-21T12%3A00%3A00Z");
+    }
 }

@@ -62,6 +62,34 @@ fn limit(cluster: &Cluster, group: &str) -> String {
     found.expect("the group is there").trim().to_owned()
 }
 
+/// Whether this machine lets a process be spared when memory runs out: root in a container may lack the right.
+fn can_spare() -> bool {
+    let lowered = std::process::Command::new("sh")
+        .args(["-c", "echo -999 > /proc/self/oom_score_adj"])
+        .stderr(std::process::Stdio::null())
+        .status();
+    lowered.expect("a shell runs").success()
+}
+
+pub(crate) fn memory_that_runs_out_ends_the_least_promised_first(cluster: &Cluster) {
+    let story = cluster.namespace("scores");
+    let limits = "limits: {cpu: 10m, memory: 64Mi}";
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("the kernel says");
+    let guaranteed = if can_spare() { "-997\n" } else { &own };
+    for (name, resources, score) in [("best", "", "1000\n"), ("guaranteed", limits, guaranteed)] {
+        story.feed(
+            &["apply"],
+            &format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{restartPolicy: Never, containers: \
+                 [{{name: main, image: '{TOOLS}', imagePullPolicy: IfNotPresent, resources: {{{resources}}}, \
+                 command: [cat, /proc/self/oom_score_adj]}}]}}}}"
+            ),
+        );
+        story.wait_value(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
+        assert_eq!(story.kubectl(&["logs", name]), score, "{name}");
+    }
+}
+
 /// Streams of one pod that an API server lets ordinary users have.
 const STREAMS_MAX: usize = 64;
 

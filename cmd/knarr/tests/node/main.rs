@@ -218,6 +218,10 @@ const STORIES: &[Story] = &[
         hostile::a_fork_bomb_is_bounded_by_its_pod,
     ),
     (
+        "memory_that_runs_out_ends_the_least_promised_first",
+        hostile::memory_that_runs_out_ends_the_least_promised_first,
+    ),
+    (
         "a_users_followers_leave_places_to_others",
         hostile::a_users_followers_leave_places_to_others,
     ),

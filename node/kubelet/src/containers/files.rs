@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::config::KubeletConfig;
+use crate::logs::line::LogFormat;
 use crate::pods::{name, namespace, spec, uid};
 
 /// Upstream's bound on a termination message, and on what is taken from the log instead.
@@ -147,9 +148,14 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
     file.seek(SeekFrom::Start(length.saturating_sub(wanted)))?;
     let mut bytes = Vec::new();
     file.take(wanted).read_to_end(&mut bytes)?;
-    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-    let wanted = lines.iter().filter_map(|line| crate::logs::line::parse(line));
-    let mut texts: Vec<String> = wanted.map(|line| line.text_with_end()).collect();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let Some(format) = lines.iter().find_map(|line| LogFormat::of(line)) else {
+        return Ok(String::new());
+    };
+    let wanted = lines.iter().filter_map(|line| format.parse(line));
+    let mut texts: Vec<String> = wanted
+        .map(|line| String::from_utf8_lossy(&line.text).into_owned())
+        .collect();
     texts.drain(..texts.len().saturating_sub(MESSAGE_LOG_LINES_MAX));
     let text = texts.concat();
     let from = text

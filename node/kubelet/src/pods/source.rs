@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::api::Api;
 use machinery_runtime::{CancellationToken, Watched};
 use node_cri::events::{TaskEvent, subscribe};
@@ -67,6 +67,16 @@ impl Pods {
     pub fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let fits = |pod: &Arc<Pod>| super::name(pod) == name && super::namespace(pod) == namespace;
         self.list().into_iter().find(fits)
+    }
+
+    /// What is to be said of a pod: its worker's last word, or the API server's where the worker has said nothing yet.
+    pub fn status(&self, pod: &Pod) -> Arc<PodStatus> {
+        let inboxes = self.inboxes.lock();
+        let told = inboxes
+            .get(uid(pod))
+            .and_then(|inbox| inbox.status.lock().clone());
+        drop(inboxes);
+        told.unwrap_or_else(|| Arc::new(pod.status.clone().unwrap_or_default()))
     }
 
     /// Wakes one pod's worker.
@@ -187,6 +197,7 @@ impl Pods {
         }
         let inbox = Arc::new(Inbox {
             pod: Mutex::new(Arc::new(pod)),
+            status: Mutex::default(),
             gone: AtomicBool::new(false),
             ending: CancellationToken::new(),
             wake: Arc::default(),

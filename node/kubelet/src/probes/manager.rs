@@ -330,6 +330,22 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// The probes of a pod whose runtime answers so, and whose API server is away.
+    fn manager<F, A>(runtime: &Runtime, answer: F) -> ProbeManager
+    where
+        F: FnMut(http::Request<tonic::body::Body>) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Result<http::Response<tonic::body::Body>, tonic::Status>> + Send + 'static,
+    {
+        let transport = node_cri::Transport::new(tower::service_fn(answer));
+        let cri = CriClient::connect_through(transport, std::path::PathBuf::new());
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<http_body_util::Empty<bytes::Bytes>>, _>(std::io::Error::other("away"))
+        });
+        let client = kube::Client::new(nobody, "default");
+        let events = EventRecorder::start(runtime, client, "n");
+        ProbeManager::new(runtime.clone(), cri, events, Arc::default())
+    }
+
     /// When the probes of so many containers ask for the first time, in milliseconds from `follow`.
     fn first_questions(containers: usize, after: Duration) -> Vec<u128> {
         let simulation = machinery_runtime::Simulation::new(1);
@@ -343,14 +359,7 @@ mod tests {
                 noted.lock().push((clock.monotonic() - began).as_millis());
                 async { Ok::<_, tonic::Status>(crate::cri_answers::empty_message()) }
             };
-            let transport = node_cri::Transport::new(tower::service_fn(well));
-            let cri = CriClient::connect_through(transport, std::path::PathBuf::new());
-            let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-                Err::<http::Response<http_body_util::Empty<bytes::Bytes>>, _>(std::io::Error::other("away"))
-            });
-            let client = kube::Client::new(nobody, "default");
-            let events = EventRecorder::start(&runtime, client, "n");
-            let mut probes = ProbeManager::new(runtime.clone(), cri, events, Arc::default());
+            let mut probes = manager(&runtime, well);
             let names: Vec<String> = (0..containers).map(|number| format!("c{number}")).collect();
             let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 10});
             let all: Vec<_> = names
@@ -371,6 +380,32 @@ mod tests {
             name: name.to_owned(),
             ..ObservedContainer::default()
         }
+    }
+
+    #[test]
+    fn probe_holds_nothing_of_the_pod_but_what_it_asks_and_whom() {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let runtime = simulation.runtime();
+        let (held, probed) = simulation.run(async move {
+            let well = |_: http::Request<tonic::body::Body>| async {
+                Ok::<_, tonic::Status>(crate::cri_answers::empty_message())
+            };
+            let mut probes = manager(&runtime, well);
+            let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 10});
+            let large = "x".repeat(1 << 20);
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "p", "annotations": {"a": large}},
+                "spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": large}],
+                    "startupProbe": probe, "livenessProbe": probe, "readinessProbe": probe}]},
+            }))
+            .unwrap();
+            let before = machinery_fuzz::held();
+            probes.follow(&pod, "10.0.0.1", &PodStatus::default(), [observed("c")].iter());
+            runtime.sleep(Duration::from_secs(30)).await;
+            (machinery_fuzz::held().saturating_sub(before), probes.tasks.len())
+        });
+        assert_eq!(probed, 3);
+        assert!(held < 1 << 18, "{held} bytes");
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod figures;
 pub mod healthz;
 mod known_slots;
 mod known_tokens;
+mod log_options;
+mod log_runs;
 mod logs;
 mod metrics;
 mod requests;

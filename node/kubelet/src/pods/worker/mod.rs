@@ -118,6 +118,8 @@ impl WorkerContext {
 pub struct Inbox {
     /// The newest version.
     pub pod: Mutex<Arc<Pod>>,
+    /// What its worker has to say of it, whether the API server has heard it or not.
+    pub status: Mutex<Option<Arc<PodStatus>>>,
     /// The object is gone from the API server: end it without writing.
     pub gone: std::sync::atomic::AtomicBool,
     /// Cancelled when the pod is to end, for whatever reason: what its worker does for it to run is dropped.

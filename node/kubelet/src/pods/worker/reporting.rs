@@ -32,7 +32,7 @@ impl PodWorker {
     pub(super) async fn report(&mut self, pod: &Pod, observed: &ObservedPod, terminal: bool) -> bool {
         let previous = self.previous(pod);
         let view = self.probes.view();
-        let status = generate(&StatusInput {
+        let status = Arc::new(generate(&StatusInput {
             pod,
             previous: &previous,
             observed,
@@ -48,7 +48,8 @@ impl PodWorker {
             terminal,
             failure: self.failure.as_ref(),
             now: self.now(),
-        });
+        }));
+        self.inbox.status.lock().replace(Arc::clone(&status));
         let Some(patch) = status_patch(uid(pod), &previous, &status) else {
             return true;
         };
@@ -58,7 +59,9 @@ impl PodWorker {
             .await
         {
             Ok(answer) => {
-                self.written = Some((revision_of(&answer), answer.status.unwrap_or(status)));
+                let revision = revision_of(&answer);
+                let status = answer.status.unwrap_or_else(|| (*status).clone());
+                self.written = Some((revision, status));
                 true
             }
             // It has gone, or another of its name is there: the watch will say so.
