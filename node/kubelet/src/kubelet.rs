@@ -254,7 +254,7 @@ async fn ask_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), CriEr
     Ok(())
 }
 
-fn worker_context(
+pub(crate) fn worker_context(
     runtime: &Runtime,
     config: &Arc<KubeletConfig>,
     client: &Client,

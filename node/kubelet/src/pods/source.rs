@@ -363,3 +363,6 @@ pub(super) fn is_to_end(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))
 }
+
+#[cfg(test)]
+mod tests;
