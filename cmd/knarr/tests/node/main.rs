@@ -12,6 +12,7 @@ mod debug;
 mod figures;
 mod hostile;
 mod lifecycle;
+mod logs;
 mod probes;
 mod pulls;
 mod resize;
@@ -110,6 +111,14 @@ const STORIES: &[Story] = &[
     (
         "a_log_is_followed_and_the_previous_one_kept",
         commands::a_log_is_followed_and_the_previous_one_kept,
+    ),
+    (
+        "a_long_line_has_one_time_and_its_length",
+        logs::a_long_line_has_one_time_and_its_length,
+    ),
+    (
+        "the_node_checks_what_is_asked_of_a_log",
+        logs::the_node_checks_what_is_asked_of_a_log,
     ),
     (
         "a_terminal_is_opened_in_a_container",
