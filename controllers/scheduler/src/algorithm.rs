@@ -104,18 +104,17 @@ impl Algorithm {
     /// The best node; `random` decides among equals.
     pub fn place(
         &mut self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         nodes: &mut NodeTable,
         nominations: &Nominations,
         random: u64,
     ) -> Result<NodeId, FitError> {
-        let pod = attempt.pod();
         nodes.trim();
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
         }
         for row in &self.rows {
-            row.plugin.prepare(pod, nodes);
+            row.plugin.prepare(attempt, nodes);
         }
         let (allowed, naming) = self.named_nodes(attempt.on(nodes))?;
         let promised = self.nominated(attempt, nodes, nominations);
@@ -150,7 +149,7 @@ impl Algorithm {
     /// Whether the pod would fit the node as it is now; the dry run of preemption asks this.
     pub fn check(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         nodes: &mut NodeTable,
         node: NodeId,
         nominations: &Nominations,
@@ -166,7 +165,7 @@ impl Algorithm {
 
     fn check_with(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         nodes: &mut NodeTable,
         node: NodeId,
         promised: &[Arc<PodInfo>],
@@ -209,7 +208,7 @@ impl Algorithm {
     /// Nodes on which the pod would not fit beside the pods promised to them.
     fn nominated(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &Attempt,
         nodes: &mut NodeTable,
         nominations: &Nominations,
     ) -> HashMap<NodeId, Failure> {

@@ -9,37 +9,38 @@ use crate::object::{Taint, Toleration};
 use crate::pod::PodInfo;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Tolerations that are looked through for every node; the answers of longer lists are kept by taint.
 const FEW: usize = 16;
 
 /// The pod being placed. Its steps are nodes rated, and items decoded or compared: each about a tenth of a microsecond.
 #[derive(Debug)]
-pub struct Attempt<'a> {
-    pod: &'a PodInfo,
+pub struct Attempt {
+    pod: Arc<PodInfo>,
     decoded: OnceCell<Box<[Toleration]>>,
     tolerated: RefCell<HashMap<Taint, bool>>,
     steps: Cell<usize>,
 }
 
-impl<'a> Attempt<'a> {
-    pub fn new(pod: &'a PodInfo) -> Self {
+impl Attempt {
+    pub fn new(pod: &Arc<PodInfo>) -> Self {
         Self {
-            pod,
+            pod: Arc::clone(pod),
             decoded: OnceCell::new(),
             tolerated: RefCell::default(),
             steps: Cell::new(0),
         }
     }
 
-    pub fn pod(&self) -> &'a PodInfo {
-        self.pod
+    pub fn pod(&self) -> &Arc<PodInfo> {
+        &self.pod
     }
 
     /// The attempt on these nodes.
     pub fn on<'b>(&'b self, nodes: &'b NodeTable) -> Cycle<'b> {
         Cycle {
-            pod: self.pod,
+            pod: &self.pod,
             nodes,
             attempt: self,
         }
@@ -70,8 +71,13 @@ impl<'a> Attempt<'a> {
         self.steps.set(self.steps.get().saturating_add(steps));
     }
 
-    /// Steps done for the pod so far.
+    /// Steps done for the pod so far, or since they were last taken.
     pub fn steps(&self) -> usize {
         self.steps.get()
+    }
+
+    /// Takes the steps done: counting begins anew.
+    pub fn take_steps(&self) -> usize {
+        self.steps.take()
     }
 }

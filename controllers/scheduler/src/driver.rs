@@ -188,10 +188,14 @@ impl Driver {
             match woken {
                 WakeReason::Changed(changed) => self.take_in(changed),
                 WakeReason::Done(outcome) => self.finished(outcome),
-                WakeReason::Decide => {
+                WakeReason::Decide => loop {
                     self.decide();
                     tokio::task::yield_now().await;
-                }
+                    // Others have their turn, and nothing changes in what the dry run looks at.
+                    if !self.scheduler.is_in_dry_run() {
+                        break;
+                    }
+                },
             }
         }
     }

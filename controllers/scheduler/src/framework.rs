@@ -57,7 +57,7 @@ pub struct Cycle<'a> {
     pub pod: &'a PodInfo,
     pub nodes: &'a NodeTable,
     /// What is computed of the pod once, whatever number of cycles the attempt takes.
-    pub attempt: &'a Attempt<'a>,
+    pub attempt: &'a Attempt,
 }
 
 /// Decides for one node.
@@ -115,7 +115,7 @@ pub trait Plugin: Send + Sync + Debug {
     }
 
     /// Makes the counters and columns this plugin reads.
-    fn prepare(&self, _pod: &PodInfo, _nodes: &mut NodeTable) {}
+    fn prepare(&self, _attempt: &Attempt, _nodes: &mut NodeTable) {}
 
     /// Also where a plugin rejects the pod before any node is looked at.
     fn node_names(&self, _cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {

@@ -313,6 +313,11 @@ impl NodeTable {
         pod
     }
 
+    /// Steps that putting the pod on a row, or taking it off, takes: the counters and terms to bring up to date.
+    pub fn moving_costs(&self, pod: &PodInfo) -> usize {
+        self.counts.counters() + pod.terms.len()
+    }
+
     fn account(&mut self, id: NodeId, pod: &PodInfo, came: bool) {
         let sign = if came { 1 } else { -1 };
         let shape = &pod.shape;
@@ -383,26 +388,28 @@ impl NodeTable {
         }
     }
 
-    /// Makes the counter and the topology column that a plugin is about to read.
-    pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) {
+    /// Makes the counter and the topology column that a plugin is about to read. Returns the pods and nodes looked at.
+    pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) -> usize {
         let pods = &self.pods;
         let all = pods
             .iter()
             .enumerate()
             .flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
-        self.counts.ensure(counter, all, &self.namespaces);
-        self.prepare_topology(topology_key);
+        let pods = self.counts.ensure(counter, all, &self.namespaces);
+        pods + self.prepare_topology(topology_key)
     }
 
-    pub fn prepare_topology(&mut self, key: &str) {
+    /// Makes a topology column. Returns the nodes looked at.
+    pub fn prepare_topology(&mut self, key: &str) -> usize {
         if self.topologies.contains_key(key) {
-            return;
+            return 0;
         }
         let mut topology = Topology::default();
         for (id, labels) in self.labels.iter().enumerate() {
             topology.set(id, labels.get(key).map(|value| &**value));
         }
         self.topologies.insert(key.into(), topology);
+        self.labels.len()
     }
 
     /// The column of a topology key, once [`Self::prepare`]d.

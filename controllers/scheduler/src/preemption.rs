@@ -37,33 +37,98 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreemptionImpossible(pub String);
 
-/// Finds the best node to preempt on among those where other pods are in the way.
-pub fn find(
-    algorithm: &Algorithm,
-    attempt: &Attempt<'_>,
-    nodes: &mut NodeTable,
-    resolvable: &[NodeId],
-    nominations: &Nominations,
-    budgets: &Budgets,
-) -> Result<Candidate, PreemptionImpossible> {
-    eligible(attempt.pod(), nodes, resolvable)?;
-    let mut diagnosis = Diagnosis::new(nodes.node_count());
-    diagnosis.add_reason(
-        "Preemption is not helpful for scheduling",
-        nodes.node_count() - resolvable.len(),
-    );
-    if nodes.node_count() == resolvable.len() {
-        diagnosis = Diagnosis::new(nodes.node_count());
-    }
-    let mut candidates = Vec::new();
-    for node in resolvable {
-        match victims_on(algorithm, attempt, nodes, *node, nominations, budgets) {
-            Ok(candidate) => candidates.push(candidate),
-            Err(rejection) => diagnosis.add(&rejection, 1),
+/// The least share of the nodes on which victims are looked for, in percent: upstream's `minCandidateNodesPercentage`.
+const MIN_CANDIDATE_NODES_PERCENTAGE: usize = 10;
+/// The least number of them: upstream's `minCandidateNodesAbsolute`.
+const MIN_CANDIDATE_NODES_ABSOLUTE: usize = 100;
+
+/// What the dry run reads beside the nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub algorithm: &'a Algorithm,
+    pub nominations: &'a Nominations,
+    pub budgets: &'a Budgets,
+}
+
+/// A dry run of preemption, in steps of one node. It ends once it has as many candidates as upstream's asks for, one that
+/// breaks no budget among them.
+///
+/// Invariant: nodes and pods stay as they are from its beginning to its end.
+#[derive(Debug)]
+pub struct DryRun {
+    /// Nodes not looked at yet, the next one last.
+    left: Vec<NodeId>,
+    wanted: usize,
+    candidates: Vec<Candidate>,
+    diagnosis: Diagnosis,
+}
+
+impl DryRun {
+    /// Begins a dry run on the nodes where other pods are in the way; `random` decides with which one it begins.
+    pub fn begin(
+        pod: &PodInfo,
+        nodes: &NodeTable,
+        resolvable: &[NodeId],
+        random: u64,
+    ) -> Result<Self, PreemptionImpossible> {
+        eligible(pod, nodes, resolvable)?;
+        let (all, count) = (nodes.node_count(), resolvable.len());
+        let mut diagnosis = Diagnosis::new(all);
+        if count < all {
+            diagnosis.add_reason("Preemption is not helpful for scheduling", all - count);
         }
+        let mut left: Vec<NodeId> = resolvable.iter().rev().copied().collect();
+        left.rotate_right(usize::try_from(random % count.max(1) as u64).unwrap_or(0));
+        Ok(Self {
+            left,
+            wanted: candidates_wanted(count),
+            candidates: Vec::new(),
+            diagnosis,
+        })
     }
-    let best = candidates.into_iter().min_by_key(rank);
-    best.ok_or_else(|| PreemptionImpossible(diagnosis.message()))
+
+    /// Looks at one node after another until the attempt has done so many steps. Returns whether the dry run is over.
+    pub fn advance(
+        &mut self,
+        attempt: &Attempt,
+        nodes: &mut NodeTable,
+        around: Surroundings<'_>,
+        steps: usize,
+    ) -> bool {
+        while !self.has_enough()
+            && let Some(node) = self.left.pop()
+        {
+            match victims_on(attempt, nodes, node, around) {
+                Ok(candidate) => self.candidates.push(candidate),
+                Err(rejection) => self.diagnosis.add(&rejection, 1),
+            }
+            if attempt.steps() >= steps {
+                break;
+            }
+        }
+        self.has_enough() || self.left.is_empty()
+    }
+
+    fn has_enough(&self) -> bool {
+        self.candidates.len() >= self.wanted && self.candidates.iter().any(|one| one.violations == 0)
+    }
+
+    /// Nodes not looked at yet.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// The best node to preempt on.
+    pub fn end(self) -> Result<Candidate, PreemptionImpossible> {
+        let best = self.candidates.into_iter().min_by_key(rank);
+        best.ok_or_else(|| PreemptionImpossible(self.diagnosis.message()))
+    }
+}
+
+/// Candidates after which the dry run ends, of so many nodes.
+fn candidates_wanted(nodes: usize) -> usize {
+    (nodes * MIN_CANDIDATE_NODES_PERCENTAGE / 100).max(MIN_CANDIDATE_NODES_ABSOLUTE)
 }
 
 fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), PreemptionImpossible> {
@@ -131,16 +196,16 @@ fn started(pod: &PodInfo) -> Box<str> {
 /// Takes every less important pod off the node, then puts back as many as possible, the important ones first.
 /// The table is as before when this returns.
 fn victims_on(
-    algorithm: &Algorithm,
-    attempt: &Attempt<'_>,
+    attempt: &Attempt,
     nodes: &mut NodeTable,
     node: NodeId,
-    nominations: &Nominations,
-    budgets: &Budgets,
+    around: Surroundings<'_>,
 ) -> Result<Candidate, Rejection> {
+    let check = |nodes: &mut NodeTable| around.algorithm.check(attempt, nodes, node, around.nominations);
     let mut potential = Vec::new();
     for position in (0..nodes.pods[node].len()).rev() {
         if nodes.pods[node][position].priority() < attempt.pod().priority() {
+            attempt.worked(nodes.moving_costs(&nodes.pods[node][position]));
             potential.push(nodes.take_from_row(node, position));
         }
     }
@@ -149,12 +214,13 @@ fn victims_on(
             "No preemption victims found for incoming pod",
         ));
     }
-    if let Some(failure) = algorithm.check(attempt, nodes, node, nominations) {
-        put_back(nodes, node, &potential);
+    if let Some(failure) = check(nodes) {
+        put_back(attempt, nodes, node, &potential);
         return Err(failure.rejection);
     }
     potential.sort_by_cached_key(|victim| (Reverse(victim.priority()), started(victim)));
-    let (violating, others) = split_by_budget(potential, budgets);
+    attempt.worked(potential.len() * around.budgets.len());
+    let (violating, others) = split_by_budget(potential, around.budgets);
     let mut victims = Vec::new();
     let mut violations = 0;
     for (victim, violates) in violating
@@ -162,15 +228,15 @@ fn victims_on(
         .map(|one| (one, true))
         .chain(others.into_iter().map(|one| (one, false)))
     {
-        nodes.add_to_row(node, &victim);
-        if algorithm.check(attempt, nodes, node, nominations).is_some() {
+        put_back(attempt, nodes, node, std::slice::from_ref(&victim));
+        if check(nodes).is_some() {
             let last = nodes.pods[node].len() - 1;
             nodes.take_from_row(node, last);
             violations += usize::from(violates);
             victims.push(victim);
         }
     }
-    put_back(nodes, node, &victims);
+    put_back(attempt, nodes, node, &victims);
     victims.sort_by_cached_key(|victim| (Reverse(victim.priority()), started(victim)));
     Ok(Candidate {
         node,
@@ -179,8 +245,9 @@ fn victims_on(
     })
 }
 
-fn put_back(nodes: &mut NodeTable, node: NodeId, pods: &[Arc<PodInfo>]) {
+fn put_back(attempt: &Attempt, nodes: &mut NodeTable, node: NodeId, pods: &[Arc<PodInfo>]) {
     for pod in pods {
+        attempt.worked(nodes.moving_costs(pod));
         nodes.add_to_row(node, pod);
     }
 }

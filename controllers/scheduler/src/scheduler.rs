@@ -2,13 +2,14 @@
 
 use crate::algorithm::{Algorithm, FitError, Nominations};
 use crate::attempt::Attempt;
+use crate::diagnosis::Diagnosis;
 use crate::framework::ClusterEvents;
-use crate::nodes::{NodeChange, NodeId, NodeTable};
+use crate::nodes::{NodeChange, NodeTable};
 use crate::object::{LabelSelector, Labels, Node};
 use crate::owner_selectors::OwnerKind;
 use crate::plugins::default_rows;
 use crate::pod::PodInfo;
-use crate::preemption::{self, Budget, Budgets};
+use crate::preemption::{Budget, Budgets, Candidate, DryRun, PreemptionImpossible, Surroundings};
 use crate::queue::Queue;
 use crate::volumes::{Claim, VolumeNodes};
 use machinery_meta::ObjectKey;
@@ -58,6 +59,16 @@ pub struct Scheduler {
     assumed: HashMap<ObjectKey, Box<str>>,
     /// Steps of the attempts of this burst; see [`Attempt`].
     steps: usize,
+    /// The attempt whose dry run of preemption goes on in the next burst.
+    dry_run: Option<DryRunOf>,
+}
+
+/// A dry run, the attempt that it is for, and why the pod fits nowhere as it is.
+#[derive(Debug)]
+struct DryRunOf {
+    attempt: Attempt,
+    diagnosis: Box<Diagnosis>,
+    dry_run: DryRun,
 }
 
 impl Default for Scheduler {
@@ -70,6 +81,7 @@ impl Default for Scheduler {
             budgets: Budgets::new(),
             assumed: HashMap::new(),
             steps: 0,
+            dry_run: None,
         }
     }
 }
@@ -186,7 +198,12 @@ impl Scheduler {
 
     /// Whether [`Self::decide`] has something to do.
     pub fn has_work(&self, now: Duration) -> bool {
-        self.queue.has_next(now)
+        self.is_in_dry_run() || self.queue.has_next(now)
+    }
+
+    /// Whether a dry run of preemption goes on in the next burst: no change may come in between.
+    pub fn is_in_dry_run(&self) -> bool {
+        self.dry_run.is_some()
     }
 
     /// When to look again although nothing changed.
@@ -212,59 +229,105 @@ impl Scheduler {
         decisions
     }
 
-    /// Takes the next waiting pod and decides about it.
+    /// Takes the next waiting pod and decides about it. `None` where none waits, and where a dry run of preemption has done
+    /// the steps of this burst: [`Self::is_in_dry_run`].
     pub fn decide(&mut self, now: Duration, random: u64) -> Option<Decision> {
+        if let Some(begun) = self.dry_run.take() {
+            return self.go_on(begun, now);
+        }
         let pod = self.queue.pop(now)?.pod;
         let attempt = Attempt::new(&pod);
         let placed = self
             .algorithm
             .place(&attempt, &mut self.nodes, &self.nominations, random);
-        let decision = match placed {
+        self.steps = self.steps.saturating_add(attempt.take_steps());
+        match placed {
             Ok(node) => {
                 let node = self.nodes.names[node].clone();
                 self.assumed.insert(pod.key.clone(), pod.uid().into());
                 self.nodes.set_pod(&pod, &node);
                 self.nominations.remove(&pod);
-                Decision::Bind {
-                    pod: Arc::clone(&pod),
-                    node,
-                }
+                Some(Decision::Bind { pod, node })
             }
-            Err(unplaced) => self.rejected(&pod, &attempt, unplaced, now),
-        };
-        self.steps = self.steps.saturating_add(attempt.steps());
-        Some(decision)
+            Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
+        }
     }
 
-    fn rejected(
+    fn unplaced(
         &mut self,
-        pod: &Arc<PodInfo>,
-        attempt: &Attempt<'_>,
+        attempt: Attempt,
         unplaced: FitError,
         now: Duration,
-    ) -> Decision {
-        let (mut diagnosis, resolvable) = match unplaced {
+        random: u64,
+    ) -> Option<Decision> {
+        let pod = attempt.pod();
+        let (diagnosis, resolvable) = match unplaced {
             FitError::NoNodes => {
                 self.queue.reject(&pod.key, ClusterEvents::ANY, now);
-                let message = FitError::NoNodes.message();
-                return Decision::Reject {
+                return Some(Decision::Reject {
                     pod: Arc::clone(pod),
-                    message,
+                    message: FitError::NoNodes.message(),
                     preemption: None,
-                };
+                });
             }
             FitError::Unfit {
                 diagnosis,
                 resolvable,
             } => (diagnosis, resolvable),
         };
-        let (message, preemption) = if diagnosis.pre_filter_message.is_some() {
+        if diagnosis.pre_filter_message.is_some() {
             // What upstream's DynamicResources says in a cycle that ended before its turn; no pod is preempted.
-            ("not found".to_owned(), None)
-        } else {
-            let (message, preemption) = self.preempt(pod, attempt, &resolvable);
-            (format!("preemption: {message}"), preemption)
+            return Some(self.rejected(pod, *diagnosis, "not found".to_owned(), None, now));
+        }
+        match DryRun::begin(pod, &self.nodes, &resolvable, random) {
+            Ok(dry_run) => {
+                let begun = DryRunOf {
+                    attempt,
+                    diagnosis,
+                    dry_run,
+                };
+                self.go_on(begun, now)
+            }
+            Err(impossible) => {
+                let message = format!("preemption: {}", impossible.0);
+                Some(self.rejected(pod, *diagnosis, message, None, now))
+            }
+        }
+    }
+
+    /// Brings a dry run forward by as many steps as a burst has.
+    fn go_on(&mut self, mut begun: DryRunOf, now: Duration) -> Option<Decision> {
+        let attempt = &begun.attempt;
+        let around = Surroundings {
+            algorithm: &self.algorithm,
+            nominations: &self.nominations,
+            budgets: &self.budgets,
         };
+        let over = begun.dry_run.advance(
+            attempt,
+            &mut self.nodes,
+            around,
+            BURST_STEPS.saturating_sub(self.steps),
+        );
+        self.steps = self.steps.saturating_add(attempt.take_steps());
+        if !over {
+            self.dry_run = Some(begun);
+            return None;
+        }
+        let pod = Arc::clone(attempt.pod());
+        let (message, preemption) = self.preempt(&pod, begun.dry_run.end());
+        let message = format!("preemption: {message}");
+        Some(self.rejected(&pod, *begun.diagnosis, message, preemption, now))
+    }
+
+    fn rejected(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        mut diagnosis: Diagnosis,
+        message: String,
+        preemption: Option<Preemption>,
+        now: Duration,
+    ) -> Decision {
         diagnosis.post_filter_message = Some(message);
         let rejecting = self
             .algorithm
@@ -280,21 +343,12 @@ impl Scheduler {
         }
     }
 
-    /// Whom to delete so that the pod fits on one of these nodes, and the words for it.
+    /// Whom to delete so that the pod fits, and the words for it.
     fn preempt(
         &mut self,
         pod: &Arc<PodInfo>,
-        attempt: &Attempt<'_>,
-        resolvable: &[NodeId],
+        found: Result<Candidate, PreemptionImpossible>,
     ) -> (String, Option<Preemption>) {
-        let found = preemption::find(
-            &self.algorithm,
-            attempt,
-            &mut self.nodes,
-            resolvable,
-            &self.nominations,
-            &self.budgets,
-        );
         let candidate = match found {
             Ok(candidate) => candidate,
             Err(not_helpful) => return (not_helpful.0, None),

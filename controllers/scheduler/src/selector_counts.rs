@@ -181,21 +181,22 @@ impl SelectorCounts {
         }
     }
 
-    /// Makes sure the counter exists; `pods` is asked for every pod with its node when it does not.
+    /// Makes sure the counter exists; `pods` is asked for every pod with its node when it does not. Returns their number.
     pub fn ensure<'a>(
         &mut self,
         key: &CounterKey,
         pods: impl Iterator<Item = (usize, &'a Pod)>,
         namespaces: &Namespaces,
-    ) {
+    ) -> usize {
         self.uses += 1;
         let uses = self.uses;
         if let Some(counter) = self.counters.get_mut(key) {
             counter.last_used = uses;
-            return;
+            return 0;
         }
-        let mut per_node = Vec::new();
+        let (mut per_node, mut seen) = (Vec::new(), 0);
         for (node, pod) in pods {
+            seen += 1;
             if key.counts(pod, namespaces) {
                 bump(&mut per_node, node, true);
             }
@@ -210,6 +211,12 @@ impl SelectorCounts {
                 bytes,
             },
         );
+        seen
+    }
+
+    /// Counters that a pod is compared with when it comes or goes.
+    pub fn counters(&self) -> usize {
+        self.counters.len()
     }
 
     /// Drops what was used least recently, down to the bounds. Between attempts only: one attempt needs all of its own.

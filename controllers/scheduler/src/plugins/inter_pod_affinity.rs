@@ -3,6 +3,7 @@
 //! Four questions, each answered by counters summed over topologies: do pods that my required terms select run
 //! there; do pods that I must avoid; do pods that must avoid me; and how much do both sides like each other.
 
+use crate::attempt::Attempt;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
 use crate::pod::PodInfo;
@@ -32,15 +33,16 @@ impl Plugin for InterPodAffinity {
             .and(ClusterEvents::NAMESPACE_LABEL)
     }
 
-    fn prepare(&self, pod: &PodInfo, nodes: &mut NodeTable) {
+    fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
+        let pod = attempt.pod();
         if let Some(counter) = affinity_counter(pod) {
             for term in terms(pod, TermKind::RequiredAffinity) {
-                nodes.prepare(&counter, &term.topology_key);
+                attempt.worked(nodes.prepare(&counter, &term.topology_key));
             }
         }
         for (kind, term) in &pod.terms {
             if *kind != TermKind::RequiredAffinity {
-                nodes.prepare(&counter_of(term), &term.topology_key);
+                attempt.worked(nodes.prepare(&counter_of(term), &term.topology_key));
             }
         }
         let keys: Vec<Box<str>> = nodes
@@ -49,7 +51,7 @@ impl Plugin for InterPodAffinity {
             .map(|(_, term, _)| term.topology_key.clone())
             .collect();
         for key in keys {
-            nodes.prepare_topology(&key);
+            attempt.worked(nodes.prepare_topology(&key));
         }
     }
 

@@ -5,6 +5,7 @@
 //! constraints gets upstream's system defaults, with the selectors of its services and its owner.
 
 use super::node_affinity::required_matches;
+use crate::attempt::Attempt;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
 use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
@@ -56,9 +57,10 @@ impl Plugin for PodTopologySpread {
             .and(ClusterEvents::POD_SELF)
     }
 
-    fn prepare(&self, pod: &PodInfo, nodes: &mut NodeTable) {
+    fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
+        let pod = attempt.pod();
         for constraint in hard(pod).into_iter().chain(soft(pod, nodes)) {
-            nodes.prepare(&constraint.counter, &constraint.topology_key);
+            attempt.worked(nodes.prepare(&constraint.counter, &constraint.topology_key));
         }
     }
 

@@ -50,25 +50,20 @@ fn long_tolerations_are_decoded_once_for_all_nodes_and_victims() {
     spec["tolerations"][0] = json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"});
     let pod = make_pod("p", spec);
     let attempt = Attempt::new(&pod);
-    let World {
-        algorithm,
-        nodes,
-        nominations,
-        ..
-    } = &mut world;
-    let unplaced = algorithm.place(&attempt, nodes, nominations, 0).unwrap_err();
-    let FitError::Unfit { resolvable, .. } = unplaced else {
+    let placed = world
+        .algorithm
+        .place(&attempt, &mut world.nodes, &world.nominations, 0);
+    let FitError::Unfit { resolvable, .. } = placed.unwrap_err() else {
         panic!("no nodes")
     };
-    let found = preemption::find(
-        algorithm,
-        &attempt,
-        nodes,
-        &resolvable,
-        nominations,
-        &Budgets::new(),
-    );
-    assert_eq!(found.unwrap().victims.len(), 4);
+    let around = Surroundings {
+        algorithm: &world.algorithm,
+        nominations: &world.nominations,
+        budgets: &Budgets::new(),
+    };
+    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    while !dry_run.advance(&attempt, &mut world.nodes, around, 0) {}
+    assert_eq!(dry_run.end().unwrap().victims.len(), 4);
     // Decoded, and looked through for either taint.
     let steps = attempt.steps();
     assert!((9_000..10_000).contains(&steps), "{steps}");

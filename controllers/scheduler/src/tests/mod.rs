@@ -7,7 +7,7 @@ use crate::nodes::NodeTable;
 use crate::object::{Node, Pod};
 use crate::plugins::default_rows;
 use crate::pod::PodInfo;
-use crate::preemption::{self, Budget, Budgets};
+use crate::preemption::{Budget, Budgets, DryRun, Surroundings};
 use crate::queue::{MAX_UNSCHEDULABLE, Queue};
 use crate::scheduler::{Decision, Scheduler};
 use crate::volumes::Claim;
@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod dry_run;
 mod long_lists;
 
 struct World {
@@ -315,16 +316,16 @@ fn preempt(
     let FitError::Unfit { resolvable, .. } = unplaced else {
         panic!("no nodes")
     };
-    let (algorithm, nodes) = (&world.algorithm, &mut world.nodes);
-    let found = preemption::find(
-        algorithm,
-        &attempt,
-        nodes,
-        &resolvable,
-        &world.nominations,
+    let around = Surroundings {
+        algorithm: &world.algorithm,
+        nominations: &world.nominations,
         budgets,
-    );
-    let found = found.map_err(|message| message.0)?;
+    };
+    let nodes = &mut world.nodes;
+    let begun = DryRun::begin(pod, nodes, &resolvable, 0);
+    let mut dry_run = begun.map_err(|message| message.0)?;
+    assert!(dry_run.advance(&attempt, nodes, around, usize::MAX));
+    let found = dry_run.end().map_err(|message| message.0)?;
     let victims = found
         .victims
         .iter()

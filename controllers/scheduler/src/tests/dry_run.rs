@@ -1,0 +1,124 @@
+//! A dry run of preemption is bounded as upstream's, and done in steps between which others have their turn.
+
+use super::*;
+use crate::scheduler::SCHEDULER_NAME;
+
+/// So many full nodes, and a pod that others would have to go for; it is not to be with pods of the app `x`.
+fn full_nodes(count: usize) -> (World, Arc<PodInfo>) {
+    let names: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
+    let mut world = World::new(names.iter().map(|name| json!({"name": name})).collect());
+    for name in &names {
+        world.runs(json!({"cpu": "4"}), name);
+    }
+    (world, make_pod("p", preemptor()))
+}
+
+fn preemptor() -> Value {
+    let term =
+        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
+    json!({"cpu": "4", "priority": 5, "schedulerName": SCHEDULER_NAME,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+/// Nodes that a dry run on so many looks at, with a budget that some victims break.
+fn looked_at(count: usize, protected: usize) -> usize {
+    let (mut world, pod) = full_nodes(count);
+    for number in 0..protected {
+        world
+            .nodes
+            .remove_pod(&ObjectKey::new("ns", format!("running-{}", number + 1)));
+        world.runs(
+            json!({"cpu": "4", "labels": {"app": "kept"}}),
+            &format!("n{number}"),
+        );
+    }
+    let budget = Budget {
+        selector: Some(serde_json::from_value(json!({"matchLabels": {"app": "kept"}})).unwrap()),
+        ..Budget::default()
+    };
+    let attempt = Attempt::new(&pod);
+    let resolvable: Vec<usize> = (0..count).collect();
+    let around = Surroundings {
+        algorithm: &world.algorithm,
+        nominations: &world.nominations,
+        budgets: &Budgets::from([(ObjectKey::new("ns", "b"), budget)]),
+    };
+    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
+    count - dry_run.left()
+}
+
+#[test]
+fn dry_run_ends_with_the_candidates_that_upstream_asks_for() {
+    assert_eq!(looked_at(90, 0), 90);
+    assert_eq!(looked_at(150, 0), 100);
+    assert_eq!(looked_at(1_050, 0), 105);
+    // One that breaks no budget is among them.
+    assert_eq!(looked_at(150, 130), 131);
+    assert_eq!(looked_at(150, 150), 150);
+}
+
+#[test]
+fn dry_run_begins_with_another_node_each_time() {
+    let (mut world, pod) = full_nodes(120);
+    let resolvable: Vec<usize> = (0..120).collect();
+    let budgets = Budgets::new();
+    for (random, expected) in [(0, 0), (7, 7), (119, 119), (127, 7)] {
+        let attempt = Attempt::new(&pod);
+        let around = Surroundings {
+            algorithm: &world.algorithm,
+            nominations: &world.nominations,
+            budgets: &budgets,
+        };
+        let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, random).unwrap();
+        assert!(!dry_run.advance(&attempt, &mut world.nodes, around, 0));
+        assert_eq!(dry_run.end().unwrap().node, expected);
+    }
+}
+
+#[test]
+fn long_dry_run_goes_on_in_the_next_burst() {
+    const NODES: usize = 1_000;
+    let mut scheduler = Scheduler::default();
+    for number in 0..NODES {
+        let name = format!("n{number}");
+        scheduler.node_changed(&name, Some(&make_node(&json!({"name": name}))), Duration::ZERO);
+        let pod = make_pod(&format!("r{number}"), json!({"cpu": "4", "nodeName": name}));
+        scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
+    }
+    let pod = make_pod("p", preemptor());
+    scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
+    let mut bursts = 1;
+    let decisions = loop {
+        let decisions = scheduler.decide_burst(Duration::ZERO, 100, || 0);
+        if !scheduler.is_in_dry_run() {
+            break decisions;
+        }
+        assert!(decisions.is_empty() && scheduler.has_work(Duration::ZERO));
+        bursts += 1;
+    };
+    let [Decision::Reject { preemption, .. }] = &decisions[..] else {
+        panic!("{decisions:?}")
+    };
+    assert_eq!(preemption.as_ref().unwrap().victims.len(), 1);
+    // A hundred nodes are checked, and each check looks at all of them.
+    assert!((2..=3).contains(&bursts), "{bursts}");
+}
+
+#[test]
+fn counters_made_for_a_pod_are_counted_among_its_steps() {
+    let steps = |pods: usize| {
+        let mut world = World::new(json!([{"name": "a", "pods": "100000"}]));
+        for _ in 0..pods {
+            world.runs(json!({}), "a");
+        }
+        let pod = make_pod("p", preemptor());
+        let attempt = Attempt::new(&pod);
+        let placed = world
+            .algorithm
+            .place(&attempt, &mut world.nodes, &world.nominations, 0);
+        assert!(placed.is_ok());
+        attempt.steps()
+    };
+    assert_eq!(steps(1_000), steps(0) + 1_000);
+}
