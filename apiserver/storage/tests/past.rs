@@ -13,7 +13,7 @@ use apiserver_storage::{
 use bytes::Bytes;
 use futures::FutureExt;
 use machinery_fuzz::Random;
-use machinery_runtime::{DiskCall, MemDisk, ObservedDisk, Runtime, Simulation};
+use machinery_runtime::{DiskCall, MemDisk, ObservedDisk, OpenMode, Runtime, Simulation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -235,6 +235,38 @@ fn past_is_kept_for_the_retention_time() {
         assert_eq!(storage.compacted_revision().await.unwrap(), Revision(1));
         runtime.sleep(retention * 2).await;
         assert_eq!(storage.compacted_revision().await.unwrap(), Revision(2));
+        storage.close().await;
+    });
+}
+
+/// Who writes the same few objects again and again takes of the disk what is kept of the past, and no more.
+#[test]
+fn past_is_kept_up_to_its_bytes() {
+    const KEPT: u64 = 4 << 20;
+    let simulation = Simulation::new(5);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let options = LogOptions {
+            retention: Duration::from_secs(300),
+            kept_log_bytes: KEPT,
+            ..options()
+        };
+        let (storage, _) = LogStorage::open(&runtime, options.clone()).await.unwrap();
+        for round in 0..600 {
+            storage.commit(vec![put(round % 3, "n1", 50_000)]).await.unwrap();
+            // Checkpoints are written meanwhile.
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        let floor = storage.compacted_revision().await.unwrap();
+        assert!(floor > Revision(400), "{floor:?}");
+        let disk = runtime.disk();
+        let length = |name: &String| {
+            let file = disk.open(&options.dir.join(name), OpenMode::Read).unwrap();
+            file.len().unwrap()
+        };
+        let names = disk.list(&options.dir).unwrap();
+        let bytes: u64 = names.iter().map(length).sum();
+        assert!(bytes < KEPT * 2, "{bytes}");
         storage.close().await;
     });
 }

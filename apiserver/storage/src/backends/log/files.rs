@@ -92,6 +92,15 @@ impl Files {
         (behind || table.checkpoints.len() > 1).then(|| newest.revision())
     }
 
+    /// Bytes of all segments.
+    pub(super) fn log_bytes(&self) -> Result<u64, StorageError> {
+        let length = |segment: Arc<Segment>| {
+            let failed = StorageError::io(format!("looking at {}", segment.path.display()));
+            segment.file.len().map_err(failed)
+        };
+        self.segments().into_iter().map(length).sum()
+    }
+
     /// Bytes of the files that a checkpoint of now makes superfluous.
     pub(super) fn superseded_bytes(&self) -> Result<u64, StorageError> {
         let (segments, checkpoints) = (self.segments(), self.checkpoints());

@@ -66,6 +66,9 @@ pub struct LogStorage {
     scope: Scope,
 }
 
+/// A disk in memory keeps less of the past.
+const KEPT_IN_MEMORY: u64 = 128 << 20;
+
 impl LogStorage {
     /// Opens a data directory on the runtime's disk, recovering what is there.
     pub async fn open(
@@ -121,7 +124,11 @@ impl LogStorage {
     /// Opens an empty store in memory.
     pub async fn memory(runtime: &Runtime) -> Result<Self, StorageError> {
         let runtime = runtime.with_disk(Arc::new(MemDisk::new()));
-        Ok(Self::open(&runtime, LogOptions::new("/memory")).await?.0)
+        let options = LogOptions {
+            kept_log_bytes: KEPT_IN_MEMORY,
+            ..LogOptions::new("/memory")
+        };
+        Ok(Self::open(&runtime, options).await?.0)
     }
 
     /// Reads every byte that should be there again; one line for each file that is not what was written.

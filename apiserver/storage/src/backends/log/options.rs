@@ -16,6 +16,9 @@ pub struct LogOptions {
     pub history_bytes: usize,
     /// How long changes can be read and watched before they are compacted; nothing is compacted by itself when zero.
     pub retention: Duration,
+    /// How many bytes of the log are kept for that at most, beside what the next start needs; on a small file system an
+    /// eighth of it. Of more the changes behind the newest checkpoint are compacted before their time.
+    pub kept_log_bytes: u64,
     /// A segment that has reached this size is followed by a new one.
     pub segment_bytes: u64,
     /// A checkpoint is written when the log behind the last one exceeds this and half the size of what is stored.
@@ -44,6 +47,7 @@ pub struct LogOptions {
 
 const HISTORY_BYTES: usize = 16 << 20;
 const RETENTION: Duration = Duration::from_secs(5 * 60);
+const KEPT_LOG_BYTES: u64 = 2 << 30;
 const SEGMENT_BYTES: u64 = 64 << 20;
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -60,6 +64,7 @@ impl LogOptions {
             dir: dir.into(),
             history_bytes: HISTORY_BYTES,
             retention: RETENTION,
+            kept_log_bytes: KEPT_LOG_BYTES,
             segment_bytes: SEGMENT_BYTES,
             checkpoint_bytes: CHECKPOINT_BYTES,
             reserve_bytes: RESERVE_BYTES,

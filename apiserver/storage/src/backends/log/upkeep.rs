@@ -157,14 +157,48 @@ pub(super) async fn compact_by_age(engine: Arc<Engine>) {
             }
             continue;
         }
-        engine.runtime.sleep(engine.options.retention).await;
-        match compact(&engine, noted).await {
+        let floor = tokio::select! {
+            biased;
+            () = engine.runtime.sleep(engine.options.retention) => noted,
+            checkpoint = too_much_kept(&engine) => checkpoint,
+        };
+        match compact(&engine, floor).await {
             Ok(()) | Err(StorageError::NoSpace) => {}
             Err(error) => {
                 tracing::debug!(%error, "compaction stopped");
                 return;
             }
         }
+    }
+}
+
+/// Of a file system the log keeps this part for reads of the past at most.
+const PART_OF_DISK: u64 = 8;
+
+/// Waits until the log holds more than is kept of the past, and returns the newest checkpoint, which a start begins with.
+/// Who writes much must not fill the disk with what was, nor take the memory that a disk in memory is.
+async fn too_much_kept(engine: &Arc<Engine>) -> Revision {
+    let files = &engine.files;
+    let of_disk = files
+        .disk
+        .space(&files.dir)
+        .map(|space| space.total / PART_OF_DISK);
+    let most = engine.options.kept_log_bytes.min(of_disk.unwrap_or(u64::MAX));
+    loop {
+        // Before the look, so that no end in between is missed. What can go is behind a checkpoint.
+        let ended = engine.checkpointed.notified();
+        // A full disk has its own way to room.
+        if !files.room.is_full()
+            && let Some(newest) = files.history_ends()
+            && newest > engine.feed.read().compacted()
+            && files.log_bytes().is_ok_and(|bytes| bytes > most)
+        {
+            tracing::info!(
+                "more was written than is kept of the past: changes before the last checkpoint are compacted"
+            );
+            return newest;
+        }
+        ended.await;
     }
 }
 

@@ -75,14 +75,18 @@ const PART_TO_GO_ON: u64 = 4;
 impl DiskReserve {
     /// The pieces that an earlier run has laid out, among the names in the directory.
     pub(super) fn find(disk: Arc<dyn Disk>, dir: &Path, names: &[String], reserve_bytes: u64) -> Self {
+        let numbers =
+            |ending: &'static str| names.iter().filter_map(move |name| Self::number_of(name, ending));
+        let pieces: Vec<PathBuf> = numbers(PIECE).map(|number| Self::path(dir, number)).collect();
+        let length = |piece: &PathBuf| disk.open(piece, OpenMode::Read)?.len();
+        // Pieces are of one length, also where the file system is smaller than it was.
+        let found = pieces.iter().filter_map(|piece| length(piece).ok()).max();
         let piece_bytes = match disk.space(dir) {
             _ if disk.sync_is_free() => 0,
             Ok(space) => (space.total / PART_OF_DISK).min(reserve_bytes / PIECES),
             Err(_) => reserve_bytes / PIECES,
-        };
-        let numbers =
-            |ending: &'static str| names.iter().filter_map(move |name| Self::number_of(name, ending));
-        let pieces = numbers(PIECE).map(|number| Self::path(dir, number)).collect();
+        }
+        .max(found.unwrap_or(0));
         let last = numbers(PIECE).chain(numbers(UNFINISHED)).max();
         Self {
             disk,
