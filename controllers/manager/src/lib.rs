@@ -31,6 +31,8 @@ mod service_account_tokens;
 mod service_cidr;
 mod storage_protection;
 mod ttl_after_finished;
+#[cfg(test)]
+mod view_memory;
 
 pub use all::{ControllerDescriptor, rows};
 pub use config::Config;

@@ -81,7 +81,7 @@ struct Sources {
 }
 
 /// A namespace's labels.
-struct LabelsView(Labels);
+pub(crate) struct LabelsView(Labels);
 
 impl Projection for LabelsView {
     fn project(header: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {

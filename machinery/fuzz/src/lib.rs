@@ -10,12 +10,14 @@
 //!
 //! Only tests use this crate.
 
+mod filled;
 mod grow;
 mod growth;
 mod meter;
 
+pub use filled::filled;
 pub use growth::{Stages, growth};
-pub use meter::{Cost, cost, held, in_proportion};
+pub use meter::{Cost, cost, held, in_proportion, resident};
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -21,6 +21,20 @@ thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
     static TOTAL: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that this thread holds, each block as large as the binary's allocator makes it.
+    static BLOCKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The size class of jemalloc's, which the binary allocates with: 8, multiples of 16 up to 128, then four in each doubling.
+fn block(bytes: usize) -> usize {
+    match bytes {
+        0..=8 => 8,
+        9..=128 => bytes.next_multiple_of(16),
+        _ => {
+            let doubling = usize::BITS - 1 - (bytes - 1).leading_zeros();
+            bytes.next_multiple_of(1 << (doubling - 2))
+        }
+    }
 }
 
 fn allocated(bytes: usize) {
@@ -30,11 +44,13 @@ fn allocated(bytes: usize) {
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
     });
     let _ = TOTAL.try_with(|total| total.set(total.get().wrapping_add(bytes)));
+    let _ = BLOCKS.try_with(|blocks| blocks.set(blocks.get().wrapping_add(block(bytes))));
 }
 
 fn freed(bytes: usize) {
     // What another thread allocated is freed here at times.
     let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(bytes)));
+    let _ = BLOCKS.try_with(|blocks| blocks.set(blocks.get().saturating_sub(block(bytes))));
 }
 
 // SAFETY: every call goes to the system's allocator as it came; what is counted beside it allocates nothing.
@@ -71,6 +87,11 @@ pub struct Cost {
 /// Bytes that this thread holds: allocated and not freed yet.
 pub fn held() -> usize {
     HELD.get()
+}
+
+/// Bytes that this thread holds, each block as large as the binary's allocator makes it.
+pub fn resident() -> usize {
+    BLOCKS.get()
 }
 
 /// The cost of this on this thread.
@@ -125,6 +146,29 @@ mod tests {
                 }
             )
         );
+    }
+
+    #[test]
+    fn blocks_are_as_large_as_jemalloc_makes_them() {
+        let classes = [
+            (1, 8),
+            (8, 8),
+            (9, 16),
+            (17, 32),
+            (33, 48),
+            (128, 128),
+            (129, 160),
+            (160, 160),
+            (257, 320),
+        ];
+        for (bytes, expected) in classes {
+            assert_eq!(block(bytes), expected, "{bytes}");
+        }
+        let before = resident();
+        let one = vec![1_u8; 129];
+        assert_eq!(resident() - before, 160);
+        drop(one);
+        assert_eq!(resident(), before);
     }
 
     #[test]

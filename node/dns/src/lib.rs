@@ -32,6 +32,8 @@ pub mod source_slots;
 #[cfg(test)]
 mod tests;
 pub mod upstream;
+#[cfg(test)]
+mod view_memory;
 pub mod zone;
 
 pub use config::{DnsConfig, name_servers};

@@ -16,6 +16,8 @@ mod host;
 pub mod host_ports;
 pub mod model;
 pub mod plan;
+#[cfg(test)]
+mod view_memory;
 
 pub use config::{NetworkConfig, POD_LINKS};
 pub use driver::{NetworkError, start};

@@ -31,6 +31,8 @@ pub mod slots;
 pub mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod view_memory;
 
 pub use config::ProxyConfig;
 pub use driver::start;

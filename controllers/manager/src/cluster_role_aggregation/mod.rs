@@ -41,7 +41,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 #[derive(Debug)]
-struct RoleView {
+pub(crate) struct RoleView {
     rules: Vec<Value>,
     selectors: Vec<LabelSelector>,
 }

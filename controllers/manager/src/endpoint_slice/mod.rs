@@ -8,7 +8,7 @@ mod plan;
 mod reconcile;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(crate) mod view;
 
 use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;

@@ -56,7 +56,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 #[derive(Debug)]
-struct EndpointsView {
+pub(crate) struct EndpointsView {
     annotations: BTreeMap<String, String>,
     subsets: Vec<Subset>,
 }

@@ -53,7 +53,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What is read of a node's lease.
 #[derive(Debug, Deserialize)]
-struct LeaseView {
+pub(crate) struct LeaseView {
     #[serde(default)]
     spec: LeaseSpec,
 }

@@ -52,7 +52,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 
 /// A fingerprint of what a ConfigMap publishes.
 #[derive(Debug)]
-struct Published(u64);
+pub(crate) struct Published(u64);
 
 impl Projection for Published {
     const KEEP_BYTES: bool = true;

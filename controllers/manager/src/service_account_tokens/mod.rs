@@ -6,7 +6,7 @@
 //! account. Upstream's role is that of the controller manager itself.
 
 mod cleaner;
-mod views;
+pub(crate) mod views;
 
 pub(crate) use cleaner::ROW as CLEANER_ROW;
 

@@ -13,7 +13,7 @@ pub(super) const BY_ACCOUNT: IndexName = IndexName("account");
 
 /// A Secret with a token.
 #[derive(Debug)]
-pub(super) struct TokenView {
+pub(crate) struct TokenView {
     pub(super) account: Box<str>,
     pub(super) account_uid: Box<str>,
     pub(super) has_token: bool,
@@ -67,7 +67,7 @@ impl Projection for TokenView {
 
 /// A ServiceAccount and the Secrets it lists.
 #[derive(Debug)]
-pub(super) struct AccountView {
+pub(crate) struct AccountView {
     secrets: Vec<Box<str>>,
 }
 

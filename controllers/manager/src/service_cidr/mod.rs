@@ -6,7 +6,7 @@
 //! written once; a range that is as it should be is not written again.
 
 mod plan;
-mod view;
+pub(crate) mod view;
 
 use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// A ServiceCIDR.
 #[derive(Debug, Default)]
-pub(super) struct CidrView {
+pub(crate) struct CidrView {
     pub(super) ranges: Vec<IpNet>,
     pub(super) conditions: Vec<Condition>,
 }
@@ -66,7 +66,7 @@ struct Status {
 
 /// An IPAddress.
 #[derive(Debug)]
-pub(super) struct AddressView {
+pub(crate) struct AddressView {
     /// Where the server made it for a service.
     pub(super) service_address: Option<IpAddr>,
 }

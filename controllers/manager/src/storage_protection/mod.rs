@@ -5,7 +5,7 @@
 //! caches say is asked once more of the server before an object is let go, for they may be behind; the finalizer is
 //! taken from the live object, so that nothing else of it is written.
 
-mod views;
+pub(crate) mod views;
 
 use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// A volume or a claim: whether it is bound, and the attribute classes it speaks of.
 #[derive(Debug, Default)]
-pub(super) struct StorageView {
+pub(crate) struct StorageView {
     pub(super) bound: bool,
     pub(super) attributes_classes: Box<[Box<str>]>,
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 mod dry_run;
 mod long_lists;
+mod view_memory;
 
 struct World {
     nodes: NodeTable,

@@ -1,0 +1,334 @@
+//! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
+//! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
+
+use crate::cluster_role_aggregation::RoleView;
+use crate::endpoint_slice::view::SliceView;
+use crate::endpoints::EndpointsView;
+use crate::node_lifecycle::LeaseView;
+use crate::root_ca::Published;
+use crate::service_account_tokens::views::{AccountView, TokenView};
+use crate::service_cidr::view::{AddressView, CidrView};
+use crate::storage_protection::views::StorageView;
+use crate::views::{DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ServiceView};
+use machinery_client::Projection;
+use machinery_client::object::view_cost;
+use machinery_fuzz::{filled, resident};
+
+/// What a view may take of what its object is charged. Twice is the text kept beside the object's bytes.
+const MOST: f64 = 28.0;
+
+/// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
+#[track_caller]
+fn check<P: Projection>(most: f64, objects: &[(&str, &str)]) {
+    let name = std::any::type_name::<P>();
+    let mut above = Vec::new();
+    for (object, item) in objects {
+        let cost = view_cost::<P>(&filled(object, item), resident).unwrap();
+        #[allow(clippy::cast_precision_loss, reason = "sizes of test objects")]
+        let times = cost.taken as f64 / cost.charged as f64;
+        if times > most {
+            above.push(format!("{times:.1} times: {object} of {item}"));
+        }
+    }
+    assert!(above.is_empty(), "{name}: {above:#?}");
+}
+
+const LABEL: &str = r##""#":"""##;
+const CONDITION: &str = r##"{"type":"#","status":"True"}"##;
+
+/// An object with this beside its metadata.
+macro_rules! object {
+    ($rest:literal) => {
+        concat!(
+            r#"{"metadata":{"name":"a","namespace":"n","uid":"u"},"#,
+            $rest,
+            "}"
+        )
+    };
+}
+
+#[test]
+fn view_of_metadata_takes_what_is_charged() {
+    check::<()>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL),
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (r#"{"metadata":{"name":"a","finalizers":[@]}}"#, r##""a/#""##),
+            (
+                r#"{"metadata":{"name":"a","ownerReferences":[@]}}"#,
+                r##"{"apiVersion":"v1","kind":"K","name":"n","uid":"#"}"##,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn view_of_a_pod_takes_what_is_charged() {
+    check::<PodView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (
+                object!(r#""spec":{"tolerations":[@]}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (object!(r#""spec":{"schedulingGates":[@]}"#), r##"{"name":"#"}"##),
+            (
+                object!(r#""spec":{"containers":[@]}"#),
+                r##"{"name":"#","image":"i"}"##,
+            ),
+            (
+                object!(r#""spec":{"containers":[{"name":"c","ports":[@]}]}"#),
+                r##"{"name":"#","containerPort":1,"protocol":"TCP"}"##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[@]}"#),
+                r##"{"name":"#","persistentVolumeClaim":{"claimName":"c"}}"##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[@]}"#),
+                r##"{"name":"#","ephemeral":{}}"##,
+            ),
+            (object!(r#""status":{"podIPs":[@]}"#), r##"{"ip":"#"}"##),
+            (
+                object!(r#""status":{"phase":"Failed","conditions":[@]}"#),
+                CONDITION,
+            ),
+            (
+                object!(r#""status":{"phase":"Failed","containerStatuses":[@]}"#),
+                r##"{"name":"#","state":{"terminated":{"exitCode":1}}}"##,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn view_of_a_deployment_takes_what_is_charged() {
+    check::<DeploymentView>(
+        MOST,
+        &[
+            (
+                r#"{"metadata":{"name":"a","annotations":{@}},"spec":{"selector":{},"template":{"spec":{}}}}"#,
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{"matchLabels":{@}},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{"matchExpressions":[@]},"template":{"spec":{}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (
+                object!(
+                    r#""spec":{"selector":{"matchExpressions":[{"key":"k","operator":"In","values":[@]}]},"template":{"spec":{}}}"#
+                ),
+                r##""#""##,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"annotations":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"finalizers":[@]},"spec":{}}}"#),
+                r##""a/#""##,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{"tolerations":[@]}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),
+                CONDITION,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn view_of_a_replica_set_takes_what_is_charged() {
+    check::<ReplicaSetView>(
+        MOST,
+        &[
+            (
+                r#"{"metadata":{"name":"a","annotations":{@}},"spec":{"selector":{},"template":{"spec":{}}}}"#,
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{"matchLabels":{@}},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{"matchExpressions":[@]},"template":{"spec":{}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{"tolerations":[@]}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),
+                CONDITION,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn view_of_a_job_takes_what_is_charged() {
+    check::<JobView>(
+        MOST,
+        &[
+            (
+                object!(r#""spec":{"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"template":{"spec":{"tolerations":[@]}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (
+                object!(
+                    r#""spec":{"podFailurePolicy":{"rules":[{"action":"Ignore","onPodConditions":[@]}]},"template":{"spec":{}}}"#
+                ),
+                CONDITION,
+            ),
+            (
+                object!(
+                    r#""spec":{"podFailurePolicy":{"rules":[{"action":"Ignore","onExitCodes":{"operator":"In","values":[@]}}]},"template":{"spec":{}}}"#
+                ),
+                "1",
+            ),
+            (
+                object!(r#""spec":{"successPolicy":{"rules":[@]},"template":{"spec":{}}}"#),
+                r##"{"succeededCount":1}"##,
+            ),
+            (
+                object!(r#""spec":{"template":{"spec":{}}},"status":{"conditions":[@]}"#),
+                CONDITION,
+            ),
+            (
+                object!(
+                    r#""spec":{"template":{"spec":{}}},"status":{"uncountedTerminatedPods":{"succeeded":[@]}}"#
+                ),
+                r##""#""##,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn views_of_services_and_endpoints_take_what_is_charged() {
+    check::<ServiceView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"selector":{@}}"#), LABEL),
+            (
+                object!(r#""spec":{"ports":[@]}"#),
+                r##"{"name":"#","protocol":"TCP","port":1,"targetPort":1}"##,
+            ),
+        ],
+    );
+    check::<SliceView>(
+        MOST,
+        &[
+            (
+                object!(r#""addressType":"IPv4","endpoints":[@]"#),
+                r##"{"addresses":["1.1.1.1"]}"##,
+            ),
+            (
+                object!(r#""addressType":"FQDN","endpoints":[@]"#),
+                r##"{"addresses":["a"],"hostname":"h","nodeName":"n","zone":"z","targetRef":{"kind":"Pod","name":"n"}}"##,
+            ),
+        ],
+    );
+    check::<EndpointsView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (
+                object!(r#""subsets":[@]"#),
+                r##"{"addresses":[{"ip":"1.1.1.1"}]}"##,
+            ),
+            (
+                object!(r#""subsets":[{"addresses":[@]}]"#),
+                r##"{"ip":"1.1.1.1"}"##,
+            ),
+            (
+                object!(r#""subsets":[{"ports":[@]}]"#),
+                r##"{"name":"#","protocol":"TCP","port":1,"targetPort":1}"##,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn views_of_nodes_namespaces_and_ranges_take_what_is_charged() {
+    check::<NodeView>(
+        MOST,
+        &[
+            (
+                object!(r#""spec":{"taints":[@]}"#),
+                r##"{"key":"#","effect":"NoSchedule"}"##,
+            ),
+            (object!(r#""spec":{"podCIDRs":[@]}"#), r##""#""##),
+            (object!(r#""status":{"conditions":[@]}"#), CONDITION),
+        ],
+    );
+    check::<LeaseView>(MOST, &[(object!(r#""spec":{"renewTime":"@"}"#), "a")]);
+    check::<NamespaceView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"finalizers":[@]}"#), r##""a/#""##),
+            (object!(r#""status":{"conditions":[@]}"#), CONDITION),
+        ],
+    );
+    check::<CidrView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"cidrs":[@]}"#), r##""1.1.1.0/24""##),
+            (object!(r#""status":{"conditions":[@]}"#), CONDITION),
+        ],
+    );
+    check::<AddressView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+}
+
+#[test]
+fn views_of_roles_secrets_and_accounts_take_what_is_charged() {
+    check::<RoleView>(
+        MOST,
+        &[
+            (
+                object!(r#""rules":[@]"#),
+                r##"{"verbs":["#"],"apiGroups":[""],"resources":["r"]}"##,
+            ),
+            (object!(r#""rules":[{"verbs":[@]}]"#), r##""#""##),
+            (
+                object!(r#""aggregationRule":{"clusterRoleSelectors":[@]}"#),
+                r##"{"matchLabels":{"#":""}}"##,
+            ),
+        ],
+    );
+    check::<Published>(MOST, &[(object!(r#""data":{@}"#), LABEL)]);
+    check::<TokenView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (object!(r#""data":{@}"#), LABEL),
+        ],
+    );
+    check::<AccountView>(MOST, &[(object!(r#""secrets":[@]"#), r##"{"name":"#"}"##)]);
+    check::<StorageView>(
+        MOST,
+        &[(object!(r#""spec":{"volumeAttributesClassName":"@"}"#), "a")],
+    );
+}

@@ -1,0 +1,190 @@
+//! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
+//! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
+
+use crate::driver::LabelsView;
+use crate::projections::{
+    BudgetView, ClaimView, ClassView, FullSelector, MapSelector, NodeView, PodView, VolumeView,
+};
+use machinery_client::Projection;
+use machinery_client::object::view_cost;
+use machinery_fuzz::{filled, resident};
+
+/// What a view may take of what its object is charged.
+const MOST: f64 = 16.1;
+
+/// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
+#[track_caller]
+fn check<P: Projection>(most: f64, objects: &[(&str, &str)]) {
+    let name = std::any::type_name::<P>();
+    let mut above = Vec::new();
+    for (object, item) in objects {
+        let cost = view_cost::<P>(&filled(object, item), resident).unwrap();
+        #[allow(clippy::cast_precision_loss, reason = "sizes of test objects")]
+        let times = cost.taken as f64 / cost.charged as f64;
+        if times > most {
+            above.push(format!("{times:.1} times: {object} of {item}"));
+        }
+    }
+    assert!(above.is_empty(), "{name}: {above:#?}");
+}
+
+const LABEL: &str = r##""#":"""##;
+const REQUIREMENT: &str = r##"{"key":"#","operator":"Exists"}"##;
+const TERM: &str = r##"{"labelSelector":{},"topologyKey":"#"}"##;
+
+/// An object with this beside its metadata.
+macro_rules! object {
+    ($rest:literal) => {
+        concat!(
+            r#"{"metadata":{"name":"a","namespace":"n","uid":"u"},"#,
+            $rest,
+            "}"
+        )
+    };
+}
+
+#[test]
+fn view_of_a_pod_takes_what_is_charged() {
+    check::<PodView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL),
+            (
+                r#"{"metadata":{"name":"a","ownerReferences":[@]}}"#,
+                r##"{"apiVersion":"v1","kind":"K","name":"n","uid":"#"}"##,
+            ),
+            (
+                object!(r#""spec":{"tolerations":[@]}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+            (object!(r#""spec":{"schedulingGates":[@]}"#), r##"{"name":"#"}"##),
+            (object!(r#""spec":{"nodeSelector":{@}}"#), LABEL),
+            (
+                object!(r#""spec":{"containers":[@]}"#),
+                r##"{"name":"#","image":"i"}"##,
+            ),
+            (
+                object!(r#""spec":{"containers":[{"name":"c","ports":[@]}]}"#),
+                r##"{"hostPort":1,"containerPort":1,"protocol":"TCP"}"##,
+            ),
+            (
+                object!(r#""spec":{"containers":[{"name":"c","resources":{"requests":{@}}}]}"#),
+                r##""a/#":"1""##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[@]}"#),
+                r##"{"name":"#","persistentVolumeClaim":{"claimName":"c"}}"##,
+            ),
+            (
+                object!(r#""spec":{"topologySpreadConstraints":[@]}"#),
+                r##"{"maxSkew":1,"topologyKey":"#","whenUnsatisfiable":"ScheduleAnyway"}"##,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[@]}]}}}}"#
+                ),
+                REQUIREMENT,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[@]}}}}"#
+                ),
+                "{}",
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":[@]}]}]}}}}"#
+                ),
+                r##""#""##,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[@]}}}"#
+                ),
+                TERM,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[@]}}}"#
+                ),
+                r##"{"weight":1,"podAffinityTerm":{"labelSelector":{},"topologyKey":"#"}}"##,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"k","labelSelector":{"matchLabels":{@}}}]}}}"#
+                ),
+                LABEL,
+            ),
+            (
+                object!(
+                    r#""spec":{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"k","namespaces":[@]}]}}}"#
+                ),
+                r##""#""##,
+            ),
+            (
+                object!(r#""status":{"conditions":[@]}"#),
+                r##"{"type":"#","status":"True"}"##,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn views_of_nodes_and_volumes_take_what_is_charged() {
+    check::<NodeView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL),
+            (
+                object!(r#""spec":{"taints":[@]}"#),
+                r##"{"key":"#","effect":"NoSchedule"}"##,
+            ),
+            (object!(r#""status":{"allocatable":{@}}"#), r##""a/#":"1""##),
+            (object!(r#""status":{"images":[@]}"#), r##"{"names":["#"]}"##),
+            (object!(r#""status":{"images":[{"names":[@]}]}"#), r##""#""##),
+        ],
+    );
+    check::<VolumeView>(
+        MOST,
+        &[(
+            object!(
+                r#""spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[@]}]}}}"#
+            ),
+            REQUIREMENT,
+        )],
+    );
+    check::<ClaimView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (object!(r#""spec":{"volumeName":"@"}"#), "a"),
+        ],
+    );
+    check::<ClassView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+}
+
+#[test]
+fn views_of_selectors_take_what_is_charged() {
+    check::<LabelsView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+    check::<MapSelector>(MOST, &[(object!(r#""spec":{"selector":{@}}"#), LABEL)]);
+    check::<FullSelector>(
+        MOST,
+        &[
+            (object!(r#""spec":{"selector":{"matchLabels":{@}}}"#), LABEL),
+            (
+                object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
+                REQUIREMENT,
+            ),
+        ],
+    );
+    check::<BudgetView>(
+        MOST,
+        &[
+            (
+                object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
+                REQUIREMENT,
+            ),
+            (object!(r#""status":{"disruptedPods":{@}}"#), r##""#":null"##),
+        ],
+    );
+}

@@ -1,0 +1,71 @@
+//! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
+//! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
+
+use crate::model::{Service, Slice};
+use machinery_client::Projection;
+use machinery_client::object::view_cost;
+use machinery_fuzz::{filled, resident};
+
+/// What a view may take of what its object is charged.
+const MOST: f64 = 2.3;
+
+/// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
+#[track_caller]
+fn check<P: Projection>(most: f64, objects: &[(&str, &str)]) {
+    let name = std::any::type_name::<P>();
+    let mut above = Vec::new();
+    for (object, item) in objects {
+        let cost = view_cost::<P>(&filled(object, item), resident).unwrap();
+        #[allow(clippy::cast_precision_loss, reason = "sizes of test objects")]
+        let times = cost.taken as f64 / cost.charged as f64;
+        if times > most {
+            above.push(format!("{times:.1} times: {object} of {item}"));
+        }
+    }
+    assert!(above.is_empty(), "{name}: {above:#?}");
+}
+
+/// An object with this beside its metadata.
+macro_rules! object {
+    ($rest:literal) => {
+        concat!(
+            r#"{"metadata":{"name":"a","namespace":"n","labels":{"kubernetes.io/service-name":"s"}},"#,
+            $rest,
+            "}"
+        )
+    };
+}
+
+#[test]
+fn views_of_services_and_slices_take_what_is_charged() {
+    check::<Service>(
+        MOST,
+        &[
+            (
+                object!(r#""spec":{"clusterIP":"1.1.1.1","ports":[@]}"#),
+                r##"{"name":"#","protocol":"TCP","port":1,"targetPort":1}"##,
+            ),
+            (
+                object!(r#""spec":{"clusterIP":"1.1.1.1","externalIPs":[@]}"#),
+                r##""1.1.1.1""##,
+            ),
+            (
+                object!(r#""spec":{"clusterIP":"1.1.1.1","loadBalancerSourceRanges":[@]}"#),
+                r##""1.1.1.0/24""##,
+            ),
+        ],
+    );
+    check::<Slice>(
+        MOST,
+        &[
+            (
+                object!(r#""addressType":"IPv4","endpoints":[@]"#),
+                r##"{"addresses":["1.1.1.1"]}"##,
+            ),
+            (
+                object!(r#""addressType":"IPv4","endpoints":[@]"#),
+                r##"{"addresses":["1.1.1.1"],"nodeName":"#"}"##,
+            ),
+        ],
+    );
+}
