@@ -5,8 +5,10 @@
 
 use crate::framework::Cycle;
 use crate::nodes::NodeTable;
-use crate::object::{Taint, Toleration};
+use crate::object::{NodeAffinity, Taint, Toleration, TopologySpreadConstraint};
+use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
+use crate::selector_counts::{Term, TermKind};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +21,9 @@ const FEW: usize = 16;
 pub struct Attempt {
     pod: Arc<PodInfo>,
     decoded: OnceCell<Box<[Toleration]>>,
+    node_affinity: OnceCell<NodeAffinity>,
+    terms: OnceCell<Vec<(TermKind, Term)>>,
+    spread: OnceCell<Vec<TopologySpreadConstraint>>,
     tolerated: RefCell<HashMap<Taint, bool>>,
     steps: Cell<usize>,
 }
@@ -28,6 +33,9 @@ impl Attempt {
         Self {
             pod: Arc::clone(pod),
             decoded: OnceCell::new(),
+            node_affinity: OnceCell::new(),
+            terms: OnceCell::new(),
+            spread: OnceCell::new(),
             tolerated: RefCell::default(),
             steps: Cell::new(0),
         }
@@ -64,6 +72,29 @@ impl Attempt {
         self.pod.shape.tolerations.items_once(&self.decoded, |decoded| {
             self.worked(decoded);
         })
+    }
+
+    /// The pod's affinity to nodes.
+    pub fn node_affinity(&self) -> &NodeAffinity {
+        let affinity = &self.pod.shape.node_affinity;
+        affinity.get_once(&self.node_affinity, |bytes| self.worked(bytes / LONG_STEP))
+    }
+
+    /// The pod's terms of affinity to pods.
+    pub fn terms(&self) -> &[(TermKind, Term)] {
+        match self.pod.terms_if_short() {
+            Some(terms) => terms,
+            None => self.terms.get_or_init(|| {
+                self.worked(self.pod.term_steps());
+                self.pod.terms().into_owned()
+            }),
+        }
+    }
+
+    /// The pod's own spread constraints.
+    pub fn spread_constraints(&self) -> &[TopologySpreadConstraint] {
+        let constraints = &self.pod.pod.spec.topology_spread_constraints;
+        constraints.get_once(&self.spread, |bytes| self.worked(bytes / LONG_STEP))
     }
 
     /// Counts steps done for the pod.

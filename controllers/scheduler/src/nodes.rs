@@ -118,7 +118,7 @@ impl NodeTable {
     pub fn set_node(&mut self, node: &Node) -> NodeChange {
         let id = self.row(&node.metadata.name);
         let allocatable = Resources::of(&node.status.allocatable);
-        let pods = node.status.allocatable.get("pods").map_or(0, |text| value(text));
+        let pods = node.status.allocatable.get("pods").map_or(0, value);
         let change = NodeChange {
             added: !self.present[id],
             allocatable: self.allocatable(id) != allocatable || self.allowed_pods[id] != pods,
@@ -144,7 +144,7 @@ impl NodeTable {
         if change.labels || change.added {
             self.labels[id].clone_from(&node.metadata.labels);
             for (key, topology) in &mut self.topologies {
-                topology.set(id, self.labels[id].get(key).map(|value| &**value));
+                topology.set(id, self.labels[id].get(key));
             }
         }
         self.log(id);
@@ -198,7 +198,7 @@ impl NodeTable {
         self.present[id] = false;
         self.present_count -= 1;
         self.set_images(id, &Node::default());
-        self.labels[id].clear();
+        self.labels[id] = Labels::default();
         self.taints[id].clear();
         for topology in self.topologies.values_mut() {
             topology.set(id, None);
@@ -230,7 +230,7 @@ impl NodeTable {
         self.names.push(Box::default());
         self.present.push(false);
         self.unschedulable.push(false);
-        self.labels.push(Labels::new());
+        self.labels.push(Labels::default());
         self.taints.push(Vec::new());
         for column in [
             &mut self.allocatable_milli_cpu,
@@ -279,7 +279,7 @@ impl NodeTable {
             && own.shape.scored_milli_cpu == pod.shape.scored_milli_cpu
             && own.shape.scored_memory == pod.shape.scored_memory
             && own.shape.ports == pod.shape.ports
-            && own.terms == pod.terms;
+            && own.has_terms_of(pod);
         if equal {
             *own = Arc::clone(pod);
         }
@@ -315,7 +315,7 @@ impl NodeTable {
 
     /// Steps that putting the pod on a row, or taking it off, takes: the counters and terms to bring up to date.
     pub fn moving_costs(&self, pod: &PodInfo) -> usize {
-        self.counts.counters() + pod.terms.len()
+        self.counts.counters() + pod.term_steps()
     }
 
     fn account(&mut self, id: NodeId, pod: &PodInfo, came: bool) {
@@ -337,7 +337,7 @@ impl NodeTable {
             }
         }
         self.counts
-            .change(&pod.pod, &pod.terms, id, came, &self.namespaces);
+            .change(&pod.pod, &pod.terms(), id, came, &self.namespaces);
         self.log(id);
     }
 
@@ -406,7 +406,7 @@ impl NodeTable {
         }
         let mut topology = Topology::default();
         for (id, labels) in self.labels.iter().enumerate() {
-            topology.set(id, labels.get(key).map(|value| &**value));
+            topology.set(id, labels.get(key));
         }
         self.topologies.insert(key.into(), topology);
         self.labels.len()

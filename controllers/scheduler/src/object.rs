@@ -3,14 +3,14 @@
 //! Decoding skips every other field, so a pod costs what its scheduling fields cost. The types compare and
 //! hash, which is how pods of one shape are recognised.
 
-use machinery_client::LongList;
+use machinery_client::{Folded, LongList};
+use machinery_meta::TextMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
-/// Names to values; ordered, so that equal maps hash alike.
-pub type Labels = BTreeMap<Box<str>, Box<str>>;
+/// Names to values.
+pub type Labels = TextMap;
 /// Resource names to quantities as written.
-pub type ResourceList = BTreeMap<Box<str>, Box<str>>;
+pub type ResourceList = TextMap;
 
 macro_rules! fields {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fm:meta])* $field:ident : $ty:ty),* $(,)? })*) => { $(
@@ -58,7 +58,7 @@ fields! {
         node_selector: Labels,
         affinity: Affinity,
         tolerations: LongList<Toleration>,
-        topology_spread_constraints: Vec<TopologySpreadConstraint>,
+        topology_spread_constraints: Folded<Vec<TopologySpreadConstraint>>,
         scheduling_gates: LongList<SchedulingGate>,
         volumes: Vec<Volume>,
     }
@@ -98,9 +98,9 @@ fields! {
         protocol: Box<str>,
     }
     pub struct Affinity {
-        node_affinity: NodeAffinity,
-        pod_affinity: PodAffinity,
-        pod_anti_affinity: PodAffinity,
+        node_affinity: Folded<NodeAffinity>,
+        pod_affinity: Folded<PodAffinity>,
+        pod_anti_affinity: Folded<PodAffinity>,
     }
     pub struct NodeAffinity {
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]

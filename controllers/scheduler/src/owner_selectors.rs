@@ -1,6 +1,6 @@
 //! Which pods belong together when their author did not say: those of the same services and the same owner.
 
-use crate::object::{LabelSelector, Labels, Pod, Requirement};
+use crate::object::{LabelSelector, Pod, Requirement};
 use std::collections::HashMap;
 
 /// Kinds whose selectors are known.
@@ -57,7 +57,7 @@ impl OwnerSelectors {
     /// The selectors of the services that select the pod and of its owner, all together; `None` when there are none.
     pub fn default_selector(&self, pod: &Pod) -> Option<LabelSelector> {
         let own = self.by_namespace.get(&pod.metadata.namespace)?;
-        let mut labels = Labels::new();
+        let mut labels: Vec<(&str, &str)> = Vec::new();
         let mut expressions: Vec<Requirement> = Vec::new();
         for ((kind, _), selector) in own {
             if *kind == OwnerKind::Service
@@ -67,7 +67,7 @@ impl OwnerSelectors {
                     .iter()
                     .all(|(key, value)| pod.metadata.labels.get(key) == Some(value))
             {
-                labels.extend(selector.match_labels.clone());
+                labels.extend(selector.match_labels.iter());
             }
         }
         if let Some(owner) = pod
@@ -78,14 +78,14 @@ impl OwnerSelectors {
             && let Some(kind) = OwnerKind::of(&owner.kind)
             && let Some(selector) = own.get(&(kind, owner.name.clone()))
         {
-            labels.extend(selector.match_labels.clone());
+            labels.extend(selector.match_labels.iter());
             expressions.clone_from(&selector.match_expressions);
         }
         if labels.is_empty() && expressions.is_empty() {
             return None;
         }
         Some(LabelSelector {
-            match_labels: labels,
+            match_labels: labels.into_iter().collect(),
             match_expressions: expressions,
         })
     }

@@ -1,12 +1,12 @@
 //! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
 
-use crate::object::{NodeAffinity, Pod, PodSpec, Toleration, Volume};
+use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{Term, TermKind, terms_of};
-use machinery_client::LongList;
+use machinery_client::{Folded, LongList};
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Everything that decides where a pod may go as far as single nodes are concerned. Pods of one deployment are
@@ -18,8 +18,8 @@ pub struct Shape {
     pub scored_milli_cpu: i64,
     pub scored_memory: i64,
     pub node_name: Box<str>,
-    pub node_selector: BTreeMap<Box<str>, Box<str>>,
-    pub node_affinity: NodeAffinity,
+    pub node_selector: Labels,
+    pub node_affinity: Folded<NodeAffinity>,
     pub tolerations: LongList<Toleration>,
     pub ports: Vec<HostPort>,
     pub images: Vec<Box<str>>,
@@ -42,6 +42,9 @@ impl Shape {
     }
 }
 
+/// Bytes of JSON that take a step to decode.
+pub const LONG_STEP: usize = 16;
+
 /// A claim that a pod uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodClaim {
@@ -56,7 +59,8 @@ pub struct PodInfo {
     pub key: ObjectKey,
     pub pod: Pod,
     pub shape: Arc<Shape>,
-    pub terms: Vec<(TermKind, Term)>,
+    /// Those of a short affinity; of a long one they are made when they are asked for.
+    short_terms: Vec<(TermKind, Term)>,
     pub claims: Vec<PodClaim>,
 }
 
@@ -65,7 +69,16 @@ impl PodInfo {
     pub fn new(mut pod: Pod) -> Self {
         let key = ObjectKey::new(&*pod.metadata.namespace, &*pod.metadata.name);
         let shape = Arc::new(Shape::of(&pod));
-        let terms = terms_of(&pod);
+        let affinity = Affinity {
+            node_affinity: Folded::default(),
+            ..std::mem::take(&mut pod.spec.affinity)
+        };
+        let is_long = long_bytes(&affinity) > 0;
+        let short_terms = if is_long {
+            Vec::new()
+        } else {
+            terms_of(&pod.metadata.namespace, &affinity)
+        };
         let claims = claims(&pod);
         let spec = std::mem::take(&mut pod.spec);
         pod.spec = PodSpec {
@@ -75,15 +88,44 @@ impl PodInfo {
             preemption_policy: spec.preemption_policy,
             scheduling_gates: spec.scheduling_gates,
             topology_spread_constraints: spec.topology_spread_constraints,
+            affinity: if is_long { affinity } else { Affinity::default() },
             ..PodSpec::default()
         };
         Self {
             key,
             pod,
             shape,
-            terms,
+            short_terms,
             claims,
         }
+    }
+
+    /// Its affinity terms. Those of a long affinity are decoded at each call; an attempt keeps them.
+    pub fn terms(&self) -> Cow<'_, [(TermKind, Term)]> {
+        if let Some(terms) = self.terms_if_short() {
+            return Cow::Borrowed(terms);
+        }
+        Cow::Owned(terms_of(&self.pod.metadata.namespace, &self.pod.spec.affinity))
+    }
+
+    /// Its affinity terms, `None` where the affinity is long.
+    pub fn terms_if_short(&self) -> Option<&[(TermKind, Term)]> {
+        (self.long_affinity() == 0).then_some(&self.short_terms)
+    }
+
+    /// The length of an affinity to pods that is kept as JSON, 0 where it is not.
+    pub fn long_affinity(&self) -> usize {
+        long_bytes(&self.pod.spec.affinity)
+    }
+
+    /// Steps that making its terms takes.
+    pub fn term_steps(&self) -> usize {
+        self.short_terms.len() + self.long_affinity() / LONG_STEP
+    }
+
+    /// Whether both have the same terms.
+    pub fn has_terms_of(&self, other: &Self) -> bool {
+        self.short_terms == other.short_terms && self.pod.spec.affinity == other.pod.spec.affinity
     }
 
     pub fn uid(&self) -> &str {
@@ -97,6 +139,11 @@ impl PodInfo {
     pub fn node_name(&self) -> Option<&str> {
         Some(&*self.pod.spec.node_name).filter(|name| !name.is_empty())
     }
+}
+
+fn long_bytes(affinity: &Affinity) -> usize {
+    let both = [&affinity.pod_affinity, &affinity.pod_anti_affinity];
+    both.into_iter().filter_map(Folded::json_bytes).sum()
 }
 
 fn claims(pod: &Pod) -> Vec<PodClaim> {

@@ -113,7 +113,7 @@ impl Queue {
         let key = pod.key.clone();
         let replaced = entry.pod.uid() != pod.uid();
         let changed = entry.pod.shape != pod.shape
-            || entry.pod.terms != pod.terms
+            || !entry.pod.has_terms_of(&pod)
             || entry.pod.pod.metadata.labels != pod.pod.metadata.labels;
         let reordered = entry.pod.priority() != pod.priority();
         entry.pod = pod;

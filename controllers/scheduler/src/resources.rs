@@ -23,14 +23,14 @@ impl Resources {
     /// Amounts of a list as the API writes it; what cannot be read counts as zero, as validation keeps it out.
     pub fn of(list: &ResourceList) -> Self {
         let mut all = Self::default();
-        for (name, text) in list {
-            match &**name {
+        for (name, text) in list.iter() {
+            match name {
                 "cpu" => all.milli_cpu = milli_value(text),
                 "memory" => all.memory = value(text),
                 "ephemeral-storage" => all.ephemeral_storage = value(text),
                 "pods" => {}
                 _ => {
-                    all.scalars.insert(name.clone(), value(text));
+                    all.scalars.insert(name.into(), value(text));
                 }
             }
         }
@@ -82,10 +82,10 @@ pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
     aggregate(pod, |container| {
         let requests = &container.resources.requests;
         let mut all = Resources::of(requests);
-        if !requests.contains_key("cpu") {
+        if requests.get("cpu").is_none() {
             all.milli_cpu = DEFAULT_MILLI_CPU_REQUEST;
         }
-        if !requests.contains_key("memory") {
+        if requests.get("memory").is_none() {
             all.memory = DEFAULT_MEMORY_REQUEST;
         }
         all
@@ -125,12 +125,12 @@ pub fn is_sidecar(container: &Container) -> bool {
 
 /// Pod-level requests may name CPU, memory and huge pages.
 fn apply_pod_level(total: &mut Resources, requests: &ResourceList) {
-    for (name, text) in requests {
-        match &**name {
+    for (name, text) in requests.iter() {
+        match name {
             "cpu" => total.milli_cpu = milli_value(text),
             "memory" => total.memory = value(text),
             huge if huge.starts_with("hugepages-") => {
-                total.scalars.insert(name.clone(), value(text));
+                total.scalars.insert(name.into(), value(text));
             }
             _ => {}
         }

@@ -34,7 +34,7 @@ pub(crate) fn labels_match(selector: Option<&LabelSelector>, labels: &Labels) ->
         && selector
             .match_expressions
             .iter()
-            .all(|one| requirement_matches(one, labels.get(&one.key).map(|value| &**value)))
+            .all(|one| requirement_matches(one, labels.get(&one.key)))
 }
 
 /// A node selector: any of its terms. A term without requirements matches nothing.
@@ -50,7 +50,7 @@ pub(crate) fn node_term_matches(term: &NodeSelectorTerm, name: &str, labels: &La
     if term.match_expressions.is_empty() && term.match_fields.is_empty() {
         return false;
     }
-    let label = |one: &Requirement| requirement_matches(one, labels.get(&one.key).map(|value| &**value));
+    let label = |one: &Requirement| requirement_matches(one, labels.get(&one.key));
     let field = |one: &Requirement| &*one.key == "metadata.name" && requirement_matches(one, Some(name));
     term.match_expressions.iter().all(label) && term.match_fields.iter().all(field)
 }
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn selector_empty_term_matches_nothing() {
         let selector: NodeSelector = serde_json::from_str(r#"{"nodeSelectorTerms":[{}]}"#).unwrap();
-        assert!(!node_selector_matches(&selector, "n", &Labels::new()));
-        assert!(labels_match(Some(&LabelSelector::default()), &Labels::new()));
-        assert!(!labels_match(None, &Labels::new()));
+        assert!(!node_selector_matches(&selector, "n", &Labels::default()));
+        assert!(labels_match(Some(&LabelSelector::default()), &Labels::default()));
+        assert!(!labels_match(None, &Labels::default()));
     }
 }

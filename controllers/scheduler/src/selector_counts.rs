@@ -6,7 +6,7 @@
 //! counter per distinct term.
 
 use crate::footprint::hashed_bytes;
-use crate::object::{LabelSelector, Labels, Metadata, Pod, PodAffinityTerm};
+use crate::object::{Affinity, LabelSelector, Labels, Metadata, Pod, PodAffinityTerm};
 use crate::selector::labels_match;
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ impl PodSelector {
         let Some(selector) = &self.namespace_selector else {
             return false;
         };
-        let none = Labels::new();
+        let none = Labels::default();
         labels_match(Some(selector), namespaces.get(namespace).unwrap_or(&none))
     }
 }
@@ -67,27 +67,20 @@ pub enum TermKind {
     PreferredAntiAffinity,
 }
 
-/// All terms of a pod.
-pub fn terms_of(pod: &Pod) -> Vec<(TermKind, Term)> {
-    let namespace = &pod.metadata.namespace;
-    let affinity = &pod.spec.affinity;
+/// All terms of a pod of the namespace.
+pub fn terms_of(namespace: &str, affinity: &Affinity) -> Vec<(TermKind, Term)> {
+    let (near, far) = (affinity.pod_affinity.get(), affinity.pod_anti_affinity.get());
     let required = |kind, terms: &[PodAffinityTerm]| -> Vec<(TermKind, Term)> {
         terms
             .iter()
             .map(|term| (kind, term_of(term, 0, namespace)))
             .collect()
     };
-    let mut all = required(TermKind::RequiredAffinity, &affinity.pod_affinity.required);
-    all.extend(required(
-        TermKind::RequiredAntiAffinity,
-        &affinity.pod_anti_affinity.required,
-    ));
+    let mut all = required(TermKind::RequiredAffinity, &near.required);
+    all.extend(required(TermKind::RequiredAntiAffinity, &far.required));
     let preferred = [
-        (TermKind::PreferredAffinity, &affinity.pod_affinity.preferred),
-        (
-            TermKind::PreferredAntiAffinity,
-            &affinity.pod_anti_affinity.preferred,
-        ),
+        (TermKind::PreferredAffinity, &near.preferred),
+        (TermKind::PreferredAntiAffinity, &far.preferred),
     ];
     for (kind, terms) in preferred {
         all.extend(

@@ -17,6 +17,7 @@ pub mod names;
 pub mod quantity;
 pub mod reader;
 pub mod syntax;
+mod text_map;
 pub mod user;
 pub mod version;
 
@@ -28,4 +29,5 @@ pub use key::{ObjectKey, Revision, Uid};
 pub use label_selector::LabelSelector;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use quantity::Quantity;
+pub use text_map::TextMap;
 pub use user::UserInfo;

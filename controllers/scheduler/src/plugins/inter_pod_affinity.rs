@@ -6,7 +6,6 @@
 use crate::attempt::Attempt;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
-use crate::pod::PodInfo;
 use crate::selector_counts::{CounterKey, Term, TermKind};
 
 /// What a required affinity of a pod already running is worth to the pods it selects.
@@ -34,13 +33,12 @@ impl Plugin for InterPodAffinity {
     }
 
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
-        let pod = attempt.pod();
-        if let Some(counter) = affinity_counter(pod) {
-            for term in terms(pod, TermKind::RequiredAffinity) {
+        if let Some(counter) = affinity_counter(attempt) {
+            for term in terms(attempt, TermKind::RequiredAffinity) {
                 attempt.worked(nodes.prepare(&counter, &term.topology_key));
             }
         }
-        for (kind, term) in &pod.terms {
+        for (kind, term) in attempt.terms() {
             if *kind != TermKind::RequiredAffinity {
                 attempt.worked(nodes.prepare(&counter_of(term), &term.topology_key));
             }
@@ -85,7 +83,7 @@ impl Plugin for InterPodAffinity {
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
         let mut liked: Vec<(i64, Sums<'_>)> = Vec::new();
-        for (kind, term) in &cycle.pod.terms {
+        for (kind, term) in cycle.attempt.terms() {
             let sign = match kind {
                 TermKind::PreferredAffinity => 1,
                 TermKind::PreferredAntiAffinity => -1,
@@ -187,10 +185,12 @@ struct Affinity<'a> {
 
 impl<'a> Affinity<'a> {
     fn new(cycle: Cycle<'a>) -> Option<Self> {
-        let counter = affinity_counter(cycle.pod)?;
+        let counter = affinity_counter(cycle.attempt)?;
         let counts = cycle.nodes.counts().per_node(&counter);
         let sums = |term: &Term| Sums::new(cycle.nodes, &term.topology_key, counts);
-        let all: Vec<Sums<'a>> = terms(cycle.pod, TermKind::RequiredAffinity).map(sums).collect();
+        let all: Vec<Sums<'a>> = terms(cycle.attempt, TermKind::RequiredAffinity)
+            .map(sums)
+            .collect();
         Some(Self {
             nothing_matches: all.iter().all(Sums::is_zero),
             terms: all,
@@ -214,7 +214,7 @@ impl<'a> Affinity<'a> {
 fn avoided<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
     let counts = |term: &Term| cycle.nodes.counts().per_node(&counter_of(term));
     let sums = |term: &Term| Sums::new(cycle.nodes, &term.topology_key, counts(term));
-    terms(cycle.pod, TermKind::RequiredAntiAffinity)
+    terms(cycle.attempt, TermKind::RequiredAntiAffinity)
         .map(sums)
         .collect()
 }
@@ -234,8 +234,9 @@ fn avoiding<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
     all
 }
 
-fn terms(pod: &PodInfo, kind: TermKind) -> impl Iterator<Item = &Term> {
-    pod.terms
+fn terms(attempt: &Attempt, kind: TermKind) -> impl Iterator<Item = &Term> {
+    attempt
+        .terms()
         .iter()
         .filter(move |(own, _)| *own == kind)
         .map(|(_, term)| term)
@@ -248,8 +249,8 @@ fn counter_of(term: &Term) -> CounterKey {
     }
 }
 
-fn affinity_counter(pod: &PodInfo) -> Option<CounterKey> {
-    let selectors: Vec<_> = terms(pod, TermKind::RequiredAffinity)
+fn affinity_counter(attempt: &Attempt) -> Option<CounterKey> {
+    let selectors: Vec<_> = terms(attempt, TermKind::RequiredAffinity)
         .map(|term| term.selector.clone())
         .collect();
     if selectors.is_empty() {

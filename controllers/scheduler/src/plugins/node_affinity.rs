@@ -1,9 +1,9 @@
 //! `nodeSelector` and node affinity.
 
+use crate::attempt::Attempt;
 use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::object::NodeSelectorTerm;
-use crate::pod::Shape;
 use crate::selector::{node_selector_matches, node_term_matches};
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Plugin for NodeAffinity {
 
     /// When every required term names nodes, only those need to be looked at (the pods of a DaemonSet do this).
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
-        let Some(required) = &cycle.pod.shape.node_affinity.required else {
+        let Some(required) = &cycle.attempt.node_affinity().required else {
             return Ok(None);
         };
         let mut all = BTreeSet::new();
@@ -43,12 +43,12 @@ impl Plugin for NodeAffinity {
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let shape: &Shape = &cycle.pod.shape;
-        if shape.node_selector.is_empty() && shape.node_affinity.required.is_none() {
+        let attempt = cycle.attempt;
+        if cycle.pod.shape.node_selector.is_empty() && attempt.node_affinity().required.is_none() {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            if required_matches(shape, cycle.nodes, node) {
+            if required_matches(attempt, cycle.nodes, node) {
                 return Ok(());
             }
             Err(Rejection::unresolvable(
@@ -58,7 +58,7 @@ impl Plugin for NodeAffinity {
     }
 
     fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
-        let preferred = &cycle.pod.shape.node_affinity.preferred;
+        let preferred = &cycle.attempt.node_affinity().preferred;
         if preferred.is_empty() {
             return None;
         }
@@ -77,14 +77,16 @@ impl Plugin for NodeAffinity {
 }
 
 /// Whether the node satisfies the selector and the required affinity.
-pub(super) fn required_matches(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
+pub(super) fn required_matches(attempt: &Attempt, nodes: &NodeTable, node: NodeId) -> bool {
     let labels = &nodes.labels[node];
-    shape
+    attempt
+        .pod()
+        .shape
         .node_selector
         .iter()
         .all(|(key, value)| labels.get(key) == Some(value))
-        && shape
-            .node_affinity
+        && attempt
+            .node_affinity()
             .required
             .as_ref()
             .is_none_or(|required| node_selector_matches(required, &nodes.names[node], labels))

@@ -58,14 +58,13 @@ impl Plugin for PodTopologySpread {
     }
 
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
-        let pod = attempt.pod();
-        for constraint in hard(pod).into_iter().chain(soft(pod, nodes)) {
+        for constraint in hard(attempt).into_iter().chain(soft(attempt, nodes)) {
             attempt.worked(nodes.prepare(&constraint.counter, &constraint.topology_key));
         }
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let constraints = hard(cycle.pod);
+        let constraints = hard(cycle.attempt);
         if constraints.is_empty() {
             return None;
         }
@@ -92,11 +91,11 @@ impl Plugin for PodTopologySpread {
     }
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
-        let constraints = soft(cycle.pod, cycle.nodes);
+        let constraints = soft(cycle.attempt, cycle.nodes);
         if constraints.is_empty() {
             return None;
         }
-        let require_all = !cycle.pod.pod.spec.topology_spread_constraints.is_empty();
+        let require_all = !cycle.attempt.spread_constraints().is_empty();
         let keys = columns(cycle.nodes, &constraints);
         let ignored: Vec<bool> = feasible
             .iter()
@@ -249,13 +248,14 @@ fn normalized(raw: &[f64], ignored: &[bool]) -> Vec<i64> {
     rounded.iter().zip(ignored).map(one).collect()
 }
 
-fn hard(pod: &PodInfo) -> Vec<Constraint> {
-    own_constraints(pod, "DoNotSchedule")
+fn hard(attempt: &Attempt) -> Vec<Constraint> {
+    own_constraints(attempt, "DoNotSchedule")
 }
 
-fn soft(pod: &PodInfo, nodes: &NodeTable) -> Vec<Constraint> {
-    if !pod.pod.spec.topology_spread_constraints.is_empty() {
-        return own_constraints(pod, "ScheduleAnyway");
+fn soft(attempt: &Attempt, nodes: &NodeTable) -> Vec<Constraint> {
+    let pod = attempt.pod();
+    if !attempt.spread_constraints().is_empty() {
+        return own_constraints(attempt, "ScheduleAnyway");
     }
     let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else {
         return Vec::new();
@@ -271,8 +271,8 @@ fn soft(pod: &PodInfo, nodes: &NodeTable) -> Vec<Constraint> {
     DEFAULT_SKEWS.into_iter().map(default).collect()
 }
 
-fn own_constraints(pod: &PodInfo, action: &str) -> Vec<Constraint> {
-    let all = pod.pod.spec.topology_spread_constraints.iter();
+fn own_constraints(attempt: &Attempt, action: &str) -> Vec<Constraint> {
+    let (pod, all) = (attempt.pod(), attempt.spread_constraints().iter());
     all.filter(|one| &*one.when_unsatisfiable == action)
         .map(|one| ready(pod, one, merged_selector(pod, one)))
         .collect()
@@ -288,7 +288,7 @@ fn merged_selector(pod: &PodInfo, constraint: &TopologySpreadConstraint) -> Opti
         let requirement = Requirement {
             key: key.clone(),
             operator: "In".into(),
-            values: vec![value.clone()],
+            values: vec![value.into()],
         };
         if !selector.match_expressions.contains(&requirement) {
             selector.match_expressions.push(requirement);
@@ -368,6 +368,6 @@ fn includes(cycle: Cycle<'_>, constraint: &Constraint, node: NodeId) -> bool {
             .filter(|taint| taint.forbids_scheduling());
         forbidding.all(|taint| cycle.attempt.tolerates(taint))
     };
-    (!constraint.honor_affinity || required_matches(&cycle.pod.shape, cycle.nodes, node))
+    (!constraint.honor_affinity || required_matches(cycle.attempt, cycle.nodes, node))
         && (!constraint.honor_taints || tolerated())
 }

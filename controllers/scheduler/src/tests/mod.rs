@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod dry_run;
+mod long_affinity;
 mod long_lists;
 mod view_memory;
 
