@@ -87,6 +87,22 @@ impl LabelSelector {
         Ok(())
     }
 
+    /// Adds requirements as `matchExpressions` writes them; see [`Self::require`]. They are sorted once.
+    ///
+    /// # Errors
+    /// That of the first that is refused.
+    pub fn require_all<'a>(
+        &mut self,
+        requirements: impl IntoIterator<Item = Result<(&'a str, Operator, Vec<String>), ParseSelectorError>>,
+    ) -> Result<(), ParseSelectorError> {
+        for requirement in requirements {
+            let (key, operator, values) = requirement?;
+            self.requirements.push(Requirement::new(key, operator, values)?);
+        }
+        self.requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(())
+    }
+
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }

@@ -16,23 +16,25 @@ pub fn from_api(selector: Option<&ApiSelector>) -> Result<Option<LabelSelector>,
             .flatten()
             .map(|(k, v)| (k.clone(), v.clone())),
     );
-    for expression in selector.match_expressions.iter().flatten() {
-        let operator = match expression.operator.as_str() {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            other => {
-                return Err(ParseSelectorError(format!(
-                    "{other:?} is not a valid label selector operator"
-                )));
-            }
-        };
-        out.require(
-            &expression.key,
-            operator,
-            expression.values.clone().unwrap_or_default(),
-        )?;
-    }
+    let expressions = selector.match_expressions.iter().flatten();
+    out.require_all(expressions.map(|expression| {
+        let operator = operator(&expression.operator)?;
+        let values = expression.values.clone().unwrap_or_default();
+        Ok((expression.key.as_str(), operator, values))
+    }))?;
     Ok(Some(out))
+}
+
+fn operator(text: &str) -> Result<Operator, ParseSelectorError> {
+    Ok(match text {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => {
+            return Err(ParseSelectorError(format!(
+                "{other:?} is not a valid label selector operator"
+            )));
+        }
+    })
 }

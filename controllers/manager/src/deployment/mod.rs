@@ -71,8 +71,7 @@ fn deployments_of_set(
             Some(_) => {}
             None => {
                 let near = deployments.by_index(IndexName::NAMESPACE, set.namespace());
-                let wants =
-                    |own: &DeploymentView| own.selector.as_ref().is_some_and(|own| own.matches(&set.header));
+                let wants = |own: &DeploymentView| own.selector.matches(&set.header);
                 keys.extend(near.iter().filter(|own| wants(own)).map(|own| own.key().clone()));
             }
         }

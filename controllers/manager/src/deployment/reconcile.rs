@@ -11,11 +11,12 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
-use machinery_meta::ObjectKey;
+use machinery_meta::{ObjectKey, TextMap};
 use machinery_reconcile::{
     EventRecorder, Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker,
 };
 use machinery_runtime::Runtime;
+use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
 
@@ -112,12 +113,7 @@ impl DeploymentReconciler {
 
     /// The sets it controls, after adopting orphans that match and releasing what does not.
     async fn claim(&self, deployment: &DeploymentRef) -> Result<Vec<SetRef>, ReconcileError> {
-        let matches = |set: &SetRef| {
-            deployment
-                .selector
-                .as_ref()
-                .is_some_and(|own| own.matches(&set.header))
-        };
+        let matches = |set: &SetRef| deployment.selector.matches(&set.header);
         let mut sets = Vec::new();
         let going = deployment.header.is_deleting();
         for set in self.sets.by_index(IndexName::CONTROLLER, &deployment.uid().0) {
@@ -207,7 +203,9 @@ impl DeploymentReconciler {
         let deployment = &snapshot.deployment;
         let annotations =
             revisions::new_annotations(deployment, Some(&new.annotations), snapshot.max_old_revision());
-        if annotations != new.annotations || new.min_ready_seconds != deployment.min_ready_seconds {
+        if annotations.iter().collect::<TextMap>() != new.annotations
+            || new.min_ready_seconds != deployment.min_ready_seconds
+        {
             let body = json!({
                 "metadata": {"annotations": annotations, "resourceVersion": new.revision.to_string()},
                 "spec": {"minReadySeconds": deployment.min_ready_seconds},
@@ -233,8 +231,8 @@ impl DeploymentReconciler {
         {
             return Ok(false);
         }
-        let mut annotations = deployment.annotations.clone();
-        annotations.insert(REVISION.to_owned(), revision.to_owned());
+        let own = deployment.annotations.iter();
+        let annotations: TextMap = own.chain([(REVISION, revision)]).collect();
         let resource = ApiResource::of::<Deployment>();
         let mut edit = Edit::of(&resource, &deployment.json())?;
         edit.set_in("metadata", "annotations", &annotations)?;
@@ -315,12 +313,13 @@ impl DeploymentReconciler {
     fn new_set(&self, snapshot: &Snapshot, name: &str, hash: &str, size: i32) -> serde_json::Value {
         let deployment = &snapshot.deployment;
         let labels = revisions::labels(deployment, hash);
-        let mut selector: serde_json::Value =
-            serde_json::from_str(deployment.api_selector.get()).unwrap_or_else(|_| json!({}));
+        let mut selector = deployment
+            .decode::<Written>()
+            .map_or_else(|_| json!({}), |written| written.spec.selector);
         selector["matchLabels"][POD_TEMPLATE_HASH] = json!(hash);
         let template = TemplateMeta {
             labels: labels.clone(),
-            ..deployment.template.metadata.clone()
+            ..deployment.template.metadata.to_meta()
         };
         let spec: serde_json::Value =
             serde_json::from_str(deployment.template.spec.get()).unwrap_or_default();
@@ -417,4 +416,15 @@ impl DeploymentReconciler {
             _ => Outcome::Done,
         })
     }
+}
+
+/// A Deployment's selector as it is written, for the sets made from it.
+#[derive(Deserialize)]
+struct Written {
+    spec: WrittenSpec,
+}
+
+#[derive(Deserialize)]
+struct WrittenSpec {
+    selector: serde_json::Value,
 }

@@ -2,9 +2,10 @@
 
 use super::plan::SetRef;
 use super::rolling::counts_are_of_its_size;
-use crate::views::template::{POD_TEMPLATE_HASH, fnv};
+use crate::views::template::{POD_TEMPLATE_HASH, fnv, tree};
 use crate::views::{DeploymentView, ReplicaSetView};
 use machinery_client::Object;
+use machinery_meta::TextMap;
 use std::collections::BTreeMap;
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -55,15 +56,15 @@ pub(super) fn template_hash(deployment: &DeploymentView) -> String {
 /// the sizes that scaling in proportion goes by.
 pub(super) fn new_annotations(
     deployment: &Object<DeploymentView>,
-    old: Option<&BTreeMap<String, String>>,
+    old: Option<&TextMap>,
     max_old_revision: i64,
 ) -> BTreeMap<String, String> {
-    let mut out = old.cloned().unwrap_or_default();
+    let mut out: BTreeMap<String, String> = old.map(tree).unwrap_or_default();
     let copied = deployment
         .annotations
         .iter()
-        .filter(|(name, _)| !NOT_COPIED.contains(&name.as_str()));
-    out.extend(copied.map(|(name, value)| (name.clone(), value.clone())));
+        .filter(|(name, _)| !NOT_COPIED.contains(name));
+    out.extend(copied.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let own = out.get(REVISION).cloned();
     let own_number: i64 = own.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
     let wanted = max_old_revision + 1;
@@ -107,7 +108,7 @@ pub(super) fn desired_of(set: &ReplicaSetView) -> Option<i32> {
 
 /// The template's labels with the hash.
 pub(super) fn labels(deployment: &DeploymentView, hash: &str) -> BTreeMap<String, String> {
-    let mut labels = deployment.template.metadata.labels.clone();
+    let mut labels = tree(&deployment.template.metadata.labels);
     labels.insert(POD_TEMPLATE_HASH.to_owned(), hash.to_owned());
     labels
 }

@@ -49,12 +49,12 @@ pub(super) fn desired(
     zone: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<Group, Vec<Endpoint>> {
     let mut groups: BTreeMap<Group, Vec<Endpoint>> = BTreeMap::new();
+    let service_ports = service.ports.items();
     for pod in pods
         .iter()
         .filter(|pod| service.selects(&pod.header) && counts(pod))
     {
-        let ports: Vec<Port> = service
-            .ports
+        let ports: Vec<Port> = service_ports
             .iter()
             .filter_map(|port| resolve_port(port, &pod.ports))
             .map(port)

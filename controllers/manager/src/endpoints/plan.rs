@@ -61,18 +61,18 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
     // Addresses by their ports, so that equal port lists share a subset.
     let mut by_address: BTreeMap<(Address, bool), Vec<Port>> = BTreeMap::new();
     let mut truncated = false;
+    let service_ports = service.ports.items();
     for pod in pods.iter().filter(|pod| service.selects(&pod.header)) {
         let Some(address) = address(service, pod) else {
             continue;
         };
         let ready = pod.ready || service.publish_not_ready;
-        let ports: Vec<Port> = service
-            .ports
+        let ports: Vec<Port> = service_ports
             .iter()
             .filter_map(|port| resolve_port(port, &pod.ports))
             .map(port)
             .collect();
-        if ports.is_empty() && !(service.ports.is_empty() && service.headless) {
+        if ports.is_empty() && !(service_ports.is_empty() && service.headless) {
             continue;
         }
         if by_address.len() >= MAX_ADDRESSES {

@@ -6,6 +6,7 @@ use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
 use crate::views::{Condition, JobStatus, JobView, Phase, PodView, find, seconds, time};
 use jiff::{SignedDuration, Timestamp};
+use machinery_client::Folded;
 use machinery_client::Object;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -173,7 +174,8 @@ fn restarts_too_often(snapshot: &Snapshot) -> bool {
 
 fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
     let job = &snapshot.job;
-    let policy = job.success_policy.as_ref().and_then(|policy| {
+    let policy = job.success_policy.as_ref().map(Folded::get);
+    let policy = policy.as_deref().and_then(|policy| {
         let rules = policy.rules.iter().enumerate();
         rules.into_iter().find(|(_, rule)| {
             let wanted = rule

@@ -4,7 +4,7 @@ use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::tracking::without_finalizer;
 use super::{FINALIZER, has_finalizer};
 use crate::pod_control::{PodControl, reference, slow_start};
-use crate::views::template::{OwnerReference, PodTemplate};
+use crate::views::template::{EditedTemplate, OwnerReference};
 use crate::views::{JobView, PodView};
 use futures::future::{BoxFuture, join_all};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -168,7 +168,7 @@ impl JobReconciler {
         index: Option<u32>,
     ) -> Result<(), ClientError> {
         let job = &snapshot.job;
-        let mut template = job.template.clone();
+        let mut template = job.template.to_edit();
         template.metadata.finalizers.push(FINALIZER.to_owned());
         if let Some(index) = index {
             template = indexed(template, job, index).map_err(|source| ClientError::Decode {
@@ -280,10 +280,10 @@ fn failures_of(pods: &[PodRef], index: u32) -> i32 {
 
 /// The template of one index: label and annotation, a host name, and the variable in every container.
 fn indexed(
-    mut template: PodTemplate,
+    mut template: EditedTemplate,
     job: &Object<JobView>,
     index: u32,
-) -> Result<PodTemplate, serde_json::Error> {
+) -> Result<EditedTemplate, serde_json::Error> {
     template
         .metadata
         .labels
@@ -303,7 +303,10 @@ fn indexed(
     }
     spec["hostname"] = json!(format!("{}-{index}", job.name()));
     let raw: Box<RawValue> = to_raw_value(&spec)?;
-    Ok(template.with_spec(raw.into()))
+    Ok(EditedTemplate {
+        spec: raw.into(),
+        ..template
+    })
 }
 
 fn add_variable(container: &mut serde_json::Value, variable: &serde_json::Value) {

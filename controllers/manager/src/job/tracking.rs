@@ -12,6 +12,8 @@ use super::plan::{PodRef, Snapshot};
 use super::{FINALIZER, has_finalizer};
 use crate::views::job::UncountedTerminatedPods;
 use crate::views::{JobStatus, Phase};
+use k8s_openapi::api::batch::v1::PodFailurePolicy;
+use machinery_client::Folded;
 use std::collections::BTreeSet;
 
 /// Uids on the list at most; more wait for the next round.
@@ -60,6 +62,8 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
         ..Tracked::default()
     };
     settle_list(snapshot, status, &mut tracked);
+    // A long one is decoded once for all pods.
+    let policy = job.failure_policy.as_ref().map(Folded::get);
     for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
         let listed = |list: &[String]| list.contains(&pod.uid().0);
         let counted = listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed);
@@ -68,7 +72,7 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
         } else if has_succeeded(pod) {
             note_success(snapshot, pod, completions, &mut tracked);
         } else if has_failed(snapshot, pod) {
-            note_failure(snapshot, pod, &mut tracked);
+            note_failure(snapshot, policy.as_deref(), pod, &mut tracked);
         }
     }
     tracked
@@ -134,8 +138,8 @@ fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &m
     tracked.release.push(pod.clone());
 }
 
-fn note_failure(snapshot: &Snapshot, pod: &PodRef, tracked: &mut Tracked) {
-    match judge(snapshot.job.failure_policy.as_deref(), pod) {
+fn note_failure(snapshot: &Snapshot, policy: Option<&PodFailurePolicy>, pod: &PodRef, tracked: &mut Tracked) {
+    match judge(policy, pod) {
         Verdict::Ignore => {
             tracked.release.push(pod.clone());
             return;

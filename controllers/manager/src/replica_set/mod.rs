@@ -61,8 +61,7 @@ fn sets_of_pod(sets: &Informer<ReplicaSetView>, change: &Change<PodView>) -> Vec
             Some(_) => {}
             None => {
                 let near = sets.by_index(machinery_client::IndexName::NAMESPACE, pod.namespace());
-                let wants =
-                    |set: &ReplicaSetView| set.selector.as_ref().is_some_and(|own| own.matches(&pod.header));
+                let wants = |set: &ReplicaSetView| set.selector.matches(&pod.header);
                 keys.extend(near.iter().filter(|set| wants(set)).map(|set| set.key().clone()));
             }
         }

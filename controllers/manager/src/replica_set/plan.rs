@@ -60,11 +60,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
 /// Adopts orphans that match, releases what does not match any more, counts the rest.
 fn claim(snapshot: &Snapshot, plan: &mut Plan) {
     let set = &snapshot.set;
-    let matches = |pod: &PodRef| {
-        set.selector
-            .as_ref()
-            .is_some_and(|selector| selector.matches(&pod.header))
-    };
+    let matches = |pod: &PodRef| set.selector.matches(&pod.header);
     let going = set.header.is_deleting();
     for pod in &snapshot.owned {
         if !matches(pod) {

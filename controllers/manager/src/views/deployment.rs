@@ -1,17 +1,13 @@
 //! What controllers read of a Deployment.
 
-use crate::views::Condition;
 use crate::views::replica_set::{is_zero, is_zero_generation};
 use crate::views::template::{PodTemplate, fingerprint};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
+use crate::views::{Condition, Selector};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use machinery_client::{Index, Projection};
-use machinery_meta::ObjectHeader;
-use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The projection of a Deployment.
 #[derive(Debug, Clone)]
@@ -26,10 +22,8 @@ pub struct DeploymentView {
     pub progress_deadline_seconds: Option<i32>,
     /// `spec.paused`.
     pub paused: bool,
-    /// `spec.selector` as it is written, for the sets made from it.
-    pub api_selector: Arc<RawValue>,
-    /// `spec.selector`; `None` matches nothing.
-    pub selector: Option<LabelSelector>,
+    /// `spec.selector`.
+    pub selector: Selector,
     /// Whether the selector selects everything, which is refused.
     pub selects_everything: bool,
     /// `spec.template`.
@@ -39,7 +33,7 @@ pub struct DeploymentView {
     /// `None` for `Recreate`.
     pub rolling: Option<Rolling>,
     /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: TextMap,
     /// `status`.
     pub status: DeploymentStatus,
 }
@@ -94,10 +88,6 @@ impl Projection for DeploymentView {
         let deployment: Deployment<'_> = serde_json::from_slice(json)?;
         let spec = deployment.spec;
         let replicas = spec.replicas.unwrap_or(1);
-        let api: ApiSelector = serde_json::from_str(spec.selector.get())?;
-        let selector = machinery_semantics::selectors::from_api(Some(&api))
-            .ok()
-            .flatten();
         Ok(Self {
             replicas,
             min_ready_seconds: spec.min_ready_seconds,
@@ -106,9 +96,8 @@ impl Projection for DeploymentView {
                 .progress_deadline_seconds
                 .filter(|seconds| *seconds != i32::MAX),
             paused: spec.paused,
-            api_selector: spec.selector.to_owned().into(),
-            selects_everything: selector.as_ref().is_some_and(LabelSelector::is_everything),
-            selector,
+            selects_everything: spec.selector.is_everything(),
+            selector: spec.selector,
             fingerprint: fingerprint(spec.template)?,
             template: serde_json::from_str(spec.template.get())?,
             rolling: spec.strategy.resolve(replicas),
@@ -131,7 +120,7 @@ struct Deployment<'a> {
 #[derive(Deserialize, Default)]
 struct Meta {
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    annotations: TextMap,
 }
 
 #[derive(Deserialize)]
@@ -144,8 +133,7 @@ struct Spec<'a> {
     progress_deadline_seconds: Option<i32>,
     #[serde(default)]
     paused: bool,
-    #[serde(borrow)]
-    selector: &'a RawValue,
+    selector: Selector,
     #[serde(borrow)]
     template: &'a RawValue,
     #[serde(default)]

@@ -4,7 +4,7 @@ use crate::views::template::PodTemplate;
 use crate::views::{Condition, created, find, time};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
-use machinery_client::{Index, Projection};
+use machinery_client::{Folded, Index, Projection};
 use machinery_meta::ObjectHeader;
 use serde::{Deserialize, Serialize};
 
@@ -34,9 +34,9 @@ pub struct JobView {
     /// `spec.managedBy` names somebody else.
     pub managed_elsewhere: bool,
     /// `spec.podFailurePolicy`.
-    pub failure_policy: Option<Box<PodFailurePolicy>>,
+    pub failure_policy: Option<Folded<PodFailurePolicy>>,
     /// `spec.successPolicy`.
-    pub success_policy: Option<Box<SuccessPolicy>>,
+    pub success_policy: Option<Folded<SuccessPolicy>>,
     /// `spec.template.spec.restartPolicy` is `OnFailure`.
     pub restarts_on_failure: bool,
     /// `spec.template`.
@@ -174,8 +174,8 @@ struct Spec {
     ttl_seconds_after_finished: Option<i32>,
     pod_replacement_policy: Option<String>,
     managed_by: Option<String>,
-    pod_failure_policy: Option<Box<PodFailurePolicy>>,
-    success_policy: Option<Box<SuccessPolicy>>,
+    pod_failure_policy: Option<Folded<PodFailurePolicy>>,
+    success_policy: Option<Folded<SuccessPolicy>>,
     template: PodTemplate,
 }
 

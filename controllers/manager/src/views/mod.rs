@@ -9,6 +9,7 @@ pub mod namespace;
 pub mod node;
 pub mod pod;
 pub mod replica_set;
+pub mod selector;
 pub mod service;
 pub mod template;
 
@@ -18,6 +19,7 @@ pub use namespace::NamespaceView;
 pub use node::NodeView;
 pub use pod::{Phase, PodView};
 pub use replica_set::{ReplicaSetStatus, ReplicaSetView};
+pub use selector::Selector;
 pub use service::ServiceView;
 pub use template::PodTemplate;
 

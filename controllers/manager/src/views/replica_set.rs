@@ -1,15 +1,12 @@
 //! What controllers read of a ReplicaSet.
 
 use crate::views::template::{PodTemplate, fingerprint};
-use crate::views::{Condition, created};
+use crate::views::{Condition, Selector, created};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
 use machinery_client::{Index, IndexName, Projection};
-use machinery_meta::ObjectHeader;
-use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
 
 /// The projection of a ReplicaSet.
 #[derive(Debug, Clone)]
@@ -18,14 +15,14 @@ pub struct ReplicaSetView {
     pub replicas: i32,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i32,
-    /// `spec.selector`; `None` matches nothing.
-    pub selector: Option<LabelSelector>,
+    /// `spec.selector`.
+    pub selector: Selector,
     /// `spec.template`.
     pub template: PodTemplate,
     /// See [`fingerprint`].
     pub fingerprint: u64,
     /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: TextMap,
     /// When it was created.
     pub created: Timestamp,
     /// `status`.
@@ -93,9 +90,7 @@ impl Projection for ReplicaSetView {
         Ok(Self {
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,
-            selector: machinery_semantics::selectors::from_api(set.spec.selector.as_ref())
-                .ok()
-                .flatten(),
+            selector: set.spec.selector,
             template: serde_json::from_str(set.spec.template.get())?,
             fingerprint: fingerprint(set.spec.template)?,
             annotations: set.metadata.annotations,
@@ -118,7 +113,7 @@ struct ReplicaSet<'a> {
 #[derive(Deserialize, Default)]
 struct Meta {
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    annotations: TextMap,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +122,8 @@ struct Spec<'a> {
     replicas: Option<i32>,
     #[serde(default)]
     min_ready_seconds: i32,
-    selector: Option<ApiSelector>,
+    #[serde(default)]
+    selector: Selector,
     #[serde(borrow)]
     template: &'a RawValue,
 }

@@ -1,18 +1,17 @@
 //! What controllers read of a Service.
 
 use k8s_openapi::api::core::v1::ServicePort;
-use machinery_client::{Index, Projection};
-use machinery_meta::ObjectHeader;
+use machinery_client::{Index, LongList, Projection};
+use machinery_meta::{ObjectHeader, TextMap};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// The projection of a Service.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceView {
     /// `spec.selector`.
-    pub selector: BTreeMap<String, String>,
+    pub selector: TextMap,
     /// `spec.ports`.
-    pub ports: Vec<ServicePort>,
+    pub ports: LongList<ServicePort>,
     /// `spec.clusterIP` is `None`.
     pub headless: bool,
     /// `spec.ipFamilies`.
@@ -59,8 +58,8 @@ struct Service {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    selector: BTreeMap<String, String>,
-    ports: Vec<ServicePort>,
+    selector: TextMap,
+    ports: LongList<ServicePort>,
     #[serde(rename = "clusterIP")]
     cluster_ip: String,
     ip_families: Vec<String>,

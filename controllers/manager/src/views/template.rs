@@ -1,6 +1,7 @@
 //! A pod template: what its pods get, kept as text and never understood.
 
-use machinery_meta::ObjectHeader;
+use machinery_client::LongList;
+use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -11,23 +12,54 @@ use std::sync::Arc;
 pub struct PodTemplate {
     /// Labels, annotations and finalizers of its pods.
     #[serde(default)]
-    pub metadata: TemplateMeta,
+    pub metadata: TemplateView,
     /// The pods' spec, as it is stored.
     pub spec: Arc<RawValue>,
 }
 
 /// `spec.template.metadata`, as far as pods get it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TemplateView {
+    /// Labels.
+    pub labels: TextMap,
+    /// Annotations.
+    pub annotations: TextMap,
+    /// Finalizers.
+    pub finalizers: LongList<String>,
+}
+
+impl TemplateView {
+    /// What pods get, to be changed and written.
+    pub fn to_meta(&self) -> TemplateMeta {
+        TemplateMeta {
+            labels: tree(&self.labels),
+            annotations: tree(&self.annotations),
+            finalizers: self.finalizers.items().into_owned(),
+        }
+    }
+}
+
+/// The pairs of a map, to be changed.
+pub fn tree(map: &TextMap) -> BTreeMap<String, String> {
+    let pairs = map.iter();
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Metadata of pods to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMeta {
     /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Finalizers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
 }
 
@@ -87,25 +119,61 @@ impl OwnerReference {
 impl PodTemplate {
     /// A pod of this template under a name, owned by its controller.
     pub fn pod(&self, namespace: &str, name: &str, prefix: &str, owner: OwnerReference) -> NewPod<'_> {
-        NewPod {
+        NewPod::of(
+            self.metadata.to_meta(),
+            &self.spec,
+            [namespace, name, prefix],
+            owner,
+        )
+    }
+
+    /// The template of some of its pods, to be changed.
+    pub fn to_edit(&self) -> EditedTemplate {
+        EditedTemplate {
+            metadata: self.metadata.to_meta(),
+            spec: self.spec.clone(),
+        }
+    }
+}
+
+/// A template that a controller has changed for some of its pods.
+#[derive(Debug, Clone)]
+pub struct EditedTemplate {
+    /// Labels, annotations and finalizers of the pods.
+    pub metadata: TemplateMeta,
+    /// The pods' spec.
+    pub spec: Arc<RawValue>,
+}
+
+impl EditedTemplate {
+    /// A pod of this template under a name, owned by its controller.
+    pub fn pod(&self, namespace: &str, name: &str, prefix: &str, owner: OwnerReference) -> NewPod<'_> {
+        NewPod::of(
+            self.metadata.clone(),
+            &self.spec,
+            [namespace, name, prefix],
+            owner,
+        )
+    }
+}
+
+impl<'a> NewPod<'a> {
+    fn of(
+        template: TemplateMeta,
+        spec: &'a RawValue,
+        [namespace, name, prefix]: [&str; 3],
+        owner: OwnerReference,
+    ) -> Self {
+        Self {
             api_version: "v1",
             kind: "Pod",
             metadata: NewMeta {
                 name: name.to_owned(),
                 generate_name: prefix.to_owned(),
                 namespace: namespace.to_owned(),
-                template: self.metadata.clone(),
+                template,
                 owner_references: vec![owner],
             },
-            spec: &self.spec,
-        }
-    }
-
-    /// The same template with another spec text.
-    #[must_use]
-    pub fn with_spec(&self, spec: Arc<RawValue>) -> Self {
-        Self {
-            metadata: self.metadata.clone(),
             spec,
         }
     }
