@@ -11,6 +11,7 @@ use machinery_meta::field::Shown;
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{FieldError, FieldPath, Revision, Uid};
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 const NOT_OLDER_THAN: &str = "NotOlderThan";
@@ -100,7 +101,11 @@ fn parse_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
 pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
     let mut raw = raw(query)?;
     default_watch(&mut raw, query);
-    let problems = check_watch(&raw);
+    // By a `/watch/` path upstream checks what a list may ask for.
+    let problems = match query.boolean("watch") {
+        true => check_watch(&raw),
+        false => check_list(&raw),
+    };
     if !problems.is_empty() {
         return Err(RegistryError::invalid_options("ListOptions", problems));
     }
@@ -110,11 +115,7 @@ pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
         since,
         bookmarks: query.boolean("allowWatchBookmarks"),
         send_initial_events: raw.send_initial_events,
-        timeout: raw
-            .timeout_seconds
-            .and_then(|s| u64::try_from(s).ok())
-            .filter(|s| *s > 0)
-            .map(Duration::from_secs),
+        timeout: raw.timeout_seconds.and_then(watch_timeout),
     })
 }
 
@@ -142,11 +143,30 @@ fn raw(query: &Query) -> Result<Raw<'_>, RegistryError> {
 }
 
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, RegistryError> {
-    match query.get(name) {
-        None | Some("") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| {
-            RegistryError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-        }),
+    query.get(name).map(parse_int).transpose()
+}
+
+/// A number as Go's `strconv.ParseInt` reads one, an empty text being none.
+///
+/// # Errors
+/// What Go says of a text that is none, or of one out of range.
+pub fn parse_int(text: &str) -> Result<i64, RegistryError> {
+    text.parse().map_err(|error: ParseIntError| {
+        let problem = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        RegistryError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: {problem}"))
+    })
+}
+
+/// Of seconds, as upstream counts them: 0 says nothing, what is below ends at once, and so does what is too much for Go's
+/// durations.
+fn watch_timeout(seconds: i64) -> Option<Duration> {
+    const NANOSECONDS: i64 = 1_000_000_000;
+    match seconds.wrapping_mul(NANOSECONDS) {
+        0 => None,
+        nanoseconds => Some(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))),
     }
 }
 
@@ -434,6 +454,50 @@ mod tests {
             Err(error) => crate::status::of(&error).message,
         };
         assert_eq!(found, expected, "{query}");
+    }
+
+    #[test]
+    fn numbers_are_read_as_go_reads_them() {
+        for (query, expected) in [
+            ("limit=", r#"strconv.ParseInt: parsing "": invalid syntax"#),
+            ("limit=x", r#"strconv.ParseInt: parsing "x": invalid syntax"#),
+            (
+                "timeoutSeconds=9223372036854775808",
+                r#"strconv.ParseInt: parsing "9223372036854775808": value out of range"#,
+            ),
+            ("limit=%2B5", "MostRecent 5"),
+            ("limit=-1", "MostRecent 0"),
+        ] {
+            check(query, expected);
+        }
+    }
+
+    #[test]
+    fn watch_lasts_as_long_as_go_counts() {
+        for (seconds, expected) in [
+            ("0", None),
+            ("5", Some(5)),
+            ("-1", Some(0)),
+            ("10000000000", Some(0)),
+        ] {
+            let options = watch(&Query::parse(&format!("watch=1&timeoutSeconds={seconds}")), "").unwrap();
+            assert_eq!(options.timeout, expected.map(Duration::from_secs), "{seconds}");
+        }
+    }
+
+    /// Upstream checks by what `watch` says, whatever the path.
+    #[test]
+    fn watch_by_path_may_ask_for_what_a_list_may() {
+        let problem = |query| {
+            watch(&Query::parse(query), "")
+                .err()
+                .map(|error| crate::status::of(&error).message)
+        };
+        assert_eq!(problem("resourceVersion=5&resourceVersionMatch=Exact"), None);
+        let refused = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list";
+        let asked = "sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan";
+        assert_eq!(problem(asked).as_deref(), Some(refused));
+        assert_eq!(problem(&format!("watch=1&{asked}")), None);
     }
 
     #[test]

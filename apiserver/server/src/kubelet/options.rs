@@ -1,11 +1,10 @@
 //! The query of a streaming request, as clients write it and as the kubelet reads it.
 
-use apiserver_endpoints::Query;
+use apiserver_endpoints::{Query, params};
 use apiserver_registry::RegistryError;
 use jiff::Timestamp;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use std::fmt::Write as _;
-use std::num::{IntErrorKind, ParseIntError};
 
 /// A query under construction.
 #[derive(Debug, Default)]
@@ -82,7 +81,7 @@ pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
         let Some(text) = query.get(name) else {
             return Ok(false);
         };
-        let value = parse_int(text)?;
+        let value = params::parse_int(text)?;
         if value < least {
             errors.push(FieldError::invalid(&FieldPath::new(name), value, detail));
         }
@@ -112,17 +111,6 @@ pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
         },
         name: pod.to_owned(),
         errors,
-    })
-}
-
-/// A number as Go reads one, and what Go says of a text that is none.
-fn parse_int(text: &str) -> Result<i64, RegistryError> {
-    text.parse().map_err(|error: ParseIntError| {
-        let problem = match error.kind() {
-            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        RegistryError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: {problem}"))
     })
 }
 
