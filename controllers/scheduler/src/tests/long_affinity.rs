@@ -26,6 +26,8 @@ fn anti_affinity_keeps_pods_apart_however_long_it_is() {
         let running = world.runs(anti_affinity(count), "a");
         assert!(world.place(&other).is_err(), "{count}");
         assert!(!world.nodes.set_pod(&running, "a"), "nothing changed");
+        let changed = make_pod(&running.key.name, anti_affinity(count + 1));
+        assert!(world.nodes.set_pod(&changed, "a"), "{count}");
         world.nodes.remove_pod(&running.key);
         assert_eq!(world.place(&other), Ok("a".to_owned()), "{count}");
     }
