@@ -59,7 +59,7 @@ fn event_rate_limit(
     if !has(&config.enable_admission_plugins) || has(&config.disable_admission_plugins) {
         return Ok(None);
     }
-    let configuration = Configuration::parse(read.of(EVENT_RATE_LIMIT));
+    let configuration = Configuration::parse(read.of(EVENT_RATE_LIMIT)?.as_ref());
     let configuration = configuration.map_err(|error| AdmissionConfigurationError::Plugin {
         plugin: EVENT_RATE_LIMIT,
         why: error.to_string(),

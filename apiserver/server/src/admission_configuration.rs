@@ -10,10 +10,19 @@ use std::path::{Path, PathBuf};
 /// Versions that upstream reads.
 const API_VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "AdmissionConfiguration";
+const FIELDS: [&str; 3] = ["apiVersion", "kind", "plugins"];
+const PLUGIN_FIELDS: [&str; 3] = ["configuration", "name", "path"];
 
 /// Configurations by the names of plugins.
 #[derive(Debug, Default)]
-pub(crate) struct AdmissionConfiguration(HashMap<String, Value>);
+pub(crate) struct AdmissionConfiguration(HashMap<String, Source>);
+
+/// Where a plugin's configuration is. A file of a plugin that nobody enables is not read.
+#[derive(Debug)]
+enum Source {
+    Nested(Value),
+    File(PathBuf),
+}
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -66,19 +75,46 @@ fn read(path: &Path) -> Result<Value, AdmissionConfigurationError> {
     serde_json::from_str(&json).map_err(|error| form(error.to_string()))
 }
 
+/// Fields that are no fields of these kinds, as upstream's strict decoder tells them.
+fn unknown_fields(written: &Value) -> Vec<String> {
+    let names = |value: &Value| -> Vec<String> {
+        let object = value.as_object();
+        object.map_or_else(Vec::new, |object| object.keys().cloned().collect())
+    };
+    let own = names(written);
+    let own = own.iter().filter(|name| !FIELDS.contains(&&***name));
+    let mut unknown: Vec<String> = own.cloned().collect();
+    let plugins = written.get("plugins").and_then(Value::as_array);
+    for (at, plugin) in plugins.into_iter().flatten().enumerate() {
+        let names = names(plugin);
+        let names = names.iter().filter(|name| !PLUGIN_FIELDS.contains(&&***name));
+        unknown.extend(names.map(|name| format!("plugins[{at}].{name}")));
+    }
+    unknown
+}
+
 impl AdmissionConfiguration {
-    /// Reads the file and those that it names.
+    /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, AdmissionConfigurationError> {
         let form = |why: String| AdmissionConfigurationError::Form {
             path: path.to_owned(),
             why,
         };
-        let written = Written::deserialize(read(path)?).map_err(|error| form(error.to_string()))?;
+        let written = read(path)?;
+        let unknown = unknown_fields(&written);
+        let written = Written::deserialize(written).map_err(|error| form(error.to_string()))?;
         let (kind, version) = (&*written.kind, &*written.api_version);
         if kind != KIND || !API_VERSIONS.contains(&version) {
             return Err(form(format!(
                 "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
             )));
+        }
+        if !unknown.is_empty() {
+            let unknown: Vec<String> = unknown
+                .iter()
+                .map(|name| format!("unknown field {name:?}"))
+                .collect();
+            return Err(form(format!("strict decoding error: {}", unknown.join(", "))));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut plugins = HashMap::new();
@@ -88,18 +124,22 @@ impl AdmissionConfiguration {
                 continue;
             }
             let configuration = match plugin.configuration {
-                Some(configuration) => configuration,
+                Some(configuration) => Source::Nested(configuration),
                 None if plugin.path.as_os_str().is_empty() => continue,
-                None => read(&folder.join(&plugin.path))?,
+                None => Source::File(folder.join(&plugin.path)),
             };
             plugins.insert(plugin.name, configuration);
         }
         Ok(Self(plugins))
     }
 
-    /// The configuration of a plugin, as it is written.
-    pub(crate) fn of(&self, plugin: &str) -> Option<&Value> {
-        self.0.get(plugin)
+    /// The configuration of a plugin, as it is written here or in a file of its own.
+    pub(crate) fn of(&self, plugin: &str) -> Result<Option<Value>, AdmissionConfigurationError> {
+        match self.0.get(plugin) {
+            None => Ok(None),
+            Some(Source::Nested(configuration)) => Ok(Some(configuration.clone())),
+            Some(Source::File(path)) => read(path).map(Some),
+        }
     }
 
     /// Names of plugins that take no configuration here.
@@ -115,33 +155,44 @@ mod tests {
 
     const NESTED: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: EventRateLimit\n  path: other.yaml\n  configuration: {nested: true}\n- {name: EventRateLimit, path: gone.yaml}\n- {name: PodSecurity, path: other.yaml}\n- name: NodeRestriction\n";
 
-    fn read_text(text: &str) -> Result<AdmissionConfiguration, String> {
+    /// What is read of each of these plugins.
+    fn read_text(text: &str, plugins: &[&str]) -> Result<Vec<Option<Value>>, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("other.yaml"), "beside: true\n").unwrap();
         let path = folder.path().join("admission.yaml");
         std::fs::write(&path, text).unwrap();
         let place = folder.path().display().to_string();
-        AdmissionConfiguration::read(&path).map_err(|error| error.to_string().replace(&place, ""))
+        let read = AdmissionConfiguration::read(&path);
+        let of = read.and_then(|read| plugins.iter().map(|plugin| read.of(plugin)).collect());
+        of.map_err(|error| error.to_string().replace(&place, ""))
     }
 
     #[test]
     fn admission_configuration_is_nested_or_in_a_file_beside_it() {
-        let read = read_text(NESTED).unwrap();
         let nested = serde_json::json!({"nested": true});
-        assert_eq!(read.of("EventRateLimit"), Some(&nested));
         let beside = serde_json::json!({"beside": true});
-        assert_eq!(read.of("PodSecurity"), Some(&beside));
-        assert_eq!(read.of("NodeRestriction"), None);
+        let read = read_text(NESTED, &["EventRateLimit", "PodSecurity", "NodeRestriction"]);
+        assert_eq!(read.unwrap(), [Some(nested), Some(beside), None]);
+        let named = |name: &str| (name.to_owned(), Source::Nested(Value::Null));
+        let read = AdmissionConfiguration(["EventRateLimit", "PodSecurity"].map(named).into());
         let unused: Vec<&str> = read.unused(&["EventRateLimit"]).collect();
         assert_eq!(unused, ["PodSecurity"]);
     }
 
     #[test]
     fn admission_configuration_that_is_none_is_refused() {
+        let refused = |text: &str| read_text(text, &["PodSecurity"]).unwrap_err();
         let other = NESTED.replace("k8s.io/v1", "k8s.io/v9");
         let why = "no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v9\" in scheme \"pkg/runtime/scheme.go:111\"";
-        assert_eq!(read_text(&other).unwrap_err(), format!("/admission.yaml: {why}"));
+        assert_eq!(refused(&other), format!("/admission.yaml: {why}"));
         let absent = NESTED.replace("PodSecurity, path: other", "PodSecurity, path: gone");
-        assert_eq!(read_text(&absent).unwrap_err(), "reading /gone.yaml");
+        assert_eq!(refused(&absent), "reading /gone.yaml");
+        assert!(
+            read_text(&absent, &["EventRateLimit"]).is_ok(),
+            "a file that nobody asks for"
+        );
+        let strict = NESTED.replace("PodSecurity, path", "PodSecurity, pth: x, path") + "more: 1\n";
+        let why = "strict decoding error: unknown field \"more\", unknown field \"plugins[2].pth\"";
+        assert_eq!(refused(&strict), format!("/admission.yaml: {why}"));
     }
 }
