@@ -37,11 +37,6 @@ pub fn list(query: &Query, name: &str) -> Result<ListOptions, RegistryError> {
     }
     // A negative limit is none, as upstream takes it.
     let limit = usize::try_from(raw.limit).unwrap_or(0);
-    if !raw.continue_token.is_empty() && !matches!(raw.resource_version, "" | "0") {
-        return Err(RegistryError::BadRequest(
-            "specifying resource version is not allowed when using continue".into(),
-        ));
-    }
     Ok(ListOptions {
         predicate: predicate(query, name)?,
         revision: revision_match(&raw, limit)?,
@@ -56,8 +51,7 @@ fn revision_match(raw: &Raw<'_>, limit: usize) -> Result<RevisionMatch, Registry
         (_, None) => RevisionMatch::MostRecent,
         (EXACT, Some(revision)) => RevisionMatch::Exact(revision),
         (_, Some(Revision::ZERO)) => RevisionMatch::Any,
-        // Without a match a limited list at a revision is exact, as upstream's old clients expect.
-        ("", Some(revision)) if limit > 0 => RevisionMatch::Exact(revision),
+        ("", Some(revision)) if limit > 0 => RevisionMatch::Limited(revision),
         (_, Some(revision)) => RevisionMatch::NotOlderThan(revision),
     })
 }
@@ -545,7 +539,7 @@ mod tests {
     fn lists() {
         check("", "MostRecent 0");
         check("resourceVersion=0&limit=500", "Any 500");
-        check("resourceVersion=7&limit=2", "Exact(Revision(7)) 2");
+        check("resourceVersion=7&limit=2", "Limited(Revision(7)) 2");
         check(
             "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2",
             "NotOlderThan(Revision(7)) 2",

@@ -113,6 +113,39 @@ async fn lists_go_on_where_they_ended() {
 }
 
 #[tokio::test]
+async fn list_of_one_name_is_not_older_than_its_revision() {
+    let api = Api::new().await;
+    let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let old = revision(&api.create(MAPS, r#"{"metadata":{"name":"a"}}"#).await);
+    let merge = [("content-type", "application/merge-patch+json")];
+    let path = format!("{MAPS}/a");
+    let changed = api
+        .send(Method::PATCH, &path, &merge, r#"{"data":{"k":"v"}}"#)
+        .await;
+    let new = revision(&Api::parsed(changed, 200));
+    let at = format!("limit=1&resourceVersion={old}");
+    let one = "fieldSelector=metadata.name%3Da";
+    for (query, expected) in [
+        (format!("{at}&{one}"), &new),
+        (format!("{at}&{one}&continue=no-token"), &new),
+        (format!("{at}&{one}&resourceVersionMatch=Exact"), &old),
+        (at.clone(), &old),
+    ] {
+        let list = api.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!(&revision(&list["items"][0]), expected, "{query}");
+    }
+    api.create(MAPS, r#"{"metadata":{"name":"b"}}"#).await;
+    let first = api.get(&format!("{MAPS}?limit=1")).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let path = format!("{MAPS}?{at}&continue={token}");
+    let refused = Api::parsed(api.send(Method::GET, &path, &[], "").await, 400);
+    assert_eq!(
+        refused["message"],
+        "specifying resource version is not allowed when using continue"
+    );
+}
+
+#[tokio::test]
 async fn watch_delivers_state_and_changes() {
     let api = Api::new().await;
     api.create(MAPS, r#"{"metadata":{"name":"a","labels":{"x":"1"}}}"#)

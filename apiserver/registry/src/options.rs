@@ -45,6 +45,9 @@ pub enum RevisionMatch {
     Any,
     NotOlderThan(machinery_meta::Revision),
     Exact(machinery_meta::Revision),
+    /// Of a list with a limit and without a match: exactly then, as upstream's old clients expect, and of one name not
+    /// older than that.
+    Limited(machinery_meta::Revision),
 }
 
 /// Which objects are meant.

@@ -114,11 +114,15 @@ impl Store {
         let Ok(key) = Key::parse(&self.row.key(namespace, name)) else {
             return Ok(None);
         };
-        if !known_place || !options.continue_token.is_empty() || name.is_empty() || name.contains('/') {
+        if !known_place || name.is_empty() || name.contains('/') {
             return Ok(None);
         }
-        let found = self.storage().get(&key, read_at(options.revision)).await;
-        let found = match found {
+        // Upstream looks at neither the limit nor the token of such a list.
+        let at = match options.revision {
+            RevisionMatch::Limited(revision) => RevisionMatch::NotOlderThan(revision),
+            other => other,
+        };
+        let found = match self.storage().get(&key, read_at(at)).await {
             Ok(found) => found,
             Err(StorageError::Compacted { .. }) => return Err(list_too_old()),
             Err(error) => return Err(self.storage_error(&error)),
@@ -214,7 +218,7 @@ fn read_at(revision: RevisionMatch) -> ReadAt {
         // From memory, as upstream's watch cache: also while etcd is away.
         RevisionMatch::Any => ReadAt::NotBefore(Revision::ZERO),
         RevisionMatch::NotOlderThan(revision) => ReadAt::NotBefore(revision),
-        RevisionMatch::Exact(revision) => ReadAt::Exact(revision),
+        RevisionMatch::Exact(revision) | RevisionMatch::Limited(revision) => ReadAt::Exact(revision),
     }
 }
 
@@ -227,6 +231,10 @@ fn span(prefix: &Prefix, options: &ListOptions) -> Result<Span, RegistryError> {
         });
     }
     let token = ContinueToken::decode(&options.continue_token).map_err(RegistryError::BadRequest)?;
+    if !matches!(options.revision, RevisionMatch::MostRecent | RevisionMatch::Any) {
+        let message = "specifying resource version is not allowed when using continue";
+        return Err(RegistryError::BadRequest(message.to_owned()));
+    }
     let at = u64::try_from(token.resource_version).map_or(ReadAt::Latest, |r| ReadAt::Exact(Revision(r)));
     // Upstream's tokens name the first key to send, which is the last one sent and a zero byte.
     let last = format!("{prefix}{}", token.start_key.trim_end_matches('\0'));

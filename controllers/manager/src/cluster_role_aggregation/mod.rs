@@ -5,14 +5,15 @@
 
 use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole};
-use machinery_client::{ApiResource, Client, Edit, Informer, Object, Projection};
+use machinery_client::{ApiResource, Client, ClientError, Informer, Object, Patch, Projection};
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
@@ -90,15 +91,33 @@ impl Reconciler for Aggregation {
             if rules == role.rules {
                 return Ok(Outcome::Done);
             }
-            let resource = ApiResource::of::<ClusterRole>();
-            let mut edit = Edit::of(&resource, &role.json())?;
-            edit.set("rules", &rules)?;
-            let updated = self.client.update(&resource, key, "", edit.body()).await;
-            updated
+            let filled = fill(&self.client, key, rules).await;
+            filled
                 .map(|_| Outcome::Done)
                 .map_err(ReconcileError::doing("filling an aggregated role"))
         })
     }
+}
+
+/// Applies the rules as the controller's own, whoever had them, as upstream does; no rules are no field.
+fn fill(
+    client: &Client,
+    key: &ObjectKey,
+    rules: Vec<Value>,
+) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+    let mut role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": key.name},
+    });
+    if !rules.is_empty() {
+        role["rules"] = Value::Array(rules);
+    }
+    let patch = Patch::Apply {
+        manager: ROW.name.to_owned(),
+        force: true,
+    };
+    client.patch(&ApiResource::of::<ClusterRole>(), key, "", &patch, &role)
 }
 
 /// The rules of every other role that one of the selectors matches; `all` is in the order of names.
@@ -122,8 +141,12 @@ fn joined(role: &Object<RoleView>, all: &[Arc<Object<RoleView>>]) -> Vec<Value> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Full};
+    use kube::client::Body;
     use machinery_client::object::object_of;
-    use serde_json::json;
+    use machinery_runtime::Runtime;
+    use std::convert::Infallible;
 
     #[test]
     fn rules_are_joined_in_order_and_once() {
@@ -145,5 +168,35 @@ mod tests {
             .map(|rule| rule["verbs"][0].clone())
             .collect();
         assert_eq!(verbs, ["get", "list", "watch"]);
+    }
+
+    #[tokio::test]
+    async fn rules_are_applied_as_the_controllers_own() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let (head, body) = request.into_parts();
+            let sent = body.collect().await.unwrap().to_bytes();
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            let told = json!({"method": head.method.as_str(), "to": head.uri.to_string(),
+                "as": head.headers["content-type"].to_str().unwrap(), "sent": sent});
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(told.to_string()))))
+        });
+        let client = Client::in_process(service, Runtime::real());
+        let key = ObjectKey::new("", "edit");
+        for rules in [json!([{"verbs": ["get"]}]), json!([])] {
+            let list = rules.as_array().unwrap().clone();
+            let told: Value = serde_json::from_slice(&fill(&client, &key, list).await.unwrap()).unwrap();
+            assert_eq!(told["method"], "PATCH");
+            assert_eq!(told["as"], "application/apply-patch+yaml");
+            assert_eq!(
+                told["to"],
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit?fieldManager=clusterrole-aggregation-controller&force=true"
+            );
+            let mut expected = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "edit"}});
+            if rules != json!([]) {
+                expected["rules"] = rules;
+            }
+            assert_eq!(told["sent"], expected);
+        }
     }
 }
