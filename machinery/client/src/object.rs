@@ -2,7 +2,7 @@
 
 use crate::error::ClientError;
 use bytes::Bytes;
-use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid};
+use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, Word};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -175,9 +175,9 @@ struct Meta<'a> {
 #[serde(rename_all = "camelCase")]
 struct Owner {
     #[serde(default)]
-    api_version: Box<str>,
+    api_version: Word,
     #[serde(default)]
-    kind: Box<str>,
+    kind: Word,
     #[serde(default)]
     name: Box<str>,
     #[serde(default)]

@@ -20,6 +20,7 @@ pub mod syntax;
 mod text_map;
 pub mod user;
 pub mod version;
+mod word;
 
 pub use field::{FieldError, FieldErrorKind, FieldPath};
 pub use field_selector::FieldSelector;
@@ -31,3 +32,4 @@ pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupV
 pub use quantity::Quantity;
 pub use text_map::TextMap;
 pub use user::UserInfo;
+pub use word::Word;

@@ -2,7 +2,7 @@
 //! until what the server stores is restored from a backup: a store that lists anew ends what is known.
 
 use super::graph::Node;
-use machinery_meta::{OwnerRef, Uid};
+use machinery_meta::{OwnerRef, Uid, Word};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +13,8 @@ const REMEMBERED_MAX: usize = 500;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     namespace: Box<str>,
-    api_version: Box<str>,
-    kind: Box<str>,
+    api_version: Word,
+    kind: Word,
     name: Box<str>,
     uid: Uid,
 }
@@ -58,7 +58,7 @@ impl AbsentOwners {
         self.add_claim(Claim {
             namespace: header.key.namespace.as_str().into(),
             api_version: node.resource.api_version().into(),
-            kind: (*node.resource.kind).into(),
+            kind: Word::of(&node.resource.kind),
             name: header.key.name.as_str().into(),
             uid: header.uid.clone(),
         });

@@ -16,7 +16,7 @@ pub(super) fn encode(header: &ObjectHeader, out: &mut Vec<u8>) {
     put_pairs(&header.labels, out);
     out.put_varint(header.owners.len() as u64);
     for owner in &header.owners {
-        for text in [&owner.api_version, &owner.kind, &owner.name] {
+        for text in [&*owner.api_version, &*owner.kind, &*owner.name] {
             out.put_bytes(text.as_bytes());
         }
         out.put_bytes(owner.uid.0.as_bytes());
