@@ -201,18 +201,18 @@ impl Encryption {
         is_in_use
     }
 
-    /// Takes a configuration into use. A refusal is an error once for each content, and counted once: whoever looks at the
-    /// file again and again finds the same.
+    /// Takes a configuration into use. Each refusal is counted, as upstream counts it, and is an error once for each content:
+    /// whoever looks at the file again and again finds the same.
     fn settle(
         &self,
         bytes: &[u8],
         loaded: Result<Current, EncryptionConfigError>,
     ) -> Result<bool, EncryptionConfigError> {
+        self.measures
+            .reloaded(loaded.is_ok(), self.runtime.now().as_second());
         if loaded.is_err() && !self.is_first_refusal(&hash_of(bytes)) {
             return Ok(false);
         }
-        self.measures
-            .reloaded(loaded.is_ok(), self.runtime.now().as_second());
         *self.current.write() = loaded?;
         self.refused.lock().clear();
         Ok(true)
@@ -275,11 +275,8 @@ impl Encryption {
 
     /// Counts a reload that could not read the file; reports whether the one before could.
     pub fn reload_failed(&self) -> bool {
-        let is_first = self.is_first_refusal(UNREADABLE);
-        if is_first {
-            self.measures.reloaded(false, self.runtime.now().as_second());
-        }
-        is_first
+        self.measures.reloaded(false, self.runtime.now().as_second());
+        self.is_first_refusal(UNREADABLE)
     }
 
     /// The stored form of a value, and the key it is encrypted with; `None` where it stays plain.

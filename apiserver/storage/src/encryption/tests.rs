@@ -141,8 +141,8 @@ fn encryption_chooses_by_resource_group_and_wildcard() {
     }
 }
 
-/// The same content is refused once; another one, or the same after a good one, again.
-fn encryption_reload_refusals_count_once(encryption: &Encryption, in_use: &[u8]) {
+/// Each refusal is counted. The same content is an error once; another one, or the same after a good one, again.
+fn encryption_reload_refusals_are_errors_once(encryption: &Encryption, in_use: &[u8]) {
     let path = Path::new("/enc.yaml");
     let failures = || encryption.measures().reloads["failure"].0;
     let before = failures();
@@ -151,14 +151,14 @@ fn encryption_reload_refusals_count_once(encryption: &Encryption, in_use: &[u8])
         Ok(false),
         "refused before"
     );
-    assert_eq!(failures(), before);
-    encryption.reload(path, b"other nonsense: [").unwrap_err();
     assert_eq!(failures(), before + 1);
+    encryption.reload(path, b"other nonsense: [").unwrap_err();
+    assert_eq!(failures(), before + 2);
     assert_eq!(encryption.reload(path, in_use), Ok(false));
     encryption.reload(path, b"other nonsense: [").unwrap_err();
-    assert_eq!(failures(), before + 2, "the good one lay between");
+    assert_eq!(failures(), before + 3, "the good one lay between");
     assert!(encryption.reload_failed() && !encryption.reload_failed());
-    assert_eq!(failures(), before + 3);
+    assert_eq!(failures(), before + 5);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn encryption_is_rotated_by_a_reload_and_tells_what_is_stale() {
         .map(|(status, (count, _))| (*status, *count))
         .collect();
     assert_eq!(reloads, [("failure", 1), ("success", 1)]);
-    encryption_reload_refusals_count_once(&encryption, next.as_bytes());
+    encryption_reload_refusals_are_errors_once(&encryption, next.as_bytes());
     let opened = measures
         .operations
         .iter()
@@ -223,6 +223,10 @@ fn encryption_configuration_is_refused_with_field_and_words() {
         (
             file("[secrets, secrets]", &[IDENTITY]),
             "resources[0].resources: Invalid value: [\"secrets\",\"secrets\"]: the same resource cannot be specified multiple times",
+        ),
+        (
+            file("['*.', '*.']", &[IDENTITY]),
+            "cannot be specified multiple times, resources[0].resources: Invalid value: [\"*.\",\"*.\"]: using overlapping",
         ),
         (
             file("[secrets, '*.']", &[IDENTITY]),

@@ -75,7 +75,8 @@ fn overlaps(resources: &[String], field: &str, problems: &mut Problems) {
     let (mut overlap, mut duplicate) = (false, false);
     for (at, one) in parsed.iter().enumerate() {
         for (_, other) in parsed.iter().enumerate().filter(|(other, _)| *other != at) {
-            if one == other {
+            // As upstream: the first pair of equals is a duplicate alone, further ones are compared as others are.
+            if one == other && !duplicate {
                 duplicate = true;
                 continue;
             }
