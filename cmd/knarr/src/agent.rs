@@ -3,7 +3,7 @@
 
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
-use crate::{agent_claim, executors, open_files, own_certificate};
+use crate::{agent_claim, check, executors, open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -74,6 +74,9 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
     let _claim = agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
+    if let Some(lacking) = check::lacking_cgroups() {
+        tracing::error!("no pod can start: {lacking}");
+    }
     node_sys::process::spare_from_oom(std::process::id());
     if arguments.node.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.

@@ -37,12 +37,11 @@ pub(crate) struct Claim {
 /// # Errors
 /// What runs of another one, and what to do about it.
 pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result<Claim> {
-    let lock = locked(&record.with_added_extension("lock"))?;
+    let lock = locked(record)?;
     let own = data_dir
         .canonicalize()
         .with_context(|| format!("--data-dir {}", data_dir.display()))?;
-    let other = node_sys::fs::read_head(record, PATH_BYTES_MAX).unwrap_or_default();
-    let other = PathBuf::from(String::from_utf8_lossy(&other).trim());
+    let other = recorded(record);
     if !other.as_os_str().is_empty() && other != own {
         is_left(&other)?;
     }
@@ -62,18 +61,30 @@ pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result
     Ok(Claim { _lock: lock })
 }
 
-fn locked(path: &Path) -> anyhow::Result<File> {
+fn recorded(record: &Path) -> PathBuf {
+    let text = node_sys::fs::read_head(record, PATH_BYTES_MAX).unwrap_or_default();
+    PathBuf::from(String::from_utf8_lossy(&text).trim())
+}
+
+/// Takes the lock beside a record.
+fn locked(record: &Path) -> anyhow::Result<File> {
+    let path = record.with_added_extension("lock");
     let path_of = || path.display().to_string();
     let mut options = File::options();
-    let file = options.create(true).truncate(false).write(true).open(path);
+    let file = options.create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(path_of)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "a node agent runs on this machine: end it first, and the server that keeps it running; `fuser {}` shows the \
-             process",
-            path.display()
-        ),
+        Err(TryLockError::WouldBlock) => {
+            let other = recorded(record);
+            let process = ProcessIdentity::recorded(&other.join("agent.pid"));
+            let process = process.map_or_else(String::new, |agent| format!(" (process {})", agent.pid));
+            bail!(
+                "a node agent runs on this machine, of --data-dir {}{process}: end it first, and the server that keeps it \
+                 running",
+                other.display()
+            )
+        }
         Err(TryLockError::Error(error)) => Err(error).with_context(path_of),
     }
 }
@@ -163,7 +174,12 @@ mod tests {
         let first = machine.claim("one", 0).unwrap();
         for name in ["one", "two"] {
             let refused = machine.claim(name, 0).unwrap_err();
-            assert!(refused.contains("a node agent runs on this machine"), "{refused}");
+            let directory = machine.data("one").canonicalize().unwrap();
+            let named = format!(
+                "a node agent runs on this machine, of --data-dir {}:",
+                directory.display()
+            );
+            assert!(refused.contains(&named), "{refused}");
         }
         drop(first);
         drop(machine.claim("two", 0).unwrap());

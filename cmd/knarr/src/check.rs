@@ -136,6 +136,12 @@ fn overlay() -> Finding {
     lacking("the kernel has no overlayfs: modprobe overlay")
 }
 
+/// What the machine lacks of cgroups, which no pod can be without.
+pub(crate) fn lacking_cgroups() -> Option<String> {
+    let found = cgroups();
+    (found.grade == Grade::Lacking).then_some(found.text)
+}
+
 fn cgroups() -> Finding {
     let version = node_sys::cgroup::detect().version();
     let root = Path::new(node_sys::cgroup::CGROUP_ROOT);

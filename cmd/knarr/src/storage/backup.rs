@@ -82,6 +82,12 @@ fn keys_are_missing(config: Option<&Path>) -> &'static str {
 
 fn advice(data_dir: &Path) -> String {
     let dir = data_dir.display();
+    if !Paths::new(data_dir).storage().is_dir() {
+        return format!(
+            "--data-dir {dir} has no objects: a server on etcd has them there (`etcdctl snapshot save` saves them), or it is \
+             no server's directory"
+        );
+    }
     format!(
         "reading --data-dir {dir} (`knarr storage check --data-dir {dir}` says more, --up-to-damage saves what is whole)"
     )
