@@ -240,6 +240,10 @@ async fn priority_and_fairness_tells_utilisation() {
         // The scrape itself is in execution, and the refused list was.
         assert!(value > 0.0, "{name}");
     }
+    let unstable = "# HELP apiserver_flowcontrol_demand_seats [ALPHA] Observations";
+    assert!(text.contains(unstable), "{text}");
+    let unaccommodated = "apiserver_flowcontrol_request_dispatch_no_accommodation_total{flow_schema=";
+    assert!(text.contains(unaccommodated), "{text}");
 }
 
 /// Whatever an administrator stores, administrators stay served.
@@ -248,6 +252,13 @@ async fn priority_and_fairness_takes_nothing_that_locks_administrators_out() {
     let cluster = start().await;
     let admin = || cluster.admin();
     admin().post(LEVELS, level("jail", 0)).await.is(201);
+    let mut kept: Value = serde_json::from_str(&level("kept", 0)).unwrap();
+    let annotation = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+    kept["metadata"]["annotations"] = json!({annotation: ""});
+    let refused = admin().post(LEVELS, kept.to_string()).await.is(422).json();
+    let words = format!("Forbidden: annotation '{annotation}' is forbidden");
+    assert_eq!(refused["details"]["causes"][0]["message"], words.as_str());
+    assert_eq!(refused["details"]["causes"][0]["field"], "metadata.annotations");
     let masters = json!([{"kind": "Group", "group": {"name": "system:masters"}}]);
     let jail = |name: &str, precedence: i32| {
         let mut schema: Value = serde_json::from_str(&schema(name, "jail", "x")).unwrap();

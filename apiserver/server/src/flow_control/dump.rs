@@ -4,6 +4,7 @@ use super::FlowControl;
 use super::controller::LevelState;
 use super::priority_level::Ticket;
 use super::queue_set::Request;
+use crate::filters::audit::go_text;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -182,7 +183,7 @@ fn requests(control: &FlowControl, with_details: bool, now: Timestamp) -> Vec<Ro
                 clock.at(Some(request.arrival)),
                 request.estimate.initial_seats.to_string(),
                 request.estimate.final_seats.to_string(),
-                format!("{}s", request.estimate.additional_latency.as_secs_f64()),
+                go_text(request.estimate.additional_latency),
                 clock.at(request.start),
             ];
             if with_details {

@@ -20,6 +20,7 @@ const WATCH_BUCKETS: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0];
 pub(crate) struct FlowControlMetrics {
     rejected: IntCounterVec,
     dispatched: IntCounterVec,
+    unaccommodated: IntCounterVec,
     waiting_requests: IntGaugeVec,
     waiting_seats: IntGaugeVec,
     executing_requests: IntGaugeVec,
@@ -118,6 +119,11 @@ impl FlowControlMetrics {
                 "[BETA] Number of requests executed by API Priority and Fairness subsystem",
                 &both,
             )?,
+            unaccommodated: counter(
+                "request_dispatch_no_accommodation_total",
+                "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats",
+                &both,
+            )?,
             waiting_requests: gauge(
                 "current_inqueue_requests",
                 "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem",
@@ -177,7 +183,7 @@ impl FlowControlMetrics {
     }
 
     fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        for counter in [&self.rejected, &self.dispatched] {
+        for counter in [&self.rejected, &self.dispatched, &self.unaccommodated] {
             registry.register(Box::new(counter.clone()))?;
         }
         let gauges = [
@@ -241,6 +247,7 @@ impl FlowControlMetrics {
             rejected: self.rejected.clone(),
             labels: [level.to_owned(), schema.to_owned()],
             dispatched: self.dispatched.with_label_values(&both),
+            unaccommodated: self.unaccommodated.with_label_values(&both),
             waiting_requests: self.waiting_requests.with_label_values(&both),
             waiting_seats: self.waiting_seats.with_label_values(&both),
             executing_requests: self.executing_requests.with_label_values(&both),
@@ -262,6 +269,7 @@ pub(super) struct SchemaMetrics {
     rejected: IntCounterVec,
     labels: [String; 2],
     pub(super) dispatched: IntCounter,
+    pub(super) unaccommodated: IntCounter,
     pub(super) waiting_requests: IntGauge,
     pub(super) waiting_seats: IntGauge,
     pub(super) executing_requests: IntGauge,

@@ -90,6 +90,13 @@ fn dispatched(request: &mut Request<Ticket>, now: Duration) {
     }
 }
 
+/// Notes in the metrics that the request whose turn it was found too few seats.
+fn note_unaccommodated(requests: &mut QueueSet<Ticket>) {
+    if let Some(request) = requests.take_unaccommodated() {
+        request.kept.schema.metrics.unaccommodated.inc();
+    }
+}
+
 impl PriorityLevel {
     pub(super) fn new(name: &str, queuing: Queuing, limit: usize, runtime: &Runtime) -> Arc<Self> {
         Arc::new(Self {
@@ -119,6 +126,7 @@ impl PriorityLevel {
         let now = self.runtime.monotonic();
         let mut requests = self.requests.lock();
         requests.configure(queuing, limit, now, |request| dispatched(request, now));
+        note_unaccommodated(&mut requests);
         requests.note_limits(denominator, now);
     }
 
@@ -143,6 +151,7 @@ impl PriorityLevel {
         let mut requests = self.requests.lock();
         let arrival = Arrival { estimate, hash, own };
         let started = requests.start(arrival, ticket, now, |request| dispatched(request, now));
+        note_unaccommodated(&mut requests);
         let id = match started {
             Ok(id) => id,
             Err(reason) => {
@@ -195,6 +204,7 @@ impl PriorityLevel {
             }
         }
         let kept_for = requests.finish(id, now, |request| dispatched(request, now));
+        note_unaccommodated(&mut requests);
         drop(requests);
         if let Some(latency) = kept_for {
             let level = Arc::clone(self);
@@ -215,6 +225,7 @@ impl PriorityLevel {
             request.kept.schema.metrics.executing_seats.sub(seats);
         }
         requests.release(id, now, |request| dispatched(request, now));
+        note_unaccommodated(&mut requests);
     }
 
     /// Gives up waiting; a request that was dispatched meanwhile has ended thereby.

@@ -97,6 +97,8 @@ pub(super) struct QueueSet<T> {
     robin_index: usize,
     enqueues: usize,
     totals: Totals,
+    /// The request that was next and found too few seats, until somebody asks.
+    unaccommodated: Option<RequestId>,
     demand: Integrator,
     utilization: LevelUtilization,
 }
@@ -174,6 +176,7 @@ impl<T> QueueSet<T> {
             robin_index: 0,
             enqueues: 0,
             totals: Totals::default(),
+            unaccommodated: None,
             demand: Integrator::new(now),
             utilization: LevelUtilization::new(now),
         };
@@ -211,6 +214,12 @@ impl<T> QueueSet<T> {
 
     pub(super) fn requests(&self) -> &BTreeMap<RequestId, Request<T>> {
         &self.requests
+    }
+
+    /// The request whose turn it was last and for which there were too few seats; told once.
+    pub(super) fn take_unaccommodated(&mut self) -> Option<&Request<T>> {
+        let id = self.unaccommodated.take()?;
+        self.requests.get(&id)
     }
 
     pub(super) fn request_mut(&mut self, id: RequestId) -> Option<&mut Request<T>> {
@@ -478,7 +487,7 @@ impl<T> QueueSet<T> {
     }
 
     /// The oldest request of the queue whose oldest would end first, if there are seats for it.
-    fn next_to_dispatch(&self) -> Option<(usize, RequestId)> {
+    fn next_to_dispatch(&mut self) -> Option<(usize, RequestId)> {
         let after = self.waiting_queues.range(self.robin_index + 1..);
         let in_turn = after.chain(self.waiting_queues.range(..=self.robin_index));
         let mut best: Option<(f64, usize)> = None;
@@ -494,7 +503,12 @@ impl<T> QueueSet<T> {
         }
         let (_, queue) = best?;
         let (id, oldest) = self.queues[queue].waiting.first_key_value()?;
-        self.has_room_for(oldest.seats).then_some((queue, *id))
+        let (id, seats) = (*id, oldest.seats);
+        let has_room = self.has_room_for(seats);
+        if !has_room {
+            self.unaccommodated = Some(id);
+        }
+        has_room.then_some((queue, id))
     }
 
     fn execute(&mut self, id: RequestId, now: Duration, mut dispatched: impl FnMut(&mut Request<T>)) {

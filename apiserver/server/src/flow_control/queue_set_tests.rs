@@ -219,6 +219,22 @@ fn fair_queuing_counts_seats_that_are_kept_afterwards() {
 }
 
 #[test]
+fn fair_queuing_tells_once_of_a_request_without_room() {
+    let mut set: QueueSet<&str> = QueueSet::new(queued(1, 1, 10), 2, Duration::ZERO);
+    let mut start = |seats, name| {
+        let arrival = arrival(WorkEstimate::seats(seats), 1);
+        let id = set.start(arrival, name, Duration::ZERO, |_| ()).unwrap();
+        (id, set.take_unaccommodated().map(|request| request.kept))
+    };
+    let (narrow, told) = start(1, "narrow");
+    assert_eq!(told, None);
+    assert_eq!(start(2, "wide").1, Some("wide"), "one seat of two is free");
+    assert!(set.take_unaccommodated().is_none(), "told before");
+    assert_eq!(set.finish(narrow, millis(1), |_| ()), None);
+    assert!(set.take_unaccommodated().is_none(), "it began");
+}
+
+#[test]
 fn fair_queuing_gives_a_flow_no_credit_for_its_silence() {
     // TestWindup: the flow that comes later has its share from then on, and not what it did not use before.
     let late = Client {

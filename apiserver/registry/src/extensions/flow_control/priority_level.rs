@@ -10,6 +10,8 @@ const MAX_QUEUES: i64 = 10_000_000;
 /// Bits of a flow's hash that dealing a hand of queues may use.
 const MAX_HASH_BITS: i64 = 60;
 const KIND: &str = "PriorityLevelConfiguration";
+/// Kept a zero through v1beta3 once; no served version means anything by it.
+const PRESERVE_ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 const TYPES: [&str; 2] = ["Exempt", "Limited"];
 const RESPONSES: [&str; 2] = ["Queue", "Reject"];
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
@@ -17,6 +19,13 @@ const NOT_NEGATIVE: &str = "must be a non-negative integer";
 /// Every problem of a PriorityLevelConfiguration.
 pub(crate) fn validate(level: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    let annotations = level
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"));
+    if annotations.is_some_and(|annotations| annotations.get(PRESERVE_ZERO_SHARES).is_some()) {
+        let detail = format!("annotation '{PRESERVE_ZERO_SHARES}' is forbidden");
+        errors.forbidden(&Path::of("metadata").child("annotations"), &detail);
+    }
     let path = Path::of("spec");
     let name = level.str_at(&["metadata", "name"]);
     if let Some(own) = level.get("spec") {

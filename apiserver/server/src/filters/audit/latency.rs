@@ -52,11 +52,11 @@ fn annotations(total: Duration, queued: Duration, parts: &LatencyTracker) -> Vec
     all.map(|(name, took)| (name, go_text(took))).collect()
 }
 
-/// A duration as Go prints it: `1m2.5s`, `612.34ms`.
-fn go_text(duration: Duration) -> String {
+/// A duration as Go prints it: `1m2.5s`, `612.34ms`, `0s`.
+pub(crate) fn go_text(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let (unit, nanos_of_unit, places) = match nanos {
-        0..1_000 => ("ns", 1, 0),
+        1..1_000 => ("ns", 1, 0),
         1_000..1_000_000 => ("µs", 1_000, 3),
         1_000_000..1_000_000_000 => ("ms", 1_000_000, 6),
         _ => ("s", 1_000_000_000, 9),
@@ -90,6 +90,7 @@ mod tests {
     #[test]
     fn durations_are_printed_as_by_go() {
         for (nanos, expected) in [
+            (0, "0s"),
             (1, "1ns"),
             (1_500, "1.5µs"),
             (612_340_000, "612.34ms"),

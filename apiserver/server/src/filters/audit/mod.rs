@@ -15,6 +15,7 @@ mod objects;
 mod policy;
 
 pub(crate) use event::AuditEvent;
+pub(crate) use latency::go_text;
 pub use log::{AuditLogConfig, AuditLogMode};
 pub use policy::PolicyError;
 
