@@ -271,8 +271,15 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "compaction takes what is younger than the retention time",
         file: "upkeep.rs",
-        from: "match compact(&engine, noted).await {",
-        to: "let noted = engine.live.read().revision;\n        match compact(&engine, noted).await {",
+        from: "match compact(&engine, floor).await {",
+        to: "let floor = floor.max(engine.live.read().revision);\n        match compact(&engine, floor).await {",
+        proof: PAST,
+    },
+    Mutation {
+        name: "the log keeps more of the past than its bytes",
+        file: "upkeep.rs",
+        from: "files.log_bytes().is_ok_and(|bytes| bytes > most)",
+        to: "files.log_bytes().is_ok_and(|bytes| bytes > most.saturating_mul(9))",
         proof: PAST,
     },
     Mutation {
