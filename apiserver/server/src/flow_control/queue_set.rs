@@ -288,8 +288,9 @@ impl<T> QueueSet<T> {
             Some(queue) => {
                 self.enqueue(id, queue, estimate);
                 self.note_demand(now);
-                self.dispatch_all(now, dispatched);
+                // First: a queue that always executes and never waits is behind, and would go ahead of all others.
                 self.bound_next_dispatch(queue);
+                self.dispatch_all(now, dispatched);
             }
         }
         Ok(id)

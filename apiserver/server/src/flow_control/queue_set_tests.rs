@@ -168,6 +168,23 @@ fn check_shares(outcome: &Outcome, expected: &[f64], margin: f64) {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// A flow that always executes something and never waits falls behind in virtual time, and must not make up for it.
+#[test]
+fn fair_queuing_lets_a_wide_request_run_beside_a_flow_that_never_waits() {
+    let wide = Client {
+        estimate: WorkEstimate::seats(10),
+        begins: millis(300_000),
+        ..client(2, 1, 100, 1_000)
+    };
+    let later = Client {
+        begins: millis(600),
+        ..client(0, 1, 1_000, 200)
+    };
+    let clients = [client(0, 1, 1_000, 200), later, client(1, 8, 1_000, 1), wide];
+    let outcome = simulate(queued(3, 1, 50), 10, &clients, millis(330_000));
+    assert!(outcome.served[&3] > 1.0, "{outcome:?}");
+}
+
 #[test]
 fn fair_queuing_gives_greedy_and_modest_flows_the_same() {
     // Upstream's TestUniformFlowsHandSize1, with different numbers of threads.
