@@ -113,10 +113,10 @@ impl Algorithm {
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
         }
+        let (allowed, naming) = self.named_nodes(attempt.on(nodes))?;
         for row in &self.rows {
             row.plugin.prepare(attempt, nodes);
         }
-        let (allowed, naming) = self.named_nodes(attempt.on(nodes))?;
         let promised = self.nominated(attempt, nodes, nominations);
         let nodes = &*nodes;
         let cycle = attempt.on(nodes);
@@ -246,13 +246,10 @@ fn cluster_filters<'a>(
         .collect()
 }
 
-/// The plugin's filter, with the work that making it takes: one of [`Scope::Cluster`] looks at all nodes.
+/// The plugin's filter, with a step for asking it; one of [`Scope::Cluster`] counts what it looks at beyond.
 fn filter_of<'a>(row: &PluginRegistration, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
     let filter = row.plugin.filter(cycle)?;
-    cycle.attempt.worked(match row.plugin.scope() {
-        Scope::Node => 1,
-        Scope::Cluster => cycle.nodes.rows(),
-    });
+    cycle.attempt.worked(1);
     Some(filter)
 }
 

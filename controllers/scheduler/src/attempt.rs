@@ -3,11 +3,13 @@
 //! Invariant: a list that a tenant makes as long as it likes is decoded at most once per attempt, the dry run of
 //! preemption included, and only where a node asks.
 
-use crate::framework::Cycle;
-use crate::nodes::NodeTable;
-use crate::object::{NodeAffinity, Taint, Toleration, TopologySpreadConstraint};
+use crate::framework::{Cycle, Rejection};
+use crate::nodes::{NodeId, NodeTable};
+use crate::object::{NodeAffinity, NodeSelectorTerm, Taint, Toleration, TopologySpreadConstraint};
+use crate::plugins::Spread;
 use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
+use crate::selector::node_selector_matches;
 use crate::selector_counts::{Term, TermKind};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -15,6 +17,10 @@ use std::sync::Arc;
 
 /// Tolerations that are looked through for every node; the answers of longer lists are kept by taint.
 const FEW: usize = 16;
+/// Rows of a column summed in the time of one step.
+const ROWS_A_STEP: usize = 16;
+/// Terms or constraints of one pod, times nodes or pods on nodes, whichever are more: 64 MiB of columns, and about a second.
+const MAX_CELLS: usize = 1 << 24;
 
 /// The pod being placed. Its steps are nodes rated, and items decoded or compared: each about a tenth of a microsecond.
 #[derive(Debug)]
@@ -25,6 +31,9 @@ pub struct Attempt {
     terms: OnceCell<Vec<(TermKind, Term)>>,
     spread: OnceCell<Vec<TopologySpreadConstraint>>,
     tolerated: RefCell<HashMap<Taint, bool>>,
+    /// Whether the selector and the required affinity admit a node; labels stay as they are during an attempt.
+    admitted: RefCell<Vec<Option<bool>>>,
+    domains: OnceCell<Spread>,
     steps: Cell<usize>,
 }
 
@@ -37,6 +46,8 @@ impl Attempt {
             terms: OnceCell::new(),
             spread: OnceCell::new(),
             tolerated: RefCell::default(),
+            admitted: RefCell::default(),
+            domains: OnceCell::new(),
             steps: Cell::new(0),
         }
     }
@@ -97,6 +108,48 @@ impl Attempt {
         constraints.get_once(&self.spread, |bytes| self.worked(bytes / LONG_STEP))
     }
 
+    /// Whether the pod's node selector and required node affinity admit the node: compared once per attempt.
+    pub fn admits(&self, nodes: &NodeTable, node: NodeId) -> bool {
+        let selector = &self.pod.shape.node_selector;
+        let required = self.node_affinity().required.as_ref();
+        if selector.is_empty() && required.is_none() {
+            return true;
+        }
+        let mut admitted = self.admitted.borrow_mut();
+        if admitted.len() <= node {
+            admitted.resize(nodes.rows().max(node + 1), None);
+        }
+        *admitted[node].get_or_insert_with(|| {
+            let terms = required.iter().flat_map(|one| &one.node_selector_terms);
+            self.worked(beyond_few(
+                selector.iter().count() + terms.map(items_of).sum::<usize>(),
+            ));
+            let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+            selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+                && required.is_none_or(|required| node_selector_matches(required, name, labels))
+        })
+    }
+
+    /// Items that rating one node compares at most, beside those of [`Self::admits`] and the tolerations.
+    pub fn rated_items(&self) -> usize {
+        let shape = &self.pod.shape;
+        let preferred = self.node_affinity().preferred.iter();
+        preferred.map(|one| items_of(&one.preference)).sum::<usize>()
+            + shape.ports.len()
+            + shape.images.len()
+            + shape.requests.scalars.len()
+    }
+
+    /// The domains of the pod's hard spread constraints, made once per attempt.
+    pub(crate) fn spread(&self, make: impl FnOnce() -> Spread) -> &Spread {
+        self.domains.get_or_init(make)
+    }
+
+    /// Counts so many columns summed over all nodes.
+    pub fn summed(&self, columns: usize, nodes: &NodeTable) {
+        self.worked(columns.saturating_mul(nodes.rows()) / ROWS_A_STEP);
+    }
+
     /// Counts steps done for the pod.
     pub fn worked(&self, steps: usize) {
         self.steps.set(self.steps.get().saturating_add(steps));
@@ -111,4 +164,27 @@ impl Attempt {
     pub fn take_steps(&self) -> usize {
         self.steps.take()
     }
+}
+
+/// The term itself, its requirements and their values.
+fn items_of(term: &NodeSelectorTerm) -> usize {
+    let requirements = term.match_expressions.iter().chain(&term.match_fields);
+    1 + requirements.map(|one| 1 + one.values.len()).sum::<usize>()
+}
+
+/// Items of a list as steps; few of them are part of the step of their node.
+pub(crate) fn beyond_few(items: usize) -> usize {
+    if items > FEW { items } else { 0 }
+}
+
+/// Refuses a pod whose terms or constraints, `count` of them, are too many for so many nodes and pods.
+pub(crate) fn bounded(what: &str, count: usize, nodes: &NodeTable) -> Result<(), Rejection> {
+    let (rows, pods) = (nodes.rows(), nodes.pod_count());
+    if count.saturating_mul(rows.max(pods)) <= MAX_CELLS {
+        return Ok(());
+    }
+    let count_of_nodes = nodes.node_count();
+    Err(Rejection::unresolvable(format!(
+        "pod has too many {what} to be placed among {count_of_nodes} nodes and {pods} pods: {count}"
+    )))
 }

@@ -1,5 +1,6 @@
 //! What the single-node plugins answer for one pod shape, kept and brought up to date row by row.
 
+use crate::attempt::beyond_few;
 use crate::footprint::hashed_bytes;
 use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
@@ -9,9 +10,12 @@ use std::sync::Arc;
 
 /// Shapes kept at most; the least recently used goes first.
 pub const MAX_SHAPES: usize = 128;
-/// Bytes of a shape that is kept, as [`hashed_bytes`] counts: pods of charts have a tenth. A pod with a larger one is
-/// evaluated anew in each attempt, since what is kept stays when the pod is gone.
+/// Bytes of a shape that is kept, as [`hashed_bytes`] counts: pods of charts have a tenth. Of larger ones the last is
+/// kept alone, since what is kept stays when the pod is gone.
 pub const MAX_SHAPE_BYTES: usize = 16 << 10;
+
+/// Bytes compared in the time of one step.
+const BYTES_A_STEP: usize = 1024;
 
 /// A verdict in one byte pair: this, [`ABSENT`], or one more than an index into `failures`.
 pub const FEASIBLE: u16 = 0;
@@ -59,24 +63,26 @@ impl Evaluation {
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) {
         let pass = Pass::new(rows, cycle);
+        let steps_a_row = 1 + beyond_few(cycle.attempt.rated_items());
+        let worked = |rows: usize| cycle.attempt.worked(rows.saturating_mul(steps_a_row));
         let changed = self.seen.and_then(|seen| cycle.nodes.changed_since(seen));
         match (changed, allowed) {
             (Some(changed), None) if changed.len() < cycle.nodes.rows() => {
                 self.resize(&pass, cycle.nodes.rows());
-                cycle.attempt.worked(changed.len());
+                worked(changed.len());
                 for node in changed {
                     self.evaluate(&pass, cycle.nodes, *node);
                 }
             }
             (_, None) => {
                 self.reset(&pass, cycle.nodes.rows());
-                cycle.attempt.worked(cycle.nodes.rows());
+                worked(cycle.nodes.rows());
                 for node in 0..cycle.nodes.rows() {
                     self.evaluate(&pass, cycle.nodes, node);
                 }
             }
             (_, Some((names, plugins))) => {
-                cycle.attempt.worked(names.len());
+                worked(names.len());
                 self.update_named(&pass, cycle.nodes, names, plugins);
             }
         }
@@ -202,8 +208,8 @@ impl<'a> Pass<'a> {
 #[derive(Debug, Default)]
 pub struct Evaluations {
     by_shape: HashMap<Arc<Shape>, Evaluation>,
-    /// That of the last pod, where its shape is not kept.
-    passing: Evaluation,
+    /// The last one of a shape beyond [`MAX_SHAPE_BYTES`]: a change of its pod that leaves the shape costs little.
+    large: Option<(Arc<Shape>, Evaluation)>,
     uses: u64,
 }
 
@@ -216,10 +222,17 @@ impl Evaluations {
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) -> &Evaluation {
         self.uses += 1;
-        self.passing = Evaluation::default();
-        if hashed_bytes(&cycle.pod.shape) > MAX_SHAPE_BYTES {
-            self.passing.update(rows, cycle, allowed);
-            return &self.passing;
+        let shape = &cycle.pod.shape;
+        let bytes = hashed_bytes(shape);
+        if bytes > MAX_SHAPE_BYTES {
+            // Measured and compared.
+            cycle.attempt.worked(2 * bytes / BYTES_A_STEP);
+            let known = self.large.take().filter(|(own, _)| own == shape);
+            let (_, evaluation) = self
+                .large
+                .insert(known.unwrap_or_else(|| (Arc::clone(shape), Evaluation::default())));
+            evaluation.update(rows, cycle, allowed);
+            return evaluation;
         }
         if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&cycle.pod.shape) {
             self.drop_oldest();

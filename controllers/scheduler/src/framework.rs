@@ -114,7 +114,7 @@ pub trait Plugin: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Makes the counters and columns this plugin reads.
+    /// Makes the counters and columns this plugin reads; [`Self::node_names`] was asked before and did not reject.
     fn prepare(&self, _attempt: &Attempt, _nodes: &mut NodeTable) {}
 
     /// Also where a plugin rejects the pod before any node is looked at.

@@ -105,6 +105,11 @@ impl NodeTable {
         self.names.len()
     }
 
+    /// Pods on nodes.
+    pub fn pod_count(&self) -> usize {
+        self.placed.len()
+    }
+
     /// Nodes that exist.
     pub fn node_count(&self) -> usize {
         self.present_count
@@ -388,15 +393,20 @@ impl NodeTable {
         }
     }
 
-    /// Makes the counter and the topology column that a plugin is about to read. Returns the pods and nodes looked at.
+    /// Makes the counter and the topology column that a plugin is about to read. Returns the comparisons made and the nodes
+    /// looked at.
     pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) -> usize {
+        self.prepare_counter(counter) + self.prepare_topology(topology_key)
+    }
+
+    /// Makes a counter. Returns the comparisons made.
+    pub fn prepare_counter(&mut self, counter: &CounterKey) -> usize {
         let pods = &self.pods;
         let all = pods
             .iter()
             .enumerate()
             .flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
-        let pods = self.counts.ensure(counter, all, &self.namespaces);
-        pods + self.prepare_topology(topology_key)
+        self.counts.ensure(counter, all, &self.namespaces)
     }
 
     /// Makes a topology column. Returns the nodes looked at.

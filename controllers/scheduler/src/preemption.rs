@@ -42,6 +42,9 @@ const MIN_CANDIDATE_NODES_PERCENTAGE: usize = 10;
 /// The least number of them: upstream's `minCandidateNodesAbsolute`.
 const MIN_CANDIDATE_NODES_ABSOLUTE: usize = 100;
 
+/// Steps after which a dry run ends with what it has found: a second or two, in which no change is taken in.
+pub(crate) const MAX_STEPS: usize = 1 << 24;
+
 /// What the dry run reads beside the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
@@ -51,7 +54,7 @@ pub struct Surroundings<'a> {
 }
 
 /// A dry run of preemption, in steps of one node. It ends once it has as many candidates as upstream's asks for, one that
-/// breaks no budget among them.
+/// breaks no budget among them, or [`MAX_STEPS`] behind it.
 ///
 /// Invariant: nodes and pods stay as they are from its beginning to its end.
 #[derive(Debug)]
@@ -59,6 +62,7 @@ pub struct DryRun {
     /// Nodes not looked at yet, the next one last.
     left: Vec<NodeId>,
     wanted: usize,
+    steps_left: usize,
     candidates: Vec<Candidate>,
     diagnosis: Diagnosis,
 }
@@ -82,6 +86,7 @@ impl DryRun {
         Ok(Self {
             left,
             wanted: candidates_wanted(count),
+            steps_left: MAX_STEPS,
             candidates: Vec::new(),
             diagnosis,
         })
@@ -95,18 +100,25 @@ impl DryRun {
         around: Surroundings<'_>,
         steps: usize,
     ) -> bool {
-        while !self.has_enough()
+        while !self.is_over()
             && let Some(node) = self.left.pop()
         {
+            let before = attempt.steps();
             match victims_on(attempt, nodes, node, around) {
                 Ok(candidate) => self.candidates.push(candidate),
                 Err(rejection) => self.diagnosis.add(&rejection, 1),
             }
+            let done = attempt.steps().saturating_sub(before).max(1);
+            self.steps_left = self.steps_left.saturating_sub(done);
             if attempt.steps() >= steps {
                 break;
             }
         }
-        self.has_enough() || self.left.is_empty()
+        self.is_over() || self.left.is_empty()
+    }
+
+    fn is_over(&self) -> bool {
+        self.steps_left == 0 || self.has_enough()
     }
 
     fn has_enough(&self) -> bool {
@@ -120,7 +132,11 @@ impl DryRun {
     }
 
     /// The best node to preempt on.
-    pub fn end(self) -> Result<Candidate, PreemptionImpossible> {
+    pub fn end(mut self) -> Result<Candidate, PreemptionImpossible> {
+        if !self.left.is_empty() {
+            let words = "Preemption was not tried, other nodes took too long";
+            self.diagnosis.add_reason(words, self.left.len());
+        }
         let best = self.candidates.into_iter().min_by_key(rank);
         best.ok_or_else(|| PreemptionImpossible(self.diagnosis.message()))
     }

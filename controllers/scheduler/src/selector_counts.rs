@@ -119,12 +119,19 @@ pub struct CounterKey {
 }
 
 impl CounterKey {
+    /// Whether the pod counts, and how many selectors were compared to know.
+    fn compared(&self, pod: &Pod, namespaces: &Namespaces) -> (bool, usize) {
+        let mut compared = 0;
+        let counts = !(self.skip_deleting && pod.is_deleting())
+            && self.selectors.iter().all(|one| {
+                compared += 1;
+                one.matches(&pod.metadata, namespaces)
+            });
+        (counts, compared.max(1))
+    }
+
     fn counts(&self, pod: &Pod, namespaces: &Namespaces) -> bool {
-        !(self.skip_deleting && pod.is_deleting())
-            && self
-                .selectors
-                .iter()
-                .all(|one| one.matches(&pod.metadata, namespaces))
+        self.compared(pod, namespaces).0
     }
 }
 
@@ -174,7 +181,8 @@ impl SelectorCounts {
         }
     }
 
-    /// Makes sure the counter exists; `pods` is asked for every pod with its node when it does not. Returns their number.
+    /// Makes sure the counter exists; `pods` is asked for every pod with its node when it does not. Returns the
+    /// comparisons made.
     pub fn ensure<'a>(
         &mut self,
         key: &CounterKey,
@@ -189,8 +197,9 @@ impl SelectorCounts {
         }
         let (mut per_node, mut seen) = (Vec::new(), 0);
         for (node, pod) in pods {
-            seen += 1;
-            if key.counts(pod, namespaces) {
+            let (counts, compared) = key.compared(pod, namespaces);
+            seen += compared;
+            if counts {
                 bump(&mut per_node, node, true);
             }
         }
@@ -241,6 +250,12 @@ impl SelectorCounts {
     #[cfg(test)]
     pub(crate) fn kept(&self) -> (usize, usize) {
         (self.counters.len(), self.bytes)
+    }
+
+    /// How many counters were asked for.
+    #[cfg(test)]
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses
     }
 
     /// Counts per node; nodes beyond the end have none. Empty when [`Self::ensure`] was not called.

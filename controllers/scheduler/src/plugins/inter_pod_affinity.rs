@@ -3,10 +3,11 @@
 //! Four questions, each answered by counters summed over topologies: do pods that my required terms select run
 //! there; do pods that I must avoid; do pods that must avoid me; and how much do both sides like each other.
 
-use crate::attempt::Attempt;
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
+use crate::attempt::{Attempt, bounded};
+use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
 use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
 use crate::selector_counts::{CounterKey, Term, TermKind};
+use std::collections::BTreeSet;
 
 /// What a required affinity of a pod already running is worth to the pods it selects.
 const HARD_POD_AFFINITY_WEIGHT: i64 = 1;
@@ -32,10 +33,16 @@ impl Plugin for InterPodAffinity {
             .and(ClusterEvents::NAMESPACE_LABEL)
     }
 
+    fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
+        bounded("affinity terms", cycle.attempt.terms().len(), cycle.nodes).map(|()| None)
+    }
+
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
+        attempt.worked(attempt.terms().len());
         if let Some(counter) = affinity_counter(attempt) {
-            for term in terms(attempt, TermKind::RequiredAffinity) {
-                attempt.worked(nodes.prepare(&counter, &term.topology_key));
+            attempt.worked(nodes.prepare_counter(&counter));
+            for key in affinity_keys(attempt) {
+                attempt.worked(nodes.prepare_topology(key));
             }
         }
         for (kind, term) in attempt.terms() {
@@ -43,12 +50,13 @@ impl Plugin for InterPodAffinity {
                 attempt.worked(nodes.prepare(&counter_of(term), &term.topology_key));
             }
         }
-        let keys: Vec<Box<str>> = nodes
-            .counts()
-            .existing_terms()
-            .map(|(_, term, _)| term.topology_key.clone())
-            .collect();
-        for key in keys {
+        let mut missing: BTreeSet<Box<str>> = BTreeSet::new();
+        for (_, term, _) in nodes.counts().existing_terms() {
+            if nodes.topology(&term.topology_key).is_none() {
+                missing.insert(term.topology_key.clone());
+            }
+        }
+        for key in missing {
             attempt.worked(nodes.prepare_topology(&key));
         }
     }
@@ -60,6 +68,10 @@ impl Plugin for InterPodAffinity {
         if affinity.is_none() && avoided.is_empty() && avoiding.is_empty() {
             return None;
         }
+        let own = affinity.as_ref().map_or(0, |affinity| affinity.terms.len());
+        let columns = own + avoided.len() + avoiding.len();
+        cycle.attempt.worked(cycle.attempt.terms().len());
+        cycle.attempt.summed(columns, cycle.nodes);
         Some(Box::new(move |node: NodeId| {
             if affinity
                 .as_ref()
@@ -109,6 +121,7 @@ impl Plugin for InterPodAffinity {
                 liked.push((weight, Sums::new(cycle.nodes, &term.topology_key, counts)));
             }
         }
+        cycle.attempt.summed(liked.len(), cycle.nodes);
         if liked.iter().all(|(_, sums)| sums.is_zero()) {
             return None;
         }
@@ -178,6 +191,7 @@ impl<'a> Sums<'a> {
 
 /// The pod's required affinity: one and the same running pod must match all terms.
 struct Affinity<'a> {
+    /// One of each topology key: the terms count the same pods.
     terms: Vec<Sums<'a>>,
     nothing_matches: bool,
     matches_itself: bool,
@@ -187,10 +201,8 @@ impl<'a> Affinity<'a> {
     fn new(cycle: Cycle<'a>) -> Option<Self> {
         let counter = affinity_counter(cycle.attempt)?;
         let counts = cycle.nodes.counts().per_node(&counter);
-        let sums = |term: &Term| Sums::new(cycle.nodes, &term.topology_key, counts);
-        let all: Vec<Sums<'a>> = terms(cycle.attempt, TermKind::RequiredAffinity)
-            .map(sums)
-            .collect();
+        let sums = |key: &str| Sums::new(cycle.nodes, key, counts);
+        let all: Vec<Sums<'a>> = affinity_keys(cycle.attempt).into_iter().map(sums).collect();
         Some(Self {
             nothing_matches: all.iter().all(Sums::is_zero),
             terms: all,
@@ -240,6 +252,13 @@ fn terms(attempt: &Attempt, kind: TermKind) -> impl Iterator<Item = &Term> {
         .iter()
         .filter(move |(own, _)| *own == kind)
         .map(|(_, term)| term)
+}
+
+/// The distinct topology keys of the required affinity.
+fn affinity_keys(attempt: &Attempt) -> BTreeSet<&str> {
+    terms(attempt, TermKind::RequiredAffinity)
+        .map(|term| &*term.topology_key)
+        .collect()
 }
 
 fn counter_of(term: &Term) -> CounterKey {

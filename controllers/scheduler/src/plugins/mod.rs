@@ -15,6 +15,8 @@ mod scheduling_gates;
 mod taint_toleration;
 mod volume_binding;
 
+pub(crate) use pod_topology_spread::Spread;
+
 use crate::framework::{Plugin, PluginRegistration};
 
 /// The default profile.

@@ -1,10 +1,9 @@
 //! `nodeSelector` and node affinity.
 
-use crate::attempt::Attempt;
 use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
-use crate::nodes::{NodeId, NodeTable};
+use crate::nodes::NodeId;
 use crate::object::NodeSelectorTerm;
-use crate::selector::{node_selector_matches, node_term_matches};
+use crate::selector::node_term_matches;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Plugin for NodeAffinity {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            if required_matches(attempt, cycle.nodes, node) {
+            if attempt.admits(cycle.nodes, node) {
                 return Ok(());
             }
             Err(Rejection::unresolvable(
@@ -74,22 +73,6 @@ impl Plugin for NodeAffinity {
     fn normalize(&self) -> Normalize {
         Normalize::Highest
     }
-}
-
-/// Whether the node satisfies the selector and the required affinity.
-pub(super) fn required_matches(attempt: &Attempt, nodes: &NodeTable, node: NodeId) -> bool {
-    let labels = &nodes.labels[node];
-    attempt
-        .pod()
-        .shape
-        .node_selector
-        .iter()
-        .all(|(key, value)| labels.get(key) == Some(value))
-        && attempt
-            .node_affinity()
-            .required
-            .as_ref()
-            .is_none_or(|required| node_selector_matches(required, &nodes.names[node], labels))
 }
 
 /// The nodes a term names, when it names any.

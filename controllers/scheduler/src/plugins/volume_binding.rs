@@ -65,6 +65,7 @@ impl Plugin for VolumeBinding {
         if !waits && affinities.is_empty() {
             return None;
         }
+        cycle.attempt.worked(pod.claims.len());
         Some(Box::new(move |node: NodeId| {
             let (name, labels) = (&cycle.nodes.names[node], &cycle.nodes.labels[node]);
             let reached = affinities

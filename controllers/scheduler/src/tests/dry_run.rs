@@ -14,10 +14,16 @@ fn full_nodes(count: usize) -> (World, Arc<PodInfo>) {
 }
 
 fn preemptor() -> Value {
+    preemptor_of(16)
+}
+
+/// So many terms of anti-affinity, all alike.
+fn preemptor_of(terms: usize) -> Value {
     let term =
         json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
+    let terms = vec![term; terms];
     json!({"cpu": "4", "priority": 5, "schedulerName": SCHEDULER_NAME,
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
 }
 
 /// Nodes that a dry run on so many looks at, with a budget that some victims break.

@@ -20,6 +20,7 @@ use std::time::Duration;
 mod dry_run;
 mod long_affinity;
 mod long_lists;
+mod long_terms;
 mod view_memory;
 
 struct World {

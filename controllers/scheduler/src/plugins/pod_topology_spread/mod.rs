@@ -4,21 +4,24 @@
 //! domain. Soft constraints score: the fewer matching pods in the node's domains, the better. A pod without
 //! constraints gets upstream's system defaults, with the selectors of its services and its owner.
 
-use super::node_affinity::required_matches;
-use crate::attempt::Attempt;
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
-use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
+mod domains;
+
+use crate::attempt::{Attempt, bounded};
+use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
+use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable, Topology};
 use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
 use crate::pod::PodInfo;
 use crate::selector::labels_match;
 use crate::selector_counts::{CounterKey, PodSelector};
 
+pub(crate) use domains::Spread;
+
+/// `whenUnsatisfiable` of the constraints that filter.
+const HARD: &str = "DoNotSchedule";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Allowed differences of the system's own soft constraints.
 const DEFAULT_SKEWS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
-const MISMATCH: &str = "node(s) didn't match pod topology spread constraints";
-const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
 #[derive(Debug)]
 pub(super) struct PodTopologySpread;
@@ -57,37 +60,31 @@ impl Plugin for PodTopologySpread {
             .and(ClusterEvents::POD_SELF)
     }
 
+    fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
+        let count = cycle.attempt.spread_constraints().len();
+        bounded("topology spread constraints", count, cycle.nodes).map(|()| None)
+    }
+
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
-        for constraint in hard(attempt).into_iter().chain(soft(attempt, nodes)) {
+        for constraint in own_constraints(attempt, HARD)
+            .into_iter()
+            .chain(soft(attempt, nodes))
+        {
             attempt.worked(nodes.prepare(&constraint.counter, &constraint.topology_key));
+        }
+        if own(attempt, HARD).any(|_| true) {
+            let nodes = &*nodes;
+            attempt.spread(|| Spread::new(attempt.on(nodes)));
         }
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let constraints = hard(cycle.attempt);
-        if constraints.is_empty() {
+        if !own(cycle.attempt, HARD).any(|_| true) {
             return None;
         }
-        let keys = columns(cycle.nodes, &constraints);
-        let domains: Vec<Domains> = constraints
-            .iter()
-            .zip(&keys)
-            .map(|(one, key)| Domains::count(one, key, &keys, cycle))
-            .collect();
-        Some(Box::new(move |node: NodeId| {
-            for ((constraint, domains), key) in constraints.iter().zip(&domains).zip(&keys) {
-                let Some(value) = key.value(node) else {
-                    return Err(Rejection::unresolvable(MISSING_LABEL));
-                };
-                let own = domains.matching.get(value).copied().flatten().unwrap_or(0);
-                let skew =
-                    own + i64::from(constraint.selects_itself) - domains.fewest(constraint.min_domains);
-                if skew > constraint.max_skew {
-                    return Err(Rejection::unschedulable(MISMATCH));
-                }
-            }
-            Ok(())
-        }))
+        let spread = cycle.attempt.spread(|| Spread::new(cycle));
+        cycle.attempt.worked(spread.steps);
+        Some(Box::new(move |node: NodeId| spread.check(cycle.nodes, node)))
     }
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
@@ -97,17 +94,17 @@ impl Plugin for PodTopologySpread {
         }
         let require_all = !cycle.attempt.spread_constraints().is_empty();
         let keys = columns(cycle.nodes, &constraints);
-        let ignored: Vec<bool> = feasible
-            .iter()
-            .map(|node| require_all && !has_all_keys(&keys, *node))
+        cycle.attempt.summed(2 * constraints.len(), cycle.nodes);
+        let complete: Vec<bool> = (0..cycle.nodes.rows())
+            .map(|node| !require_all || has_all_keys(&keys, node))
             .collect();
+        let ignored: Vec<bool> = feasible.iter().map(|node| !complete[*node]).collect();
         let mut raw = vec![0.0; feasible.len()];
         let soft = Soft {
             cycle,
             feasible,
             ignored: &ignored,
-            keys: &keys,
-            require_all,
+            complete: &complete,
         };
         for (constraint, key) in constraints.iter().zip(&keys) {
             soft.add(&mut raw, constraint, key);
@@ -116,50 +113,13 @@ impl Plugin for PodTopologySpread {
     }
 }
 
-/// Matching pods by domain; `None` where no eligible node has the value.
-struct Domains {
-    matching: Vec<Option<i64>>,
-}
-
-impl Domains {
-    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], cycle: Cycle<'_>) -> Self {
-        let nodes = cycle.nodes;
-        let mut matching = vec![None; key.values];
-        let counts = nodes.counts().per_node(&constraint.counter);
-        for node in 0..nodes.rows() {
-            if !nodes.present[node] || !has_all_keys(all, node) || !includes(cycle, constraint, node) {
-                continue;
-            }
-            let Some(value) = key.value(node) else { continue };
-            let own = if constraint.counts_nothing {
-                0
-            } else {
-                counts.get(node).copied().unwrap_or(0)
-            };
-            let slot: &mut Option<i64> = &mut matching[value];
-            *slot = Some(slot.unwrap_or(0) + i64::from(own));
-        }
-        Self { matching }
-    }
-
-    /// The fewest in any domain; nothing when there are fewer domains than asked for.
-    fn fewest(&self, min_domains: usize) -> i64 {
-        let mut domains = self.matching.iter().flatten();
-        if self.matching.iter().flatten().count() < min_domains {
-            return 0;
-        }
-        let first = domains.next().copied().unwrap_or(i64::from(i32::MAX));
-        domains.fold(first, |fewest, one| fewest.min(*one))
-    }
-}
-
 /// Everything the share of one soft constraint is computed from.
 struct Soft<'a> {
     cycle: Cycle<'a>,
     feasible: &'a [NodeId],
     ignored: &'a [bool],
-    keys: &'a [Key<'a>],
-    require_all: bool,
+    /// By row: whether the node takes part as far as its keys go.
+    complete: &'a [bool],
 }
 
 impl Soft<'_> {
@@ -215,8 +175,7 @@ impl Soft<'_> {
         }
         let nodes = self.cycle.nodes;
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
-            let counts = (!self.require_all || has_all_keys(self.keys, node))
-                && includes(self.cycle, constraint, node);
+            let counts = self.complete[node] && includes(self.cycle, constraint, node);
             if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
                 .as_mut()
                 .filter(|_| counts)
@@ -248,10 +207,6 @@ fn normalized(raw: &[f64], ignored: &[bool]) -> Vec<i64> {
     rounded.iter().zip(ignored).map(one).collect()
 }
 
-fn hard(attempt: &Attempt) -> Vec<Constraint> {
-    own_constraints(attempt, "DoNotSchedule")
-}
-
 fn soft(attempt: &Attempt, nodes: &NodeTable) -> Vec<Constraint> {
     let pod = attempt.pod();
     if !attempt.spread_constraints().is_empty() {
@@ -272,10 +227,16 @@ fn soft(attempt: &Attempt, nodes: &NodeTable) -> Vec<Constraint> {
 }
 
 fn own_constraints(attempt: &Attempt, action: &str) -> Vec<Constraint> {
-    let (pod, all) = (attempt.pod(), attempt.spread_constraints().iter());
-    all.filter(|one| &*one.when_unsatisfiable == action)
+    let pod = attempt.pod();
+    own(attempt, action)
         .map(|one| ready(pod, one, merged_selector(pod, one)))
         .collect()
+}
+
+/// The pod's own constraints of this `whenUnsatisfiable`.
+fn own<'a>(attempt: &'a Attempt, action: &'a str) -> impl Iterator<Item = &'a TopologySpreadConstraint> {
+    let all = attempt.spread_constraints().iter();
+    all.filter(move |one| &*one.when_unsatisfiable == action)
 }
 
 /// The selector narrowed to pods that have the same values for `matchLabelKeys`.
@@ -333,7 +294,19 @@ struct Key<'a> {
     values: usize,
 }
 
-impl Key<'_> {
+impl<'a> Key<'a> {
+    const NONE: Self = Self {
+        of_node: &[],
+        values: 0,
+    };
+
+    fn of(topology: &'a Topology) -> Self {
+        Self {
+            of_node: &topology.of_node,
+            values: topology.value_count(),
+        }
+    }
+
     fn value(&self, node: NodeId) -> Option<usize> {
         self.of_node
             .get(node)
@@ -343,16 +316,7 @@ impl Key<'_> {
 }
 
 fn columns<'a>(nodes: &'a NodeTable, constraints: &[Constraint]) -> Vec<Key<'a>> {
-    let column = |one: &Constraint| match nodes.topology(&one.topology_key) {
-        Some(topology) => Key {
-            of_node: &topology.of_node,
-            values: topology.value_count(),
-        },
-        None => Key {
-            of_node: &[],
-            values: 0,
-        },
-    };
+    let column = |one: &Constraint| nodes.topology(&one.topology_key).map_or(Key::NONE, Key::of);
     constraints.iter().map(column).collect()
 }
 
@@ -368,6 +332,6 @@ fn includes(cycle: Cycle<'_>, constraint: &Constraint, node: NodeId) -> bool {
             .filter(|taint| taint.forbids_scheduling());
         forbidding.all(|taint| cycle.attempt.tolerates(taint))
     };
-    (!constraint.honor_affinity || required_matches(cycle.attempt, cycle.nodes, node))
+    (!constraint.honor_affinity || cycle.attempt.admits(cycle.nodes, node))
         && (!constraint.honor_taints || tolerated())
 }
