@@ -199,8 +199,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "absent owners outlive a restore",
                 file: "monitors.rs",
-                from: "Box::new(move || own.absent.forget())",
-                to: "Box::new(move || drop(own.absent.epoch()))",
+                from: "Box::new(move || own.absent.forget(&listed))",
+                to: "Box::new(move || drop((own.absent.epoch(&[]), &listed)))",
                 proof: &["--lib", "garbage_collector::looks"],
             },
             Mutation {

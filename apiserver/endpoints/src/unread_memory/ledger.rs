@@ -175,7 +175,7 @@ impl Ledger {
 
     /// The next answer to end for room for more of this holder's: of the account that holds most, or else of its own, one
     /// that has been behind for long. The account that holds most gives way to an answer of one that holds less also where
-    /// it reads on.
+    /// it reads on, as does the owner who holds most where all together hold too much.
     pub(super) fn next_to_end(
         &mut self,
         spent: &Spent,
@@ -183,18 +183,11 @@ impl Ledger {
         more: HeldUnread,
         now: Duration,
     ) -> Option<Arc<ReadBody>> {
+        let gives_way = more.referred > 0 && self.has_more(spent, holder, more);
         let own = self.owners.get_mut(&spent.owner)?;
         let before = now.checked_sub(PATIENCE).map_or(0, |before| nanos(before) + 1);
         let now = nanos(now);
         let most = own.account_with_most(spent.weight)?;
-        let held = |name| {
-            own.accounts
-                .get(name)
-                .map_or(0, |account| (spent.weight)(&account.held))
-        };
-        let gives_way = spent.is_of_owner
-            && more.referred > 0
-            && held(&most) > held(&holder.account) + (spent.weight)(&more);
         let before_of_most = if gives_way { now } else { before };
         for (name, before) in [(&most, before_of_most), (&holder.account, before)] {
             let account = own.accounts.get_mut(name);
@@ -204,6 +197,22 @@ impl Ledger {
             }
         }
         None
+    }
+
+    /// Reports whether the one whose answers end first holds more than this one would: of the accounts of an owner, or of the
+    /// owners where all together hold too much.
+    fn has_more(&self, spent: &Spent, holder: &Holder, more: HeldUnread) -> bool {
+        let weight = spent.weight;
+        let of_owner = |owner| self.owners.get(owner).map_or(0, |own| weight(&own.held));
+        let (most, own) = match self.owners.get(&spent.owner).filter(|_| spent.is_of_owner) {
+            Some(owner) => {
+                let of = |name: &Arc<str>| owner.accounts.get(name).map_or(0, |own| weight(&own.held));
+                let most = owner.account_with_most(weight);
+                (most.map_or(0, |name| of(&name)), of(&holder.account))
+            }
+            None => (of_owner(&spent.owner), of_owner(&holder.owner)),
+        };
+        most > own + weight(&more)
     }
 
     /// Answers, some of them, that no client has read on for so long that they end in any case.

@@ -1,4 +1,6 @@
 use super::*;
+use crate::body::Body;
+use http::Response;
 use machinery_meta::UserInfo;
 use machinery_runtime::Simulation;
 use std::pin::pin;
@@ -82,5 +84,54 @@ fn unread_answers_are_looked_at_in_order() {
         }
         let looked_at = memory.ledger.lock().looked_at() - before;
         assert!(looked_at <= 2 * 64 * ASKED, "{looked_at}");
+    });
+}
+
+/// Where owners who read on slowly hold all there is, those who hold less have further answers, and cost the one who holds
+/// most.
+#[test]
+fn unread_answers_of_the_owner_with_most_give_way_where_all_is_spent() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let memory = memory(&runtime);
+        let begun = |admitted: Admitted| admitted.with(Response::new(Body::chunks([vec![b'x'; 64].into()])));
+        let mut slow = Vec::new();
+        for owner in ["a", "b", "c", "d"] {
+            let unread = filled(&memory, &request(&runtime, "u", owner), LARGE);
+            slow.extend(unread.into_iter().map(begun));
+        }
+        runtime.sleep(Duration::from_secs(1)).await;
+        let victim = request(&runtime, "v", "victim");
+        let held: Vec<_> = std::iter::from_fn(|| memory.try_admit(&victim, LARGE))
+            .take(8)
+            .collect();
+        assert_eq!(held.len(), 8);
+        let (_, ended) = memory.figures();
+        assert_eq!(ended, 8, "{}", slow.len());
+        let of_all = &memory.ledger.lock().holders();
+        assert_eq!(of_all.len(), 5);
+    });
+}
+
+/// One of those who hold most takes nothing of the others.
+#[test]
+fn unread_answers_give_way_to_none_that_would_hold_as_much() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let memory = memory(&runtime);
+        let begun = |admitted: Admitted| admitted.with(Response::new(Body::chunks([vec![b'x'; 64].into()])));
+        let mut slow = Vec::new();
+        for owner in ["a", "b", "c", "d", "e"] {
+            let ctx = request(&runtime, "u", owner);
+            let unread = std::iter::from_fn(|| memory.try_admit(&ctx, LARGE)).take(205);
+            slow.extend(unread.map(begun));
+        }
+        runtime.sleep(Duration::from_secs(1)).await;
+        let before = memory.figures().1;
+        let guest = request(&runtime, "u", "a");
+        assert!(memory.try_admit(&guest, LARGE).is_none());
+        assert_eq!(memory.figures().1, before);
     });
 }

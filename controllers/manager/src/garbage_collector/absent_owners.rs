@@ -1,9 +1,11 @@
 //! Owners that were asked for and are not there, or that were seen to go. A uid is given once, so what is absent stays so,
-//! until what the server stores is restored from a backup: a store that lists anew ends what is known.
+//! until what the server stores is restored from a backup: a store that lists anew ends what is known of its kind. What is of a
+//! kind without a store stays, as all does upstream.
 
 use super::graph::Node;
+use machinery_client::ApiResource;
 use machinery_meta::{OwnerRef, Uid, Word};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// As many as upstream remembers; the oldest goes first.
@@ -27,11 +29,14 @@ pub(super) struct AbsentOwners(Mutex<Remembered>);
 struct Remembered {
     all: BTreeSet<Arc<Claim>>,
     by_age: VecDeque<Arc<Claim>>,
-    epoch: Epoch,
+    /// By group and kind.
+    forgotten: BTreeMap<(Box<str>, Box<str>), Epoch>,
+    last: Epoch,
 }
 
-/// Number of times that all was forgotten. What was found in another epoch may not be so any more.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+/// Time at which what was known of a kind was forgotten last, counted in such times of all kinds. What was found in another
+/// epoch may not be so any more.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Epoch(u64);
 
 impl Claim {
@@ -78,17 +83,27 @@ impl AbsentOwners {
         }
     }
 
-    /// Forgets all. A store lists anew: owners may be there again.
-    pub(super) fn forget(&self) {
+    /// Forgets what is of this kind, in whatever version. Its store lists anew: owners may be there again.
+    pub(super) fn forget(&self, resource: &ApiResource) {
+        let is_of_another =
+            |claim: &Claim| *claim.kind != *resource.kind || group_of(&claim.api_version) != resource.group;
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = Remembered {
-            epoch: Epoch(own.epoch.0 + 1),
-            ..Remembered::default()
-        };
+        own.all.retain(|claim| is_of_another(claim));
+        own.by_age.retain(|claim| is_of_another(claim));
+        let last = Epoch(own.last.0 + 1);
+        own.last = last;
+        let kind = (resource.group.as_ref().into(), resource.kind.as_ref().into());
+        own.forgotten.insert(kind, last);
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).epoch
+    /// The epoch of what is found about these owners.
+    pub(super) fn epoch(&self, owners: &[OwnerRef]) -> Epoch {
+        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = |owner: &OwnerRef| {
+            let kind = (group_of(&owner.api_version).into(), (*owner.kind).into());
+            own.forgotten.get(&kind).copied()
+        };
+        owners.iter().filter_map(of_kind).max().unwrap_or_default()
     }
 
     /// Reports whether an owner is known to be absent, be it cluster-scoped or of the dependent's namespace.
@@ -96,6 +111,10 @@ impl AbsentOwners {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         own.all.contains(&Claim::of(owner, "")) || own.all.contains(&Claim::of(owner, namespace))
     }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 #[cfg(test)]
@@ -117,6 +136,27 @@ mod tests {
         let absent = AbsentOwners::default();
         absent.add(&owner(0), "");
         assert!(absent.has(&owner(0), "n") && absent.has(&owner(0), "") && !absent.has(&owner(1), "n"));
+    }
+
+    #[test]
+    fn absent_owners_of_a_kind_are_forgotten_alone() {
+        let absent = AbsentOwners::default();
+        let pod = owner(0);
+        let [deployment, of_another_group] = ["apps/v1beta2", "example.com/v1"].map(|version| OwnerRef {
+            api_version: version.into(),
+            kind: "Deployment".into(),
+            ..owner(1)
+        });
+        let all = [&pod, &deployment, &of_another_group];
+        all.iter().for_each(|owner| absent.add(owner, "n"));
+        let before = all.map(|owner| absent.epoch(std::slice::from_ref(owner)));
+        let both = absent.epoch(&[pod.clone(), deployment.clone()]);
+        absent.forget(&ApiResource::of::<k8s_openapi::api::apps::v1::Deployment>());
+        assert_eq!(all.map(|owner| absent.has(owner, "n")), [true, false, true]);
+        let after = all.map(|owner| absent.epoch(std::slice::from_ref(owner)));
+        assert_eq!([0, 1, 2].map(|at| before[at] == after[at]), [true, false, true]);
+        assert!(absent.epoch(&[pod.clone(), deployment.clone()]) != both);
+        assert_eq!(absent.0.lock().unwrap().by_age.len(), 2);
     }
 
     #[test]

@@ -130,8 +130,8 @@ impl Monitors {
         let store = self.informers.headers(ListWatch::all(resource.clone()));
         let (graph, dispatcher) = (self.graph.clone(), self.dispatcher.clone());
         let resource = Arc::new(resource.clone());
-        let own = dispatcher.clone();
-        let lists = store.on_list(Box::new(move || own.absent.forget()));
+        let (own, listed) = (dispatcher.clone(), resource.clone());
+        let lists = store.on_list(Box::new(move || own.absent.forget(&listed)));
         let changes = store.on_header_change(Box::new(move |change| {
             dispatcher.carry_out(graph.changed(&resource, change.old, change.new));
         }));

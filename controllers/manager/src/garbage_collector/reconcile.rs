@@ -90,7 +90,7 @@ enum Progress {
 #[derive(Debug)]
 struct Owners {
     of: Revision,
-    /// In which they were found absent.
+    /// In which they were found absent, of all their kinds.
     epoch: Epoch,
     absent: Vec<bool>,
     /// How often it waited for what may come.
@@ -192,7 +192,7 @@ impl Collector {
         if live.header.owners.is_empty() || live.header.is_deleting() {
             return Ok(Outcome::Done);
         }
-        let epoch = self.dispatcher.absent.epoch();
+        let epoch = self.dispatcher.absent.epoch(&live.header.owners);
         let owners = match begun {
             Some(Progress::Owners(own)) if own.of == live.revision && own.epoch == epoch => own,
             _ => Owners {

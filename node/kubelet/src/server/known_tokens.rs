@@ -2,8 +2,9 @@
 //!
 //! They outlive the cached answer: the next review of such a token counts for its user, and not for the address that it comes
 //! from, which it may share with all pods of another node. One user's tokens displace no other's, and many users that come
-//! displace none that was there before them.
+//! displace none that was there before them. A token that is renewed came with its user's first one.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -56,13 +57,15 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
         let mut all = self.0.lock();
         let before = all.known.remove(&token).filter(|known| *known.user == *user);
         all.known.retain(|_, known| known.until > now);
+        let own = all.known.values().filter(|known| *known.user == *user);
+        let first = before.iter().chain(own).map(|known| known.came).min();
         if let Some(other) = in_the_way(&all.known, user) {
             all.known.remove(&other);
         }
         all.come += 1;
         let known = Known {
             user: user.into(),
-            came: before.map_or(all.come, |before| before.came),
+            came: first.unwrap_or(all.come),
             until: now + AGE_MAX,
         };
         all.known.insert(token, known);
@@ -75,7 +78,7 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
 }
 
 /// The token that one more of this user takes the place of: the user's oldest; or where there are too many in all, of the
-/// users who have most the one that came last.
+/// users who have most one of that which came last, the one that was longest not used.
 fn in_the_way<T: Copy>(all: &HashMap<T, Known>, user: &str) -> Option<T> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for known in all.values() {
@@ -86,7 +89,7 @@ fn in_the_way<T: Copy>(all: &HashMap<T, Known>, user: &str) -> Option<T> {
         own.min_by_key(|(_, known)| known.until)
     } else if all.len() >= ALL_MAX {
         all.iter()
-            .max_by_key(|(_, known)| (counts.get(&*known.user), known.came))
+            .max_by_key(|(_, known)| (counts.get(&*known.user), known.came, Reverse(known.until)))
     } else {
         None
     };
@@ -142,6 +145,25 @@ mod tests {
         assert!((0..8).all(is_known));
         assert!(is_known(1_999), "the newest finds room");
         assert_eq!(tokens.0.lock().known.len(), ALL_MAX);
+    }
+
+    #[test]
+    fn known_tokens_that_are_renewed_are_no_newcomers() {
+        let tokens = KnownTokens::default();
+        tokens.put(0, "monitor", NOW);
+        for token in 1..ALL_MAX as u64 {
+            tokens.put(token, &format!("account {token}"), NOW);
+        }
+        let later = NOW + Duration::from_secs(1);
+        tokens.put(5_000, "monitor", later);
+        for token in 6_000..8_000 {
+            tokens.put(token, &format!("account {token}"), later);
+        }
+        assert!(tokens.user(&5_000, later).is_some());
+        assert!(
+            tokens.user(&0, later).is_none(),
+            "one user has two, and all others one"
+        );
     }
 
     #[test]

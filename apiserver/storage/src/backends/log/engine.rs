@@ -49,8 +49,10 @@ pub(super) struct Engine {
     appender: Mutex<Appender>,
     /// Bytes of writes that are taken up, in units of [`QUEUE_UNIT_BYTES`].
     queue: Arc<Semaphore>,
-    /// How many reads of the past may run at once.
-    pub(super) past_reads: Semaphore,
+    /// How many reads of the past in the log may run at once.
+    pub(super) past_reads: Arc<Semaphore>,
+    /// How many states may be put together from memory at once: none waits for the log.
+    pub(super) undone: Arc<Semaphore>,
     pub(super) checkpointing: AtomicBool,
     /// Notified when one has ended.
     pub(super) checkpointed: Notify,
@@ -107,7 +109,8 @@ impl Engine {
             files,
             appender: Mutex::new(appender),
             queue: Arc::new(Semaphore::new(QUEUE_UNITS)),
-            past_reads: Semaphore::new(PAST_READS),
+            past_reads: Arc::new(Semaphore::new(PAST_READS)),
+            undone: Arc::new(Semaphore::new(PAST_READS)),
             checkpointing: AtomicBool::new(false),
             checkpointed: Notify::new(),
             sealed: Mutex::new(sealed),

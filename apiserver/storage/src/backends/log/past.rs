@@ -11,6 +11,7 @@ use machinery_meta::Revision;
 use machinery_runtime::TaskEnded;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// One read for a cursor looks at no more bytes of records than this.
 const READ_BYTES: usize = 4 << 20;
@@ -31,7 +32,7 @@ impl Engine {
         max: usize,
     ) -> Result<PastEvents, StorageError> {
         let own = Arc::clone(&self);
-        self.in_the_past(move || {
+        self.in_the_past(&self.past_reads, move || {
             let read = own.read_past(&slot, from, until, max);
             own.unless_compacted(from, read)
         })
@@ -44,19 +45,23 @@ impl Engine {
         prefix: Prefix,
         at: Revision,
     ) -> Result<Vec<Arc<Entry>>, StorageError> {
+        let (own, below) = (Arc::clone(self), prefix.clone());
+        let undo = move || Ok(own.undo(&below, at));
+        if let Some(entries) = self.in_the_past(&self.undone, undo).await? {
+            return Ok(entries);
+        }
         let own = Arc::clone(self);
-        self.in_the_past(move || {
-            if let Some(entries) = own.undo(&prefix, at) {
-                return Ok(entries);
-            }
+        self.in_the_past(&self.past_reads, move || {
             let read = own.rebuild(&prefix, at);
             own.unless_compacted(at.next(), read)
         })
         .await
     }
 
+    /// Reads when it is the read's turn. The turn lasts as long as the work does, also where nobody waits for it any more.
     async fn in_the_past<T: Send + 'static>(
         &self,
+        turns: &Arc<Semaphore>,
         read: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         let stopped = |ended| {
@@ -65,14 +70,15 @@ impl Engine {
             }
             StorageError::Unavailable("storage stopped".to_owned())
         };
-        let permit = self
-            .past_reads
-            .acquire()
+        let turn = Arc::clone(turns)
+            .acquire_owned()
             .await
             .map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))?;
-        let result = self.runtime.blocking(read).await.map_err(stopped)?;
-        drop(permit);
-        result
+        let read = move || {
+            let _turn = turn;
+            read()
+        };
+        self.runtime.blocking(read).await.map_err(stopped)?
     }
 
     /// Files may go while they are read; then the answer is that they are gone.
@@ -246,5 +252,59 @@ impl Engine {
             };
         }
         Some(state.into_values().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LogOptions, LogStorage, Prefix};
+    use machinery_meta::Revision;
+    use machinery_runtime::{MemDisk, Runtime, Simulation};
+    use std::sync::{Arc, mpsc};
+
+    async fn opened(runtime: &Runtime) -> LogStorage {
+        let options = LogOptions::new("/data");
+        LogStorage::open(runtime, options).await.unwrap().0
+    }
+
+    #[tokio::test]
+    async fn past_read_keeps_its_turn_after_its_client_has_left() {
+        let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+        let engine = Arc::clone(&opened(&runtime).await.engine);
+        let turns = engine.past_reads.available_permits();
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let read = engine.in_the_past(&engine.past_reads, move || {
+            begun.send(()).unwrap();
+            ended.recv().unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            biased;
+            _ = read => panic!("nobody has ended it"),
+            begun = begins => begun.unwrap(),
+        }
+        assert_eq!(engine.past_reads.available_permits(), turns - 1);
+        end.send(()).unwrap();
+        drop(
+            engine
+                .past_reads
+                .acquire_many(turns.try_into().unwrap())
+                .await
+                .unwrap(),
+        );
+    }
+
+    #[test]
+    fn past_that_memory_has_waits_for_no_read_of_the_log() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime().with_disk(Arc::new(MemDisk::new()));
+        simulation.run(async move {
+            let engine = Arc::clone(&opened(&runtime).await.engine);
+            let turns = u32::try_from(engine.past_reads.available_permits()).unwrap();
+            let _all = engine.past_reads.acquire_many(turns).await.unwrap();
+            let prefix = Prefix::parse("/registry/pods/").unwrap();
+            assert_eq!(engine.past_range(prefix, Revision::ZERO).await.unwrap(), []);
+        });
     }
 }

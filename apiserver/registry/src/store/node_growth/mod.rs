@@ -18,7 +18,8 @@ use crate::error::RegistryError;
 use apiserver_storage::{Entry, Event, Expect, Key, Op, Quota, ReadAt, Write};
 use machinery_meta::Revision;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// A full account is compared with what is stored at most this often: an attempt is a look at each of its objects.
 const COMPARED_EVERY: Duration = Duration::from_secs(10);
 
+/// Each write compares so many objects of its node's account, in turn. It adds one, so that those that others have deleted become
+/// fewer, whatever names the next ones have.
+const COMPARED_IN_TURN: usize = 4;
+
 /// The accounts of all nodes.
 #[derive(Debug)]
 pub(crate) struct NodeGrowth {
@@ -43,7 +48,9 @@ pub(crate) struct NodeGrowth {
 /// What one node has added.
 #[derive(Debug, Default)]
 struct Account {
-    objects: HashMap<Key, Added>,
+    objects: BTreeMap<Key, Added>,
+    /// The object that was compared last in turn.
+    turn: Option<Key>,
     /// Of all objects.
     bytes: u64,
     /// Invariant: none of them is 0.
@@ -156,6 +163,15 @@ impl NodeGrowth {
         account.objects.keys().cloned().collect()
     }
 
+    /// The next objects that are to be compared with what is stored: others delete objects without a word, and an account
+    /// whose objects count nothing never becomes full.
+    fn next_in_turn(&self, node: &str) -> Vec<Key> {
+        let mut accounts = self.accounts.lock();
+        accounts
+            .get_mut(node)
+            .map_or_else(Vec::new, Account::next_in_turn)
+    }
+
     /// Takes up what is stored at a key now.
     fn compare(&self, node: &str, key: &Key, stored: Option<&Entry>) {
         if let Some(account) = self.accounts.lock().get_mut(node) {
@@ -165,6 +181,17 @@ impl NodeGrowth {
 }
 
 impl Account {
+    fn next_in_turn(&mut self) -> Vec<Key> {
+        let after = self.turn.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.objects.range((after, Bound::Unbounded));
+        let next: Vec<Key> = behind
+            .map(|(key, _)| key.clone())
+            .take(COMPARED_IN_TURN)
+            .collect();
+        self.turn = next.last().cloned();
+        next
+    }
+
     /// What a write would add to the account.
     fn charge_of(&self, growth: &Growth) -> u64 {
         let known = self.objects.get(&growth.key).filter(|_| !growth.is_new);
@@ -273,16 +300,12 @@ impl Store {
             Operation::Delete => None,
             _ => self.growth_of(write).await?,
         };
+        self.compare_growth(node, growth.next_in_turn(node)).await;
         if let Ok(room) = growth.reserve(node, wanted.as_ref()) {
             return Ok(Some(room));
         }
-        // Others may have deleted what the node wrote.
-        for key in growth.to_compare(node, ctx.runtime.monotonic()) {
-            // What cannot be read stays counted.
-            if let Ok(stored) = self.at_hand(&key, Revision::ZERO).await {
-                growth.compare(node, &key, stored.as_deref());
-            }
-        }
+        self.compare_growth(node, growth.to_compare(node, ctx.runtime.monotonic()))
+            .await;
         growth.reserve(node, wanted.as_ref()).map(Some).map_err(|exceeded| {
             let Exceeded {
                 requested,
@@ -295,6 +318,16 @@ impl Store {
             );
             RegistryError::forbidden(&self.row.group_resource(), &admitted.attributes().name, detail)
         })
+    }
+
+    /// Takes objects that others have deleted out of a node's account.
+    async fn compare_growth(&self, node: &str, keys: Vec<Key>) {
+        for key in keys {
+            // What cannot be read stays counted.
+            if let Ok(stored) = self.at_hand(&key, Revision::ZERO).await {
+                self.registry.node_growth().compare(node, &key, stored.as_deref());
+            }
+        }
     }
 
     /// What a write adds to what lasts. A write that expects another object than there is fails by itself.
@@ -326,44 +359,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use apiserver_storage::Record;
-
-    fn entry(created: u64) -> Option<Arc<Entry>> {
-        Some(Arc::new(Entry {
-            key: Key::parse("/registry/pods/ns/a").unwrap(),
-            revision: Revision(created),
-            created: Revision(created),
-            expires: None,
-            record: Record {
-                parts: [vec![b'x'; 1_000].into(), Default::default(), Default::default()],
-                fingerprint: 0,
-                header: Arc::default(),
-            },
-            seal: Default::default(),
-        }))
-    }
-
-    fn event(revision: u64, previous: Option<Arc<Entry>>, entry: Option<Arc<Entry>>) -> Event {
-        Event {
-            revision: Revision(revision),
-            key: Key::parse("/registry/pods/ns/a").unwrap(),
-            entry,
-            previous,
-        }
-    }
-
-    #[test]
-    fn deletion_that_is_counted_after_the_next_object_was_takes_nothing_away() {
-        let mut account = Account::default();
-        account.count(&event(7, None, entry(7)));
-        let bytes = account.bytes;
-        assert!(bytes > 1_000);
-        account.count(&event(9, None, entry(9)));
-        account.count(&event(8, entry(7), None));
-        assert_eq!(account.bytes, bytes);
-        account.count(&event(10, entry(9), None));
-        assert_eq!((account.bytes, account.by_namespace.len()), (0, 0));
-    }
-}
+mod tests;
