@@ -91,6 +91,11 @@ impl Entry {
         }
     }
 
+    /// Reports whether both are versions of one object: one that was deleted and created again is another.
+    pub fn is_same_object(&self, other: &Self) -> bool {
+        self.key == other.key && self.created == other.created
+    }
+
     /// Returns about how much memory it takes: its bytes and what stands beside them.
     pub fn footprint(&self) -> usize {
         self.record.footprint(&self.key)

@@ -30,6 +30,8 @@ enum Attempt {
     Done(Deleted),
     /// The revision moved.
     Again,
+    /// The object has this attempt's mark, and its revision moved before it could be removed.
+    Marked(Arc<Entry>),
 }
 
 /// What follows the mark of a deletion.
@@ -53,10 +55,17 @@ impl Store {
         let part = Part::Main;
         let attributes = self.attributes(Operation::Delete, Target { scope, name, part }, options.dry_run);
         let mut options = options.clone();
+        let mut marked: Option<Arc<Entry>> = None;
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
-            let Some(live) = self.read_entry(&key).await? else {
-                return Err(RegistryError::not_found(&self.row.group_resource(), name));
+            let live = match (self.read_entry(&key).await?, &marked) {
+                (Some(live), None) => live,
+                (Some(live), Some(marked)) if live.is_same_object(marked) => live,
+                // Others see the mark and remove the object too: upstream's `ignoreNotFound`.
+                (_, Some(marked)) => return Ok(Deleted::Removed(self.decode(marked)?)),
+                (None, None) => {
+                    return Err(RegistryError::not_found(&self.row.group_resource(), name));
+                }
             };
             ctx.heavy_from(live.record.len(), LARGE_BODY_BYTES).await?;
             let object = self.decode(&live)?;
@@ -67,14 +76,18 @@ impl Store {
             }
             match self.delete_once(ctx, &admitted, &live, object, &options).await? {
                 Attempt::Done(deleted) => return Ok(deleted),
-                // An insisted-on revision is checked against the new state; the uid must hold all along.
-                Attempt::Again => {
-                    options
-                        .preconditions
-                        .uid
-                        .get_or_insert_with(|| live.record.header.uid.clone());
+                Attempt::Again => {}
+                Attempt::Marked(entry) => {
+                    // The mark is this request's own change.
+                    if let Some(version) = &mut options.preconditions.resource_version {
+                        *version = entry.revision.to_string();
+                    }
+                    marked = Some(entry);
                 }
             }
+            // An insisted-on revision is checked against the new state; the uid must hold all along.
+            let uid = &mut options.preconditions.uid;
+            uid.get_or_insert_with(|| live.record.header.uid.clone());
         }
         Err(RegistryError::conflict(
             &self.row.group_resource(),
@@ -170,7 +183,10 @@ impl Store {
         };
         if then == Then::Remove {
             let object = self.decode(&entry)?;
-            return self.remove(ctx, admitted, &entry, object, false).await;
+            return match self.remove(ctx, admitted, &entry, object, false).await? {
+                Attempt::Again => Ok(Attempt::Marked(entry)),
+                attempt => Ok(attempt),
+            };
         }
         Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
             entry,

@@ -371,10 +371,9 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !matches!(
-                self.commit(ctx, admitted, write, with).await?,
-                Committed::Done(..)
-            ) {
+            let committed = self.commit(ctx, admitted, write, with).await?;
+            // That it has gone meanwhile is what was wanted.
+            if !matches!(committed, Committed::Done(..)) && !self.is_gone(live).await? {
                 return Ok(None);
             }
         }
@@ -382,6 +381,12 @@ impl Store {
             object,
             created: false,
         }))
+    }
+
+    /// Reports whether nothing is left of the object, or another of its name is there.
+    async fn is_gone(&self, was: &Entry) -> Result<bool, RegistryError> {
+        let live = self.read_entry(&was.key).await?;
+        Ok(live.is_none_or(|live| !live.is_same_object(was)))
     }
 
     async fn create_on_update(

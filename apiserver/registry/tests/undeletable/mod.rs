@@ -1,4 +1,5 @@
-//! Memory storage that refuses deletions for as long as a test wants, and counts looks at all entries.
+//! Memory storage that refuses deletions or makes them for another client first, for as long as a test wants, and counts
+//! reads of all entries.
 
 use apiserver_storage::{
     Claim, Entry, Event, Key, LogStorage, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Revision, Sample,
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) struct Undeletable {
     inner: LogStorage,
     pub(crate) refuses: AtomicBool,
+    /// Makes each deletion first for another client, who is told of it.
+    #[allow(dead_code, reason = "not every test has another client")]
+    pub(crate) is_overtaken: AtomicBool,
     pub(crate) reads: AtomicUsize,
     /// Deletions that were refused.
     pub(crate) refused: AtomicUsize,
@@ -22,6 +26,7 @@ impl Undeletable {
         Self {
             inner,
             refuses: AtomicBool::new(true),
+            is_overtaken: AtomicBool::new(false),
             reads: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
         }
@@ -56,6 +61,9 @@ impl Storage for Undeletable {
         if deletes && self.refuses.load(Ordering::Relaxed) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(StorageError::Unavailable("a test says so".to_owned()));
+        }
+        if deletes && self.is_overtaken.load(Ordering::Relaxed) {
+            self.inner.commit_for(claim.clone(), group.clone()).await?;
         }
         self.inner.commit_for(claim, group).await
     }
