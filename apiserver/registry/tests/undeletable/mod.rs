@@ -63,7 +63,7 @@ impl Storage for Undeletable {
             return Err(StorageError::Unavailable("a test says so".to_owned()));
         }
         if deletes && self.is_overtaken.load(Ordering::Relaxed) {
-            self.inner.commit_for(claim.clone(), group.clone()).await?;
+            self.inner.commit_for(claim, group.clone()).await?;
         }
         self.inner.commit_for(claim, group).await
     }
