@@ -1,21 +1,7 @@
 //! Every controller, one row each. Names are upstream's `--controllers` names; each writes as the service account
 //! `system:serviceaccount:kube-system:<service_account>`, whose role is upstream's `system:controller:<service_account>`.
 
-use crate::context::ControllerContext;
-use futures::future::BoxFuture;
-
-/// What there is to know about a controller.
-#[derive(Debug, Clone, Copy)]
-pub struct ControllerDescriptor {
-    /// Upstream's name.
-    pub name: &'static str,
-    /// The service account it writes as; empty where it writes as the controller manager itself.
-    pub service_account: &'static str,
-    /// Whether it runs unless told otherwise.
-    pub default: bool,
-    /// Builds it: subscribes to its informers at once, works once they are filled, ends when dropped.
-    pub start: fn(&ControllerContext) -> BoxFuture<'static, ()>,
-}
+use crate::descriptor::ControllerDescriptor;
 
 /// The rows, in starting order.
 pub fn rows() -> &'static [ControllerDescriptor] {

@@ -16,6 +16,7 @@ pub mod views;
 
 mod cluster_role_aggregation;
 mod deployment;
+mod descriptor;
 mod endpoint_slice;
 mod endpoints;
 mod garbage_collector;
@@ -34,9 +35,10 @@ mod ttl_after_finished;
 #[cfg(test)]
 mod view_memory;
 
-pub use all::{ControllerDescriptor, rows};
+pub use all::rows;
 pub use config::Config;
 pub use context::{ControllerContext, TokenOf, TokenSigner};
+pub use descriptor::ControllerDescriptor;
 /// The election of the server that runs them.
 pub use machinery_reconcile::leader_election;
 pub use manager::ControllerManager;

@@ -1,8 +1,9 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers
-//! and links of the pages ([`pages`]), the licences and the reasons of dependencies, the length of files, and paths of one
+//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), the licences and the reasons of dependencies, the length of files, and paths of one
 //! machine in the tree.
 
 mod arrows;
+mod circles;
 mod pages;
 
 use crate::config::Config;
@@ -33,6 +34,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     }));
     problems.extend(pages::unenforced(&texts));
     problems.extend(files(&texts));
+    problems.extend(circles::circles(&texts));
     for problem in &problems {
         println!("{problem}");
     }

@@ -3,8 +3,8 @@
 //! Watches: ClusterRoles; a change of any wakes every aggregated one. Rules are joined in the order of the roles'
 //! names, each once, as upstream joins them.
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole};

@@ -12,12 +12,14 @@ mod reconcile;
 mod revisions;
 mod rolling;
 mod scaling;
+mod sets;
+mod snapshot;
 mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};

@@ -1,31 +1,8 @@
-//! What is, and the next steps: scale, create, annotate, clean up. Pure.
+//! Next steps of a Deployment: scale, create, annotate, clean up. Pure.
 
+use super::sets::{Scale, SetRef};
+use super::snapshot::Snapshot;
 use super::{revisions, rolling, scaling};
-use crate::views::{DeploymentView, ReplicaSetView};
-use machinery_client::Object;
-use std::sync::Arc;
-
-/// A set as plans handle it.
-pub(super) type SetRef = Arc<Object<ReplicaSetView>>;
-/// A Deployment as plans handle it.
-pub(super) type DeploymentRef = Arc<Object<DeploymentView>>;
-
-/// What a plan is made of.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    pub(super) deployment: DeploymentRef,
-    /// Sets it controls.
-    pub(super) sets: Vec<SetRef>,
-    /// Whether any pod of an old set is still there and not finished.
-    pub(super) old_pods_running: bool,
-}
-
-/// A set's new size.
-#[derive(Debug, Clone)]
-pub(super) struct Scale {
-    pub(super) set: SetRef,
-    pub(super) to: i32,
-}
 
 /// One round.
 #[derive(Debug, Default)]
@@ -37,29 +14,6 @@ pub(super) struct Plan {
     pub(super) scale: Vec<Scale>,
     /// Old sets that history has no room for.
     pub(super) delete: Vec<SetRef>,
-}
-
-impl Snapshot {
-    pub(super) fn new_set(&self) -> Option<SetRef> {
-        revisions::find_new(&self.deployment, &self.sets)
-    }
-
-    pub(super) fn old_sets(&self) -> Vec<SetRef> {
-        let new = self.new_set();
-        self.sets
-            .iter()
-            .filter(|set| new.as_ref().is_none_or(|new| new.uid() != set.uid()))
-            .cloned()
-            .collect()
-    }
-
-    pub(super) fn max_old_revision(&self) -> i64 {
-        self.old_sets()
-            .iter()
-            .map(|set| revisions::revision(set))
-            .max()
-            .unwrap_or(0)
-    }
 }
 
 /// Decides the next steps of a Deployment that is not being deleted.

@@ -1,8 +1,10 @@
 //! Gather, claim, plan, act, write status. No rule of its own.
 
-use super::plan::{DeploymentRef, Plan, Scale, SetRef, Snapshot, plan};
+use super::plan::{Plan, plan};
 use super::revisions::{self, REVISION};
 use super::rolling::counts_are_of_its_size;
+use super::sets::{DeploymentRef, Scale, SetRef};
+use super::snapshot::Snapshot;
 use super::status::{Progress, deadline, status};
 use crate::pod_control::reference;
 use crate::views::template::{OwnerReference, POD_TEMPLATE_HASH, TemplateMeta};

@@ -1,7 +1,7 @@
 //! Numbers the sets: which is the new one, what it is called, what its annotations say, which old ones go.
 
-use super::plan::SetRef;
 use super::rolling::counts_are_of_its_size;
+use super::sets::SetRef;
 use crate::views::template::{POD_TEMPLATE_HASH, fnv, tree};
 use crate::views::{DeploymentView, ReplicaSetView};
 use machinery_client::Object;

@@ -1,6 +1,6 @@
 //! How many pods the new set and the old ones may have, so that neither bound of the rolling update is ever broken.
 
-use super::plan::{Scale, SetRef};
+use super::sets::{Scale, SetRef};
 use crate::views::DeploymentView;
 use crate::views::deployment::Rolling;
 

@@ -1,8 +1,8 @@
 //! Sizes when `spec.replicas` changed in the middle of a rollout: every active set gets its share.
 
-use super::plan::{Scale, SetRef};
 use super::revisions::{MAX_REPLICAS, desired_of};
 use super::rolling::counts_are_of_its_size;
+use super::sets::{Scale, SetRef};
 use crate::views::DeploymentView;
 
 /// Whether `spec.replicas` is not what the active sets were last scaled for.

@@ -1,6 +1,7 @@
 //! Counts, `Available`, `Progressing`, `ReplicaFailure`. Pure.
 
-use super::plan::{SetRef, Snapshot};
+use super::sets::SetRef;
+use super::snapshot::Snapshot;
 use crate::views::{Condition, DeploymentStatus, DeploymentView, find, seconds, time};
 use jiff::{SignedDuration, Timestamp};
 

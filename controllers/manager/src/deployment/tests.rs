@@ -1,6 +1,7 @@
 //! Tables for rolling, scaling in proportion, recreating and cleaning up.
 
-use super::plan::{Plan, Snapshot, plan};
+use super::plan::{Plan, plan};
+use super::snapshot::Snapshot;
 use crate::views::{DeploymentView, ReplicaSetView};
 use machinery_client::object::object_of;
 use serde_json::{Value, json};

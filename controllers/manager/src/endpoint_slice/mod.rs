@@ -10,8 +10,8 @@ mod reconcile;
 mod tests;
 pub(crate) mod view;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::{NodeView, PodView, ServiceView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};

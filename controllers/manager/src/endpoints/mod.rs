@@ -4,8 +4,8 @@
 
 mod plan;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::endpoint_slice::services_of_pod;
 use crate::pod_control::reference;
 use crate::views::{PodView, ServiceView};

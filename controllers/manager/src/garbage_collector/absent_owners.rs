@@ -2,7 +2,7 @@
 //! until what the server stores is restored from a backup: a store that lists anew ends what is known of its kind. What is of a
 //! kind without a store stays, as all does upstream.
 
-use super::graph::Node;
+use super::node::Node;
 use machinery_client::ApiResource;
 use machinery_meta::{OwnerRef, Uid, Word};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -2,7 +2,8 @@
 
 use super::api::{Objects, client, discovered};
 use super::assemble;
-use super::reconcile::{Collector, Key};
+use super::keys::Key;
+use super::reconcile::Collector;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::Role;

@@ -2,7 +2,7 @@
 //! deletions and events that it expects, and the objects that are looked at again and again in the end.
 
 use super::bench::{Bench, Id};
-use super::reconcile::Key;
+use super::keys::Key;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

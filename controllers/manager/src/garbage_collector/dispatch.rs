@@ -2,30 +2,12 @@
 //! gone are remembered, references into other namespaces become events.
 
 use super::absent_owners::AbsentOwners;
-use super::graph::Node;
-use super::reconcile::Key;
-use machinery_meta::Uid;
+use super::effects::{Effects, ForeignOwner};
+use super::keys::Key;
+use super::node::Node;
 use machinery_reconcile::{EventRecorder, ObjectReference, WorkQueue};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
-
-/// Effects of a change of one object on others.
-#[derive(Debug, Default)]
-pub(super) struct Effects {
-    /// Objects to be looked at.
-    pub(super) looks: Vec<Key>,
-    /// References into another namespace, to be reported.
-    pub(super) foreign: Vec<ForeignOwner>,
-    /// An object that is gone and that others go on claiming as their owner.
-    pub(super) gone: Option<Node>,
-}
-
-/// A reference to an object of another namespace.
-#[derive(Debug)]
-pub(super) struct ForeignOwner {
-    pub(super) dependent: Node,
-    pub(super) owner: Uid,
-}
 
 /// The dispatcher.
 pub(super) struct Dispatcher {

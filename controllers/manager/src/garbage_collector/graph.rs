@@ -3,19 +3,16 @@
 //! References are text of tenants: an object is the owner that a reference means only where kind, name and namespace agree
 //! with the uid. Objects out of reach (of another namespace) neither hold an owner nor are orphaned by it.
 
-use super::dispatch::{Effects, ForeignOwner};
-use super::reconcile::{Key, Object};
+use super::effects::{Effects, ForeignOwner};
+use super::finalizers::{Waits, waits_for};
+use super::keys::Key;
+use super::node::Node;
 use super::uids::ShortUid;
 use machinery_client::ApiResource;
 use machinery_meta::{ObjectHeader, OwnerRef, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Waits for the object's dependents to go.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Waits for the object's dependents to be set free.
-pub(super) const ORPHAN: &str = "orphan";
 
 /// The graph.
 #[derive(Debug, Default)]
@@ -45,20 +42,6 @@ enum Claimants {
     Many(BTreeSet<ShortUid>),
 }
 
-/// What a deletion waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    Orphaning,
-    Dependents,
-}
-
-/// An object.
-#[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) resource: Arc<ApiResource>,
-    pub(super) header: Arc<ObjectHeader>,
-}
-
 impl Claimants {
     fn add(&mut self, uid: ShortUid) {
         match self {
@@ -86,53 +69,6 @@ impl Claimants {
             Self::One(own) => [own].into(),
             Self::Many(all) => all,
         }
-    }
-}
-
-impl Node {
-    pub(super) fn owners(&self) -> &[OwnerRef] {
-        &self.header.owners
-    }
-
-    pub(super) fn is_deleting(&self) -> bool {
-        self.header.is_deleting()
-    }
-
-    /// It waits for its dependents to go.
-    pub(super) fn waits_for_dependents(&self) -> bool {
-        waits_for_dependents(&self.header)
-    }
-
-    /// Reports whether this object is the owner that a reference from a namespace means.
-    pub(super) fn is_meant(&self, owner: &OwnerRef, namespace: &str) -> bool {
-        self.reaches(namespace)
-            && *owner.kind == *self.resource.kind
-            && *owner.name == *self.header.key.name
-            && is_api_version(&self.resource, &owner.api_version)
-    }
-
-    /// Reports whether an object of this namespace may have this one as its owner.
-    fn reaches(&self, namespace: &str) -> bool {
-        let own = &self.header.key.namespace;
-        own.is_empty() || own == namespace
-    }
-
-    /// Whether this object's reference to `owner` makes the owner's foreground deletion wait.
-    pub(super) fn blocks(&self, owner: &Uid) -> bool {
-        self.owners()
-            .iter()
-            .any(|own| own.uid == *owner && own.block_owner_deletion)
-    }
-
-    pub(super) fn object(&self) -> Object {
-        Object {
-            namespace: self.header.key.namespace.clone(),
-            uid: self.header.uid.clone(),
-        }
-    }
-
-    fn attempt_key(&self) -> Key {
-        Key::Delete(self.object())
     }
 }
 
@@ -311,31 +247,6 @@ fn misled(nodes: &Nodes, owner: &Node, dependents: &BTreeSet<ShortUid>, effects:
         }
         effects.looks.push(dependent.attempt_key());
     }
-}
-
-/// What the object's deletion waits for now; its dependents are set free before any would be deleted.
-fn waits_for(header: &ObjectHeader) -> Option<Waits> {
-    if !header.is_deleting() {
-        None
-    } else if has_finalizer(header, ORPHAN) {
-        Some(Waits::Orphaning)
-    } else {
-        has_finalizer(header, FOREGROUND).then_some(Waits::Dependents)
-    }
-}
-
-/// Whether the object's deletion waits for its dependents to go.
-pub(super) fn waits_for_dependents(header: &ObjectHeader) -> bool {
-    waits_for(header) == Some(Waits::Dependents)
-}
-
-pub(super) fn has_finalizer(header: &ObjectHeader, name: &str) -> bool {
-    header.finalizers.iter().any(|own| &**own == name)
-}
-
-fn is_api_version(resource: &ApiResource, text: &str) -> bool {
-    let (group, version) = text.split_once('/').unwrap_or(("", text));
-    *group == *resource.group && *version == *resource.version
 }
 
 fn claim(nodes: &mut Nodes, owner: ShortUid, dependent: ShortUid) {

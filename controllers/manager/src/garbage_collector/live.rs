@@ -1,6 +1,6 @@
 //! The live state of an object, by its metadata.
 
-use super::writes::propagation_of;
+use super::finalizers::propagation_of;
 use bytes::Bytes;
 use machinery_client::ClientError;
 use machinery_client::object::parse_header;

@@ -17,13 +17,17 @@ mod bench;
 #[cfg(test)]
 mod conflicting;
 mod dispatch;
+mod effects;
+mod finalizers;
 mod graph;
+mod keys;
 mod live;
 #[cfg(test)]
 mod looks;
 mod monitors;
 #[cfg(test)]
 mod namespace_shares;
+mod node;
 mod owner_state;
 mod reconcile;
 #[cfg(test)]
@@ -33,16 +37,17 @@ mod tests;
 mod uids;
 mod writes;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use dispatch::Dispatcher;
 use futures::future::BoxFuture;
 use graph::Graph;
+use keys::Key;
 use machinery_client::{Client, Informers};
 use machinery_reconcile::{Controller, EventRecorder};
 use machinery_runtime::Runtime;
 use monitors::Monitors;
-use reconcile::{Collector, Key};
+use reconcile::Collector;
 use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {

@@ -2,7 +2,7 @@
 
 use super::dispatch::Dispatcher;
 use super::graph::Graph;
-use super::reconcile::Key;
+use super::keys::Key;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use machinery_client::discovery::Discovered;

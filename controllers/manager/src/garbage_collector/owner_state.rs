@@ -1,6 +1,6 @@
 //! Standing of the owners of an object, by the graph, by what is known to be absent, and by the live API.
 
-use super::graph::waits_for_dependents;
+use super::finalizers::waits_for_dependents;
 use super::reconcile::{Collector, LOOKUPS_PER_TURN};
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, syntax};
 use machinery_reconcile::ReconcileError;

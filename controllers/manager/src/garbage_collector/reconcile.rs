@@ -5,11 +5,13 @@
 
 use super::absent_owners::Epoch;
 use super::dispatch::Dispatcher;
-use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
+use super::finalizers::{FOREGROUND, ORPHAN, propagation_of};
+use super::graph::Graph;
+use super::keys::Key;
 use super::live::Live;
 use super::monitors::Monitors;
+use super::node::Node;
 use super::owner_state::{Findings, OwnerState};
-use super::writes::propagation_of;
 use futures::future::BoxFuture;
 use machinery_client::{ApiResource, Client, Propagation};
 use machinery_meta::{ObjectKey, Revision, Uid};
@@ -19,36 +21,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-
-/// What to look at.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
-    /// What is served.
-    Discovery,
-    /// Whether the stores are filled, so that looks begin.
-    Stores,
-    /// Whether an object is to be deleted.
-    Delete(Object),
-    /// Whose dependents are to be set free.
-    Orphan(Object),
-}
-
-/// An object of the graph.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Object {
-    pub(super) namespace: String,
-    pub(super) uid: Uid,
-}
-
-impl Key {
-    /// Namespaces take turns.
-    pub(super) fn namespace(&self) -> &str {
-        match self {
-            Self::Discovery | Self::Stores => "",
-            Self::Delete(object) | Self::Orphan(object) => &object.namespace,
-        }
-    }
-}
 
 /// How soon the stores are asked again, and an object whose owner's store is not filled is looked at again; the latter
 /// takes twice as long each time.

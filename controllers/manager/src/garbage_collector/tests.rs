@@ -1,7 +1,7 @@
 //! Tables for the graph: what a change wakes.
 
 use super::graph::Graph;
-use super::reconcile::{Key, Object};
+use super::keys::{Key, Object};
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::ApiResource;
 use machinery_client::object::parse_header;

@@ -3,7 +3,7 @@
 //! Every write names the revision that was read. Where others write the object all the time, and not what the decision
 //! rests on, the write is tried again on the revision that is there, so that nobody escapes by writing fast.
 
-use super::graph::{FOREGROUND, ORPHAN, has_finalizer};
+use super::finalizers::has_finalizer;
 use super::live::Live;
 use super::reconcile::Collector;
 use machinery_client::{ApiResource, ClientError, DeleteOptions, Patch, Precondition, Propagation};
@@ -144,16 +144,5 @@ impl Collector {
     pub(super) fn lost(&self, uid: &Uid) -> Outcome {
         self.dispatcher.carry_out(self.graph.gone(uid));
         Outcome::Done
-    }
-}
-
-/// Propagation that the object itself asked for by its finalizers.
-pub(super) fn propagation_of(header: &ObjectHeader) -> Propagation {
-    if has_finalizer(header, ORPHAN) {
-        Propagation::Orphan
-    } else if has_finalizer(header, FOREGROUND) {
-        Propagation::Foreground
-    } else {
-        Propagation::Background
     }
 }

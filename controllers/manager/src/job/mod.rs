@@ -15,8 +15,8 @@ mod reconcile;
 mod tests;
 mod tracking;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::pod_control::PodControl;
 use crate::views::{JobView, PodView};
 use futures::future::BoxFuture;

@@ -8,8 +8,8 @@ mod content;
 mod plan;
 mod reconcile;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::NamespaceView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;

@@ -6,8 +6,8 @@
 
 mod ranges;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::pod_control::reference;
 use crate::views::NodeView;
 use futures::future::BoxFuture;

@@ -18,8 +18,8 @@ mod reconcile;
 mod tests;
 mod zones;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::{NodeView, PodView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;

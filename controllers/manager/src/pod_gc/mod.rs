@@ -4,8 +4,8 @@
 //! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
 //! Never: looks at pods on a timer.
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::{NodeView, PodView, seconds};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -11,8 +11,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::pod_control::PodControl;
 use crate::views::{PodView, ReplicaSetView};
 use futures::future::BoxFuture;

@@ -2,9 +2,9 @@
 //!
 //! Watches: namespaces (the key), the ConfigMaps of that name.
 
-use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::NamespaceView;
 use crate::views::template::fnv;
 use futures::future::BoxFuture;

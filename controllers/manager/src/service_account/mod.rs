@@ -2,8 +2,8 @@
 //!
 //! Watches: namespaces (the key), ServiceAccounts (the going of `default` wakes its namespace).
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::NamespaceView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};

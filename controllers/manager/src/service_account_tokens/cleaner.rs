@@ -3,9 +3,9 @@
 
 use super::token_secrets;
 use super::views::{AccountView, TokenView};
-use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use futures::future::BoxFuture;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

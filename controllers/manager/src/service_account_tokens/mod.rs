@@ -10,9 +10,9 @@ pub(crate) mod views;
 
 pub(crate) use cleaner::ROW as CLEANER_ROW;
 
-use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::{ControllerContext, TokenOf, TokenSigner};
+use crate::descriptor::ControllerDescriptor;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;

@@ -8,8 +8,8 @@
 mod plan;
 pub(crate) mod view;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::pod_control::reference;
 use crate::views::seconds;
 use futures::future::BoxFuture;

@@ -7,8 +7,8 @@
 
 pub(crate) mod views;
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::PodView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};

@@ -2,8 +2,8 @@
 //!
 //! Watches: Jobs. Each waits for its own time; before deleting, the live Job is asked once more.
 
-use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
 use crate::views::JobView;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};

@@ -1,0 +1,17 @@
+//! What the manager knows of a controller: below the controllers, which each make one, and below the list of them.
+
+use crate::context::ControllerContext;
+use futures::future::BoxFuture;
+
+/// Name, account and start of a controller.
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerDescriptor {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// The service account it writes as; empty where it writes as the controller manager itself.
+    pub service_account: &'static str,
+    /// Whether it runs unless told otherwise.
+    pub default: bool,
+    /// Builds it: subscribes to its informers at once, works once they are filled, ends when dropped.
+    pub start: fn(&ControllerContext) -> BoxFuture<'static, ()>,
+}

@@ -1,0 +1,67 @@
+//! An object of the graph, and what it says of its owners.
+
+use super::finalizers::waits_for_dependents;
+use super::keys::{Key, Object};
+use machinery_client::ApiResource;
+use machinery_meta::{ObjectHeader, OwnerRef, Uid};
+use std::sync::Arc;
+
+/// An object.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) resource: Arc<ApiResource>,
+    pub(super) header: Arc<ObjectHeader>,
+}
+
+impl Node {
+    pub(super) fn owners(&self) -> &[OwnerRef] {
+        &self.header.owners
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.header.is_deleting()
+    }
+
+    /// It waits for its dependents to go.
+    pub(super) fn waits_for_dependents(&self) -> bool {
+        waits_for_dependents(&self.header)
+    }
+
+    /// Reports whether this object is the owner that a reference from a namespace means.
+    pub(super) fn is_meant(&self, owner: &OwnerRef, namespace: &str) -> bool {
+        self.reaches(namespace)
+            && *owner.kind == *self.resource.kind
+            && *owner.name == *self.header.key.name
+            && is_api_version(&self.resource, &owner.api_version)
+    }
+
+    /// Reports whether an object of this namespace may have this one as its owner.
+    pub(super) fn reaches(&self, namespace: &str) -> bool {
+        let own = &self.header.key.namespace;
+        own.is_empty() || own == namespace
+    }
+
+    /// Whether this object's reference to `owner` makes the owner's foreground deletion wait.
+    pub(super) fn blocks(&self, owner: &Uid) -> bool {
+        self.owners()
+            .iter()
+            .any(|own| own.uid == *owner && own.block_owner_deletion)
+    }
+
+    pub(super) fn object(&self) -> Object {
+        Object {
+            namespace: self.header.key.namespace.clone(),
+            uid: self.header.uid.clone(),
+        }
+    }
+
+    /// The key of an attempt to delete it.
+    pub(super) fn attempt_key(&self) -> Key {
+        Key::Delete(self.object())
+    }
+}
+
+fn is_api_version(resource: &ApiResource, text: &str) -> bool {
+    let (group, version) = text.split_once('/').unwrap_or(("", text));
+    *group == *resource.group && *version == *resource.version
+}
