@@ -1,10 +1,11 @@
 //! Certificate authorities that can be replaced while a server runs.
 
 use crate::certificate::Certificate;
-use crate::chain::{MAX_CERTIFICATES, Search, Unverified, Validity};
+use crate::chain::{Search, Validity};
 use crate::der::Malformed;
 use crate::peer::{Finding, PeerCertificate, Verified};
 use crate::pem;
+use crate::unverified::{MAX_CERTIFICATES, Unverified};
 use crate::user;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;

@@ -5,47 +5,16 @@
 //! leaf that is in the bundle itself is good.
 
 use crate::certificate::Certificate;
-use crate::constraints;
-use crate::der::Malformed;
+use crate::unverified::Unverified;
 use jiff::Timestamp;
 
-/// Certificates that a peer may present, its own included.
-pub const MAX_CERTIFICATES: usize = 16;
 /// Issuers that are tried for one chain, as in Go.
 pub const MAX_SIGNATURE_CHECKS: usize = 100;
 /// Those of them that the peer brings: it is a stranger, who chooses how many there are and what their keys cost.
 const MAX_INTERMEDIATE_CHECKS: usize = 32;
 
-/// Why nobody vouches for a certificate, in Go's words where it has some.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unverified {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    #[error("more than {} certificates", MAX_CERTIFICATES)]
-    TooMany,
-    #[error("x509: certificate signed by unknown authority")]
-    UnknownAuthority,
-    #[error("x509: certificate has expired or is not yet valid")]
-    Expired,
-    #[error("x509: unhandled critical extension")]
-    UnknownCriticalExtension,
-    #[error("x509: certificate is not authorized to sign other certificates")]
-    NotAuthorizedToSign,
-    #[error("x509: too many intermediates for path length constraint")]
-    TooManyIntermediates,
-    #[error("x509: certificate specifies an incompatible key usage")]
-    KeyUsage,
-    #[error("x509: the signature of a certificate is wrong, or of an algorithm that is not supported")]
-    Signature,
-    #[error("x509: signature check attempts limit reached while verifying certificate chain")]
-    TooManySignatures,
-    #[error("x509: a root or intermediate certificate is not authorized to sign for {0:?}")]
-    Name(String),
-    #[error("x509: too many constraints")]
-    TooManyConstraints,
-    #[error("x509: a certificate requires policies, which are not supported")]
-    Policy,
-}
+/// Comparisons of names with constraints for one chain; Go's limit, until it sorted them.
+const MAX_COMPARISONS: usize = 250_000;
 
 /// Part of a chain that a certificate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +159,7 @@ fn whole(chain: &[&Certificate<'_>]) -> Result<Validity, Unverified> {
     if !chain.iter().all(|own| own.extensions.serves_clients()) {
         return Err(Unverified::KeyUsage);
     }
-    constraints::check(chain)?;
+    check_constraints(chain)?;
     let from = chain.iter().map(|own| own.not_before).max();
     let until = chain.iter().map(|own| own.not_after).min();
     Ok(Validity {
@@ -236,4 +205,23 @@ fn signed(child: &Certificate<'_>, parent: &Certificate<'_>) -> Result<(), Unver
         true => Ok(()),
         false => Err(Unverified::Signature),
     }
+}
+
+/// Checks the names of a chain, the leaf first, against the constraints of those above each of them.
+fn check_constraints(chain: &[&Certificate<'_>]) -> Result<(), Unverified> {
+    let mut comparisons = 0_usize;
+    for (at, authority) in chain.iter().enumerate() {
+        let Some(constraints) = &authority.extensions.name_constraints else {
+            continue;
+        };
+        for below in &chain[..at] {
+            let names = &below.extensions.names;
+            comparisons = comparisons.saturating_add(names.len().saturating_mul(constraints.len()));
+            if comparisons > MAX_COMPARISONS {
+                return Err(Unverified::TooManyConstraints);
+            }
+            constraints.check(names)?;
+        }
+    }
+    Ok(())
 }

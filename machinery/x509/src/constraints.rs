@@ -2,69 +2,14 @@
 //!
 //! They are about alternative names; the common name, which is the user's, is not bound by them.
 
-use crate::certificate::Certificate;
-use crate::chain::Unverified;
-use crate::der::{Malformed, Reader, SEQUENCE, constructed, context};
+use crate::der::{Malformed, Reader, SEQUENCE, constructed};
+use crate::domain::is_domain;
+use crate::general_names::{ADDRESS, DNS, EMAIL, GeneralNames, URI, ascii};
 use crate::mailbox::Mailbox;
+use crate::text::shortened;
+use crate::unverified::Unverified;
 use crate::uri;
 use std::net::IpAddr;
-
-/// Comparisons of names with constraints for one chain; Go's limit, until it sorted them.
-const MAX_COMPARISONS: usize = 250_000;
-
-const EMAIL: u8 = context(1);
-const DNS: u8 = context(2);
-const URI: u8 = context(6);
-const ADDRESS: u8 = context(7);
-
-/// Alternative names of the kinds that are compared.
-#[derive(Debug, Default)]
-pub(crate) struct GeneralNames<'a> {
-    dns: Vec<&'a str>,
-    emails: Vec<&'a str>,
-    uris: Vec<&'a str>,
-    addresses: Vec<&'a [u8]>,
-}
-
-impl<'a> GeneralNames<'a> {
-    pub(crate) fn read(mut list: Reader<'a>) -> Result<Self, Malformed> {
-        const WHAT: &str = "an alternative name";
-        let mut names = Self::default();
-        while !list.is_empty() {
-            let own = list.element().ok_or(Malformed(WHAT))?;
-            match own.tag {
-                DNS => names.dns.push(ascii(own.content)?),
-                EMAIL => names.emails.push(ascii(own.content)?),
-                URI => names.uris.push(read_uri(ascii(own.content)?)?),
-                ADDRESS if matches!(own.content.len(), 4 | 16) => names.addresses.push(own.content),
-                ADDRESS => return Err(Malformed(WHAT)),
-                _ => {}
-            }
-        }
-        Ok(names)
-    }
-
-    /// Reports whether there is none of a kind that is compared.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn len(&self) -> usize {
-        self.dns.len() + self.emails.len() + self.uris.len() + self.addresses.len()
-    }
-}
-
-/// A URI whose host is a domain, or that has none.
-fn read_uri(text: &str) -> Result<&str, Malformed> {
-    let host = uri::host(text).filter(|host| is_domain(host));
-    host.map(|_| text)
-        .ok_or(Malformed("an alternative name that is no URI"))
-}
-
-fn ascii(bytes: &[u8]) -> Result<&str, Malformed> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
-    text.ok_or(Malformed("a name that is not ASCII"))
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -99,14 +44,15 @@ impl<'a> NameConstraints<'a> {
         Ok((Self { permitted, excluded }, !one && !other))
     }
 
-    fn len(&self) -> usize {
+    /// Returns how many names are compared with each name below.
+    pub(crate) fn len(&self) -> usize {
         let parts = [&self.permitted, &self.excluded];
         parts.iter().map(|own| own.len()).sum()
     }
 
     /// Checks all names of a certificate below.
-    fn check(&self, names: &GeneralNames<'_>) -> Result<(), Unverified> {
-        let refused = |name: &str| Err(Unverified::Name(crate::peer::shortened(name)));
+    pub(crate) fn check(&self, names: &GeneralNames<'_>) -> Result<(), Unverified> {
+        let refused = |name: &str| Err(Unverified::Name(shortened(name)));
         for address in &names.addresses {
             if !self.allows(|own| &own.networks, |network| holds(network, address)) {
                 return refused("an address");
@@ -195,25 +141,6 @@ impl<'a> Subtrees<'a> {
     }
 }
 
-/// Checks the names of a chain, the leaf first, against the constraints of those above each of them.
-pub(crate) fn check(chain: &[&Certificate<'_>]) -> Result<(), Unverified> {
-    let mut comparisons = 0_usize;
-    for (at, authority) in chain.iter().enumerate() {
-        let Some(constraints) = &authority.extensions.name_constraints else {
-            continue;
-        };
-        for below in &chain[..at] {
-            let names = &below.extensions.names;
-            comparisons = comparisons.saturating_add(names.len().saturating_mul(constraints.len()));
-            if comparisons > MAX_COMPARISONS {
-                return Err(Unverified::TooManyConstraints);
-            }
-            constraints.check(names)?;
-        }
-    }
-    Ok(())
-}
-
 fn network(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (address, mask) = matches!(value.len(), 8 | 32).then(|| value.split_at(value.len() / 2))?;
     let ones: u32 = mask.iter().map(|byte| byte.leading_ones()).sum();
@@ -230,12 +157,6 @@ fn holds((network, mask): &(&[u8], &[u8]), address: &[u8]) -> bool {
         && masked
             .into_iter()
             .all(|((own, mask), other)| own & mask == other & mask)
-}
-
-/// Labels of visible characters, none of them empty, or nothing.
-pub(crate) fn is_domain(name: &str) -> bool {
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_graphic());
-    name.is_empty() || name.split('.').all(is_label)
 }
 
 /// A domain, perhaps with a dot before it.
@@ -266,6 +187,7 @@ fn is_below_wildcard(constraint: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::general_names::read_uri;
 
     #[test]
     fn names_lie_within_constraints_as_in_go() {

@@ -1,9 +1,10 @@
 //! Extensions of a certificate: those that say something about whom it may vouch for, as Go's `processExtensions` reads them.
 
-use crate::constraints::{GeneralNames, NameConstraints};
+use crate::constraints::NameConstraints;
 use crate::der::{
     INTEGER, Malformed, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE, constructed, context,
 };
+use crate::general_names::GeneralNames;
 use std::collections::BTreeSet;
 
 /// All extensions that are read here, but for one, are `id-ce` (2.5.29) and a number.

@@ -18,7 +18,9 @@ mod certificate;
 mod chain;
 mod constraints;
 mod der;
+mod domain;
 mod extensions;
+mod general_names;
 mod groups;
 mod handshake;
 mod mailbox;
@@ -26,16 +28,19 @@ mod name;
 mod peer;
 mod pem;
 mod signature;
+mod text;
+mod unverified;
 mod uri;
 mod user;
 
 pub use authorities::{Authorities, AuthoritiesError, certificate_bundle};
 pub use bearer::{MalformedToken, bearer_tokens, forget_token, ignored_token_warning};
-pub use chain::{MAX_CERTIFICATES, MAX_SIGNATURE_CHECKS, Unverified};
+pub use chain::MAX_SIGNATURE_CHECKS;
 pub use der::Malformed;
 pub use groups::{is_anonymous, with_authenticated_group};
 pub use handshake::RequestClientCertificate;
 pub use peer::{PeerCertificate, Verified};
+pub use unverified::{MAX_CERTIFICATES, Unverified};
 pub use user::UserError;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Mail addresses of alternative names, as Go's `parseRFC2821Mailbox` reads them.
 
-use crate::constraints::is_domain;
+use crate::domain::is_domain;
 
 /// See the module. The case of the domain does not matter.
 #[derive(Debug)]

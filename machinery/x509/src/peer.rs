@@ -1,7 +1,8 @@
 //! The certificates of a connection's peer, and findings about them.
 
 use crate::certificate::Certificate;
-use crate::chain::Unverified;
+use crate::text::MAX_SHOWN;
+use crate::unverified::Unverified;
 use crate::user::UserError;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
@@ -14,8 +15,6 @@ use std::sync::Arc;
 const BELIEVED_SECONDS: i64 = 10;
 /// Sets of authorities that look at the same peer: clients' and front proxies'.
 const MAX_FINDINGS: usize = 4;
-/// Characters of a stranger's text that are repeated in an error.
-const MAX_SHOWN: usize = 128;
 
 /// Whom a verified certificate names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,11 +140,6 @@ fn decimal(bytes: &[u8]) -> String {
         let _ = write!(text, "{limb:09}");
     }
     text
-}
-
-/// The beginning of a stranger's text.
-pub(crate) fn shortened(text: &str) -> String {
-    text.chars().take(MAX_SHOWN).collect()
 }
 
 #[cfg(test)]

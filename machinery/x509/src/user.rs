@@ -1,7 +1,7 @@
 //! The user that a certificate names, as upstream's `CommonNameUserConversion` reads it.
 
 use crate::certificate::Certificate;
-use crate::peer::shortened;
+use crate::text::shortened;
 use machinery_meta::UserInfo;
 use ring::digest;
 use std::fmt::Write as _;

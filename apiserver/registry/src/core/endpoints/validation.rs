@@ -1,6 +1,6 @@
 //! What makes Endpoints acceptable (upstream's `ValidateEndpointsCreate`).
 
-use crate::core::pod::validation::containers::{PROTOCOLS, port_number};
+use crate::core::pod::validation::ports::{PROTOCOLS, port_number};
 use crate::core::service::validation::special_address;
 use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of};
 use machinery_meta::{FieldError, syntax};

@@ -1,7 +1,7 @@
 //! What makes a Service acceptable (upstream's `ValidateService`).
 
 use super::cluster_ips;
-use crate::core::pod::validation::containers::{PROTOCOLS, port_number, port_or_name};
+use crate::core::pod::validation::ports::{PROTOCOLS, port_number, port_or_name};
 use crate::validation::{
     Errors, Path, dns_label, dns_subdomain, each_once, labels, legacy_cidr, legacy_ip, lenient_ip,
     load_balancer, one_of, present, qualified,

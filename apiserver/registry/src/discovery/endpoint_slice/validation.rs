@@ -1,6 +1,6 @@
 //! What makes an EndpointSlice acceptable (upstream's `pkg/apis/discovery/validation`).
 
-use crate::core::pod::validation::containers::PROTOCOLS;
+use crate::core::pod::validation::ports::PROTOCOLS;
 use crate::core::service::validation::special_address;
 use crate::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip};
 use machinery_meta::field::Shown;

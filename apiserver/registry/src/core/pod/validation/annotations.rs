@@ -1,6 +1,7 @@
 //! Annotations that mean something to a pod: some are older than the fields that replaced them, and must agree with those.
 
-use super::containers::{descending_path, visit};
+use super::paths::descending_path;
+use super::visit::visit;
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
 use std::collections::HashSet;

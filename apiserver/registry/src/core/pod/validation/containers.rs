@@ -1,15 +1,13 @@
 //! Containers, init containers and ephemeral ones.
 
+use super::paths::descending_path;
+use super::ports::{PROTOCOLS, port_number};
 use super::volumes::Known;
 use super::{environment, probes, resources, restart, security};
 use crate::validation::{Errors, Path, dns_label, one_of};
-use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashSet;
-
-/// Upstream's protocols of ports.
-pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// What an ephemeral container may not have.
 const NOT_EPHEMERAL: [&str; 6] = [
@@ -20,16 +18,6 @@ const NOT_EPHEMERAL: [&str; 6] = [
     "lifecycle",
     "resources",
 ];
-
-/// Shows every container with its path, in the order in which upstream visits them.
-pub(super) fn visit<'a>(path: &Path<'_>, spec: Ref<'a>, mut look: impl FnMut(&Path<'_>, Ref<'a>)) {
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let all = path.child(list);
-        for (index, container) in spec.list(list).enumerate() {
-            look(&all.index(index), container);
-        }
-    }
-}
 
 /// All containers of a spec.
 pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, known: &Known<'_>) {
@@ -208,13 +196,6 @@ fn ports(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
     }
 }
 
-/// A port between 1 and 65535.
-pub fn port_number(errors: &mut Errors, path: &Path<'_>, port: i64) {
-    for problem in syntax::port_number(port) {
-        errors.invalid(path, port, problem);
-    }
-}
-
 fn host_port_conflicts<'a>(errors: &mut Errors, path: &Path<'_>, containers: impl Iterator<Item = Ref<'a>>) {
     let mut taken = HashSet::new();
     for (index, container) in containers.enumerate() {
@@ -350,29 +331,5 @@ fn devices(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, known: &Kno
         if !point.is_empty() && point.split('/').any(|part| part == "..") {
             errors.invalid(&at.child("devicePath"), point, "can not contain backsteps ('..')");
         }
-    }
-}
-
-/// A relative path that never goes up.
-pub fn descending_path(errors: &mut Errors, path: &Path<'_>, target: &str) {
-    if target.starts_with('/') {
-        errors.invalid(path, target, "must be a relative path");
-    }
-    no_backsteps(errors, path, target);
-}
-
-/// A path without `..`.
-pub fn no_backsteps(errors: &mut Errors, path: &Path<'_>, target: &str) {
-    if target.split('/').any(|part| part == "..") {
-        errors.invalid(path, target, "must not contain '..'");
-    }
-}
-
-/// A port given as a number or by name.
-pub fn port_or_name(errors: &mut Errors, path: &Path<'_>, port: Option<Ref<'_>>) {
-    match (port.and_then(Ref::as_i64), port.and_then(Ref::as_str)) {
-        (Some(number), _) => port_number(errors, path, number),
-        (None, Some(name)) => errors.all_invalid(path, name, syntax::port_name(name)),
-        (None, None) => errors.invalid(path, Shown("0".into()), syntax::inclusive_range(1, 65535)),
     }
 }

@@ -7,9 +7,13 @@
 mod annotations;
 pub mod containers;
 pub mod environment;
+mod files;
 mod os;
+mod paths;
+pub mod ports;
 pub mod probes;
 mod projected;
+mod references;
 pub mod resize;
 pub mod resources;
 mod restart;
@@ -19,6 +23,7 @@ mod sources;
 pub mod spec;
 pub(crate) mod status;
 pub mod update;
+mod visit;
 pub mod volumes;
 
 use crate::validation::{Errors, Path, labels};

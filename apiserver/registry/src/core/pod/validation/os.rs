@@ -1,6 +1,6 @@
 //! What a pod for one operating system may not ask of it.
 
-use super::containers::visit;
+use super::visit::visit;
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
 

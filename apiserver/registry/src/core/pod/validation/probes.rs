@@ -1,6 +1,6 @@
 //! Probes and lifecycle hooks.
 
-use super::containers::{port_number, port_or_name};
+use super::ports::{port_number, port_or_name};
 use crate::validation::{Errors, Path, non_negative, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;

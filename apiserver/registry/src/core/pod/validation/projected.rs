@@ -1,6 +1,7 @@
 //! Projected volumes: files of several sources in one folder.
 
-use super::volumes::{downward_file, items, local_file, mode, required};
+use super::files::{downward_file, items, mode, required};
+use super::paths::local_file;
 use crate::metadata::MAX_ANNOTATIONS_BYTES;
 use crate::validation::{
     Errors, Path, label_selector, signer_name, trust_bundle_name_problems, trust_bundle_signer,

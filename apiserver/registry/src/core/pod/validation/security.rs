@@ -1,6 +1,6 @@
 //! Security contexts.
 
-use super::containers::descending_path;
+use super::paths::descending_path;
 use crate::validation::{Errors, Path, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;

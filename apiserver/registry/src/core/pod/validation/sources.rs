@@ -1,7 +1,7 @@
 //! Sources of volumes that are other people's storage: what each cannot do without.
 
-use super::containers::descending_path;
-use super::volumes::required;
+use super::files::required;
+use super::paths::descending_path;
 use crate::core::claim::validation as claim;
 use crate::validation::{Errors, Path, dns_subdomain, one_of};
 use machinery_meta::field::Shown;

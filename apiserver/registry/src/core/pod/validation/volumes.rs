@@ -1,7 +1,7 @@
 //! Volumes.
 
-use super::containers::{descending_path, no_backsteps};
-use super::environment::{VOLUME_FIELDS, field_ref, resource_field_ref};
+use super::files::{downward_file, items, mode, required};
+use super::paths::no_backsteps;
 use super::projected::projected;
 use super::sources;
 use crate::validation::{Errors, Path, dns_label, one_of, quantity};
@@ -144,14 +144,6 @@ fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>)
     }
 }
 
-pub(super) fn required(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, names: &[&str]) {
-    for name in names {
-        if source.str(name).is_empty() {
-            errors.required(&path.child(name), "");
-        }
-    }
-}
-
 fn empty_dir(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     let limit = source.get("sizeLimit").and_then(quantity);
     if limit.is_some_and(|limit| limit.is_negative()) {
@@ -192,17 +184,6 @@ fn nfs(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
 }
 
-pub(super) fn mode(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
-    if let Some(mode) = source
-        .get(name)
-        .and_then(Ref::as_i64)
-        .filter(|mode| !(0..=0o777).contains(mode))
-    {
-        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
-        errors.invalid(&path.child(name), mode, detail);
-    }
-}
-
 /// A ConfigMap or Secret as files.
 fn named_files(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
     if source.str(name).is_empty() {
@@ -212,52 +193,9 @@ fn named_files(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str
     items(errors, &path.child("items"), source);
 }
 
-pub(super) fn items(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
-    for (index, item) in source.list("items").enumerate() {
-        let at = path.index(index);
-        if item.str("key").is_empty() {
-            errors.required(&at.child("key"), "");
-        }
-        if item.str("path").is_empty() {
-            errors.required(&at.child("path"), "");
-        }
-        local_file(errors, &at.child("path"), item.str("path"));
-        mode(errors, &at, item, "mode");
-    }
-}
-
-/// A relative path that stays below and does not look like our own bookkeeping (`..data`).
-pub(super) fn local_file(errors: &mut Errors, path: &Path<'_>, target: &str) {
-    descending_path(errors, path, target);
-    if target.starts_with("..") && !target.starts_with("../") {
-        errors.invalid(path, target, "must not start with '..'");
-    }
-}
-
 fn downward_api(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     mode(errors, path, source, "defaultMode");
     for item in source.list("items") {
         downward_file(errors, path, item);
     }
-}
-
-pub(super) fn downward_file(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>) {
-    if item.str("path").is_empty() {
-        errors.required(&path.child("path"), "");
-    }
-    local_file(errors, &path.child("path"), item.str("path"));
-    match (item.get("fieldRef"), item.get("resourceFieldRef")) {
-        (Some(field), resource) => {
-            field_ref(errors, &path.child("fieldRef"), field, &VOLUME_FIELDS);
-            if resource.is_some() {
-                let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                errors.invalid(path, "resource", detail);
-            }
-        }
-        (None, Some(resource)) => {
-            resource_field_ref(errors, &path.child("resourceFieldRef"), resource, true);
-        }
-        (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
-    }
-    mode(errors, path, item, "mode");
 }
