@@ -1,8 +1,8 @@
 //! The keys of service account tokens: one signs, several verify, so that a key can be replaced without ending tokens.
 
 use crate::config::ServerConfig;
+use crate::error::ServerError;
 use crate::file_reload;
-use crate::server::ServerError;
 use apiserver_auth::jwt::public::verifying_keys;
 use apiserver_auth::jwt::{JwtError, SigningKey, VerifyingKey};
 use apiserver_auth::pki::Pki;

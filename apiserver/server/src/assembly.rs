@@ -4,8 +4,10 @@ use crate::account_keys::AccountKeys;
 use crate::admission::AdmissionChain;
 use crate::authenticators;
 use crate::config::ServerConfig;
+use crate::error::ServerError;
 use crate::feed::AuthorizationFeed;
-use crate::filters::audit::{Auditor, PolicyError};
+use crate::filters::audit::auditor::Auditor;
+use crate::filters::audit::policy::PolicyError;
 use crate::flow_control::FlowControl;
 use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
@@ -14,8 +16,8 @@ use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{DecisionsCollector, Metrics, UnreadMemoryCollector, client_certificate_lifetimes};
 use crate::openid::{self, OpenId};
 use crate::reader::RegistryReader;
-use crate::server::{Core, ServerError};
-use crate::startup::StartupError;
+use crate::startup::error::StartupError;
+use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
 use crate::unenforced::Unenforced;
@@ -47,7 +49,10 @@ pub(crate) struct Assembly<'a> {
     pub(crate) advertised: SocketAddr,
 }
 
-pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<Arc<Core>, ServerError> {
+pub(crate) async fn assemble(
+    parts: Assembly<'_>,
+    runtime: &Runtime,
+) -> Result<Arc<ServerState>, ServerError> {
     let Assembly {
         config,
         storage,
@@ -136,7 +141,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     );
     let unread_memory = UnreadMemoryCollector::new(endpoints.unread_memory())?;
     metrics.registry().register(Box::new(unread_memory))?;
-    Ok(Arc::new(Core {
+    Ok(Arc::new(ServerState {
         feed,
         endpoints,
         openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),

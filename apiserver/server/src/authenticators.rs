@@ -2,7 +2,7 @@
 
 use crate::account_keys::AccountKeys;
 use crate::config::ServerConfig;
-use crate::server::ServerError;
+use crate::error::ServerError;
 use crate::trust::Trust;
 use apiserver_auth::authn::anonymous::Anonymous;
 use apiserver_auth::authn::bootstrap_token::BootstrapTokens;

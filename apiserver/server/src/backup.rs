@@ -5,7 +5,7 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::refuse_request;
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::{Body, FrameSource, ReadingPace, paced};
 use apiserver_registry::RegistryError;
 use apiserver_storage::{Backup, StorageError};
@@ -28,7 +28,7 @@ impl FrameSource for Pieces {
     }
 }
 
-pub(crate) fn answer(core: &Core, exchange: &Exchange) -> Response {
+pub(crate) fn answer(core: &ServerState, exchange: &Exchange) -> Response {
     let refused = |error: &RegistryError| refuse_request(exchange, error);
     if *exchange.request.method() != Method::GET {
         return refused(&RegistryError::MethodNotAllowed);

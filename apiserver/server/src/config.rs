@@ -1,6 +1,6 @@
 //! What an owner decides about a server; names as upstream's flags.
 
-use crate::filters::audit::AuditLogConfig;
+use crate::filters::audit::log::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
 use crate::serving_certificates::{self, SniCertificate};
 use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};

@@ -1,9 +1,10 @@
 //! From HTTP to the handler chain: what a request is, before any filter sees it.
 
 use crate::exchange::{Exchange, Peer, Response};
+use crate::filters::filter::HandlerChain;
 use crate::filters::refuse;
-use crate::handler_chain::HandlerChain;
-use crate::server::Core;
+use crate::handler_chain;
+use crate::state::ServerState;
 use apiserver_endpoints::{Body, RequestInfo};
 use apiserver_registry::{RegistryError, RequestContext, Warnings};
 use futures::future::BoxFuture;
@@ -13,14 +14,14 @@ use std::sync::Arc;
 /// Entry of every request, from the network or in process.
 #[derive(Clone)]
 pub(crate) struct Front {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<ServerState>,
     pub(crate) chain: Arc<HandlerChain>,
 }
 
 impl Front {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<ServerState>) -> Self {
         Self {
-            chain: HandlerChain::new(Arc::clone(&core)),
+            chain: handler_chain::chain(Arc::clone(&core)),
             core,
         }
     }

@@ -1,7 +1,7 @@
 //! `/statusz` and `/flagz`: what this server is and how it was started, for people who look for a fault. As text, or as
 //! the objects of `config.k8s.io/v1beta1`.
 
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::{Body, yaml};
 use apiserver_registry::RegistryError;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -28,7 +28,7 @@ enum Form {
 
 /// The answer, when the path is one of these.
 pub(crate) fn answer(
-    core: &Core,
+    core: &ServerState,
     path: &str,
     headers: &HeaderMap,
 ) -> Option<Result<Response<Body>, RegistryError>> {
@@ -91,7 +91,7 @@ fn form_of(range: &str, page: &str) -> Option<Form> {
     }
 }
 
-fn statusz(core: &Core, form: Form) -> Response<Body> {
+fn statusz(core: &ServerState, form: Form) -> Response<Body> {
     let version = apiserver_endpoints::VersionInfo::default();
     let uptime = core.runtime.now().duration_since(core.began).as_secs().max(0);
     let (binary, emulated) = (

@@ -1,134 +1,62 @@
-//! The filters in order, outermost first. A new filter is a file in `filters/` and a row here.
+//! The filters in order, outermost first. A new filter is a file in `filters/` and a row here, with the reason of its place.
 
-use crate::exchange::{Exchange, Response};
-use crate::filters::{
-    audit, authentication, authorization, body, cache_control, count, deadline, detach, head, impersonation,
-    measure, panic_recovery, priority_and_fairness, warnings, websocket,
-};
-use crate::metrics::FILTERS;
-use crate::server::Core;
-use futures::future::BoxFuture;
+use crate::filters::audit::{Audit, BeforeAnswer};
+use crate::filters::authentication::Authentication;
+use crate::filters::authorization::Authorization;
+use crate::filters::body::ReadBody;
+use crate::filters::cache_control::CacheControl;
+use crate::filters::count::Count;
+use crate::filters::deadline::{RequestDeadline, Timeout};
+use crate::filters::detach::Detach;
+use crate::filters::filter::{HandlerChain, Row};
+use crate::filters::head::Head;
+use crate::filters::impersonation::Impersonation;
+use crate::filters::measure::Measure;
+use crate::filters::panic_recovery::PanicRecovery;
+use crate::filters::priority_and_fairness::PriorityAndFairness;
+use crate::filters::warnings::Warnings;
+use crate::filters::websocket::WebSocket;
+use crate::state::ServerState;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// One step of the way; it answers itself or asks the next.
-pub(crate) trait Filter: Send + Sync {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response>;
+/// The way of a request through a server.
+pub(crate) fn chain(core: Arc<ServerState>) -> Arc<HandlerChain> {
+    HandlerChain::new(rows(&core), core)
 }
 
-/// A filter in its place.
-pub(crate) struct Row {
-    filter: Box<dyn Filter>,
-    /// The place of its name among [`FILTERS`], where its time is counted.
-    timed: Option<usize>,
-}
-
-impl Row {
-    fn timed(filter: impl Filter + 'static, name: &str) -> Self {
-        Self {
-            timed: FILTERS.iter().position(|own| *own == name),
-            ..Self::of(filter)
-        }
-    }
-
-    fn of(filter: impl Filter + 'static) -> Self {
-        Self {
-            filter: Box::new(filter),
-            timed: None,
-        }
-    }
-}
-
-/// The filters of a server.
-pub(crate) fn rows(core: &Arc<Core>) -> Vec<Row> {
+fn rows(core: &Arc<ServerState>) -> Vec<Row> {
     vec![
-        Row::of(audit::BeforeAnswer::new(core)),
-        Row::of(head::Head),
-        Row::of(panic_recovery::PanicRecovery),
-        Row::of(measure::Measure),
-        Row::of(cache_control::CacheControl),
-        Row::of(warnings::Warnings),
-        Row::of(deadline::RequestDeadline::new(core)),
-        Row::timed(authentication::Authentication::new(core), "authentication"),
-        Row::timed(audit::Audit::new(core), "audit"),
-        Row::timed(
-            impersonation::Impersonation::new(core),
-            "constrainedimpersonation",
-        ),
-        Row::of(deadline::Timeout),
-        Row::timed(
-            priority_and_fairness::PriorityAndFairness::new(core),
-            "priorityandfairness",
-        ),
-        Row::timed(authorization::Authorization::new(core), "authorization"),
-        Row::of(count::Count::new(core)),
-        Row::of(body::ReadBody::new(core)),
-        Row::of(detach::Detach::new(core)),
-        Row::of(websocket::WebSocket::new(core)),
+        // Outermost: no answer leaves before its last audit event is written, whoever below has made it.
+        Row::of(BeforeAnswer::new(core)),
+        // Above whatever makes answers, so that all of them are made as for GET.
+        Row::of(Head),
+        // A panic in any filter below becomes an answer, which those above treat as any other.
+        Row::of(PanicRecovery),
+        // Follows the request to its end, refusals of every filter below included.
+        Row::of(Measure),
+        // Answers of refused users are not to be cached either.
+        Row::of(CacheControl),
+        // Takes the remarks of all that follow.
+        Row::of(Warnings),
+        // A malformed `timeout` is refused before credentials are looked at, as upstream does.
+        Row::of(RequestDeadline::new(core)),
+        // Whatever follows needs the user.
+        Row::timed(Authentication::new(core), "authentication"),
+        // Above impersonation: an event names the user who asks and the one whom he acts as.
+        Row::timed(Audit::new(core), "audit"),
+        Row::timed(Impersonation::new(core), "constrainedimpersonation"),
+        // Below audit, which records a request that took too long; above the first filter that lets a request wait.
+        Row::of(Timeout),
+        // Below impersonation, since a flow is that of the user acted as; above authorization, whose cost it bounds.
+        Row::timed(PriorityAndFairness::new(core), "priorityandfairness"),
+        Row::timed(Authorization::new(core), "authorization"),
+        // What a filter above refuses is not counted as handled, as upstream does.
+        Row::of(Count::new(core)),
+        // Nobody's bytes are read before he may send them. Waits for a slow body without seats.
+        Row::of(ReadBody::new(core)),
+        // Below the body: from its first write on a mutation goes on without its client.
+        Row::of(Detach::new(core)),
+        // Innermost: translates the stream that a handler answers with.
+        Row::of(WebSocket::new(core)),
     ]
-}
-
-/// What comes after a filter.
-#[derive(Clone)]
-pub(crate) struct Next {
-    chain: Arc<HandlerChain>,
-    at: usize,
-    /// Monotonic time at which the filter before was called, where its time is counted.
-    since: Duration,
-}
-
-/// Filters and what stands behind them.
-pub(crate) struct HandlerChain {
-    rows: Vec<Row>,
-    core: Arc<Core>,
-}
-
-impl HandlerChain {
-    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
-        Arc::new(Self {
-            rows: rows(&core),
-            core,
-        })
-    }
-
-    pub(crate) fn handle(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
-        Next {
-            chain: Arc::clone(self),
-            at: 0,
-            since: Duration::ZERO,
-        }
-        .run(exchange)
-    }
-}
-
-impl Next {
-    pub(crate) fn run(mut self, exchange: Exchange) -> BoxFuture<'static, Response> {
-        let chain = Arc::clone(&self.chain);
-        let row = chain.rows.get(self.at);
-        self.note_time(&chain, row);
-        match row {
-            Some(row) => row.filter.call(
-                exchange,
-                Self {
-                    at: self.at + 1,
-                    ..self
-                },
-            ),
-            None => chain.core.answer(exchange),
-        }
-    }
-
-    /// Counts the time of the filter before, which hands the request on now.
-    fn note_time(&mut self, chain: &HandlerChain, row: Option<&Row>) {
-        let before = self.at.checked_sub(1).and_then(|at| chain.rows.get(at)?.timed);
-        if before.is_none() && row.is_none_or(|row| row.timed.is_none()) {
-            return;
-        }
-        let now = chain.core.runtime.monotonic();
-        if let Some(filter) = before {
-            let took = now.saturating_sub(self.since);
-            chain.core.metrics.access.filtered(filter, took);
-        }
-        self.since = now;
-    }
 }

@@ -1,7 +1,7 @@
 //! `/healthz`, `/livez`, `/readyz`: named checks, one by one at `/readyz/<name>`, all with `?verbose`.
 
-use crate::server::Core;
 use crate::startup;
+use crate::state::ServerState;
 use apiserver_endpoints::{Body, Query};
 use http::{HeaderValue, Response, StatusCode};
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ struct Check {
 }
 
 /// The answer, when the path is one of these.
-pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Response<Body>> {
+pub(crate) async fn answer(core: &ServerState, path: &str, query: &str) -> Option<Response<Body>> {
     let mut parts = path.strip_prefix('/')?.splitn(2, '/');
     let root = parts
         .next()
@@ -57,7 +57,7 @@ pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Respo
 }
 
 /// For `/metrics/slis`.
-fn record(core: &Core, root: &str, checks: &[Check], excluded: &[&str]) {
+fn record(core: &ServerState, root: &str, checks: &[Check], excluded: &[&str]) {
     for check in checks.iter().filter(|check| !excluded.contains(&&*check.name)) {
         core.metrics
             .health_checks
@@ -73,7 +73,7 @@ fn has_space(is_disk_full: bool, is_quota_used: bool) -> Result<(), String> {
     }
 }
 
-async fn checks(core: &Core, root: &str) -> Vec<Check> {
+async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
     let storage = core.registry.stored().current_revision().await;
     let storage = storage.map(|_| ()).map_err(|error| error.to_string());
     let mut checks = vec![
@@ -173,7 +173,7 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
     checks
 }
 
-fn has_started(core: &Core) -> bool {
+fn has_started(core: &ServerState) -> bool {
     core.started.load(Ordering::Acquire)
 }
 

@@ -6,14 +6,14 @@ use crate::exchange::{Exchange, Response};
 use crate::filters::refuse_request;
 use crate::flow_control::dump;
 use crate::health;
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::Body;
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use http::HeaderValue;
 use std::sync::Arc;
 
-impl Core {
+impl ServerState {
     /// Behind all filters. Health and metrics answer whatever the method, as upstream's.
     pub(crate) fn answer(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
         if exchange.info.is_resource_request {

@@ -1,41 +1,28 @@
 //! Putting a server together, starting and stopping it.
 
-use crate::admission_configuration::AdmissionConfigurationError;
 use crate::assembly::{Assembly, assemble, feed_failed};
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::ServerConfig;
 use crate::connection::Front;
 use crate::connections::{Connections, Limits, Timeouts};
-use crate::feed::AuthorizationFeed;
+use crate::error::ServerError;
 use crate::file_reload::FileReload;
-use crate::filters::audit::{Auditor, PolicyError};
-use crate::flow_control::FlowControl;
 use crate::listener::Listener;
-use crate::metrics::Metrics;
-use crate::openid::OpenId;
 use crate::renewal::Renewal;
 use crate::service::LocalService;
-use crate::serving_certificates::{self, PairError};
-use crate::startup::{self, Startup, StartupError};
+use crate::serving_certificates;
+use crate::startup::{self, Startup};
 use crate::trust::{self, Trust};
-use apiserver_auth::authn::AuthenticatorChain;
-use apiserver_auth::authn::AuthoritiesError;
-use apiserver_auth::authn::token_file::TokenFileError;
-use apiserver_auth::authz::AuthorizerChain;
-use apiserver_auth::jwt::{self, JwtError, LegacyClaims, SigningKey};
-use apiserver_auth::pki::{
-    Pki, PkiError, ServingIdentity, client_config, server_config, unverified_client_config,
-};
+use apiserver_auth::jwt::{self, JwtError, LegacyClaims};
+use apiserver_auth::pki::{Pki, ServingIdentity, client_config, server_config, unverified_client_config};
 use apiserver_egress::{Dialer, Own};
-use apiserver_endpoints::Endpoints;
-use apiserver_registry::{Registry, SystemDoors};
+use apiserver_registry::Registry;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
-use jiff::Timestamp;
 use machinery_meta::UserInfo;
-use machinery_runtime::{CancellationToken, Runtime, Scope};
+use machinery_runtime::{Runtime, Scope};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -43,93 +30,6 @@ use tokio::net::TcpListener;
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
 /// How long a server that stops tries to take its address out of the `kubernetes` service.
 const WITHDRAWN_WITHIN: Duration = Duration::from_secs(2);
-
-/// Why a server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("certificates and keys")]
-    Pki(#[from] PkiError),
-    #[error("{flag}")]
-    Authorities {
-        flag: &'static str,
-        #[source]
-        source: AuthoritiesError,
-    },
-    #[error("{flag} {}", path.display())]
-    AccountKey {
-        flag: &'static str,
-        path: std::path::PathBuf,
-        #[source]
-        source: JwtError,
-    },
-    #[error("{flag} {}", path.display())]
-    File {
-        flag: &'static str,
-        path: std::path::PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("{flag}")]
-    ServingCertificate {
-        flag: &'static str,
-        #[source]
-        source: PairError,
-    },
-    #[error("--token-auth-file")]
-    TokenFile(#[from] TokenFileError),
-    #[error("listening on {address}")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("--audit-policy-file")]
-    AuditPolicy(#[from] PolicyError),
-    #[error("admission plugins")]
-    Admission(#[from] AdmissionConfigurationError),
-    #[error("metrics")]
-    Metrics(#[from] prometheus::Error),
-    #[error(transparent)]
-    Startup(#[from] StartupError),
-    #[error("the runtime is shutting down")]
-    Stopping,
-}
-
-/// What the filters and handlers share.
-pub(crate) struct Core {
-    pub(crate) config: ServerConfig,
-    pub(crate) runtime: Runtime,
-    pub(crate) registry: Registry,
-    /// Doors of the server's own writes.
-    pub(crate) doors: SystemDoors,
-    pub(crate) feed: Arc<AuthorizationFeed>,
-    pub(crate) endpoints: Endpoints,
-    pub(crate) authenticators: AuthenticatorChain,
-    pub(crate) authorizers: AuthorizerChain,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) openid: OpenId,
-    pub(crate) trust: Arc<Trust>,
-    pub(crate) signing_key: SigningKey,
-    pub(crate) audit: Option<Arc<Auditor>>,
-    /// `None` where nothing is limited.
-    pub(crate) flow_control: Option<Arc<FlowControl>>,
-    /// Mutations live here, so that shutdown can wait for them.
-    pub(crate) mutations: Scope,
-    pub(crate) started: AtomicBool,
-    /// Start-up steps that are done.
-    pub(crate) finished_steps: AtomicUsize,
-    pub(crate) stopping: CancellationToken,
-    /// Time at which the server began.
-    pub(crate) began: Timestamp,
-}
-
-impl Core {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.is_cancelled()
-    }
-}
 
 /// A running API server. Dropping it ends everything at once; [`Server::shutdown`] lets requests finish.
 pub struct Server {

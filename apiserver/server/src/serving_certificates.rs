@@ -2,8 +2,8 @@
 //! change.
 
 use crate::config::ServerConfig;
+use crate::error::ServerError;
 use crate::file_reload::{self, WatchedFiles};
-use crate::server::ServerError;
 use crate::trust;
 use apiserver_auth::authn::{AuthoritiesError, certificate_bundle};
 use apiserver_auth::pki::{GivenCertificates, ServingCertificate, ServingCertificateError, ServingIdentity};

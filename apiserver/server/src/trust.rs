@@ -1,8 +1,8 @@
 //! Authorities of client certificates and of front proxies: the cluster's own, and those of files.
 
 use crate::config::ServerConfig;
+use crate::error::ServerError;
 use crate::file_reload::{self, WatchedFiles};
-use crate::server::ServerError;
 use apiserver_auth::authn::request_header::RequestHeader;
 use apiserver_auth::authn::{AuthoritiesError, ClientCertificates, certificate_bundle};
 use apiserver_auth::pki::{Identity, Pki, ServingIdentity, server_config};

@@ -1,12 +1,12 @@
 //! Who asks; nobody gets further without an identity.
 
-use super::audit::Auditor;
+use super::audit::auditor::Auditor;
+use super::filter::{Filter, Next};
 use super::{refuse_request, too_many_after};
 use crate::accepted_credentials::AcceptedCredentials;
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::{Identified, Metrics};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_auth::authn::{
     AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials, have_expired,
     is_anonymous,
@@ -26,7 +26,7 @@ pub(crate) struct Authentication {
 }
 
 impl Authentication {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             authenticators: core.authenticators.clone(),
             metrics: Arc::clone(&core.metrics),

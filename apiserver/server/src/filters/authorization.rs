@@ -1,11 +1,11 @@
 //! Whether the user may do what the request asks.
 
 use super::audit::AuditEvent;
+use super::filter::{Filter, Next};
 use super::forbid;
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::{Decided, Metrics};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_auth::authz::attributes::{ResourceTarget, Target};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Decision, Forbidden};
 use apiserver_registry::RegistryError;
@@ -20,7 +20,7 @@ pub(crate) struct Authorization {
 }
 
 impl Authorization {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             authorizers: core.authorizers.clone(),
             metrics: Arc::clone(&core.metrics),

@@ -5,12 +5,12 @@
 //! all requests of its level, when the body is whole. Neither one that trickles in nor one that is read only to be
 //! discarded holds a seat, however few the level has.
 
+use super::filter::{Filter, Next};
 use super::priority_and_fairness::Executing;
 use super::{class_of, refuse_request, too_many};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::RequestSeries;
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::body::ReadBodyError;
 use apiserver_endpoints::{Body, HeldMemory, MemoryShares, is_routed};
 use apiserver_registry::{Registry, RegistryError};
@@ -44,7 +44,7 @@ pub(crate) struct ReadBody {
 }
 
 impl ReadBody {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         let bytes = core.config.body_memory_bytes;
         Self {
             registry: core.registry.clone(),

@@ -1,7 +1,7 @@
 //! Nothing that depends on who asks may be kept by a cache on the way.
 
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use futures::future::BoxFuture;
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;

@@ -2,10 +2,10 @@
 //! what a filter refuses is not counted.
 
 use super::completion::{Completion, Outcome};
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::{GaugeGuard, Metrics, RequestLabels, RequestSeries};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_registry::Registry;
 use futures::future::BoxFuture;
 use http::StatusCode;
@@ -24,7 +24,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             metrics: Arc::clone(&core.metrics),
             registry: core.registry.clone(),

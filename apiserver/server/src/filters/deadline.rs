@@ -3,11 +3,11 @@
 //! [`RequestDeadline`] reads the parameter before anybody is asked who the client is, as upstream does; [`Timeout`] ends
 //! what takes longer, within the audit log's sight.
 
-use super::audit::Auditor;
+use super::audit::auditor::Auditor;
+use super::filter::{Filter, Next};
 use super::{refuse, refuse_request};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_registry::{RegistryError, TIME_IS_UP};
 use futures::future::BoxFuture;
 use machinery_schema::leaf::parse_duration;
@@ -23,7 +23,7 @@ pub(crate) struct RequestDeadline {
 }
 
 impl RequestDeadline {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             limit: core.config.request_timeout,
             auditor: core.audit.clone(),

@@ -3,11 +3,11 @@
 //! dry run, it ends with its client.
 
 use super::completion::{Completion, Outcome};
+use super::filter::{Filter, Next};
 use super::priority_and_fairness::Executing;
 use super::{panic_recovery, refuse};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_registry::{PointOfNoReturn, RegistryError};
 use futures::future::BoxFuture;
 use machinery_runtime::{Runtime, TaskEnded, TaskHandle};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) struct Detach(Runtime);
 
 impl Detach {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self(core.mutations.runtime().clone())
     }
 }

@@ -1,7 +1,7 @@
 //! What an answer to HEAD leaves out.
 
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use apiserver_endpoints::Body;
 use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;

@@ -2,11 +2,11 @@
 
 use super::audit::AuditEvent;
 use super::authorization::with_attributes;
+use super::filter::{Filter, Next};
 use super::{forbid, refuse_request};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_auth::authz::AuthorizerChain;
 use apiserver_auth::impersonation::{self, ImpersonationError, strip};
 use apiserver_registry::RegistryError;
@@ -21,7 +21,7 @@ pub(crate) struct Impersonation {
 }
 
 impl Impersonation {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             authorizers: core.authorizers.clone(),
             modes: Arc::default(),

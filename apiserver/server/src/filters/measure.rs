@@ -1,8 +1,8 @@
 //! Follows requests to their ends, whatever becomes of their clients, and names them in the answers.
 
 use super::completion::{Completion, Outcome};
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 

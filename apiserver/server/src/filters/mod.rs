@@ -9,6 +9,7 @@ pub(crate) mod completion;
 pub(crate) mod count;
 pub(crate) mod deadline;
 pub(crate) mod detach;
+pub(crate) mod filter;
 pub(crate) mod head;
 pub(crate) mod impersonation;
 pub(crate) mod measure;

@@ -1,8 +1,8 @@
 //! A panic while answering becomes a 500 and a line in the log; the connection and the server go on.
 
+use super::filter::{Filter, Next};
 use super::refuse;
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use apiserver_registry::RegistryError;
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -6,6 +6,7 @@
 //! turns are those of its user's heavy work.
 
 use super::completion::Completion;
+use super::filter::{Filter, Next};
 use super::too_many_after;
 use crate::exchange::{Exchange, Response};
 use crate::flow_control::controller::{Classified, Schema};
@@ -13,9 +14,8 @@ use crate::flow_control::priority_level::Digest;
 use crate::flow_control::utilization::{InPhase, Phase};
 use crate::flow_control::work_estimate::ListRequest;
 use crate::flow_control::{FlowControl, Seats, Start};
-use crate::handler_chain::{Filter, Next};
 use crate::metrics::{GaugeGuard, Metrics, RequestLabels};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::Query;
 use apiserver_registry::Registry;
 use futures::future::BoxFuture;
@@ -43,7 +43,7 @@ pub(crate) struct PriorityAndFairness {
 }
 
 impl PriorityAndFairness {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             control: core.flow_control.clone(),
             request_timeout: core.config.request_timeout,

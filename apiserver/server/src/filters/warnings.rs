@@ -1,7 +1,7 @@
 //! What was remarked on the way leaves in `Warning` headers.
 
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
 use futures::future::BoxFuture;
 use http::HeaderValue;
 

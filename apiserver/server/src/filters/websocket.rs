@@ -5,9 +5,9 @@
 //! connection is taken over and the stream sent in messages. Refusals of a handshake are those of Go's package.
 
 use super::count::UnderWay;
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::Body;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +47,7 @@ const LENGTH_BYTES: usize = 4;
 pub(crate) struct WebSocket(Runtime);
 
 impl WebSocket {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self(core.runtime.clone())
     }
 }

@@ -4,7 +4,7 @@ use super::FlowControl;
 use super::controller::LevelState;
 use super::priority_level::Ticket;
 use super::queue_set::Request;
-use crate::filters::audit::go_text;
+use crate::filters::audit::latency::go_text;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 

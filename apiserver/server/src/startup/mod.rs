@@ -7,6 +7,7 @@ mod component_events;
 mod custom_resources;
 mod default_objects;
 mod dns_service;
+pub(crate) mod error;
 mod extension_authentication;
 mod flow_control;
 pub(crate) mod kubernetes_service;
@@ -14,7 +15,8 @@ mod legacy_token_tracking;
 mod rbac;
 mod time_to_live;
 
-use crate::server::Core;
+use self::error::StartupError;
+use crate::state::ServerState;
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
 use apiserver_registry::{
@@ -33,19 +35,10 @@ use std::time::Duration;
 /// How long to wait before a watch that ended is made again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A step did not succeed.
-#[derive(Debug, thiserror::Error)]
-#[error("start-up step {step:?}: {message}")]
-pub struct StartupError {
-    pub step: &'static str,
-    /// As the API would answer it, with everything that is wrong.
-    pub message: String,
-}
-
 /// What the steps know.
 #[derive(Clone)]
 pub(crate) struct Startup {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<ServerState>,
     /// Where the `kubernetes` service leads.
     pub(crate) advertised: SocketAddr,
 }

@@ -1,12 +1,12 @@
 //! Audit events of a request, one at each of its stages.
 
+use super::auditor::{Auditor, LastLine};
 use super::client::{source_addresses, user_agent};
 use super::form::{AuthenticationMetadata, Event, Identity, ObjectRef, ResponseStatus, User};
 use super::latency::Latency;
 use super::log::Written;
 use super::objects;
 use super::policy::{Decision, Level, Stage};
-use super::{Auditor, LastLine};
 use crate::exchange::{Exchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;

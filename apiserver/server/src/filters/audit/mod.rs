@@ -6,111 +6,33 @@
 //! An answer leaves after its last event is written ([`BeforeAnswer`]). Long-running requests have an event for their
 //! beginning, before which their answer does not begin, and one for their end.
 
+pub(crate) mod auditor;
 mod client;
 mod event;
 mod form;
-mod latency;
-mod log;
+pub(crate) mod latency;
+pub(crate) mod log;
 mod objects;
-mod policy;
+pub(crate) mod policy;
 
 pub(crate) use event::AuditEvent;
-pub(crate) use latency::go_text;
-pub use log::{AuditLogConfig, AuditLogMode};
-pub use policy::PolicyError;
 
 use super::completion::Completion;
+use super::filter::{Filter, Next};
 use crate::exchange::{Exchange, Response};
-use crate::handler_chain::{Filter, Next};
-use crate::metrics::AuditMetrics;
-use crate::server::Core;
+use crate::state::ServerState;
 use apiserver_endpoints::Body;
+use auditor::{Auditor, LastLine};
 use futures::future::BoxFuture;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use latency::Latency;
-use log::{AuditLog, Written};
-use machinery_meta::UserInfo;
-use machinery_runtime::Runtime;
-use parking_lot::Mutex;
-use policy::{Decision, Level, Policy, Stage};
+use policy::{Level, Stage};
 use std::sync::Arc;
 
 /// How much of an answer is read for its event: a list is as large as its objects are.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-
-/// Policy and log.
-#[derive(Debug)]
-pub(crate) struct Auditor {
-    policy: Policy,
-    log: AuditLog,
-    metrics: AuditMetrics,
-}
-
-impl Auditor {
-    /// Without a policy file everything is told at level `Metadata`.
-    pub(crate) fn open(
-        log: AuditLogConfig,
-        policy: Option<&[u8]>,
-        runtime: &Runtime,
-        metrics: AuditMetrics,
-    ) -> Result<Self, PolicyError> {
-        Ok(Self {
-            policy: policy.map_or_else(|| Ok(Policy::metadata()), Policy::parse)?,
-            log: AuditLog::open(log, runtime, metrics.errors())?,
-            metrics,
-        })
-    }
-
-    /// Resolves when all events so far are written.
-    pub(crate) async fn flush(&self) {
-        self.log.flush().await;
-    }
-
-    /// Reports whether events can be written, as far as is known.
-    pub(crate) fn is_written(&self) -> bool {
-        self.log.is_written()
-    }
-
-    /// The event of a request that is refused before its user is known, written with its answer. Nothing is written where
-    /// the policy says so.
-    pub(crate) async fn refused_early(self: &Arc<Self>, exchange: &Exchange, answer: &Response) {
-        let decision = self.decide(None, exchange);
-        if decision.level == Level::None {
-            return;
-        }
-        self.log.room().await;
-        let event = AuditEvent::new(self, decision, exchange);
-        event.answered(answer);
-        event.write(Stage::ResponseStarted).await;
-    }
-
-    fn decide(&self, user: Option<&UserInfo>, exchange: &Exchange) -> Decision {
-        let decision = self.policy.decide(user, &exchange.info);
-        self.metrics.decided(decision.level.as_str());
-        decision
-    }
-
-    fn write(&self, line: String) -> Written {
-        self.metrics.written();
-        self.log.write(line)
-    }
-}
-
-/// The last event of a request on its way to the file.
-#[derive(Debug, Clone, Default)]
-struct LastLine(Arc<Mutex<Option<Written>>>);
-
-impl LastLine {
-    fn set(&self, written: Written) {
-        *self.0.lock() = Some(written);
-    }
-
-    fn take(&self) -> Option<Written> {
-        self.0.lock().take()
-    }
-}
 
 /// Lets an answer leave once the last event of its request is written: a server that is killed has recorded what it
 /// answered. A mutation that goes on after its answer is recorded later.
@@ -119,7 +41,7 @@ pub(crate) struct BeforeAnswer {
 }
 
 impl BeforeAnswer {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self {
             is_audited: core.audit.is_some(),
         }
@@ -147,7 +69,7 @@ impl Filter for BeforeAnswer {
 pub(crate) struct Audit(Option<Arc<Auditor>>);
 
 impl Audit {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<ServerState>) -> Self {
         Self(core.audit.clone())
     }
 }
