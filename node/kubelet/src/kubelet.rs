@@ -24,7 +24,7 @@ use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
 use crate::pods::admission::Abilities;
-use crate::pods::resize::room::Room;
+use crate::pods::resize::allocation::NodeAllocations;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::server::{self, Listeners, ServerError};
@@ -307,7 +307,7 @@ pub(crate) fn worker_context(
         objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
         mounter,
         events,
-        room: Room::default(),
+        allocations: NodeAllocations::default(),
         preempt: OnceLock::new(),
         node: parking_lot::Mutex::new(Arc::new(own)),
         node_known: Watched::new(false),

@@ -110,7 +110,7 @@ pub fn rows() -> [ManagerRow; 11] {
         },
         ManagerRow {
             name: "class weights",
-            run: |context| Box::pin(containers::tiers::keep_weights(context)),
+            run: |context| Box::pin(containers::tiers::maintain_weights(context)),
         },
         ManagerRow {
             name: "log rotation",

@@ -1,4 +1,4 @@
-//! Events: short notes on an object, made in the background. The same note again raises its count.
+//! Event recorder: requests for events are queued and sent in the background. A repeated request raises the count of its event.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::printable;
 use crate::pods::ContainerKind;
 use crate::pods::plan::container_named;
 
-/// Notes waiting to be sent; beyond it the newest are dropped, for a note is worth less than memory.
+/// Requests in the queue; beyond it the newest are dropped, for an event is worth less than memory.
 const QUEUE_MAX: usize = 512;
 /// Notes whose count can still be raised.
 const REMEMBERED_MAX: usize = 1024;
@@ -27,14 +27,14 @@ const COMPONENT: &str = "kubelet";
 /// `Normal` or `Warning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// As it should be.
+    /// Regular operation.
     Normal,
-    /// Someone may want to look.
+    /// Something that a user may have to act on.
     Warning,
 }
 
 #[derive(Debug, Clone)]
-struct Note {
+struct EventRequest {
     namespace: String,
     object: Object,
     kind: &'static str,
@@ -52,8 +52,8 @@ struct Object {
     field_path: Option<String>,
 }
 
-impl Note {
-    /// The same for a note that only raises the count of another: whatever the revision of its object.
+impl EventRequest {
+    /// Digest that is equal for requests of the same event, whatever the revision of their object.
     fn digest(&self) -> [u8; 32] {
         let object = &self.object;
         let mut digest = Sha256::new();
@@ -76,7 +76,7 @@ impl Note {
     }
 }
 
-/// What events are about, for who makes several and does not hold the object.
+/// Object of several events, for callers that do not keep the object itself.
 #[derive(Debug, Clone)]
 pub struct EventSubject(Object);
 
@@ -92,36 +92,36 @@ impl EventSubject {
     }
 }
 
-/// Takes notes. Cheap to clone; never waits.
+/// Queues requests for events. Cheap to clone; never waits.
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Note>,
+    queue: mpsc::Sender<EventRequest>,
 }
 
 impl EventRecorder {
-    /// Starts the sender in the background.
+    /// Starts the recorder; the task that sends runs in the background.
     pub fn start(runtime: &Runtime, client: Client, node_name: &str) -> Self {
-        let (queue, notes) = mpsc::channel(QUEUE_MAX);
+        let (queue, requests) = mpsc::channel(QUEUE_MAX);
         let sender = Sender {
             client,
             runtime: runtime.clone(),
             host: node_name.to_string(),
             sent: HashMap::new(),
         };
-        // A note that makes it panic is lost, the ones behind it are not.
-        let state = Arc::new(Mutex::new((sender, notes)));
+        // Only the request that makes it panic is lost.
+        let state = Arc::new(Mutex::new((sender, requests)));
         let send = move || {
             let state = Arc::clone(&state);
             async move {
-                let (sender, notes) = &mut *state.lock().await;
-                sender.run(notes).await;
+                let (sender, requests) = &mut *state.lock().await;
+                sender.run(requests).await;
             }
         };
         runtime.keep("event recorder", send).detach();
         Self { queue }
     }
 
-    /// A note on a pod.
+    /// Records an event of a pod.
     pub fn pod(
         &self,
         pod: &Pod,
@@ -129,10 +129,10 @@ impl EventRecorder {
         reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
-        self.note(pod_object(pod, None), kind, reason.into(), message.into());
+        self.enqueue(pod_object(pod, None), kind, reason.into(), message.into());
     }
 
-    /// A note on one container of a pod.
+    /// Records an event of one container of a pod.
     pub fn container(
         &self,
         pod: &Pod,
@@ -144,7 +144,7 @@ impl EventRecorder {
         self.about(&EventSubject::container(pod, container), kind, reason, message);
     }
 
-    /// A note on what was named before.
+    /// Records an event of a prepared subject.
     pub fn about(
         &self,
         subject: &EventSubject,
@@ -152,10 +152,10 @@ impl EventRecorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.note(subject.0.clone(), kind, reason.into(), message.into());
+        self.enqueue(subject.0.clone(), kind, reason.into(), message.into());
     }
 
-    /// A note on our node.
+    /// Records an event of this node.
     pub fn node(&self, node: &Node, kind: EventKind, reason: &'static str, message: impl Into<String>) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_else(|| name.clone());
@@ -167,30 +167,30 @@ impl EventRecorder {
             resource_version: None,
             field_path: None,
         };
-        self.note(object, kind, reason.into(), message.into());
+        self.enqueue(object, kind, reason.into(), message.into());
     }
 
-    fn note(&self, object: Object, kind: EventKind, reason: Cow<'static, str>, message: String) {
+    fn enqueue(&self, object: Object, kind: EventKind, reason: Cow<'static, str>, message: String) {
         let kind = if kind == EventKind::Normal {
             "Normal"
         } else {
             "Warning"
         };
         let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
-        let note = Note {
+        let request = EventRequest {
             namespace,
             object,
             kind,
             reason,
             message: bounded(printable(&message).into_owned()),
         };
-        if let Err(error) = self.queue.try_send(note) {
+        if let Err(error) = self.queue.try_send(request) {
             tracing::debug!(%error, "event dropped, the queue is full");
         }
     }
 }
 
-/// Containers and registries choose what errors say, and how long that is.
+/// Cuts a message: containers and registries choose the text of errors and its length.
 fn bounded(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -214,22 +214,22 @@ struct Sender {
     client: Client,
     runtime: Runtime,
     host: String,
-    /// Events already there, by the digest of their note: name and count.
+    /// Events sent before, by the digest of their request: name and count.
     sent: HashMap<[u8; 32], (String, i32)>,
 }
 
 impl Sender {
-    async fn run(&mut self, notes: &mut mpsc::Receiver<Note>) {
-        while let Some(note) = notes.recv().await {
-            if let Err(error) = self.send(&note).await {
-                tracing::debug!(error = %error, reason = %note.reason, "event not recorded");
+    async fn run(&mut self, requests: &mut mpsc::Receiver<EventRequest>) {
+        while let Some(request) = requests.recv().await {
+            if let Err(error) = self.send(&request).await {
+                tracing::debug!(error = %error, reason = %request.reason, "event not recorded");
             }
         }
     }
 
-    async fn send(&mut self, note: &Note) -> Result<(), kube::Error> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &note.namespace);
-        let key = note.digest();
+    async fn send(&mut self, request: &EventRequest) -> Result<(), kube::Error> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &request.namespace);
+        let key = request.digest();
         if let Some((name, count)) = self.sent.get_mut(&key) {
             *count += 1;
             let now = Time(self.runtime.now());
@@ -243,7 +243,7 @@ impl Sender {
                 other => return other.map(drop),
             }
         }
-        let event = self.event(note);
+        let event = self.event(request);
         let name = event.metadata.name.clone().unwrap_or_default();
         api.create(&PostParams::default(), &event).await?;
         if self.sent.len() >= REMEMBERED_MAX {
@@ -253,14 +253,14 @@ impl Sender {
         Ok(())
     }
 
-    fn event(&self, note: &Note) -> Event {
+    fn event(&self, request: &EventRequest) -> Event {
         let now = self.runtime.now();
-        let object = &note.object;
+        let object = &request.object;
         let name = format!("{}.{:x}", object.name, self.runtime.random_u64());
         Event {
             metadata: ObjectMeta {
                 name: Some(name),
-                namespace: Some(note.namespace.clone()),
+                namespace: Some(request.namespace.clone()),
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
@@ -272,8 +272,8 @@ impl Sender {
                 resource_version: object.resource_version.clone(),
                 field_path: object.field_path.clone(),
             },
-            reason: Some(note.reason.clone().into_owned()),
-            message: Some(note.message.clone()),
+            reason: Some(request.reason.clone().into_owned()),
+            message: Some(request.message.clone()),
             source: Some(EventSource {
                 component: Some(COMPONENT.into()),
                 host: Some(self.host.clone()),
@@ -283,7 +283,7 @@ impl Sender {
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
             count: Some(1),
-            type_: Some(note.kind.into()),
+            type_: Some(request.kind.into()),
             ..Event::default()
         }
     }
@@ -313,15 +313,15 @@ mod tests {
             pod.metadata.resource_version = Some(revision.into());
             pod_object(&pod, None)
         };
-        let note = |object: Object, message: &str| Note {
+        let request = |object: Object, message: &str| EventRequest {
             namespace: "n".into(),
             object,
             kind: "Normal",
             reason: "R".into(),
             message: message.into(),
         };
-        let digest = note(pod("1"), "m").digest();
-        assert_eq!(note(pod("2"), "m").digest(), digest);
-        assert_ne!(note(pod("1"), "other").digest(), digest);
+        let digest = request(pod("1"), "m").digest();
+        assert_eq!(request(pod("2"), "m").digest(), digest);
+        assert_ne!(request(pod("1"), "other").digest(), digest);
     }
 }

@@ -62,14 +62,14 @@ pub fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine)
     }
 }
 
-/// Keeps the weight of the Burstable class at what its pods ask for together, for ever.
-pub async fn keep_weights(context: ManagerContext) {
+/// Keeps the CPU weight of the Burstable class at the sum of its pods' requests, for ever.
+pub async fn maintain_weights(context: ManagerContext) {
     let control = &context.workers.control;
     let group = format!("{}/burstable", kubepods(&context.config.cgroup_root));
-    let room = &context.workers.room;
+    let allocations = &context.workers.allocations;
     loop {
-        let changed = room.changed();
-        let wanted = only_shares(shares(room.burstable_cpu_millis()).unsigned_abs());
+        let changed = allocations.changed();
+        let wanted = only_shares(shares(allocations.burstable_cpu_millis()).unsigned_abs());
         let (cgroups, path) = (control.cgroups.clone(), group.clone());
         let applied = context
             .runtime

@@ -46,16 +46,16 @@ impl Pressure {
     }
 }
 
-/// Remembers when something was short last, so that conditions do not flap.
+/// Times at which memory and disk were short last, so that conditions do not flap.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Lasting {
+pub struct PressureHistory {
     memory: Option<Duration>,
     disk: Option<Duration>,
 }
 
-impl Lasting {
-    /// What counts now.
-    pub fn take(&mut self, measured: Pressure, now: Duration) -> Pressure {
+impl PressureHistory {
+    /// Returns the pressure that conditions report: measured now, or within the last five minutes.
+    pub fn observe(&mut self, measured: Pressure, now: Duration) -> Pressure {
         let one = |last: &mut Option<Duration>, short: bool| {
             if short {
                 *last = Some(now);
@@ -107,11 +107,17 @@ mod tests {
             memory: true,
             disk: false,
         };
-        let mut lasting = Lasting::default();
+        let mut pressure_history = PressureHistory::default();
         let at = Duration::from_secs;
-        assert_eq!(lasting.take(Pressure::default(), at(0)), Pressure::default());
-        assert_eq!(lasting.take(short, at(1)), short);
-        assert_eq!(lasting.take(Pressure::default(), at(300)), short);
-        assert_eq!(lasting.take(Pressure::default(), at(301)), Pressure::default());
+        assert_eq!(
+            pressure_history.observe(Pressure::default(), at(0)),
+            Pressure::default()
+        );
+        assert_eq!(pressure_history.observe(short, at(1)), short);
+        assert_eq!(pressure_history.observe(Pressure::default(), at(300)), short);
+        assert_eq!(
+            pressure_history.observe(Pressure::default(), at(301)),
+            Pressure::default()
+        );
     }
 }

@@ -11,7 +11,7 @@ use node_cri::{CriClient, v1};
 use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
-use super::pressure::{Lasting, Pressure};
+use super::pressure::{Pressure, PressureHistory};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::config::KubeletConfig;
 
@@ -77,11 +77,11 @@ async fn health(cri: &CriClient) -> Result<Health, String> {
     })
 }
 
-/// The runtime's last word, and when it came. A runtime that is started again is silent for a moment, in which its
-/// containers run on: only a long silence says something of the node.
-struct Heard(Option<(Health, Duration)>);
+/// The runtime's last answer, and its time. A runtime that restarts answers nothing for a moment, in which its
+/// containers run on: only a long silence makes the node unready.
+struct RuntimeHealth(Option<(Health, Duration)>);
 
-impl Heard {
+impl RuntimeHealth {
     /// Nothing yet; but where the node was ready when the agent last ended, its containers have run on.
     fn before(status: &NodeStatus, now: Duration) -> Self {
         let mut conditions = status.conditions.iter().flatten();
@@ -94,8 +94,8 @@ impl Heard {
         Self(was_ready.then_some((well, now)))
     }
 
-    /// What counts now.
-    fn take(&mut self, asked: Result<Health, String>, now: Duration) -> Health {
+    /// Returns the health that the node reports: the answer, or the last one for as long as [`RUNTIME_SILENCE`].
+    fn observe(&mut self, asked: Result<Health, String>, now: Duration) -> Health {
         match (asked, &self.0) {
             (Ok(health), _) => {
                 self.0 = Some((health.clone(), now));
@@ -118,15 +118,15 @@ impl StatusKeeper {
         let mut written_at = self.runtime.monotonic();
         let mut was_ready = None;
         let mut last_well = self.runtime.monotonic();
-        let mut heard = Heard::before(&last, last_well);
-        let mut lasting = Lasting::default();
+        let mut runtime_health = RuntimeHealth::before(&last, last_well);
+        let mut pressure_history = PressureHistory::default();
         loop {
             let asked = health(&self.cri).await;
             let answers = asked.is_ok();
-            let health = heard.take(asked, self.runtime.monotonic());
+            let health = runtime_health.observe(asked, self.runtime.monotonic());
             let ready = health.is_ready();
             let measured = Pressure::measure(&self.config.data_dir, &self.config.reserve.eviction_hard);
-            let pressure = lasting.take(measured, self.runtime.monotonic());
+            let pressure = pressure_history.observe(measured, self.runtime.monotonic());
             let now = self.runtime.now();
             let mut status = facts::status(&self.config, &self.facts, &health, pressure, now, &last);
             status.images = self.images().await.or_else(|| last.images.clone());
@@ -134,10 +134,10 @@ impl StatusKeeper {
             if due || facts::differs(&last, &status) {
                 match self.write(&last, &status).await {
                     Ok(()) => {
-                        self.tell_pressure(&node, &last, &status);
+                        self.record_pressure(&node, &last, &status);
                         last = status;
                         written_at = self.runtime.monotonic();
-                        self.tell(&node, was_ready, ready);
+                        self.record_readiness(&node, was_ready, ready);
                         was_ready = Some(ready);
                     }
                     Err(error) => tracing::debug!(error = %error, "node status not written"),
@@ -154,7 +154,7 @@ impl StatusKeeper {
         }
     }
 
-    fn tell(&self, node: &Node, before: Option<bool>, ready: bool) {
+    fn record_readiness(&self, node: &Node, before: Option<bool>, ready: bool) {
         if before == Some(ready) {
             return;
         }
@@ -167,8 +167,8 @@ impl StatusKeeper {
         self.events.node(node, EventKind::Normal, reason, text);
     }
 
-    /// What the node runs short of, or no longer does.
-    fn tell_pressure(&self, node: &Node, before: &NodeStatus, after: &NodeStatus) {
+    /// Records an event for each resource that the node begins or ceases to be short of.
+    fn record_pressure(&self, node: &Node, before: &NodeStatus, after: &NodeStatus) {
         let words = [
             (
                 "MemoryPressure",
@@ -247,10 +247,13 @@ mod tests {
         };
         let silence = || Err("nobody answers".to_owned());
         let at = Duration::from_secs;
-        let mut heard = Heard::before(&NodeStatus::default(), at(0));
-        assert!(!heard.take(silence(), at(0)).is_ready(), "never heard of");
-        assert!(heard.take(Ok(well), at(10)).is_ready());
-        assert!(heard.take(silence(), at(39)).is_ready());
-        assert!(!heard.take(silence(), at(40)).is_ready());
+        let mut runtime_health = RuntimeHealth::before(&NodeStatus::default(), at(0));
+        assert!(
+            !runtime_health.observe(silence(), at(0)).is_ready(),
+            "without an answer so far"
+        );
+        assert!(runtime_health.observe(Ok(well), at(10)).is_ready());
+        assert!(runtime_health.observe(silence(), at(39)).is_ready());
+        assert!(!runtime_health.observe(silence(), at(40)).is_ready());
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_semantics::{node_affinity, taints};
 
-use super::resize::room::Shortage;
+use super::resize::allocation::Shortage;
 use super::spec;
 use crate::containers::{security, sysctl};
 

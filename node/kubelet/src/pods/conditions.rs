@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 use super::preemption;
-use super::resize::told::ResizeState;
+use super::resize::conditions::ResizeState;
 use super::status::{StatusInput, seconds, terminated};
 use super::{ContainerKind, init_kind, spec};
 

@@ -1,7 +1,7 @@
-//! Pods that end so that a critical one finds its room: as few as possible, of the lowest class, with the smallest
+//! Preemption of pods for a critical one: as few as possible, of the lowest class, with the smallest
 //! requests, as upstream chooses them. Pure.
 
-use super::resize::room::Share;
+use super::resize::allocation::ResourceRequest;
 use crate::containers::resources::Qos;
 
 /// The reason and the message of a pod that was ended so.
@@ -13,12 +13,16 @@ pub const MESSAGE: &str = "Preempted in order to admit critical pod";
 pub type Requirements = Vec<(String, i64)>;
 
 /// A pod that may be ended: its uid and what it has.
-type Held<'a> = (&'a str, &'a Share);
+type Held<'a> = (&'a str, &'a ResourceRequest);
 
 /// Chooses the pods whose end gives a pod what it misses; an error names what nobody's end would give.
-pub fn choose(preemptor: &Share, held: &[Held<'_>], needed: &Requirements) -> Result<Vec<String>, String> {
+pub fn choose(
+    preemptor: &ResourceRequest,
+    held: &[Held<'_>],
+    needed: &Requirements,
+) -> Result<Vec<String>, String> {
     let of_class = |class: Qos| -> Vec<Held<'_>> {
-        let fits = |(_, share): &&Held<'_>| share.class() == class && preemptor.may_preempt(share);
+        let fits = |(_, request): &&Held<'_>| request.class() == class && preemptor.may_preempt(request);
         held.iter().filter(fits).copied().collect()
     };
     let (best_effort, burstable) = (of_class(Qos::BestEffort), of_class(Qos::Burstable));
@@ -50,7 +54,7 @@ fn refuse(missing: &Requirements) -> Result<(), String> {
 /// What is still missing once these pods have ended.
 fn without(needed: &Requirements, ended: &[Held<'_>]) -> Requirements {
     let rest = needed.iter().map(|(name, amount)| {
-        let freed: i64 = ended.iter().map(|(_, share)| share.request(name)).sum();
+        let freed: i64 = ended.iter().map(|(_, request)| request.amount(name)).sum();
         (name.clone(), amount - freed)
     });
     rest.filter(|(_, amount)| *amount > 0).collect()
@@ -61,10 +65,10 @@ fn by_distance<'a>(mut pods: Vec<Held<'a>>, mut needed: Requirements) -> Result<
     let mut chosen = Vec::new();
     while !needed.is_empty() {
         let mut best: Option<(usize, f64)> = None;
-        for (at, (_, share)) in pods.iter().enumerate() {
-            let found = distance(&needed, share);
+        for (at, (_, request)) in pods.iter().enumerate() {
+            let found = distance(&needed, request);
             let nearer = best.is_none_or(|(other, least)| {
-                found < least || (found <= least && is_smaller(share, pods[other].1))
+                found < least || (found <= least && is_smaller(request, pods[other].1))
             });
             if nearer {
                 best = Some((at, found));
@@ -82,16 +86,16 @@ fn by_distance<'a>(mut pods: Vec<Held<'a>>, mut needed: Requirements) -> Result<
 
 /// The squared parts that would still be missing.
 #[expect(clippy::cast_precision_loss, reason = "parts of a whole are compared")]
-fn distance(needed: &Requirements, share: &Share) -> f64 {
+fn distance(needed: &Requirements, request: &ResourceRequest) -> f64 {
     let parts = needed.iter().map(|(name, amount)| {
-        let rest = (amount - share.request(name)).max(0);
+        let rest = (amount - request.amount(name)).max(0);
         (rest as f64 / *amount as f64).powi(2)
     });
     parts.sum()
 }
 
-fn is_smaller(one: &Share, other: &Share) -> bool {
-    let sizes = |share: &Share| (share.request("memory"), share.request("cpu"));
+fn is_smaller(one: &ResourceRequest, other: &ResourceRequest) -> bool {
+    let sizes = |request: &ResourceRequest| (request.amount("memory"), request.amount("cpu"));
     sizes(one) <= sizes(other)
 }
 
@@ -103,7 +107,7 @@ mod tests {
     const MI: i64 = 1 << 20;
     const CRITICAL: i64 = 2_000_000_000;
 
-    fn share(name: &str) -> Share {
+    fn request(name: &str) -> ResourceRequest {
         let amounts = |size: u32| json!({"cpu": format!("{size}m"), "memory": format!("{size}Mi")});
         let (resources, priority) = match name {
             "bestEffort" => (json!({}), None),
@@ -117,7 +121,7 @@ mod tests {
         };
         let container = json!({"name": "c", "resources": resources});
         let pod = json!({"spec": {"containers": [container], "priority": priority}});
-        Share::of(&serde_json::from_value(pod).unwrap())
+        ResourceRequest::of(&serde_json::from_value(pod).unwrap())
     }
 
     /// Amounts in thousandths, mebibytes and pods, as upstream's tables have them.
@@ -212,9 +216,9 @@ mod tests {
             ),
         ];
         for (preemptor, names, needed, expected) in cases {
-            let shares: Vec<Share> = names.iter().map(|name| share(name)).collect();
-            let held: Vec<Held<'_>> = names.iter().copied().zip(&shares).collect();
-            let found = choose(&share(preemptor), &held, needed).map(|mut found| {
+            let requests: Vec<ResourceRequest> = names.iter().map(|name| request(name)).collect();
+            let held: Vec<Held<'_>> = names.iter().copied().zip(&requests).collect();
+            let found = choose(&request(preemptor), &held, needed).map(|mut found| {
                 found.sort();
                 found
             });
@@ -226,7 +230,7 @@ mod tests {
                 "{names:?} {needed:?}"
             );
         }
-        let nobody = choose(&share(of_cluster), &[], &needed(0, 0, 1)).unwrap_err();
+        let nobody = choose(&request(of_cluster), &[], &needed(0, 0, 1)).unwrap_err();
         assert_eq!(
             nobody,
             "no set of running pods found to reclaim resources: [(res: pods, q: 1), ]"
@@ -236,13 +240,13 @@ mod tests {
     /// Upstream's `TestAdmissionRequirementsDistance`.
     #[test]
     fn distances_are_upstreams() {
-        let of = |needed: Requirements, name: &str| distance(&needed, &share(name));
+        let of = |needed: Requirements, name: &str| distance(&needed, &request(name));
         assert!(of(needed(0, 0, 0), "burstable") < 0.001);
         assert!((of(needed(100, 100, 1), "bestEffort") - 2.0).abs() < 0.001);
         assert!(of(needed(100, 100, 1), "burstable") < 0.001);
         assert!(of(needed(50, 50, 0), "burstable") < 0.001);
         assert_eq!(
-            without(&needed(200, 200, 1), &[("b", &share("burstable"))]),
+            without(&needed(200, 200, 1), &[("b", &request("burstable"))]),
             needed(100, 100, 0)
         );
     }

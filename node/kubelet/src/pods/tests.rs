@@ -10,7 +10,7 @@ use super::observed::{ContainerState, ObservedContainer, ObservedPod, ObservedSa
 use super::plan::{Plan, Snapshot, container_hash, plan};
 use super::resize::Resources;
 use super::resize::actual::ResourceView;
-use super::resize::told::ResizeState;
+use super::resize::conditions::ResizeState;
 use super::status::{StatusInput, generate};
 use super::status_patch::status_patch;
 use crate::probes::{ProbeResults, ProbeView};

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::log_options::Wanted;
 use super::log_runs::choose;
 use super::routes::{Body, Query, text};
-use super::streaming::Place;
+use super::streaming::StreamSlot;
 use crate::logs::following::StillRunning;
 use crate::logs::reader::stream;
 use crate::logs::writer::LogOptions;
@@ -25,7 +25,7 @@ const PIECES_MAX: usize = 4;
 
 pub(super) async fn answer(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     namespace: &str,
     pod_name: &str,
     container: &str,
@@ -51,7 +51,7 @@ pub(super) async fn answer(
         Err(message) => return text(StatusCode::BAD_REQUEST, message),
     };
     match log_path(&context.workers.control.cri, id).await {
-        Some(path) => respond(context, place, id, path, wanted.options),
+        Some(path) => respond(context, slot, id, path, wanted.options),
         None => {
             let runtime = &context.workers.control.runtime_name;
             let message = format!("unable to retrieve container logs for {runtime}://{id}");
@@ -81,7 +81,7 @@ fn failed(options: &LogOptions) -> StatusCode {
 
 fn respond(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     id: &str,
     path: PathBuf,
     options: LogOptions,
@@ -94,7 +94,7 @@ fn respond(
         followed.follow(&context.runtime, id, &path, running)
     });
     context.runtime.spawn("log stream", async move {
-        let _place = place;
+        let _slot = slot;
         // Upstream says it behind what was read, and no line end after it.
         if let Err(words) = stream(&runtime, path, options, follower, sender.clone()).await {
             let _ = sender.send(words.into()).await;

@@ -43,7 +43,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
     out.push_str("# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n# TYPE kubelet_active_pods gauge\n");
     let _ = writeln!(out, "kubelet_active_pods {}", phases.values().sum::<usize>());
     out.push_str("# HELP kubelet_preemptions [ALPHA] Cumulative number of pod preemptions by preemption resource\n# TYPE kubelet_preemptions counter\n");
-    for (resource, count) in context.workers.room.preempted() {
+    for (resource, count) in context.workers.allocations.preempted() {
         let _ = writeln!(
             out,
             "kubelet_preemptions{{preemption_signal=\"{resource}\"}} {count}"

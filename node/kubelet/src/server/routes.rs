@@ -19,7 +19,7 @@ use super::attributes::{subresources_of, verb_of};
 use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
 use super::requests::{OpenRequest, OpenRequests};
-use super::streaming::{self, Places};
+use super::streaming::{self, StreamSlots};
 use super::{cadvisor, components, logs, metrics, stats};
 use crate::managers::ManagerContext;
 
@@ -32,7 +32,7 @@ pub struct Server {
     pub(super) context: ManagerContext,
     delegated: Delegated,
     clients: Option<Arc<Clients>>,
-    places: Arc<Places>,
+    stream_slots: Arc<StreamSlots>,
 }
 
 /// The other side of a connection.
@@ -88,7 +88,7 @@ impl Server {
             context,
             delegated,
             clients,
-            places: Arc::default(),
+            stream_slots: Arc::default(),
         }
     }
 
@@ -153,8 +153,8 @@ impl Server {
             ["metrics", "cadvisor"] => cadvisor::answer(context).await,
             ["metrics", "probes"] => text(StatusCode::OK, ""),
             ["containerLogs", namespace, pod, container] => {
-                let place = self.places.enter(namespace, pod)?;
-                logs::answer(context, place, namespace, pod, container, &query).await
+                let slot = self.stream_slots.enter(namespace, pod)?;
+                logs::answer(context, slot, namespace, pod, container, &query).await
             }
             [verb @ ("exec" | "attach"), namespace, pod, container]
             | [verb @ ("exec" | "attach"), namespace, pod, _, container] => {
@@ -163,15 +163,15 @@ impl Server {
                     pod,
                     container,
                 };
-                let place = self.places.enter(namespace, pod)?;
+                let slot = self.stream_slots.enter(namespace, pod)?;
                 match *verb {
-                    "exec" => streaming::exec(context, place, request, target, &query).await,
-                    _ => streaming::attach(context, place, request, target, &query).await,
+                    "exec" => streaming::exec(context, slot, request, target, &query).await,
+                    _ => streaming::attach(context, slot, request, target, &query).await,
                 }
             }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
-                let place = self.places.enter(namespace, pod)?;
-                streaming::port_forward(context, place, request, namespace, pod).await
+                let slot = self.stream_slots.enter(namespace, pod)?;
+                streaming::port_forward(context, slot, request, namespace, pod).await
             }
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         })

@@ -8,7 +8,7 @@ use machinery_meta::Quantity;
 use node_sys::cgroup::CgroupResources;
 
 use super::Resources;
-use super::told::ResizeState;
+use super::conditions::ResizeState;
 
 /// The smallest quota is that of ten thousandths of a processor; less is shown as it was asked for.
 const CPU_LIMIT_MIN_MILLIS: i64 = 10;

@@ -10,9 +10,9 @@
 //! Never: a limit that is larger in a container than in its pod's group, not even for a moment.
 
 pub mod actual;
-pub mod room;
+pub mod allocation;
+pub mod conditions;
 pub mod steps;
-pub mod told;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -13,7 +13,7 @@ use node_cri::v1;
 use parking_lot::Mutex;
 
 use super::observed::label;
-use super::resize::room::Share;
+use super::resize::allocation::ResourceRequest;
 use super::saved::{SavedPod, load_all};
 use super::uid;
 use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
@@ -180,7 +180,7 @@ impl Pods {
         let begun = pods
             .into_iter()
             .filter(|pod| has_begun(pod) && !is_to_end(pod) && !inboxes.contains_key(uid(pod)));
-        begun.for_each(|pod| self.context.room.hold(uid(pod), Share::of(pod)));
+        begun.for_each(|pod| self.context.allocations.hold(uid(pod), ResourceRequest::of(pod)));
     }
 
     fn set(self: &Arc<Self>, pod: Pod) {

@@ -1,4 +1,4 @@
-//! What a worker does for its pod to run: sandbox, volumes, containers.
+//! Actions of a worker that make its pod run: sandbox, volumes, containers.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
 use crate::pods::{full_name, termination};
 
-/// How acting went.
+/// Outcome of the actions of a round: something changed, nothing to do, or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acted {
+pub(super) enum ActOutcome {
     Yes,
     No,
     Failed,
@@ -27,14 +27,18 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
         plan: &Plan,
-    ) -> Result<Acted, node_cri::CriError> {
+    ) -> Result<ActOutcome, node_cri::CriError> {
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }
         let holds_ports = self.hold_host_ports(pod, observed).await;
         let resizes = self.has_to_resize(pod, plan);
         if plan.kill.is_empty() && plan.start.is_empty() && !resizes {
-            return Ok(if holds_ports { Acted::No } else { Acted::Failed });
+            return Ok(if holds_ports {
+                ActOutcome::No
+            } else {
+                ActOutcome::Failed
+            });
         }
         let ip = observed
             .sandbox()
@@ -57,24 +61,24 @@ impl PodWorker {
         }
         if !plan.kill.is_empty() {
             // What starts again is decided on how the killed ones ended.
-            return Ok(Acted::Yes);
+            return Ok(ActOutcome::Yes);
         }
         let resized = match resizes {
             true => self.act_resize(pod, &plan.resize).await,
-            false => Acted::No,
+            false => ActOutcome::No,
         };
         if plan.start.is_empty() {
             return Ok(resized);
         }
         if !holds_ports {
-            return Ok(Acted::Failed);
+            return Ok(ActOutcome::Failed);
         }
         if !self.set_up_volumes(pod).await {
-            return Ok(Acted::Failed);
+            return Ok(ActOutcome::Failed);
         }
         // A container that is to start does not wait for what another cannot give.
         let started = self.start_containers(pod, observed, plan).await?;
-        Ok(if resized == Acted::Failed {
+        Ok(if resized == ActOutcome::Failed {
             resized
         } else {
             started
@@ -107,9 +111,9 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
         plan: &Plan,
-    ) -> Result<Acted, node_cri::CriError> {
+    ) -> Result<ActOutcome, node_cri::CriError> {
         let Some(sandbox) = observed.sandbox() else {
-            return Ok(Acted::No);
+            return Ok(ActOutcome::No);
         };
         let mut failed = false;
         for start in &plan.start {
@@ -138,7 +142,11 @@ impl PodWorker {
             }
         }
         self.collect_ended(observed).await;
-        Ok(if failed { Acted::Failed } else { Acted::Yes })
+        Ok(if failed {
+            ActOutcome::Failed
+        } else {
+            ActOutcome::Yes
+        })
     }
 
     async fn act_sandbox(
@@ -146,7 +154,7 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
         attempt: u32,
-    ) -> Result<Acted, node_cri::CriError> {
+    ) -> Result<ActOutcome, node_cri::CriError> {
         let context = self.context.clone();
         if attempt > 0 {
             let text = "Pod sandbox changed, it will be killed and re-created.";
@@ -160,21 +168,21 @@ impl PodWorker {
             context
                 .events
                 .pod(pod, EventKind::Warning, error.reason, error.message);
-            return Ok(Acted::Failed);
+            return Ok(ActOutcome::Failed);
         }
         self.group_made();
         // The first status and the volumes need nothing of the sandbox, nor it of them.
         self.report(pod, observed, false).await;
         if !self.set_up_volumes(pod).await {
-            return Ok(Acted::Failed);
+            return Ok(ActOutcome::Failed);
         }
         let created = context.control.create_sandbox(pod, attempt).await;
         match created {
             Ok(id) => {
                 context.owners.lock().insert(id, self.uid.clone());
-                Ok(Acted::Yes)
+                Ok(ActOutcome::Yes)
             }
-            Err(_) => Ok(Acted::Failed),
+            Err(_) => Ok(ActOutcome::Failed),
         }
     }
 

@@ -41,7 +41,7 @@ impl PodWorker {
         self.probes.stop();
         termination::release_host_ports(&self.context.control, &self.uid, &observed).await;
         // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
-        self.context.room.release(&self.uid);
+        self.context.allocations.release(&self.uid);
         if !self.report(pod, &observed, true).await {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }

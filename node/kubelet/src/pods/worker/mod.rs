@@ -8,7 +8,7 @@ mod reporting;
 mod resizing;
 mod saving;
 
-use acting::Acted;
+use acting::ActOutcome;
 pub(super) use reporting::has_begun;
 use saving::Saved;
 
@@ -29,8 +29,8 @@ use super::backoff::BackOff;
 use super::observed::{ContainerState, ObservedPod, look_again, observe};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
-use super::resize::room::Room;
-use super::resize::told::ResizeState;
+use super::resize::allocation::NodeAllocations;
+use super::resize::conditions::ResizeState;
 use super::{full_name, full_name_with_uid, spec, uid};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::{Objects, WakePod};
@@ -74,7 +74,7 @@ pub struct WorkerContext {
     /// Which pod a container or sandbox belongs to.
     pub owners: Mutex<HashMap<String, String>>,
     /// Which pod has how much of the node.
-    pub room: Room,
+    pub allocations: NodeAllocations,
     /// Ends the pod with this uid for a critical one.
     pub preempt: OnceLock<WakePod>,
     /// The newest version of the Node object; what the agent says itself until the API server has told of it.
@@ -259,7 +259,7 @@ impl PodWorker {
         self.context.objects.forget_pod(&self.uid);
         self.context.control.images.forget_pod(&self.uid);
         self.context.control.services.forget_pod(&self.uid);
-        self.context.room.release(&self.uid);
+        self.context.allocations.release(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
 
@@ -339,8 +339,8 @@ impl PodWorker {
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
             return self.end(&pod, &observed).await.map(Some);
         }
-        let (room, wake) = (&self.context.room, &self.inbox.wake);
-        if room.holds_any(&self.victims, &self.uid, wake) {
+        let (allocations, wake) = (&self.context.allocations, &self.inbox.wake);
+        if allocations.holds_any(&self.victims, &self.uid, wake) {
             return Ok(Some(Next::Wait(None)));
         }
         let previous = self.previous(&pod);
@@ -369,14 +369,14 @@ impl PodWorker {
             self.ended = true;
             return Ok(None);
         }
-        let acted = self.act(&pod, &observed, &plan).await?;
-        if acted == Acted::No {
+        let outcome = self.act(&pod, &observed, &plan).await?;
+        if outcome == ActOutcome::No {
             self.last_seen = Some(observed.clone());
         }
-        match acted {
-            Acted::Yes => Ok(None),
-            Acted::No => self.rest(&pod, &observed, &plan).await.map(Some),
-            Acted::Failed => {
+        match outcome {
+            ActOutcome::Yes => Ok(None),
+            ActOutcome::No => self.rest(&pod, &observed, &plan).await.map(Some),
+            ActOutcome::Failed => {
                 let observed = self.observe().await?;
                 self.report(&pod, &observed, false).await;
                 // What cannot be mounted now may never be: a change of its objects wakes the worker.

@@ -13,7 +13,7 @@ use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejecti
 use crate::pods::observed::ObservedPod;
 use crate::pods::preemption;
 use crate::pods::resize::actual::ResourceView;
-use crate::pods::resize::room::{Allocatable, PreemptionError, Share, Shortage};
+use crate::pods::resize::allocation::{Allocatable, PreemptionError, ResourceRequest, Shortage};
 use crate::pods::status::{StatusInput, generate};
 use crate::pods::status_patch::status_patch;
 use crate::pods::{full_name, name, namespace, spec, uid};
@@ -81,8 +81,8 @@ impl PodWorker {
             .ok()
     }
 
-    /// At the first look: what this node does not run is rejected. A pod that an agent has begun to run is not asked
-    /// again whether it fits.
+    /// Decides in the first round whether this node runs the pod. A pod that an agent has begun to run is not checked
+    /// again.
     pub(super) async fn admit(&mut self, pod: &Pod) {
         let decided = self.record.is_some() || self.failure.is_some() || self.ended;
         if decided || pod.metadata.deletion_timestamp.is_some() {
@@ -90,7 +90,7 @@ impl PodWorker {
         }
         let found = match rejection(pod, &self.context.control.abilities) {
             None if has_begun(pod) || !self.victims.is_empty() => return,
-            None => self.find_place(pod).await,
+            None => self.admit_to_node(pod).await,
             Some(found) => Err(found),
         };
         let found = match found {
@@ -103,7 +103,7 @@ impl PodWorker {
         self.failure = Some((found.reason.into_owned(), message));
     }
 
-    /// Others end for this pod.
+    /// Ends the victims of this pod.
     fn preempt(&mut self, victims: Vec<String>) {
         if let Some(preempt) = self.context.preempt.get() {
             victims.iter().for_each(|uid| preempt(uid));
@@ -111,7 +111,7 @@ impl PodWorker {
         self.victims = victims;
     }
 
-    /// Whether the pod is to end for a critical one.
+    /// Fails the pod if a critical one preempts it.
     pub(super) fn check_preempted(&mut self, pod: &Pod) {
         let preempted = self.inbox.preempted.load(std::sync::atomic::Ordering::Acquire);
         if !preempted || self.failure.is_some() || self.ended {
@@ -122,25 +122,28 @@ impl PodWorker {
         self.failure = Some((preemption::REASON.into(), preemption::MESSAGE.into()));
     }
 
-    /// Room for a critical pod that finds too little: it has no other reason not to run, and others end for it.
+    /// Preempts other pods for a critical one, if nothing but resources keeps it from running.
     fn make_room(&self, pod: &Pod, node: &Node, allocatable: &Allocatable) -> Result<Vec<String>, Rejection> {
         if let Some(found) = node_rejection(pod, node).or_else(|| taint_rejection(pod, node)) {
             return Err(found);
         }
-        let given = self.context.room.preempt(&self.uid, Share::of(pod), allocatable);
+        let given = self
+            .context
+            .allocations
+            .preempt(&self.uid, ResourceRequest::of(pod), allocatable);
         given.map_err(|error| match error {
             PreemptionError::Ports => Shortage::Ports.into(),
             PreemptionError::Nobody(why) => Rejection::unexpected(&why),
         })
     }
 
-    /// Gives the pod its place on the node, or says why it has none; also who is to end for it.
-    async fn find_place(&self, pod: &Pod) -> Result<Vec<String>, Rejection> {
+    /// Allocates the pod on the node and returns the uids of its victims, or the reason of its rejection.
+    async fn admit_to_node(&self, pod: &Pod) -> Result<Vec<String>, Rejection> {
         let mut node = self.context.node.lock().clone();
-        let place = |node: &Node| {
-            let (share, allocatable) = (Share::of(pod), Allocatable::of(node));
-            let critical = share.is_critical();
-            let given = self.context.room.admit(&self.uid, share, &allocatable);
+        let admit = |node: &Node| {
+            let (request, allocatable) = (ResourceRequest::of(pod), Allocatable::of(node));
+            let critical = request.is_critical();
+            let given = self.context.allocations.admit(&self.uid, request, &allocatable);
             // Upstream names shortages first, ports after labels.
             let found = match given {
                 Err(Shortage::Resource(..)) if critical => return self.make_room(pod, node, &allocatable),
@@ -149,11 +152,11 @@ impl PodWorker {
                 Ok(()) => node_rejection(pod, node).or_else(|| taint_rejection(pod, node)),
             };
             found.map_or(Ok(Vec::new()), |found| {
-                self.context.room.release(&self.uid);
+                self.context.allocations.release(&self.uid);
                 Err(found)
             })
         };
-        let found = place(&node);
+        let found = admit(&node);
         if !matches!(&found, Err(found) if found.is_node_affinity()) {
             return found;
         }
@@ -163,7 +166,7 @@ impl PodWorker {
         if let Ok(now) = api.get(&name).await {
             node = Arc::new(now);
         }
-        place(&node)
+        admit(&node)
     }
 
     pub(super) fn check_deadline(&mut self, pod: &Pod) {

@@ -8,29 +8,29 @@ use node_cri::v1::UpdateContainerResourcesRequest;
 use node_sys::cgroup::CgroupResources;
 
 use super::PodWorker;
-use super::acting::Acted;
+use super::acting::ActOutcome;
 use crate::api::events::EventKind;
 use crate::containers::files;
 use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};
 use crate::pods::full_name;
 use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
-use crate::pods::resize::room::{Allocatable, Share};
+use crate::pods::resize::allocation::{Allocatable, ResourceRequest};
+use crate::pods::resize::conditions::{ResizeCondition, ResizeState, event};
 use crate::pods::resize::steps::{Step, steps};
-use crate::pods::resize::told::{ResizeState, Told, event};
 use crate::pods::resize::{Record, Resize, Resources};
 
 impl PodWorker {
-    /// The pod with what it was promised instead of what it asks for, after trying to promise it that.
+    /// Returns the pod with its allocated resources in place of its requests, after an attempt to allocate those.
     pub(super) fn allocated(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
         let mut record = match self.record.take() {
             Some(record) => record,
-            None => self.first_look(pod, previous),
+            None => self.load_record(pod, previous),
         };
         let wanted = Resources::of(pod);
         if wanted == record.allocated {
             self.resize.pending = None;
-        } else if self.find_room(pod) {
+        } else if self.allocate(pod) {
             record.allocated = wanted;
             self.keep(&record);
         }
@@ -39,37 +39,41 @@ impl PodWorker {
         allocated
     }
 
-    fn first_look(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Record {
+    fn load_record(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Record {
         let before = Record::load(&self.folder());
         let record = before.unwrap_or_else(|| Record::new(pod));
         let allocated = record.allocated.put_into(pod);
-        self.context.room.hold(&self.uid, Share::of(&allocated));
+        self.context
+            .allocations
+            .hold(&self.uid, ResourceRequest::of(&allocated));
         self.resize = ResizeState::of(previous);
         record
     }
 
-    /// Whether the node has what the pod asks for now; then it is promised.
-    fn find_room(&mut self, pod: &Pod) -> bool {
+    /// Reports whether the node has what the pod requests now, and allocates it if so.
+    fn allocate(&mut self, pod: &Pod) -> bool {
         let generation = pod.metadata.generation.unwrap_or_default();
         let allocatable = Allocatable::of(&self.context.node.lock());
-        let told = self
-            .context
-            .room
-            .change(&self.uid, Share::of(pod), &allocatable, &self.inbox.wake);
+        let allocated = self.context.allocations.change(
+            &self.uid,
+            ResourceRequest::of(pod),
+            &allocatable,
+            &self.inbox.wake,
+        );
         let events = &self.context.events;
-        let Err(message) = told else {
+        let Err(message) = allocated else {
             self.resize = ResizeState {
                 pending: None,
-                in_progress: Some(Told {
+                in_progress: Some(ResizeCondition {
                     generation,
-                    ..Told::default()
+                    ..ResizeCondition::default()
                 }),
             };
             let text = event("started", pod, generation, "");
             events.pod(pod, EventKind::Normal, "ResizeStarted", text);
             return true;
         };
-        let deferred = Told {
+        let deferred = ResizeCondition {
             reason: "Deferred".to_owned(),
             message,
             generation,
@@ -83,7 +87,7 @@ impl PodWorker {
         false
     }
 
-    /// What the running containers were told last.
+    /// Resources that the running containers were given last.
     pub(super) fn actuated(&self) -> &Resources {
         static NOTHING: std::sync::LazyLock<Resources> = std::sync::LazyLock::new(Resources::default);
         self.record.as_ref().map_or(&NOTHING, |record| &record.actuated)
@@ -99,7 +103,7 @@ impl PodWorker {
         running.collect()
     }
 
-    /// Whether the group or a container has to be told something.
+    /// Reports whether the limits of the pod's group or of a container have to change.
     pub(super) fn has_to_resize(&self, pod: &Arc<Pod>, plan: &Plan) -> bool {
         let group_differs = |record: &Record| {
             record.group != record.allocated
@@ -108,24 +112,29 @@ impl PodWorker {
         !plan.resize.is_empty() || self.record.as_ref().is_some_and(group_differs)
     }
 
-    /// Tells them.
-    pub(super) async fn act_resize(&mut self, pod: &Arc<Pod>, resizes: &[Resize]) -> Acted {
+    /// Applies the changed limits.
+    pub(super) async fn act_resize(&mut self, pod: &Arc<Pod>, resizes: &[Resize]) -> ActOutcome {
         // A copy: dropped in the middle, what was held stays held.
         let Some(mut record) = self.record.clone() else {
-            return Acted::No;
+            return ActOutcome::No;
         };
-        let outcome = self.tell_all(pod, &mut record, resizes).await;
+        let outcome = self.apply_resizes(pod, &mut record, resizes).await;
         self.record = Some(record);
         match outcome {
-            Ok(()) => Acted::Yes,
+            Ok(()) => ActOutcome::Yes,
             Err(message) => {
                 self.resize_failed(pod, message);
-                Acted::Failed
+                ActOutcome::Failed
             }
         }
     }
 
-    async fn tell_all(&self, pod: &Arc<Pod>, record: &mut Record, resizes: &[Resize]) -> Result<(), String> {
+    async fn apply_resizes(
+        &self,
+        pod: &Arc<Pod>,
+        record: &mut Record,
+        resizes: &[Resize],
+    ) -> Result<(), String> {
         let control = &self.context.control;
         let group = pod_cgroup(&control.config.cgroup_root, pod);
         self.check_use(pod, record, resizes)?;
@@ -155,7 +164,7 @@ impl PodWorker {
         }
         record.group.clone_from(&record.allocated);
         for resize in resizes {
-            tell(record, &resize.name);
+            mark_actuated(record, &resize.name);
         }
         self.keep(record);
         Ok(())
@@ -196,41 +205,41 @@ impl PodWorker {
 
     fn resize_failed(&mut self, pod: &Pod, message: String) {
         let generation = pod.metadata.generation.unwrap_or_default();
-        let told = self.resize.in_progress.get_or_insert_with(|| Told {
+        let condition = self.resize.in_progress.get_or_insert_with(|| ResizeCondition {
             generation,
-            ..Told::default()
+            ..ResizeCondition::default()
         });
-        if (told.reason.as_str(), &told.message) != ("Error", &message) {
-            let text = event("error", pod, told.generation, &message);
+        if (condition.reason.as_str(), &condition.message) != ("Error", &message) {
+            let text = event("error", pod, condition.generation, &message);
             let events = &self.context.events;
             events.pod(pod, EventKind::Warning, "ResizeError", text);
         }
-        told.reason = "Error".to_owned();
-        told.message = message;
+        condition.reason = "Error".to_owned();
+        condition.message = message;
     }
 
-    /// Nothing is left to do: what was promised is so.
+    /// Ends a resize: the allocated resources are actuated.
     pub(super) fn resize_done(&mut self, pod: &Pod) {
-        if let Some(told) = self.resize.in_progress.take() {
-            let text = event("completed", pod, told.generation, "");
+        if let Some(condition) = self.resize.in_progress.take() {
+            let text = event("completed", pod, condition.generation, "");
             let events = &self.context.events;
             events.pod(pod, EventKind::Normal, "ResizeCompleted", text);
         }
     }
 
-    /// A container has been made with what it was promised.
+    /// Notes that a container was created with its allocated resources.
     pub(super) fn started_with(&mut self, name: &str) {
         let Some(mut record) = self.record.take() else {
             return;
         };
         if record.actuated.containers.get(name) != record.allocated.containers.get(name) {
-            tell(&mut record, name);
+            mark_actuated(&mut record, name);
             self.keep(&record);
         }
         self.record = Some(record);
     }
 
-    /// The pod's first group has been made.
+    /// Notes that the pod's first group was created.
     pub(super) fn group_made(&mut self) {
         let Some(mut record) = self.record.take() else {
             return;
@@ -246,13 +255,13 @@ impl PodWorker {
 
     fn keep(&self, record: &Record) {
         if let Err(error) = record.store(&self.folder()) {
-            // The next agent would only tell the same again.
+            // The next agent would only apply the same again.
             tracing::warn!(pod = %full_name(&self.pod()), %error, "a pod's resources are not noted");
         }
     }
 }
 
-fn tell(record: &mut Record, name: &str) {
+fn mark_actuated(record: &mut Record, name: &str) {
     if let Some(own) = record.allocated.containers.get(name) {
         record.actuated.containers.insert(name.to_owned(), own.clone());
     }

@@ -12,9 +12,9 @@ use super::{Delegated, Refusal, created};
 const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
 const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// What a decision is about.
+/// User, verb and subresource of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Question {
+pub(super) struct DecisionKey {
     name: String,
     uid: String,
     groups: Vec<String>,
@@ -50,7 +50,7 @@ impl Delegated {
         verb: &'static str,
         subresource: &'static str,
     ) -> Result<bool, Refusal> {
-        let key = Question {
+        let key = DecisionKey {
             name: user.name.clone(),
             uid: user.uid.clone(),
             groups: user.groups.clone(),

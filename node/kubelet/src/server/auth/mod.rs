@@ -2,7 +2,7 @@
 //! [`super::reviews`], and remembered for a short while.
 
 mod access;
-mod remembered;
+mod answer_cache;
 #[cfg(test)]
 mod stories;
 mod tokens;
@@ -16,8 +16,8 @@ use machinery_runtime::Runtime;
 
 use super::known_tokens::KnownTokens;
 use super::reviews::Reviews;
-use access::Question;
-use remembered::Remembered;
+use access::DecisionKey;
+use answer_cache::AnswerCache;
 use tokens::{Asker, TokenDigest};
 
 /// The API server answers a review in this time, or has not answered.
@@ -41,13 +41,13 @@ pub struct Delegated {
     runtime: Runtime,
     client: Client,
     node_name: String,
-    tokens: Remembered<TokenDigest, UserInfo>,
+    tokens: AnswerCache<TokenDigest, UserInfo>,
     /// Tokens that are nobody's have a table of their own: invented ones displace no others.
-    nobodys: Remembered<TokenDigest, ()>,
-    decisions: Remembered<Question, bool>,
+    unauthenticated: AnswerCache<TokenDigest, ()>,
+    decisions: AnswerCache<DecisionKey, bool>,
     known_tokens: KnownTokens<TokenDigest>,
     token_reviews: Reviews<Asker, TokenDigest, Option<UserInfo>>,
-    access_reviews: Reviews<String, Question, bool>,
+    access_reviews: Reviews<String, DecisionKey, bool>,
 }
 
 impl std::fmt::Debug for Delegated {
@@ -65,9 +65,9 @@ impl Delegated {
             runtime,
             client,
             node_name,
-            tokens: Remembered::default(),
-            nobodys: Remembered::default(),
-            decisions: Remembered::default(),
+            tokens: AnswerCache::default(),
+            unauthenticated: AnswerCache::default(),
+            decisions: AnswerCache::default(),
             known_tokens: KnownTokens::default(),
             token_reviews: Reviews::default(),
             access_reviews: Reviews::default(),

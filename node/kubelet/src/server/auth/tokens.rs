@@ -43,7 +43,7 @@ impl Delegated {
         if let Some(known) = self.tokens.get(&key, now) {
             return Ok(known);
         }
-        if self.nobodys.get(&key, now).is_some() {
+        if self.unauthenticated.get(&key, now).is_some() {
             return Err(Refusal::Unauthorized);
         }
         let review = self.review(token);
@@ -61,7 +61,7 @@ impl Delegated {
             }
             None => {
                 self.known_tokens.forget(&key);
-                self.nobodys.put(key, (), now, TOKEN_AGE_MAX);
+                self.unauthenticated.put(key, (), now, TOKEN_AGE_MAX);
                 Err(Refusal::Unauthorized)
             }
         }

@@ -14,15 +14,15 @@ use tokio::sync::mpsc;
 
 use super::super::routes::{Body, Query};
 use super::channels::{Channels, Input, Output, failure, verdict};
-use super::places::Place;
 use super::session::{self, Session, Target};
 use super::spdy::session::{SpdySession, SpdyStream};
+use super::stream_slots::StreamSlot;
 use crate::managers::ManagerContext;
 use crate::pods::plan::container_named;
 
 pub(in crate::server) async fn attach(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     request: Request<Incoming>,
     target: Target<'_>,
     query: &Query,
@@ -41,7 +41,7 @@ pub(in crate::server) async fn attach(
             Err(message) => failure(&message),
         }
     };
-    session::open(context, place, request, target, query, talk).await
+    session::open(context, slot, request, target, query, talk).await
 }
 
 /// Joins the client to the runtime's streaming server until either has ended.

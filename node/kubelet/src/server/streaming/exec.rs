@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::super::routes::{Body, Query};
 use super::channels::{Channels, Input, Output, failure, verdict};
-use super::places::Place;
 use super::session::{self, Session, Target};
+use super::stream_slots::StreamSlot;
 use crate::managers::ManagerContext;
 
 const CHUNK_BYTES: usize = 32 << 10;
@@ -20,13 +20,13 @@ const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(in crate::server) async fn exec(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     request: Request<Incoming>,
     target: Target<'_>,
     query: &Query,
 ) -> Response<Body> {
     let command = query.all("command");
-    session::open(context, place, request, target, query, |session| {
+    session::open(context, slot, request, target, query, |session| {
         run(session, command)
     })
     .await

@@ -4,17 +4,17 @@
 //! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
 //! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
 //! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to
-//! connections inside the pod's network namespace. Each pod has a bounded number of [`places`] for them.
+//! connections inside the pod's network namespace. Each pod has a bounded number of [`stream_slots`] for them.
 
 mod attach;
 mod channels;
 mod exec;
-mod places;
 mod port_channels;
 mod port_forward;
 mod session;
 pub mod spdy;
 mod spdy_channels;
+mod stream_slots;
 mod upgrade;
 mod websocket;
 
@@ -22,6 +22,6 @@ pub use channels::{Channels, Input, Output};
 
 pub(super) use attach::attach;
 pub(super) use exec::exec;
-pub(super) use places::{Place, Places};
 pub(super) use port_forward::port_forward;
 pub(super) use session::Target;
+pub(super) use stream_slots::{StreamSlot, StreamSlots};

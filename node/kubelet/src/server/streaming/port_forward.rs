@@ -21,8 +21,8 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::super::routes::{Body, Query, text};
-use super::places::Place;
 use super::spdy::session::{SpdySession, SpdyStream};
+use super::stream_slots::StreamSlot;
 use super::upgrade::{Accepted, Carrier, Taken, accept};
 use super::websocket::Framing;
 use super::{port_channels, websocket};
@@ -41,7 +41,7 @@ const HALVES_MAX: usize = 256;
 
 pub(in crate::server) async fn port_forward(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     mut request: Request<Incoming>,
     namespace: &str,
     pod: &str,
@@ -71,7 +71,7 @@ pub(in crate::server) async fn port_forward(
     };
     let runtime = context.runtime.clone();
     runtime.clone().spawn("port-forward session", async move {
-        let _place = place;
+        let _slot = slot;
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
         let session = match carrier {

@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 
 use super::super::routes::{Body, Query, text};
 use super::channels::{Channels, Output, Wanted};
-use super::places::Place;
+use super::stream_slots::StreamSlot;
 use super::upgrade::{Accepted, Carrier, accept};
 use super::{spdy_channels, websocket};
 use crate::managers::ManagerContext;
@@ -33,7 +33,7 @@ pub(super) struct Session {
 /// Answers the request, and lets `talk` go on with the client; what it returns is the last the client hears.
 pub(super) async fn open<Talk>(
     context: &ManagerContext,
-    place: Place,
+    slot: StreamSlot,
     mut request: Request<Incoming>,
     target: Target<'_>,
     query: &Query,
@@ -66,7 +66,7 @@ where
     let context = context.clone();
     let runtime = context.runtime.clone();
     runtime.clone().spawn("streaming session", async move {
-        let _place = place;
+        let _slot = slot;
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
         let channels = match carrier {

@@ -1,4 +1,4 @@
-//! Which pod has how much of this node: resources, ports, a place among its pods.
+//! Allocations of the node by pod: resources, ports, and one of its pod slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::containers::resources::{Qos, qos};
 use crate::pods::preemption::{Requirements, choose};
 use crate::pods::spec;
 
-/// What one pod has: amounts in the resource's own unit, of processors in thousandths.
+/// Resources, ports and class of one pod: amounts in the resource's own unit, processors in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Share {
+pub struct ResourceRequest {
     amounts: BTreeMap<String, i64>,
     ports: Vec<HostPort>,
     class: Qos,
@@ -26,8 +26,8 @@ pub struct Share {
 /// Pods of at least this priority are critical.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-impl Share {
-    /// What a pod asks for.
+impl ResourceRequest {
+    /// Returns the requests of a pod.
     pub fn of(pod: &Pod) -> Self {
         Self {
             amounts: amounts(&pod_requests(spec(pod))),
@@ -41,26 +41,26 @@ impl Share {
         self.amounts.get(name).copied().unwrap_or(0)
     }
 
-    /// What the pod asks for; of places one.
-    pub fn request(&self, name: &str) -> i64 {
+    /// Amount of a resource; one of `pods`.
+    pub fn amount(&self, name: &str) -> i64 {
         match name {
             "pods" => 1,
             name => self.get(name),
         }
     }
 
-    /// The pod's class.
+    /// Quality-of-service class of the pod.
     pub fn class(&self) -> Qos {
         self.class
     }
 
-    /// Whether others end so that it can run.
+    /// Reports whether the kubelet ends other pods so that this one can run.
     pub fn is_critical(&self) -> bool {
         self.priority
             .is_some_and(|priority| priority >= CRITICAL_PRIORITY)
     }
 
-    /// Whether it may have the place of another.
+    /// Reports whether this pod may preempt another: upstream's `Preemptable`.
     pub fn may_preempt(&self, other: &Self) -> bool {
         let higher = || matches!((self.priority, other.priority), (Some(own), Some(their)) if own > their);
         (self.is_critical() && !other.is_critical()) || higher()
@@ -79,12 +79,12 @@ fn amounts(list: &ResourceList) -> BTreeMap<String, i64> {
     list.iter().map(in_units).collect()
 }
 
-/// What a node has for its pods, as its object says.
+/// Allocatable resources of a node, of its status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allocatable(BTreeMap<String, i64>);
 
 impl Allocatable {
-    /// That of this node.
+    /// Reads the status of a node.
     pub fn of(node: &Node) -> Self {
         let status = node.status.as_ref();
         let list = status.and_then(|status| status.allocatable.as_ref());
@@ -96,80 +96,80 @@ impl Allocatable {
     }
 }
 
-/// What there is too little of.
+/// Reason why a pod is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shortage {
     /// A resource, and upstream's sentence.
     Resource(String, String),
-    /// A port of the node that another pod has.
+    /// A host port that another pod holds.
     Ports,
 }
 
-/// What the node's pods have, by uid.
+/// Allocations of the node's pods, by uid.
 #[derive(Debug, Default)]
-pub struct Room {
-    inner: Mutex<Promises>,
+pub struct NodeAllocations {
+    inner: Mutex<Allocations>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Promises {
-    shares: BTreeMap<String, Share>,
-    /// Those that wait for more, and how they are woken.
+struct Allocations {
+    requests: BTreeMap<String, ResourceRequest>,
+    /// Wakers of pods that wait for resources.
     waiting: BTreeMap<String, Arc<Notify>>,
-    /// Pods that were ended for critical ones so far, by the resource that was missing.
+    /// Pods preempted for critical ones so far, by the missing resource.
     preempted: BTreeMap<String, u64>,
 }
 
-impl Promises {
+impl Allocations {
     fn wake_all(&mut self) {
         std::mem::take(&mut self.waiting)
             .into_values()
             .for_each(|wake| wake.notify_one());
     }
 
-    fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Share> {
-        self.others_by_uid(uid).map(|(_, share)| share)
+    fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a ResourceRequest> {
+        self.others_by_uid(uid).map(|(_, request)| request)
     }
 
-    fn others_by_uid<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = (&'a str, &'a Share)> {
-        let others = self.shares.iter().filter(move |(other, _)| *other != uid);
-        others.map(|(other, share)| (other.as_str(), share))
+    fn others_by_uid<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = (&'a str, &'a ResourceRequest)> {
+        let others = self.requests.iter().filter(move |(other, _)| *other != uid);
+        others.map(|(other, request)| (other.as_str(), request))
     }
 
-    fn has_port_of(&self, uid: &str, share: &Share) -> bool {
+    fn has_port_of(&self, uid: &str, request: &ResourceRequest) -> bool {
         let taken = |port: &HostPort| {
             let mut others = self.others(uid).flat_map(|other| &other.ports);
             others.any(|own| own.conflicts_with(port))
         };
-        share.ports.iter().any(taken)
+        request.ports.iter().any(taken)
     }
 
-    /// What a pod does not find, and how much of it.
-    fn missing(&self, uid: &str, share: &Share, allocatable: &Allocatable) -> Requirements {
-        let names = ["pods"].into_iter().chain(names_to_look_at(share, allocatable));
+    /// Resources that are short for a pod, and the missing amounts.
+    fn missing(&self, uid: &str, request: &ResourceRequest, allocatable: &Allocatable) -> Requirements {
+        let names = ["pods"].into_iter().chain(names_to_check(request, allocatable));
         let short = names.map(|name| {
-            let used: i64 = self.others(uid).map(|other| other.request(name)).sum();
+            let used: i64 = self.others(uid).map(|other| other.amount(name)).sum();
             (
                 name.to_owned(),
-                share.request(name) - (allocatable.get(name) - used),
+                request.amount(name) - (allocatable.get(name) - used),
             )
         });
         short
-            .filter(|(name, amount)| share.request(name) > 0 && *amount > 0)
+            .filter(|(name, amount)| request.amount(name) > 0 && *amount > 0)
             .collect()
     }
 
-    /// The first of these resources that a pod does not find enough of.
+    /// The first of these resources that is short for a pod.
     fn shortage<'a>(
         &self,
         uid: &str,
-        share: &Share,
+        request: &ResourceRequest,
         allocatable: &Allocatable,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Option<(String, String)> {
         let missing = |name: &str| {
-            let (requested, capacity) = (share.get(name), allocatable.get(name));
+            let (requested, capacity) = (request.get(name), allocatable.get(name));
             let used: i64 = self.others(uid).map(|other| other.get(name)).sum();
             let short = requested > 0 && requested > capacity - used;
             short.then(|| (name.to_owned(), sentence(name, requested, used, capacity)))
@@ -185,12 +185,12 @@ fn sentence(name: &str, requested: i64, used: i64, capacity: i64) -> String {
 }
 
 /// Resources in upstream's order; those that others announce only where the node has them.
-fn names_to_look_at<'a>(
-    share: &'a Share,
+fn names_to_check<'a>(
+    request: &'a ResourceRequest,
     allocatable: &Allocatable,
 ) -> impl Iterator<Item = &'a str> + use<'a> {
     const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-    let rest = share.amounts.keys().map(String::as_str);
+    let rest = request.amounts.keys().map(String::as_str);
     let rest = rest
         .filter(|name| !FIRST.contains(name))
         .filter(|name| !is_extended(name) || allocatable.0.contains_key(*name));
@@ -198,12 +198,12 @@ fn names_to_look_at<'a>(
     FIRST.into_iter().chain(rest)
 }
 
-/// Why nobody ends for a critical pod.
+/// Reason why no pod is preempted for a critical one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreemptionError {
-    /// Another has a port of it.
+    /// Another pod holds one of its host ports.
     Ports,
-    /// Nobody's end would do.
+    /// No set of victims would free enough.
     Nobody(String),
 }
 
@@ -212,15 +212,20 @@ fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-impl Room {
-    /// A pod has this much already.
-    pub fn hold(&self, uid: &str, share: Share) {
-        self.inner.lock().shares.insert(uid.to_owned(), share);
+impl NodeAllocations {
+    /// Records what a running pod holds already.
+    pub fn hold(&self, uid: &str, request: ResourceRequest) {
+        self.inner.lock().requests.insert(uid.to_owned(), request);
         self.changed.notify_one();
     }
 
-    /// Gives a pod that is new here what it asks for, or says what there is too little of, in upstream's order.
-    pub fn admit(&self, uid: &str, share: Share, allocatable: &Allocatable) -> Result<(), Shortage> {
+    /// Allocates the requests of a new pod, or returns the first shortage in upstream's order.
+    pub fn admit(
+        &self,
+        uid: &str,
+        request: ResourceRequest,
+        allocatable: &Allocatable,
+    ) -> Result<(), Shortage> {
         let mut inner = self.inner.lock();
         let pods = i64::try_from(inner.others(uid).count()).unwrap_or(i64::MAX);
         let places = allocatable.get("pods");
@@ -228,76 +233,77 @@ impl Room {
             let text = sentence("pods", 1, pods, places);
             return Err(Shortage::Resource("pods".to_owned(), text));
         }
-        let names = names_to_look_at(&share, allocatable);
-        if let Some((name, text)) = inner.shortage(uid, &share, allocatable, names) {
+        let names = names_to_check(&request, allocatable);
+        if let Some((name, text)) = inner.shortage(uid, &request, allocatable, names) {
             return Err(Shortage::Resource(name, text));
         }
-        if inner.has_port_of(uid, &share) {
+        if inner.has_port_of(uid, &request) {
             return Err(Shortage::Ports);
         }
-        inner.shares.insert(uid.to_owned(), share);
+        inner.requests.insert(uid.to_owned(), request);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Gives a critical pod what it asks for at the cost of others, and says which of them are to end for it; or, in
-    /// upstream's words, that nobody's end would do.
+    /// Allocates the requests of a critical pod and returns the uids of its victims; or, in upstream's words, that no
+    /// set of victims would do.
     pub fn preempt(
         &self,
         uid: &str,
-        share: Share,
+        request: ResourceRequest,
         allocatable: &Allocatable,
     ) -> Result<Vec<String>, PreemptionError> {
         let mut inner = self.inner.lock();
-        if inner.has_port_of(uid, &share) {
+        if inner.has_port_of(uid, &request) {
             return Err(PreemptionError::Ports);
         }
-        let needed = inner.missing(uid, &share, allocatable);
-        let held: Vec<(&str, &Share)> = inner.others_by_uid(uid).collect();
-        let victims = choose(&share, &held, &needed).map_err(PreemptionError::Nobody)?;
+        let needed = inner.missing(uid, &request, allocatable);
+        let held: Vec<(&str, &ResourceRequest)> = inner.others_by_uid(uid).collect();
+        let victims = choose(&request, &held, &needed).map_err(PreemptionError::Nobody)?;
         if let Some((resource, _)) = needed.first() {
             *inner.preempted.entry(resource.clone()).or_default() += victims.len() as u64;
         }
-        inner.shares.insert(uid.to_owned(), share);
+        inner.requests.insert(uid.to_owned(), request);
         self.changed.notify_one();
         Ok(victims)
     }
 
-    /// How many pods were ended for critical ones so far, by the resource that was missing.
+    /// Pods preempted for critical ones so far, by the missing resource.
     pub fn preempted(&self) -> BTreeMap<String, u64> {
         self.inner.lock().preempted.clone()
     }
 
-    /// Whether any of these has its share still; then the pod that waits for it is woken when one has not.
+    /// Reports whether any of these pods still holds its allocation; then `wake` is notified when one is released.
     pub fn holds_any(&self, uids: &[String], waiting: &str, wake: &Arc<Notify>) -> bool {
         let mut inner = self.inner.lock();
-        let holds = uids.iter().any(|uid| inner.shares.contains_key(uid));
+        let holds = uids.iter().any(|uid| inner.requests.contains_key(uid));
         if holds {
             inner.waiting.insert(waiting.to_owned(), wake.clone());
         }
         holds
     }
 
-    /// Gives a pod another share, or says in upstream's words why not; then it is woken when there may be room.
+    /// Changes the allocation of a pod, or returns upstream's message why not; then `wake` is notified when resources
+    /// are released.
     pub fn change(
         &self,
         uid: &str,
-        share: Share,
+        request: ResourceRequest,
         allocatable: &Allocatable,
         wake: &Arc<Notify>,
     ) -> Result<(), String> {
         let mut inner = self.inner.lock();
-        if let Some((_, message)) = inner.shortage(uid, &share, allocatable, ["cpu", "memory"]) {
+        if let Some((_, message)) = inner.shortage(uid, &request, allocatable, ["cpu", "memory"]) {
             inner.waiting.insert(uid.to_owned(), wake.clone());
             return Err(message);
         }
         let before = inner
-            .shares
-            .insert(uid.to_owned(), share.clone())
+            .requests
+            .insert(uid.to_owned(), request.clone())
             .unwrap_or_default();
         if ["cpu", "memory"]
             .iter()
-            .any(|name| share.get(name) < before.get(name))
+            .any(|name| request.get(name) < before.get(name))
         {
             inner.wake_all();
         }
@@ -305,27 +311,27 @@ impl Room {
         Ok(())
     }
 
-    /// A pod uses nothing any more.
+    /// Releases the allocation of a pod.
     pub fn release(&self, uid: &str) {
         let mut inner = self.inner.lock();
         inner.waiting.remove(uid);
-        if inner.shares.remove(uid).is_some() {
+        if inner.requests.remove(uid).is_some() {
             inner.wake_all();
             self.changed.notify_one();
         }
     }
 
-    /// Thousandths of a processor that the pods of the Burstable class ask for together.
+    /// Sum of the CPU requests of all Burstable pods, in thousandths.
     pub fn burstable_cpu_millis(&self) -> i64 {
         let inner = self.inner.lock();
         let burstable = inner
-            .shares
+            .requests
             .values()
-            .filter(|share| share.class == Qos::Burstable);
-        burstable.map(|share| share.get("cpu")).sum()
+            .filter(|request| request.class == Qos::Burstable);
+        burstable.map(|request| request.get("cpu")).sum()
     }
 
-    /// Resolves when some pod's share has changed since this was called last. For one waiter.
+    /// Resolves when an allocation has changed since the last call. For one waiter.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -336,13 +342,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn share(requests: Value) -> Share {
-        share_with_port(requests, json!([]))
+    fn request(requests: Value) -> ResourceRequest {
+        request_with_port(requests, json!([]))
     }
 
-    fn share_with_port(requests: Value, ports: Value) -> Share {
+    fn request_with_port(requests: Value, ports: Value) -> ResourceRequest {
         let container = json!({"name": "c", "resources": {"requests": requests}, "ports": ports});
-        Share::of(&serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap())
+        ResourceRequest::of(&serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap())
     }
 
     fn allocatable(amounts: Value) -> Allocatable {
@@ -351,22 +357,25 @@ mod tests {
 
     #[test]
     fn resize_waiting_pod_is_woken_when_resources_free_up() {
-        let (room, node) = (Room::default(), allocatable(json!({"cpu": "1", "memory": "1"})));
+        let (allocations, node) = (
+            NodeAllocations::default(),
+            allocatable(json!({"cpu": "1", "memory": "1"})),
+        );
         let wake = Arc::new(Notify::new());
-        room.hold("a", share(json!({"cpu": "500m"})));
-        room.hold("b", share(json!({"cpu": "400m"})));
-        let more = || share(json!({"cpu": "600m"}));
-        let refused = room.change("b", more(), &node, &wake);
+        allocations.hold("a", request(json!({"cpu": "500m"})));
+        allocations.hold("b", request(json!({"cpu": "400m"})));
+        let more = || request(json!({"cpu": "600m"}));
+        let refused = allocations.change("b", more(), &node, &wake);
         assert_eq!(
             refused.unwrap_err(),
             "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000"
         );
         let woken = || futures::FutureExt::now_or_never(wake.notified()).is_some();
         assert!(!woken());
-        room.release("a");
+        allocations.release("a");
         assert!(woken());
-        room.change("b", more(), &node, &wake).unwrap();
-        assert_eq!(room.burstable_cpu_millis(), 600);
+        allocations.change("b", more(), &node, &wake).unwrap();
+        assert_eq!(allocations.burstable_cpu_millis(), 600);
     }
 
     #[test]
@@ -374,55 +383,63 @@ mod tests {
         let node = allocatable(json!({
             "cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "pods": "2", "hugepages-2Mi": "0", "test/gpu": "1"
         }));
-        let room = Room::default();
+        let allocations = NodeAllocations::default();
         let ports = json!([{"containerPort": 80, "hostPort": 80}]);
-        room.admit(
-            "first",
-            share_with_port(json!({"cpu": "600m"}), ports.clone()),
-            &node,
-        )
-        .unwrap();
+        allocations
+            .admit(
+                "first",
+                request_with_port(json!({"cpu": "600m"}), ports.clone()),
+                &node,
+            )
+            .unwrap();
         #[track_caller]
-        fn check(room: &Room, node: &Allocatable, share: Share, name: &str, text: &str) {
+        fn check(
+            allocations: &NodeAllocations,
+            node: &Allocatable,
+            request: ResourceRequest,
+            name: &str,
+            text: &str,
+        ) {
             let expected = Shortage::Resource(
                 name.to_owned(),
                 format!("Node didn't have enough resource: {text}"),
             );
-            assert_eq!(room.admit("second", share, node), Err(expected));
+            assert_eq!(allocations.admit("second", request, node), Err(expected));
         }
         check(
-            &room,
+            &allocations,
             &node,
-            share(json!({"cpu": "500m"})),
+            request(json!({"cpu": "500m"})),
             "cpu",
             "cpu, requested: 500, used: 600, capacity: 1000",
         );
         check(
-            &room,
+            &allocations,
             &node,
-            share(json!({"memory": "2Gi", "cpu": "1"})),
+            request(json!({"memory": "2Gi", "cpu": "1"})),
             "cpu",
             "cpu, requested: 1000, used: 600, capacity: 1000",
         );
         check(
-            &room,
+            &allocations,
             &node,
-            share(json!({"hugepages-2Mi": "2Mi"})),
+            request(json!({"hugepages-2Mi": "2Mi"})),
             "hugepages-2Mi",
             "hugepages-2Mi, requested: 2097152, used: 0, capacity: 0",
         );
         check(
-            &room,
+            &allocations,
             &node,
-            share(json!({"test/gpu": "2"})),
+            request(json!({"test/gpu": "2"})),
             "test/gpu",
             "test/gpu, requested: 2, used: 0, capacity: 1",
         );
-        let taken = share_with_port(json!({}), ports);
-        assert_eq!(room.admit("second", taken, &node), Err(Shortage::Ports));
-        room.admit("second", share(json!({"cluster/wide": "9"})), &node)
+        let taken = request_with_port(json!({}), ports);
+        assert_eq!(allocations.admit("second", taken, &node), Err(Shortage::Ports));
+        allocations
+            .admit("second", request(json!({"cluster/wide": "9"})), &node)
             .unwrap();
-        let third = room.admit("third", share(json!({})), &node).unwrap_err();
+        let third = allocations.admit("third", request(json!({})), &node).unwrap_err();
         let text = "Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2";
         assert_eq!(third, Shortage::Resource("pods".to_owned(), text.to_owned()));
     }

@@ -13,26 +13,26 @@ use super::super::routes::{Body, text};
 /// Streams of one pod; an API server has half as many for it.
 const STREAMS_OF_POD_MAX: usize = 128;
 
-/// The streams by pod.
+/// Open streams by pod.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Places {
+pub(in crate::server) struct StreamSlots {
     open: Mutex<HashMap<Arc<str>, usize>>,
 }
 
-/// A place among them, as long as the stream lasts.
+/// One of the slots of a pod, held as long as the stream lasts.
 #[derive(Debug)]
-pub(in crate::server) struct Place {
-    of: Arc<Places>,
+pub(in crate::server) struct StreamSlot {
+    of: Arc<StreamSlots>,
     pod: Arc<str>,
 }
 
-impl Places {
-    /// A place for one more stream of a pod, or the answer where there is none.
+impl StreamSlots {
+    /// Takes a slot for one more stream of a pod, or returns the answer 429 where all are taken.
     pub(in crate::server) fn enter(
         self: &Arc<Self>,
         namespace: &str,
         pod: &str,
-    ) -> Result<Place, Box<Response<Body>>> {
+    ) -> Result<StreamSlot, Box<Response<Body>>> {
         let pod: Arc<str> = format!("{namespace}/{pod}").into();
         let mut open = self.open.lock();
         let count = open.entry(Arc::clone(&pod)).or_default();
@@ -40,7 +40,7 @@ impl Places {
             return Err(Box::new(full(&pod)));
         }
         *count += 1;
-        Ok(Place {
+        Ok(StreamSlot {
             of: Arc::clone(self),
             pod,
         })
@@ -55,7 +55,7 @@ fn full(pod: &str) -> Response<Body> {
     answer
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.of.open.lock();
         if let Some(count) = open.get_mut(&self.pod) {
@@ -73,17 +73,17 @@ mod tests {
 
     #[test]
     fn streams_of_one_pod_leave_others_theirs() {
-        let places = Arc::new(Places::default());
-        let mut held: Vec<Place> = std::iter::from_fn(|| places.enter("n", "p").ok()).collect();
+        let slots = Arc::new(StreamSlots::default());
+        let mut held: Vec<StreamSlot> = std::iter::from_fn(|| slots.enter("n", "p").ok()).collect();
         assert_eq!(held.len(), STREAMS_OF_POD_MAX);
-        let refused = places.enter("n", "p").unwrap_err();
+        let refused = slots.enter("n", "p").unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(refused.headers()[RETRY_AFTER], "1");
-        assert!(places.enter("n", "other").is_ok() && places.enter("m", "p").is_ok());
+        assert!(slots.enter("n", "other").is_ok() && slots.enter("m", "p").is_ok());
         held.pop();
-        let again = places.enter("n", "p");
+        let again = slots.enter("n", "p");
         assert!(again.is_ok());
         drop((held, again));
-        assert!(places.open.lock().is_empty());
+        assert!(slots.open.lock().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What conditions and events say of a change of resources.
+//! Conditions and events of a pod's resize.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodStatus, ResourceRequirements};
@@ -7,38 +7,38 @@ use serde::Serialize;
 
 use crate::pods::spec;
 
-/// The condition of a change that waits for room.
+/// Condition of a resize that waits for resources of the node.
 const PENDING: &str = "PodResizePending";
-/// The condition of a change that has been promised and not yet made.
+/// Condition of a resize that is allocated and not yet actuated.
 const IN_PROGRESS: &str = "PodResizeInProgress";
 
-/// One of the two conditions.
+/// Content of one of the two conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Told {
-    /// Empty, or a word for what is wrong.
+pub struct ResizeCondition {
+    /// `Deferred`, `Error`, or empty.
     pub reason: String,
-    /// What is wrong.
+    /// Cause of the delay or failure.
     pub message: String,
-    /// The generation of the pod that it is said of.
+    /// Observed generation of the pod.
     pub generation: i64,
 }
 
-/// What is said of a pod's resources just now.
+/// Resize conditions of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResizeState {
-    /// A change waits for room.
-    pub pending: Option<Told>,
-    /// A change has been promised and is being made.
-    pub in_progress: Option<Told>,
+    /// Set while a resize waits for resources of the node.
+    pub pending: Option<ResizeCondition>,
+    /// Set while an allocated resize is carried out.
+    pub in_progress: Option<ResizeCondition>,
 }
 
 impl ResizeState {
-    /// What an agent before this one said.
+    /// Reads the conditions that an earlier agent wrote.
     pub fn of(status: &PodStatus) -> Self {
         let of = |kind: &str| {
             let mut conditions = status.conditions.iter().flatten();
             let found = conditions.find(|condition| condition.type_ == kind)?;
-            Some(Told {
+            Some(ResizeCondition {
                 reason: found.reason.clone().unwrap_or_default(),
                 message: found.message.clone().unwrap_or_default(),
                 generation: found.observed_generation.unwrap_or_default(),
@@ -50,15 +50,15 @@ impl ResizeState {
         }
     }
 
-    /// Brings a pod's conditions up to date.
+    /// Sets, updates or removes both conditions in a pod's list.
     pub fn put_into(&self, conditions: &mut Vec<PodCondition>, now: Timestamp) {
-        for (kind, told) in [(PENDING, &self.pending), (IN_PROGRESS, &self.in_progress)] {
+        for (kind, content) in [(PENDING, &self.pending), (IN_PROGRESS, &self.in_progress)] {
             let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
-            match (found, told) {
-                (found, Some(told)) => {
-                    let made = condition(kind, told, found.as_deref(), now);
+            match (found, content) {
+                (found, Some(content)) => {
+                    let made = condition(kind, content, found.as_deref(), now);
                     match found {
-                        Some(place) => *place = made,
+                        Some(existing) => *existing = made,
                         None => conditions.push(made),
                     }
                 }
@@ -68,31 +68,36 @@ impl ResizeState {
     }
 }
 
-fn condition(kind: &str, told: &Told, before: Option<&PodCondition>, now: Timestamp) -> PodCondition {
+fn condition(
+    kind: &str,
+    content: &ResizeCondition,
+    before: Option<&PodCondition>,
+    now: Timestamp,
+) -> PodCondition {
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let reason = some(&told.reason);
+    let reason = some(&content.reason);
     let since = before.filter(|before| before.reason == reason);
     let since = since.and_then(|before| before.last_transition_time.clone());
     PodCondition {
         type_: kind.to_owned(),
         status: "True".to_owned(),
         reason,
-        message: some(&told.message),
-        observed_generation: Some(told.generation),
+        message: some(&content.message),
+        observed_generation: Some(content.generation),
         last_transition_time: since
             .or_else(|| Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)))),
         ..PodCondition::default()
     }
 }
 
-/// What an event says of a container, with upstream's names in upstream's order.
+/// Container of an event's text, with upstream's field names in upstream's order.
 #[derive(Serialize)]
 struct ContainerSummary<'a> {
     name: &'a str,
     resources: ResourceRequirements,
 }
 
-/// What an event says of a pod.
+/// Pod of an event's text.
 #[derive(Serialize)]
 struct Summary<'a> {
     #[serde(rename = "initContainers", skip_serializing_if = "Vec::is_empty")]
@@ -104,7 +109,7 @@ struct Summary<'a> {
     error: &'a str,
 }
 
-/// The text of an event: what the pod is to have, of which generation, and what went wrong.
+/// Returns the text of an event: the pod's resources, its generation, and the error if any.
 pub fn event(what: &str, pod: &Pod, generation: i64, error: &str) -> String {
     let list = |containers| -> Vec<ContainerSummary<'_>> {
         let containers: &[Container] = containers;
@@ -141,13 +146,13 @@ mod tests {
 
     #[test]
     fn resize_conditions_are_set_and_removed() {
-        let told = |reason: &str| Told {
+        let content = |reason: &str| ResizeCondition {
             reason: reason.to_owned(),
             message: String::new(),
             generation: 2,
         };
         let mut state = ResizeState {
-            pending: Some(told("Deferred")),
+            pending: Some(content("Deferred")),
             in_progress: None,
         };
         let mut conditions = Vec::new();
