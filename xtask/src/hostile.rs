@@ -57,16 +57,16 @@ impl Arguments {
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let (knarr, attacker) = programs(config, arguments)?;
-    let lacking = match arguments.no_node {
+    let without_node = match arguments.no_node {
         true => Some("--no-node is given"),
-        false => lacking()?,
+        false => missing_prerequisite()?,
     };
-    if let Some(reason) = lacking {
+    if let Some(reason) = without_node {
         println!("==> without a node: {reason}");
     }
-    let place = Place::new(lacking.is_none())?;
+    let cluster = TestCluster::new(without_node.is_none())?;
     println!("==> {} seconds of attacks", arguments.duration());
-    process::run(&mut place.command(&knarr, &attacker, arguments)?)
+    process::run(&mut cluster.command(&knarr, &attacker, arguments)?)
 }
 
 /// The server's program and the attackers'.
@@ -92,7 +92,7 @@ fn programs(config: &Config, arguments: &Arguments) -> Result<(PathBuf, PathBuf)
     Ok((knarr, folder.join("knarr-hostile")))
 }
 
-fn lacking() -> Result<Option<&'static str>> {
+fn missing_prerequisite() -> Result<Option<&'static str>> {
     let missing = ["containerd", "runc", "nft", "ip", "busybox"]
         .iter()
         .any(|name| packages::find_program(name).is_none());
@@ -103,26 +103,26 @@ fn lacking() -> Result<Option<&'static str>> {
     })
 }
 
-/// Where the cluster is; whatever happens, nothing of it stays.
-struct Place {
+/// Files and namespace of the cluster under attack; removed when dropped.
+struct TestCluster {
     scratch: PathBuf,
     /// With a node, a network namespace of its own.
     host: Option<Host>,
 }
 
-impl Place {
+impl TestCluster {
     fn new(with_node: bool) -> Result<Self> {
         let path = process::output(process::command("mktemp").args(["-d", "-t", "knarr-hostile.XXXXXX"]))?;
         let name = format!("knarr-hostile-{}", std::process::id());
         let host = with_node.then(|| Host::prepare(Some(name))).transpose()?;
-        let place = Self {
+        let cluster = Self {
             scratch: PathBuf::from(path.trim()),
             host,
         };
-        if place.host.is_some() {
-            place.mount_disk()?;
+        if cluster.host.is_some() {
+            cluster.mount_disk()?;
         }
-        Ok(place)
+        Ok(cluster)
     }
 
     /// The disk of pods and images, small enough to be filled by a pod; what the server stores has another one.
@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         if let Some(host) = &self.host
             && let Err(error) =

@@ -5,7 +5,7 @@ use arc_swap::ArcSwap;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
-use machinery_meta::dial::{dial_error, system_words};
+use machinery_meta::dial::{dial_error, system_error_text};
 use machinery_runtime::{Runtime, keep_alive};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -59,7 +59,7 @@ fn exchange_words(to: &str, error: &hyper::Error) -> String {
         .source()
         .and_then(|source| source.downcast_ref::<io::Error>());
     match system {
-        Some(system) => format!("read tcp {to}: read: {}", system_words(system)),
+        Some(system) => format!("read tcp {to}: read: {}", system_error_text(system)),
         None => format!("talking to {to}: {error}"),
     }
 }

@@ -74,8 +74,8 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
     let _claim = agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
-    if let Some(lacking) = check::lacking_cgroups() {
-        tracing::error!("no pod can start: {lacking}");
+    if let Some(missing) = check::missing_cgroups() {
+        tracing::error!("no pod can start: {missing}");
     }
     node_sys::process::spare_from_oom(std::process::id());
     if arguments.node.container_runtime_endpoint.is_none() {

@@ -25,7 +25,7 @@ pub(crate) struct CheckArguments {
 enum Grade {
     Well,
     Advice,
-    Lacking,
+    Missing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +41,9 @@ fn well(text: impl Into<String>) -> Finding {
     }
 }
 
-fn lacking(text: impl Into<String>) -> Finding {
+fn missing(text: impl Into<String>) -> Finding {
     Finding {
-        grade: Grade::Lacking,
+        grade: Grade::Missing,
         text: text.into(),
     }
 }
@@ -56,7 +56,10 @@ fn advice(text: impl Into<String>) -> Finding {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
-    let mut findings = vec![room(&arguments.data_dir), socket_path(&arguments.data_dir)];
+    let mut findings = vec![
+        check_free_space(&arguments.data_dir),
+        socket_path(&arguments.data_dir),
+    ];
     if !arguments.disable_agent {
         findings.push(root());
         findings.extend(programs());
@@ -70,13 +73,13 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         let mark = match finding.grade {
             Grade::Well => "ok     ",
             Grade::Advice => "advice ",
-            Grade::Lacking => "missing",
+            Grade::Missing => "missing",
         };
         writeln!(std::io::stdout(), "{mark}  {}", finding.text).context("writing to standard output")?;
     }
     let count = findings
         .iter()
-        .filter(|finding| finding.grade == Grade::Lacking)
+        .filter(|finding| finding.grade == Grade::Missing)
         .count();
     if count > 0 {
         let requirements = if count == 1 {
@@ -93,7 +96,7 @@ fn root() -> Finding {
     if node_sys::machine::is_root() {
         return well("running as root");
     }
-    lacking("not root: run as root, or start the server with --disable-agent")
+    missing("not root: run as root, or start the server with --disable-agent")
 }
 
 fn programs() -> Vec<Finding> {
@@ -105,21 +108,21 @@ fn programs() -> Vec<Finding> {
     ];
     let look = |(program, package): (&str, &str)| match find_program(program) {
         Some(path) => well(format!("{program} is {}", path.display())),
-        None => lacking(format!("{program} is missing: apt-get install {package}")),
+        None => missing(format!("{program} is missing: apt-get install {package}")),
     };
     needed.into_iter().map(look).collect()
 }
 
 fn plugins(folder: &Path) -> Vec<Finding> {
-    let missing: Vec<&str> = ["ptp", "host-local", "loopback"]
+    let absent: Vec<&str> = ["ptp", "host-local", "loopback"]
         .into_iter()
         .filter(|plugin| !folder.join(plugin).try_exists().unwrap_or(false))
         .collect();
-    if missing.is_empty() {
+    if absent.is_empty() {
         return vec![well(format!("CNI plugins are in {}", folder.display()))];
     }
-    let list = missing.join(", ");
-    vec![lacking(format!(
+    let list = absent.join(", ");
+    vec![missing(format!(
         "CNI plugins {list} are not in {}: apt-get install containernetworking-plugins",
         folder.display()
     ))]
@@ -133,13 +136,13 @@ fn overlay() -> Finding {
     {
         return well("the kernel has overlayfs");
     }
-    lacking("the kernel has no overlayfs: modprobe overlay")
+    missing("the kernel has no overlayfs: modprobe overlay")
 }
 
 /// What the machine lacks of cgroups, which no pod can be without.
-pub(crate) fn lacking_cgroups() -> Option<String> {
+pub(crate) fn missing_cgroups() -> Option<String> {
     let found = cgroups();
-    (found.grade == Grade::Lacking).then_some(found.text)
+    (found.grade == Grade::Missing).then_some(found.text)
 }
 
 fn cgroups() -> Finding {
@@ -155,13 +158,13 @@ fn cgroups() -> Finding {
         return well(format!("cgroup v{version} with the memory controller"));
     }
     if !is_mount_point(root) {
-        return lacking(format!(
+        return missing(format!(
             "no cgroups are mounted at {}: `ip netns exec` hides those of the machine, `nsenter --net=/run/netns/NAME` does \
              not; mount -t cgroup2 none {0} mounts them",
             root.display()
         ));
     }
-    lacking("no cgroup memory controller: boot with cgroup_enable=memory")
+    missing("no cgroup memory controller: boot with cgroup_enable=memory")
 }
 
 /// Whether another file system begins there, or below it, as those of cgroup v1 do.
@@ -175,7 +178,7 @@ fn forwarding() -> Finding {
     match std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward") {
         Ok(text) if text.trim() == "1" => well("IPv4 forwarding is on"),
         Ok(_) => well("IPv4 forwarding is off: the agent will turn it on"),
-        Err(_) => lacking("the kernel has no IPv4 forwarding"),
+        Err(_) => missing("the kernel has no IPv4 forwarding"),
     }
 }
 
@@ -186,7 +189,7 @@ fn swap() -> Finding {
     advice("swap is on: pods may use it beyond their memory limits; swapoff -a turns it off")
 }
 
-fn room(data_dir: &Path) -> Finding {
+fn check_free_space(data_dir: &Path) -> Finding {
     const BYTES_MIN: u64 = 2 << 30;
     let existing = data_dir
         .ancestors()
@@ -202,8 +205,8 @@ fn room(data_dir: &Path) -> Finding {
             usage.available_bytes >> 30,
             data_dir.display()
         )),
-        _ => lacking(format!(
-            "{} cannot be looked at: choose another --data-dir",
+        _ => missing(format!(
+            "{} cannot be read: choose another --data-dir",
             data_dir.display()
         )),
     }
@@ -215,7 +218,7 @@ fn socket_path(data_dir: &Path) -> Finding {
     if longest.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return well("socket paths are short enough");
     }
-    lacking(format!(
+    missing(format!(
         "--data-dir {} is too long for socket paths: choose a shorter one",
         data_dir.display()
     ))

@@ -74,7 +74,7 @@ fn build(image: Built, archive: &Path) -> anyhow::Result<()> {
         .archive(BASE_PROGRAM, architecture)
         .context("making the archive")?;
     std::fs::write(archive, content).with_context(|| format!("writing {}", archive.display()))?;
-    say(&format!("{} in {}", image.reference(), archive.display()))
+    print_line(&format!("{} in {}", image.reference(), archive.display()))
 }
 
 fn client(arguments: &ImageArguments) -> anyhow::Result<CriClient> {
@@ -101,7 +101,7 @@ async fn import(arguments: &ImageArguments, archives: &[PathBuf]) -> anyhow::Res
     for archive in archives {
         let names = import_archive(&runtime, &client, archive).await;
         for name in names.with_context(|| archive.display().to_string())? {
-            say(&name)?;
+            print_line(&name)?;
         }
     }
     Ok(())
@@ -113,7 +113,7 @@ async fn list(arguments: &ImageArguments) -> anyhow::Result<()> {
         .await?;
     let mut lines: Vec<String> = answer.images.iter().flat_map(lines_of).collect();
     lines.sort();
-    lines.iter().try_for_each(|line| say(line))
+    lines.iter().try_for_each(|line| print_line(line))
 }
 
 fn lines_of(image: &v1::Image) -> Vec<String> {
@@ -130,6 +130,6 @@ fn lines_of(image: &v1::Image) -> Vec<String> {
         .collect()
 }
 
-fn say(line: &str) -> anyhow::Result<()> {
+fn print_line(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("writing to standard output")
 }

@@ -65,8 +65,8 @@ fn escaped(line: &str, is_colored: bool) -> String {
     out
 }
 
-/// The whole chain of causes in one line.
-pub(crate) fn complain(error: &anyhow::Error) {
+/// Prints an error with its chain of causes as one line on standard error.
+pub(crate) fn print_error(error: &anyhow::Error) {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = cause.to_string();
@@ -75,18 +75,18 @@ pub(crate) fn complain(error: &anyhow::Error) {
             parts.push(text);
         }
     }
-    // Where standard error is gone there is nobody to tell.
+    // A closed standard error leaves no way to report it.
     let _ = writeln!(std::io::stderr(), "knarr: {}", parts.join(": "));
 }
 
-/// What the command line's parser says in several lines, without its invitation to ask for help.
-pub(crate) fn in_a_line(mistake: &clap::Error) -> anyhow::Error {
-    let told = mistake.to_string();
-    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said =
+/// Returns an error of the command line's parser as one line, without usage and hints.
+pub(crate) fn one_line(mistake: &clap::Error) -> anyhow::Error {
+    let message = mistake.to_string();
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let kept =
         lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-    let text = said.collect::<Vec<_>>().join(" ");
-    anyhow::anyhow!("{}; --help tells more", text.trim_start_matches("error: "))
+    let text = kept.collect::<Vec<_>>().join(" ");
+    anyhow::anyhow!("{}; see --help", text.trim_start_matches("error: "))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         // Help, and nothing else, goes to standard output.
         Err(help) if !help.use_stderr() || help.kind() == NO_COMMAND => help.exit(),
         Err(mistake) => {
-            logging::complain(&logging::in_a_line(&mistake));
+            logging::print_error(&logging::one_line(&mistake));
             return ExitCode::FAILURE;
         }
     };
@@ -100,7 +100,7 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            logging::complain(&error);
+            logging::print_error(&error);
             ExitCode::FAILURE
         }
     }

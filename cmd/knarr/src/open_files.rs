@@ -1,26 +1,21 @@
-//! How many files this process may have open, and so how many connections it takes: a server without a file to spare cannot
-//! write its log, and ends.
+//! Limit of open files, and the connections that it allows: a server without a free file cannot write its log, and ends.
 
-/// Files for what is no client's connection: the log's segments, sockets towards nodes and pods, pipes, certificates.
+/// Files kept for other uses than connections of clients: segments of the log, sockets to nodes and pods, pipes, certificates.
 const RESERVE: u64 = 256;
-/// Of all connections of a server, those that it opens itself on behalf of clients: one in so many.
+/// Divisor of all connections that gives those that the server opens on behalf of clients.
 const PROXIED_SHARE: usize = 5;
-/// What is assumed where the kernel does not say.
+/// Limit that is assumed if the kernel does not report one.
 const USUAL_LIMIT: u64 = 1_024;
 
-/// Raises the limit as far as the machine's owner allows, and answers how many connections to serve: `most`, or fewer.
+/// Raises the limit to its hard limit, and returns the number of connections to serve: `most`, or fewer.
 pub(crate) fn connections(most: usize) -> usize {
     let open_files = node_sys::limits::raise_open_files().unwrap_or(USUAL_LIMIT);
-    let connections = room(open_files).min(most);
-    tracing::info!(
-        open_files,
-        connections,
-        "as many files may be open, as many connections are served"
-    );
+    let connections = connection_limit(open_files).min(most);
+    tracing::info!(open_files, connections, "limits of open files and of connections");
     connections
 }
 
-/// The same for a server that passes requests on: how many connections to serve, and over how many to pass requests on.
+/// Returns the connections to serve, and those on which a server that proxies passes requests on.
 pub(crate) fn connections_and_proxied(most: usize, most_proxied: usize) -> (usize, usize) {
     shares(connections(most + most_proxied), most, most_proxied)
 }
@@ -30,10 +25,10 @@ fn shares(all: usize, most: usize, most_proxied: usize) -> (usize, usize) {
     ((all - proxied.min(all)).clamp(1, most), proxied)
 }
 
-/// What the limit leaves for connections; of a small one half.
-fn room(open_files: u64) -> usize {
-    let room = open_files - RESERVE.min(open_files / 2);
-    usize::try_from(room).unwrap_or(usize::MAX).max(1)
+/// Connections that a limit of open files leaves; half of a small limit.
+fn connection_limit(open_files: u64) -> usize {
+    let free = open_files - RESERVE.min(open_files / 2);
+    usize::try_from(free).unwrap_or(usize::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -56,7 +51,7 @@ mod tests {
             (1_024, 768),
             (1 << 20, (1 << 20) - 256),
         ] {
-            assert_eq!(room(limit), expected, "{limit}");
+            assert_eq!(connection_limit(limit), expected, "{limit}");
         }
     }
 }

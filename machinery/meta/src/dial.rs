@@ -1,4 +1,4 @@
-//! Connections that were not made, in the words of Go's `net` package: people and programs know them from upstream.
+//! Errors of failed connections, in the words of Go's `net` package: people and programs know them from upstream.
 
 use std::io::{Error, ErrorKind};
 
@@ -6,11 +6,11 @@ use std::io::{Error, ErrorKind};
 const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 const UNKNOWN_NAME: &str = "name or service not known";
 
-/// Why there is no connection: `dial tcp 10.0.0.1:80: connect: connection refused`.
+/// Returns the text of a failed connection: `dial tcp 10.0.0.1:80: connect: connection refused`.
 ///
 /// A time limit of our own is [`ErrorKind::TimedOut`] without a number of the system's.
 pub fn dial_error(host: &str, port: u16, error: &Error) -> String {
-    let words = system_words(error);
+    let words = system_error_text(error);
     if let Some(resolver) = words.strip_prefix(LOOKUP_FAILED) {
         let reason = if resolver == UNKNOWN_NAME {
             "no such host"
@@ -28,8 +28,8 @@ pub fn dial_error(host: &str, port: u16, error: &Error) -> String {
     format!("dial tcp {}{host}{}:{port}: {call}{words}", open.0, open.1)
 }
 
-/// The words alone: `connection reset by peer`. They are the same whatever C library is beneath.
-pub fn system_words(error: &Error) -> String {
+/// Returns the text of a system error alone: `connection reset by peer`. It does not depend on the C library.
+pub fn system_error_text(error: &Error) -> String {
     let known = match (error.kind(), error.raw_os_error()) {
         (ErrorKind::ConnectionRefused, _) => "connection refused",
         (ErrorKind::ConnectionReset, _) => "connection reset by peer",

@@ -47,38 +47,40 @@ pub fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
-/// How long a pod may stay under its node's `NoExecute` taints.
+/// Time for which a pod tolerates the `NoExecute` taints of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
-    /// For good.
-    Forever,
-    /// This long since the taint came.
+pub enum TolerationWindow {
+    /// Without a limit.
+    Unlimited,
+    /// Seconds since the taint was added.
     Seconds(i64),
-    /// Not at all.
-    Leave,
+    /// No time: the pod is evicted at once.
+    None,
 }
 
-/// The shortest stay that the tolerations grant over all `NoExecute` taints.
-pub fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
-    let mut stay = Stay::Forever;
+/// Returns the shortest window that the tolerations grant over all `NoExecute` taints.
+pub fn toleration_window(taints: &[Taint], tolerations: &[Toleration]) -> TolerationWindow {
+    let mut window = TolerationWindow::Unlimited;
     for taint in taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
         let mut used = tolerations
             .iter()
             .filter(|toleration| tolerates(toleration, taint))
             .peekable();
         if used.peek().is_none() {
-            return Stay::Leave;
+            return TolerationWindow::None;
         }
         for seconds in used.filter_map(|toleration| toleration.toleration_seconds) {
-            stay = match stay {
-                _ if seconds <= 0 => Stay::Leave,
-                Stay::Leave => Stay::Leave,
-                Stay::Seconds(shorter) if shorter <= seconds => Stay::Seconds(shorter),
-                _ => Stay::Seconds(seconds),
+            window = match window {
+                _ if seconds <= 0 => TolerationWindow::None,
+                TolerationWindow::None => TolerationWindow::None,
+                TolerationWindow::Seconds(shorter) if shorter <= seconds => {
+                    TolerationWindow::Seconds(shorter)
+                }
+                _ => TolerationWindow::Seconds(seconds),
             };
         }
     }
-    stay
+    window
 }
 
 #[cfg(test)]
@@ -124,18 +126,21 @@ mod tests {
     fn toleration_shortest_window_counts() {
         let taints = [taint("a", "", NO_EXECUTE), taint("b", "", NO_EXECUTE)];
         let exists = |key, seconds| toleration(key, "Exists", "", NO_EXECUTE, seconds);
-        assert_eq!(stay(&taints, &[exists("a", None)]), Stay::Leave);
         assert_eq!(
-            stay(&taints, &[exists("a", None), exists("b", None)]),
-            Stay::Forever
+            toleration_window(&taints, &[exists("a", None)]),
+            TolerationWindow::None
         );
         assert_eq!(
-            stay(&taints, &[exists("a", Some(9)), exists("b", Some(300))]),
-            Stay::Seconds(9)
+            toleration_window(&taints, &[exists("a", None), exists("b", None)]),
+            TolerationWindow::Unlimited
         );
         assert_eq!(
-            stay(&taints, &[exists("a", Some(0)), exists("b", Some(300))]),
-            Stay::Leave
+            toleration_window(&taints, &[exists("a", Some(9)), exists("b", Some(300))]),
+            TolerationWindow::Seconds(9)
+        );
+        assert_eq!(
+            toleration_window(&taints, &[exists("a", Some(0)), exists("b", Some(300))]),
+            TolerationWindow::None
         );
     }
 }

@@ -162,7 +162,7 @@ async fn assemble(
     mut host: Host,
     registration: Registration,
 ) -> Result<ManagerContext, KubeletError> {
-    ask_runtime(&host.cri, &mut host.facts)
+    query_runtime(&host.cri, &mut host.facts)
         .await
         .map_err(KubeletError::Runtime)?;
     let reserve = &config.reserve;
@@ -242,8 +242,8 @@ fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
     }));
 }
 
-/// Who the container runtime is, and what it can.
-async fn ask_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), CriError> {
+/// Reads name, version and features of the container runtime.
+async fn query_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), CriError> {
     let found = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
     let version = found.runtime_version.trim_start_matches('v');
     facts.runtime_version = format!("{}://{version}", found.runtime_name);

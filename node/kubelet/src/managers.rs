@@ -64,7 +64,7 @@ pub fn rows() -> [ManagerRow; 11] {
     [
         ManagerRow {
             name: "component events",
-            run: |context| Box::pin(node::components::tell(context)),
+            run: |context| Box::pin(node::components::record_failures(context)),
         },
         ManagerRow {
             name: "node status",
@@ -116,7 +116,7 @@ pub fn rows() -> [ManagerRow; 11] {
             name: "log rotation",
             run: |context| {
                 let cri = context.workers.control.cri.clone();
-                Box::pin(logs::rotation::keep_small(context.runtime, cri, context.config))
+                Box::pin(logs::rotation::rotate_logs(context.runtime, cri, context.config))
             },
         },
     ]

@@ -96,11 +96,11 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
         let mut dirty = nodes.dirty_keys();
         network.guard = TableGuard::open(GUARDED, network.runtime.clone());
         host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
-        let mut told: Vec<String> = Vec::new();
+        let mut logged: Vec<String> = Vec::new();
         let mut wait = RETRY.0;
         loop {
             let errors = network.write(&wanted(&network.config, &nodes)).await;
-            tell_new(&errors, &mut told);
+            log_once(&errors, &mut logged);
             let pause = if errors.is_empty() { LOOK_AGAIN } else { wait };
             wait = if errors.is_empty() {
                 RETRY.0
@@ -117,14 +117,14 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
     })
 }
 
-/// An error that lasts is told once.
-fn tell_new(errors: &[NetworkError], told: &mut Vec<String>) {
+/// Logs each error once while it lasts.
+fn log_once(errors: &[NetworkError], logged: &mut Vec<String>) {
     let now: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    for (error, text) in errors.iter().zip(&now).filter(|(_, text)| !told.contains(text)) {
+    for (error, text) in errors.iter().zip(&now).filter(|(_, text)| !logged.contains(text)) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(error = %text, cause, "writing CNI configuration or routes failed, retrying");
     }
-    *told = now;
+    *logged = now;
 }
 
 fn wanted(config: &NetworkConfig, nodes: &Informer<NodeView>) -> Plan {

@@ -21,15 +21,15 @@ const UDP: u8 = 17;
 const FIXED: usize = 4;
 
 /// An address and a port.
-pub type Place = (Ipv4Addr, u16);
+pub type SocketAddress = (Ipv4Addr, u16);
 
 /// One UDP flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Where the client sends to.
-    pub destination: Place,
-    /// Where answers come from: the same place, unless it was translated.
-    pub answered_by: Place,
+    /// Destination of the client.
+    pub destination: SocketAddress,
+    /// Source of answers: the same address, unless it was translated.
+    pub answered_by: SocketAddress,
     /// The kernel's own words for it.
     original: Vec<u8>,
     id: Option<Vec<u8>>,
@@ -79,8 +79,8 @@ fn read(message: &Message<'_>) -> Option<Flow> {
     let attributes = message.payload.get(FIXED..)?;
     let original = attribute(attributes, ORIGINAL)?;
     let reply = attribute(attributes, REPLY)?;
-    let [_, destination] = places(original)?;
-    let [answered_by, _] = places(reply)?;
+    let [_, destination] = addresses(original)?;
+    let [answered_by, _] = addresses(reply)?;
     let owned = |kind| attribute(attributes, kind).map(<[u8]>::to_vec);
     Some(Flow {
         destination,
@@ -92,17 +92,17 @@ fn read(message: &Message<'_>) -> Option<Flow> {
 }
 
 /// Source and destination of a direction, where it is UDP over IPv4.
-fn places(tuple: &[u8]) -> Option<[Place; 2]> {
-    let (addresses, protocol) = (attribute(tuple, TUPLE_IP)?, attribute(tuple, TUPLE_PROTOCOL)?);
+fn addresses(tuple: &[u8]) -> Option<[SocketAddress; 2]> {
+    let (ips, protocol) = (attribute(tuple, TUPLE_IP)?, attribute(tuple, TUPLE_PROTOCOL)?);
     if attribute(protocol, 1)? != [UDP] {
         return None;
     }
-    let place = |address: u16, port: u16| {
-        let address = attribute(addresses, address)?.first_chunk::<4>()?;
+    let pair = |address: u16, port: u16| {
+        let address = attribute(ips, address)?.first_chunk::<4>()?;
         let port = attribute(protocol, port)?.first_chunk::<2>()?;
         Some((Ipv4Addr::from(*address), u16::from_be_bytes(*port)))
     };
-    Some([place(1, 2)?, place(2, 3)?])
+    Some([pair(1, 2)?, pair(2, 3)?])
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::netlink::messages;
 
-    fn tuple(writer: &mut Writer, kind: u16, source: Place, destination: Place) {
+    fn tuple(writer: &mut Writer, kind: u16, source: SocketAddress, destination: SocketAddress) {
         let tuple = writer.nest(kind);
         let addresses = writer.nest(TUPLE_IP);
         writer.attribute(1, &source.0.octets());
@@ -144,7 +144,7 @@ mod tests {
         let message = messages(&again.bytes).next().unwrap();
         let attributes = &message.payload[FIXED..];
         assert_eq!(
-            places(attribute(attributes, ORIGINAL).unwrap()),
+            addresses(attribute(attributes, ORIGINAL).unwrap()),
             Some([client, service])
         );
         assert_eq!(attribute(attributes, ID), Some(&[1, 2, 3, 4][..]));

@@ -128,7 +128,7 @@ impl FolderEvents {
         } else if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             // The folder is gone, and the kernel's watch with it.
             if let Some(own) = folders.remove(&event.wd) {
-                own.tell(|state| state.gone = true);
+                own.update(|state| state.gone = true);
             }
         } else if let Some(own) = folders.get(&event.wd) {
             own.change();
@@ -138,10 +138,10 @@ impl FolderEvents {
 
 impl Folder {
     fn change(&self) {
-        self.tell(|state| state.changes += 1);
+        self.update(|state| state.changes += 1);
     }
 
-    fn tell(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut State)) {
         self.state.change(|state| {
             change(state);
             true

@@ -56,20 +56,25 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let scratch = Scratch::new()?;
     if wanted(Part::Servers) {
         let table = servers::measure(config, arguments, &built, &scratch.0)?;
-        tell(config, arguments, page::SERVERS, &table)?;
+        write_table(config, arguments, page::SERVERS, &table)?;
     }
     if wanted(Part::Node)
         && let Some(table) = node::measure(&built, &scratch.0)?
     {
-        tell(config, arguments, page::NODE, &table)?;
+        write_table(config, arguments, page::NODE, &table)?;
     }
     Ok(())
 }
 
-fn tell(config: &Config, arguments: &Arguments, place: page::Place, table: &str) -> Result<()> {
+fn write_table(
+    config: &Config,
+    arguments: &Arguments,
+    markers: page::TableMarkers,
+    table: &str,
+) -> Result<()> {
     print!("{table}");
     match arguments.write {
-        true => page::write(config, place, table),
+        true => page::write(config, markers, table),
         false => Ok(()),
     }
 }

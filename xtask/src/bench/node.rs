@@ -12,7 +12,7 @@ const PORT: u16 = 6443;
 
 /// The table, or nothing after saying what this machine lacks.
 pub(super) fn measure(built: &Built, scratch: &Path) -> Result<Option<String>> {
-    if let Some(reason) = lacking()? {
+    if let Some(reason) = missing_prerequisite()? {
         println!("SKIPPED, not measured: a node: {reason}");
         return Ok(None);
     }
@@ -23,7 +23,7 @@ pub(super) fn measure(built: &Built, scratch: &Path) -> Result<Option<String>> {
     Ok(Some(page::alone(&figures)))
 }
 
-fn lacking() -> Result<Option<&'static str>> {
+fn missing_prerequisite() -> Result<Option<&'static str>> {
     let missing = ["containerd", "runc", "nft", "ip"]
         .iter()
         .any(|name| packages::find_program(name).is_none());

@@ -5,16 +5,16 @@ use crate::config::Config;
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Between which two lines of the page a table stands.
+/// Lines of the page around a table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TableMarkers {
     begin: &'static str,
 }
 
-pub(super) const SERVERS: Place = Place {
+pub(super) const SERVERS: TableMarkers = TableMarkers {
     begin: "<!-- cargo xtask bench --write -->\n",
 };
-pub(super) const NODE: Place = Place {
+pub(super) const NODE: TableMarkers = TableMarkers {
     begin: "<!-- cargo xtask bench --only node --write -->\n",
 };
 const END: &str = "<!-- end -->\n";
@@ -82,10 +82,10 @@ pub(super) fn alone(ours: &[Figure]) -> String {
     )
 }
 
-pub(super) fn write(config: &Config, place: Place, table: &str) -> Result<()> {
+pub(super) fn write(config: &Config, markers: TableMarkers, table: &str) -> Result<()> {
     let path = config.root.join("docs/performance.md");
     let page = fs::read_to_string(&path)?;
-    let begin = place.begin;
+    let begin = markers.begin;
     let (before, rest) = page
         .split_once(begin)
         .with_context(|| format!("docs/performance.md has lost its marker {begin}"))?;

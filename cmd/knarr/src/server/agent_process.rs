@@ -11,11 +11,11 @@ use node_sys::supervise::Supervised;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// An agent that is asked to end has done so in this time.
+/// Longest time from the request to end until the agent has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes sure that an agent with these settings runs, now and as long as the server does.
-pub(super) async fn keep_running(
+/// Starts an agent with these settings and restarts it when it ends, as long as the server runs.
+pub(super) async fn supervise_agent(
     arguments: &ServerArguments,
     paths: &Paths,
     runtime: &Runtime,

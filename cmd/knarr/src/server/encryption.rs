@@ -39,7 +39,7 @@ impl EncryptionArguments {
     }
 
     /// Follows the file from now on, where the flags ask for it.
-    pub(crate) fn keep_up(&self, storage: &Arc<dyn Storage>, runtime: &Runtime) {
+    pub(crate) fn follow_file(&self, storage: &Arc<dyn Storage>, runtime: &Runtime) {
         let (Some(path), Some(encryption)) = (&self.encryption_provider_config, storage.encryption()) else {
             return;
         };
@@ -75,7 +75,7 @@ struct Followed {
     runtime: Runtime,
 }
 
-/// Takes the file's changes up, for ever, and what servers share with it. A file that cannot be used leaves what is in use.
+/// Follows changes of the file, and of the keys that servers share, for ever. An invalid file leaves the configuration in use.
 async fn follow(followed: Followed) {
     let mut is_resealed = true;
     loop {
@@ -91,7 +91,7 @@ async fn follow(followed: Followed) {
         }
         let own = followed.clone();
         // Whether values would be lost is looked up among all that are stored.
-        match followed.runtime.blocking(move || own.look()).await {
+        match followed.runtime.blocking(move || own.reload()).await {
             Ok(Ok(false)) => {}
             Ok(Ok(true)) => {
                 tracing::info!(path = %followed.path.display(), "loaded new encryption config content");
@@ -102,14 +102,14 @@ async fn follow(followed: Followed) {
                 error = format!("{error:#}"), path = %followed.path.display(),
                 "error processing encryption config file"
             ),
-            Err(ended) => tracing::error!(%ended, "the encryption config file was not looked at"),
+            Err(ended) => tracing::error!(%ended, "encryption config file not read"),
         }
     }
 }
 
 impl Followed {
-    /// Reports whether another configuration is in use now. The same fault is an error once.
-    fn look(&self) -> anyhow::Result<bool> {
+    /// Reloads the file and reports whether another configuration is in use now. The same fault is an error once.
+    fn reload(&self) -> anyhow::Result<bool> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(_) if !self.encryption.reload_failed() => return Ok(false),

@@ -59,8 +59,8 @@ impl Identities<'_> {
         }
     }
 
-    /// Writes them again in time, for ever: those who use the files live longer than what lies in them.
-    pub(super) async fn keep_young(&self, mut at: Timestamp) {
+    /// Renews the kubeconfigs before their certificates expire, for ever: their users run longer than that.
+    pub(super) async fn renew_kubeconfigs(&self, mut at: Timestamp) {
         loop {
             own_certificate::due(at, self.runtime).await;
             match self.write_all() {

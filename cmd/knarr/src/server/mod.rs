@@ -68,7 +68,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     if let Some(shared) = shared {
         authorities::share(shared, &arguments, &paths, &runtime).await?;
     }
-    arguments.encryption.keep_up(&storage, &runtime);
+    arguments.encryption.follow_file(&storage, &runtime);
     let election = arguments.election.candidate(shared.is_some(), &runtime)?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
@@ -106,11 +106,11 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     }
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
-        agent_process::keep_running(&arguments, &paths, &runtime).await?;
+        agent_process::supervise_agent(&arguments, &paths, &runtime).await?;
     }
     tokio::select! { biased;
         signal = wait_for_signal() => signal?,
-        () = identities.keep_young(due) => {}
+        () = identities.renew_kubeconfigs(due) => {}
     }
     tracing::info!("shutting down");
     cluster.shutdown().await;
@@ -132,7 +132,7 @@ async fn open_storage(
     options.quota = arguments.quota();
     let folder = arguments.data_dir.display().to_string();
     options.on_fatal = Arc::new(move |error| {
-        logging::complain(&disk_failure(&folder, error));
+        logging::print_error(&disk_failure(&folder, error));
         std::process::exit(1)
     });
     let opened = LogStorage::open(runtime, options).await;

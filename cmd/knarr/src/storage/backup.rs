@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyho
         let length = state
             .write_etcd_snapshot(&disk, file, values, source::now(runtime))
             .with_context(|| keys_are_missing(config))?;
-        return say(file, &state, length);
+        return print_summary(file, &state, length);
     }
     let paths = Paths::new(&arguments.data_dir);
     let opened = match &arguments.kubeconfig {
@@ -66,11 +66,11 @@ pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyho
     };
     if let Some(state) = opened {
         let length = write_state(&state, file)?;
-        return say(file, &state, length);
+        return print_summary(file, &state, length);
     }
     let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| paths.admin());
     let length = source::download(&disk, file, &kubeconfig, runtime).await?;
-    say(file, &OfflineState::of_backup(&disk, file)?, length)
+    print_summary(file, &OfflineState::of_backup(&disk, file)?, length)
 }
 
 fn keys_are_missing(config: Option<&Path>) -> &'static str {
@@ -108,10 +108,10 @@ fn save_damaged(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
         bail!("no object before the damage: nothing was written, restore a backup");
     }
     let length = write_state(&state, file)?;
-    say(file, &state, length)
+    print_summary(file, &state, length)
 }
 
-fn say(file: &Path, state: &OfflineState, length: u64) -> anyhow::Result<()> {
+fn print_summary(file: &Path, state: &OfflineState, length: u64) -> anyhow::Result<()> {
     let (objects, revision) = (state.entries().count(), state.revision());
     let line = format!(
         "{}: {objects} objects at revision {revision}, {length} bytes",

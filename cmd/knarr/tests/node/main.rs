@@ -1,4 +1,4 @@
-//! A cluster of one node with real containers, driven by the real kubectl: what a user does with it. The stories run side
+//! A cluster of one node with real containers, driven by the real kubectl: what a user does with it. The scenarios run side
 //! by side, each in a namespace of its own. Needs root: `cargo test --test node -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
@@ -21,9 +21,9 @@ mod settings;
 mod volumes;
 
 use std::process::ExitCode;
-use support::harness::{Pace, Story, run};
+use support::harness::{Pace, Scenario, run};
 
-const STORIES: &[Story] = &[
+const SCENARIOS: &[Scenario] = &[
     // The longest first, so that none is left alone at the end.
     (
         "a_rolling_update_drops_no_request",
@@ -245,5 +245,5 @@ const STORIES: &[Story] = &[
 ];
 
 fn main() -> ExitCode {
-    run("node", STORIES, Pace::Together)
+    run("node", SCENARIOS, Pace::Together)
 }

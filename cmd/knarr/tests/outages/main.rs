@@ -1,5 +1,5 @@
 //! A cluster of one node whose processes are killed, one after the other and together, while pods run and clients write.
-//! The stories run one by one, for each takes the cluster from all others. Needs root:
+//! The scenarios run one by one, for each takes the cluster from all others. Needs root:
 //! `cargo test --test outages -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
@@ -12,9 +12,9 @@ mod kills;
 mod scheduling;
 
 use std::process::ExitCode;
-use support::harness::{Pace, Story, run};
+use support::harness::{Pace, Scenario, run};
 
-const STORIES: &[Story] = &[
+const SCENARIOS: &[Scenario] = &[
     (
         "a_cordoned_node_takes_no_more_pods",
         scheduling::a_cordoned_node_takes_no_more_pods,
@@ -54,5 +54,5 @@ const STORIES: &[Story] = &[
 ];
 
 fn main() -> ExitCode {
-    run("outages", STORIES, Pace::OneByOne)
+    run("outages", SCENARIOS, Pace::OneByOne)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
 }
 
 /// What this machine lacks to run a cluster.
-fn lacking() -> Option<&'static str> {
+fn missing_prerequisite() -> Option<&'static str> {
     let programs = ["containerd", "runc", "nft", "ip"];
     if !nix::unistd::geteuid().is_root() {
         Some("this is not root")
@@ -39,7 +39,7 @@ fn lacking() -> Option<&'static str> {
 impl Cluster {
     /// A cluster with a Ready node and the tests' image; or `None` after saying what is skipped.
     pub(crate) fn start(test: &str) -> Option<Self> {
-        if let Some(reason) = lacking() {
+        if let Some(reason) = missing_prerequisite() {
             skipped(test, reason);
             return None;
         }

@@ -11,7 +11,7 @@ use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Object, Pat
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
-use machinery_semantics::taints::{NO_EXECUTE, Stay, stay};
+use machinery_semantics::taints::{NO_EXECUTE, TolerationWindow, toleration_window};
 use serde_json::json;
 use std::time::Duration;
 
@@ -97,10 +97,10 @@ impl Reconciler for Evictor {
 
 /// When a pod has to leave; `None` when it may stay. Its time runs from the newest taint.
 pub(super) fn evicted_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Option<Timestamp> {
-    match stay(taints, &pod.tolerations.items()) {
-        Stay::Forever => None,
-        Stay::Leave => Some(now),
-        Stay::Seconds(seconds) => {
+    match toleration_window(taints, &pod.tolerations.items()) {
+        TolerationWindow::Unlimited => None,
+        TolerationWindow::None => Some(now),
+        TolerationWindow::Seconds(seconds) => {
             let added = taints.iter().filter(|taint| taint.effect == NO_EXECUTE);
             let since = added
                 .filter_map(|taint| taint.time_added.as_ref().map(|time| time.0))

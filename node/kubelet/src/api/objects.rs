@@ -213,8 +213,8 @@ impl Objects {
         if let Some(token) = known.as_ref().filter(|token| token.renew_at > now) {
             return Ok(token.value.clone());
         }
-        let asked = self.ask_token(request, now);
-        let answer = match self.runtime.timeout(FIRST_ANSWER_TIMEOUT, asked).await {
+        let requested = self.request_token(request, now);
+        let answer = match self.runtime.timeout(FIRST_ANSWER_TIMEOUT, requested).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("timed out waiting for the API server".to_owned()),
         };
@@ -231,7 +231,7 @@ impl Objects {
         Ok(token.value)
     }
 
-    async fn ask_token(
+    async fn request_token(
         &self,
         request: &node_volume::TokenRequest,
         now: Timestamp,

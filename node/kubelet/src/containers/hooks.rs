@@ -46,7 +46,7 @@ pub async fn run(
     }
     if let Some(action) = &handler.http_get {
         let path = action.path.as_deref().unwrap_or("/");
-        return ask(runtime, action, container, pod_ip, timeout)
+        return send_request(runtime, action, container, pod_ip, timeout)
             .await
             .map_err(|error| format!("HTTP lifecycle hook ({path}) {whose}: {error}"));
     }
@@ -75,8 +75,8 @@ fn head(output: &[u8]) -> String {
     String::from_utf8_lossy(&output[..output.len().min(OUTPUT_BYTES_MAX)]).into_owned()
 }
 
-/// An answer will do, whatever it says, as for upstream.
-async fn ask(
+/// Sends the request of an HTTP hook. Any answer is a success, as upstream.
+async fn send_request(
     runtime: &Runtime,
     action: &HTTPGetAction,
     container: &Container,

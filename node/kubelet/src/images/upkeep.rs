@@ -1,5 +1,5 @@
-//! Upkeep of the records of pulls: those of images that are gone are forgotten, and the intents of pulls that ended
-//! without a word (their pod went, or the agent died) are settled.
+//! Upkeep of the records of pulls: removes those of images that are gone, and settles the intents of pulls that were
+//! abandoned (their pod was deleted, or the agent died).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ const PAUSE: Duration = Duration::from_secs(300);
 pub(super) async fn run(runtime: Runtime, cri: CriClient, records: Arc<PullRecords>) {
     let mut seen = HashSet::new();
     loop {
-        forget_gone(&runtime, &cri, &records).await;
+        remove_stale_records(&runtime, &cri, &records).await;
         seen = settle(&runtime, &cri, &records, &seen).await;
         runtime.sleep(PAUSE).await;
     }
 }
 
-/// Forgets records of images that were removed while no agent looked.
-async fn forget_gone(runtime: &Runtime, cri: &CriClient, records: &Arc<PullRecords>) {
+/// Removes the records of images that were removed while no agent ran.
+async fn remove_stale_records(runtime: &Runtime, cri: &CriClient, records: &Arc<PullRecords>) {
     let known = records.clone();
     let Ok(looked_at) = runtime.blocking(move || known.all()).await else {
         return;

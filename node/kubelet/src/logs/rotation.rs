@@ -27,8 +27,8 @@ enum RotationError {
     Ended(#[from] machinery_runtime::TaskEnded),
 }
 
-/// Rotates for ever.
-pub async fn keep_small(runtime: Runtime, cri: CriClient, config: Arc<KubeletConfig>) {
+/// Rotates the container logs that exceed `container_log_max_bytes`, for ever.
+pub async fn rotate_logs(runtime: Runtime, cri: CriClient, config: Arc<KubeletConfig>) {
     let mut rotation = Rotation {
         runtime,
         cri,
@@ -37,7 +37,7 @@ pub async fn keep_small(runtime: Runtime, cri: CriClient, config: Arc<KubeletCon
     };
     loop {
         rotation.runtime.sleep(LOOK_AFTER).await;
-        if let Err(error) = rotation.look().await {
+        if let Err(error) = rotation.check_sizes().await {
             tracing::debug!(error = %error, "checking container logs failed");
         }
     }
@@ -52,7 +52,7 @@ struct Rotation {
 }
 
 impl Rotation {
-    async fn look(&mut self) -> Result<(), RotationError> {
+    async fn check_sizes(&mut self) -> Result<(), RotationError> {
         let config = self.config.clone();
         let large = move || large_logs(&config.logs_folder(), config.container_log_max_bytes);
         let large = self.runtime.blocking(large).await?;
@@ -210,7 +210,7 @@ mod tests {
         let limit = rotation.config.container_log_max_bytes;
         for (bytes, questions) in [(limit, 0), (limit + 1, 1), (limit + 1, 1), (limit + 2, 2), (1, 2)] {
             std::fs::File::create(&log).unwrap().set_len(bytes).unwrap();
-            rotation.look().await.unwrap();
+            rotation.check_sizes().await.unwrap();
             assert_eq!(
                 asked.load(std::sync::atomic::Ordering::Relaxed),
                 questions,

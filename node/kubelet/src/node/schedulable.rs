@@ -1,4 +1,4 @@
-//! Follows this node's own object: what pods may ask of it, and when someone closes it to new pods or opens it again.
+//! Follows this node's own object: its labels and resources for admission, and events of cordon and uncordon.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
@@ -7,7 +7,7 @@ use crate::api::events::EventKind;
 use crate::api::watch::{Change, follow};
 use crate::managers::ManagerContext;
 
-/// Follows our own object, for ever, once it is registered. A node counts as open until it is seen closed.
+/// Follows the object of this node, for ever, once it is registered. A node counts as schedulable until it is seen cordoned.
 pub async fn watch(context: ManagerContext) {
     let registered = context.registered().await;
     if !context.workers.node_is_known() {
@@ -27,7 +27,7 @@ pub async fn watch(context: ManagerContext) {
             let now = is_closed(&node);
             if now != closed {
                 closed = now;
-                say(&context, &registered, now);
+                record_change(&context, &registered, now);
             }
         }
     };
@@ -38,7 +38,7 @@ fn is_closed(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
 }
 
-fn say(context: &ManagerContext, node: &Node, closed: bool) {
+fn record_change(context: &ManagerContext, node: &Node, closed: bool) {
     let reason = match closed {
         true => "NodeNotSchedulable",
         false => "NodeSchedulable",

@@ -173,7 +173,7 @@ pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<Ob
     );
     let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
-    let mut containers = with_last_words(runtime, containers.into_iter().flatten().collect()).await;
+    let mut containers = with_termination_messages(runtime, containers.into_iter().flatten().collect()).await;
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
     containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
     Ok(ObservedPod {
@@ -182,9 +182,9 @@ pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<Ob
     })
 }
 
-/// Reads again what may have changed of a pod since it was read and nothing was made or removed: it lists nothing, and
-/// what has ended stays as it was. `None` where something is not there any more.
-pub async fn look_again(
+/// Observes a pod again without a list: reads the state of what the last observation found, but not of what had ended.
+/// `None` if a sandbox or container is gone.
+pub async fn observe_again(
     runtime: &Runtime,
     cri: &CriClient,
     last: &ObservedPod,
@@ -200,7 +200,7 @@ pub async fn look_again(
     let (Some(sandboxes), Some(read)) = (all(sandboxes), all(read)) else {
         return Ok(None);
     };
-    let mut read = with_last_words(runtime, read).await.into_iter();
+    let mut read = with_termination_messages(runtime, read).await.into_iter();
     let containers = last.containers.iter().map(|found| match changing(&found) {
         true => read.next(),
         false => Some(found.clone()),
@@ -262,14 +262,19 @@ async fn read_container(cri: &CriClient, id: String, sandbox_id: String) -> Resu
     Ok(Some(from_status(sandbox_id, status)))
 }
 
-/// Puts termination messages into those that have ended.
-async fn with_last_words(runtime: &Runtime, found: Vec<Found>) -> Vec<ObservedContainer> {
-    let (mut containers, words): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-    if words.iter().all(Option::is_none) {
+/// Fills in the termination messages of ended containers.
+async fn with_termination_messages(runtime: &Runtime, found: Vec<Found>) -> Vec<ObservedContainer> {
+    let (mut containers, sources): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    if sources.iter().all(Option::is_none) {
         return containers;
     }
     let read = |(path, log): (String, Option<String>)| termination_message(&path, log.as_deref());
-    let work = move || words.into_iter().map(|words| words.and_then(read)).collect();
+    let work = move || {
+        sources
+            .into_iter()
+            .map(|sources| sources.and_then(read))
+            .collect()
+    };
     let messages: Vec<Option<String>> = runtime.blocking(work).await.unwrap_or_default();
     for (container, message) in containers.iter_mut().zip(messages) {
         container.message = message.unwrap_or(std::mem::take(&mut container.message));
@@ -307,12 +312,12 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> Found {
         user: status.user.clone().and_then(|user| user.linux),
         id: status.id.clone(),
     };
-    let last_words = (state == ContainerState::Exited).then(|| {
+    let termination = (state == ContainerState::Exited).then(|| {
         let fallback = note(annotation::TERMINATION_MESSAGE_POLICY) == "FallbackToLogsOnError";
         let log = (fallback && container.exit_code != 0).then(|| container.log_path.clone());
         (note(annotation::TERMINATION_MESSAGE), log)
     });
-    (container, last_words)
+    (container, termination)
 }
 
 fn time(nanoseconds: i64) -> Option<Timestamp> {

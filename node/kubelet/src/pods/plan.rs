@@ -72,7 +72,7 @@ pub struct Plan {
     /// Containers that wait, and why, as their status says it.
     pub waiting: BTreeMap<String, (String, String)>,
     /// When to look again even if nothing happens.
-    pub look_again: Option<Timestamp>,
+    pub requeue_at: Option<Timestamp>,
 }
 
 /// Decides.
@@ -369,7 +369,7 @@ impl<'a> Decider<'a, '_> {
         self.plan
             .waiting
             .insert(container.name.clone(), ("CrashLoopBackOff".to_string(), message));
-        self.plan.look_again = Some(self.plan.look_again.map_or(until, |other| other.min(until)));
+        self.plan.requeue_at = Some(self.plan.requeue_at.map_or(until, |other| other.min(until)));
     }
 }
 

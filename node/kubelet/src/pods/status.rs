@@ -280,22 +280,22 @@ fn api_state(
     }
 }
 
-/// How a container ended. What was said of that once stands: its last words go with the pod's folder.
+/// Terminated state of a container. A state that was reported once stays: the termination message goes with the pod's folder.
 fn ended(
     input: &StatusInput<'_>,
     container: &ObservedContainer,
     before: Option<&ContainerStatus>,
 ) -> ApiState {
     let id = full_id(input, container);
-    let told = before.and_then(|before| told_end(before, &id));
-    let terminated = told.cloned().unwrap_or_else(|| observed_end(container, id));
+    let reported = before.and_then(|before| reported_end(before, &id));
+    let terminated = reported.cloned().unwrap_or_else(|| observed_end(container, id));
     ApiState {
         terminated: Some(terminated),
         ..ApiState::default()
     }
 }
 
-fn told_end<'a>(before: &'a ContainerStatus, id: &str) -> Option<&'a ContainerStateTerminated> {
+fn reported_end<'a>(before: &'a ContainerStatus, id: &str) -> Option<&'a ContainerStateTerminated> {
     let states = [&before.state, &before.last_state];
     let mut ends = states
         .into_iter()

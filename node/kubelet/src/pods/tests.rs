@@ -206,7 +206,7 @@ fn container_crash_loop_backs_off() {
         backoff: &backoff,
         now: at(6),
     });
-    assert_eq!(plan.look_again, Some(at(15)));
+    assert_eq!(plan.requeue_at, Some(at(15)));
     let (reason, message) = &plan.waiting["a"];
     assert_eq!(reason, "CrashLoopBackOff");
     assert_eq!(message, "back-off 10s restarting failed container=a pod=p_n(u)");

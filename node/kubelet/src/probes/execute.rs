@@ -15,7 +15,7 @@ use crate::pods::plan::go_duration;
 /// Upstream keeps this much of what a command prints.
 const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
-/// What a probe is asked about.
+/// Container that a probe checks.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The container's id.
@@ -26,8 +26,8 @@ pub struct Target {
     pub pod_ip: String,
 }
 
-/// The answer: well, perhaps with a warning, or why not.
-pub async fn ask(
+/// Executes a probe: success, perhaps with a warning, or the message of the failure.
+pub async fn execute(
     runtime: &Runtime,
     cri: &CriClient,
     probe: &Probe,
@@ -39,12 +39,14 @@ pub async fn ask(
     let timeout = Duration::from_secs(seconds);
     if let Some(exec) = &probe.exec {
         let command = exec.command.clone().unwrap_or_default();
-        return ask_exec(cri, command, timeout, target).await.map(|()| None);
+        return execute_command(cri, command, timeout, target)
+            .await
+            .map(|()| None);
     }
-    let asked = runtime
-        .timeout(timeout, ask_network(probe, target, timeout))
+    let outcome = runtime
+        .timeout(timeout, execute_network(probe, target, timeout))
         .await;
-    asked.unwrap_or_else(|_| Err(timeout_text(probe, target, timeout)))
+    outcome.unwrap_or_else(|_| Err(timeout_text(probe, target, timeout)))
 }
 
 fn timeout_text(probe: &Probe, target: &Target, timeout: Duration) -> String {
@@ -66,7 +68,7 @@ fn timeout_text(probe: &Probe, target: &Target, timeout: Duration) -> String {
     }
 }
 
-async fn ask_exec(
+async fn execute_command(
     cri: &CriClient,
     command: Vec<String>,
     timeout: Duration,
@@ -81,14 +83,18 @@ async fn ask_exec(
     }
 }
 
-/// The beginning of what a command printed.
+/// First bytes of the output of a command.
 fn output(stdout: &[u8], stderr: &[u8]) -> String {
     let both = stdout.iter().chain(stderr).take(OUTPUT_BYTES_MAX);
     let kept: Vec<u8> = both.copied().collect();
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Result<Option<String>, String> {
+async fn execute_network(
+    probe: &Probe,
+    target: &Target,
+    timeout: Duration,
+) -> Result<Option<String>, String> {
     if let Some(request) = http_request(probe, target) {
         let answer = get(request?).await?;
         return match answer.status {

@@ -11,7 +11,7 @@ use node_cri::{CriClient, v1};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::execute::{Target, ask};
+use super::execute::{Target, execute};
 use super::{ProbeKind, ProbeResults, ProbeView};
 use crate::api::events::{EventKind, EventRecorder, EventSubject};
 use crate::pods::observed::ObservedContainer;
@@ -256,7 +256,7 @@ impl Prober {
 
     /// Asks once; says whether to go on.
     async fn once(&self, streak: &mut Streak) -> bool {
-        let answer = ask(&self.runtime, &self.cri, &self.probe, &self.target).await;
+        let answer = execute(&self.runtime, &self.cri, &self.probe, &self.target).await;
         let well = answer.is_ok();
         if !well && !self.is_running().await {
             return false;

@@ -8,17 +8,17 @@
     reason = "a test, helpers included; it stands outside the product"
 )]
 
-mod place;
 mod real;
 mod suite;
+mod transcript;
 
 use machinery_runtime::{Runtime, Simulation};
 use node_cri::CriClient;
 use node_cri_model::{Containerd, FaultProfile};
-use place::{Daemon, IMAGE, Place};
 use real::RealContainerd;
 use std::path::Path;
 use std::sync::Arc;
+use transcript::{Daemon, IMAGE, Transcript};
 
 const RECORDED: &str = include_str!("containerd-1.6.txt");
 
@@ -91,7 +91,11 @@ fn model_of_containerd_answers_as_recorded() {
             let containerd = Containerd::start(&runtime, weather, Arc::new(NoGroups));
             containerd.add_image(IMAGE);
             let cri = CriClient::connect_through(containerd.transport(), "/model".into());
-            suite::run(Place::new(runtime, cri, folder.path(), "/likeness"), &containerd).await
+            suite::run(
+                Transcript::new(runtime, cri, folder.path(), "/likeness"),
+                &containerd,
+            )
+            .await
         });
         compare(&answered, RECORDED);
     }
@@ -106,8 +110,8 @@ async fn containerd_answers_as_recorded() {
         return;
     };
     let parent = format!("/knarr-likeness-{}", std::process::id());
-    let place = Place::new(runtime, containerd.client(), folder.path(), &parent);
-    let answered = suite::run(place, &containerd).await;
+    let transcript = Transcript::new(runtime, containerd.client(), folder.path(), &parent);
+    let answered = suite::run(transcript, &containerd).await;
     let _ = node_sys::cgroup::detect().remove(&parent);
     if std::env::var("KNARR_RECORD").is_ok() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/likeness/containerd-1.6.txt");

@@ -1,6 +1,6 @@
 //! A containerd of the test's own, in a folder of its own.
 
-use crate::place::{Daemon, IMAGE};
+use crate::transcript::{Daemon, IMAGE};
 use machinery_runtime::Runtime;
 use node_cri::archive::{ImageSource, TarWriter, write_image};
 use node_cri::import::{ImportLease, import};

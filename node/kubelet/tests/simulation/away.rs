@@ -1,8 +1,8 @@
 //! An agent that starts while the API server is away: it goes on with the pods of the agent before it.
 
 use crate::pods::{IMAGE, PURPOSE, pod};
-use crate::rules::{Moments, settled};
-use crate::world::World;
+use crate::rules::{Moments, check_converged};
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use node_cri_model::{Program, RuntimeEvent};
@@ -20,7 +20,7 @@ const A_WHILE: Duration = Duration::from_secs(20);
 const TO_SETTLE: u32 = 300;
 
 /// Containers that crash or fail their probes are started again, with the volumes that they had.
-pub(crate) fn tell_of_running(seed: u64) {
+pub(crate) fn run_running(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {
@@ -39,9 +39,9 @@ pub(crate) fn tell_of_running(seed: u64) {
         let probed = world.until_running("probed", "", TO_FAIL).await;
         world.until_running("probed", &probed, TO_FAIL).await;
         assert_eq!(world.running("lasting"), Some(second), "what runs well stays");
-        world.heal();
+        world.disable_faults();
         world.delete("probed", None).await;
-        until_settled(&world).await;
+        until_converged(&world).await;
         let pods = world.pods().await;
         let status = pods[0].status.as_ref().unwrap().container_statuses.clone();
         assert_eq!(status.unwrap()[0].restart_count, 1);
@@ -49,7 +49,7 @@ pub(crate) fn tell_of_running(seed: u64) {
 }
 
 /// A pod that was to end when the agent did is not started again.
-pub(crate) fn tell_of_ending(seed: u64) {
+pub(crate) fn run_ending(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {
@@ -71,8 +71,8 @@ pub(crate) fn tell_of_ending(seed: u64) {
             .filter(|one| matches!(one, RuntimeEvent::Started(..)))
             .count();
         assert_eq!(starts, 1, "it was deleted");
-        world.heal();
-        until_settled(&world).await;
+        world.disable_faults();
+        until_converged(&world).await;
         assert_eq!(world.pods().await, []);
     });
 }
@@ -84,12 +84,12 @@ async fn restart_without_api(world: &mut World) {
     world.runtime.sleep(A_WHILE).await;
 }
 
-async fn until_settled(world: &World) {
+async fn until_converged(world: &World) {
     let mut moments = Moments::default();
     let mut last = Ok(());
     for _ in 0..TO_SETTLE {
-        moments.look(world);
-        last = settled(world, &moments).await;
+        moments.check_invariants(world);
+        last = check_converged(world, &moments).await;
         if last.is_ok() {
             return;
         }

@@ -1,15 +1,15 @@
 //! A critical pod on a full node: another ends for it, and says so.
 
 use crate::pods::IMAGE;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use node_cri_model::Program;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Runs the story of a seed, on a node of 64 processors.
-pub(crate) fn tell(seed: u64) {
+/// Runs the scenario of a seed, on a node of 64 processors.
+pub(crate) fn run_seed(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {

@@ -1,7 +1,7 @@
 //! A container whose variables another container of the pod has written into a volume.
 
 use crate::pods::IMAGE;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use node_cri_model::{Program, SeenContainer};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the story of a seed: one pod whose file has all that is wanted, and others whose file lacks something.
-pub(crate) fn tell(seed: u64) {
+/// Runs the scenario of a seed: one pod whose file has all that is wanted, and others whose file lacks something.
+pub(crate) fn run_seed(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {

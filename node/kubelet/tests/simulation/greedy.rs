@@ -1,7 +1,7 @@
 //! Pods that want more objects, volumes and tokens than a node gives one pod: they are told, and others go on.
 
 use crate::pods::{IMAGE, pod};
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use machinery_runtime::Simulation;
 use node_cri_model::Program;
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// How long a pod may take to run, or to be told why not.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs the story of a seed.
-pub(crate) fn tell(seed: u64) {
+/// Runs the scenario of a seed.
+pub(crate) fn run_seed(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {
@@ -31,7 +31,7 @@ pub(crate) fn tell(seed: u64) {
             .unwrap();
         world.until_running("modest", "", PATIENCE).await;
         for (name, _, bound) in &greedy {
-            until_told(&world, name, bound).await;
+            until_event(&world, name, bound).await;
             assert_eq!(world.running(name), None);
         }
         for (name, ..) in &greedy {
@@ -42,7 +42,7 @@ pub(crate) fn tell(seed: u64) {
     });
 }
 
-async fn until_told(world: &World, name: &str, bound: &str) {
+async fn until_event(world: &World, name: &str, bound: &str) {
     let events: kube::Api<Event> = kube::Api::namespaced(world.client.kube().clone(), "default");
     let until = world.runtime.monotonic() + PATIENCE;
     loop {

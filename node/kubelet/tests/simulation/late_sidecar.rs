@@ -1,7 +1,7 @@
 //! A sidecar whose turn to stop comes when the pod's time is up: it has two seconds more, as upstream's.
 
 use crate::pods::IMAGE;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use machinery_runtime::Simulation;
 use node_cri_model::Program;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Seconds in which the pod is to end; its main container uses them up.
 const GRACE: i64 = 5;
 
-pub(crate) fn tell(seed: u64) {
+pub(crate) fn run_seed(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {

@@ -1,8 +1,8 @@
-//! A node under a seeded world: pods come, crash, hang and go while agent, container runtime and API fail.
+//! Simulation of a node: pods are created, crash, hang and are deleted while agent, container runtime and API fail.
 //!
 //! The agent is the product's, on a model of containerd (decision 0041), of mounts and of control groups ([`machine`]), of the table of [`host_ports`],
-//! with a real API server behind a faulty transport ([`world`]). A [`story`] is a seeded sequence of what users and fate
-//! do; [`rules`] says what holds at every moment, and what must be true when the world has come to rest.
+//! with a real API server behind a faulty transport ([`simulated_node`]). A [`scenario`] is a seeded sequence of actions of users
+//! and faults; [`rules`] has the invariants, and the conditions of a converged node.
 //! `KNARR_SEEDS` says which seeds run: `1000`, `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
 
 #![allow(
@@ -22,10 +22,10 @@ mod late_sidecar;
 mod machine;
 mod panics;
 mod pods;
-mod return_of_the_runtime;
 mod rules;
-mod story;
-mod world;
+mod runtime_restart;
+mod scenario;
+mod simulated_node;
 
 use machinery_runtime::seeds;
 
@@ -35,60 +35,60 @@ const DEFAULT_SEEDS: u64 = 12;
 #[test]
 fn node_runs_what_it_is_asked_to_and_leaves_nothing_behind() {
     for seed in seeds(DEFAULT_SEEDS) {
-        story::tell(seed);
+        scenario::run_seed(seed);
     }
 }
 
 #[test]
 fn node_does_the_same_again_with_the_same_seed() {
-    assert_eq!(story::tell(4), story::tell(4));
+    assert_eq!(scenario::run_seed(4), scenario::run_seed(4));
 }
 
 #[test]
 fn critical_pod_finds_room_on_a_full_node() {
     for seed in seeds(3) {
-        critical::tell(seed);
+        critical::run_seed(seed);
     }
 }
 
 #[test]
 fn sidecar_whose_turn_comes_late_has_two_seconds_to_end() {
     for seed in seeds(3) {
-        late_sidecar::tell(seed);
+        late_sidecar::run_seed(seed);
     }
 }
 
 #[test]
 fn pods_that_want_too_many_objects_or_volumes_are_told_and_others_run() {
     for seed in seeds(2) {
-        greedy::tell(seed);
+        greedy::run_seed(seed);
     }
 }
 
 #[test]
 fn container_takes_variables_from_a_file_that_another_wrote() {
     for seed in seeds(3) {
-        env_files::tell(seed);
+        env_files::run_seed(seed);
     }
 }
 
 #[test]
 fn agent_that_starts_while_the_api_is_away_keeps_its_pods_going() {
     for seed in seeds(6) {
-        away::tell_of_running(seed);
+        away::run_running(seed);
     }
 }
 
 #[test]
 fn agent_that_starts_while_the_api_is_away_starts_nothing_that_was_ending() {
     for seed in seeds(6) {
-        away::tell_of_ending(seed);
+        away::run_ending(seed);
     }
 }
 
 #[test]
 fn container_that_ended_with_its_runtime_is_seen_when_that_answers() {
     for seed in seeds(6) {
-        return_of_the_runtime::tell(seed);
+        runtime_restart::run_seed(seed);
     }
 }

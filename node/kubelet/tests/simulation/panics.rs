@@ -5,7 +5,7 @@
 //! DNS are components of the same process in a scope each; `cmd/knarr` has their test.
 
 use crate::pods::pod;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};

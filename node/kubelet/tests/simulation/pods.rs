@@ -1,6 +1,6 @@
-//! Pods of the story, and what they are for.
+//! Pods of the scenario, and what they are for.
 
-use crate::world::World;
+use crate::simulated_node::World;
 use node_cri_model::Program;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! What is true of a node at every moment, and at rest.
+//! Invariants of a node, and its converged state.
 
 use crate::pods::PURPOSE;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use node_cri_model::RuntimeEvent;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,33 +10,33 @@ const UID: &str = "io.kubernetes.pod.uid";
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const CONTAINER: &str = "io.kubernetes.container.name";
 
-/// A container of a pod: the pod's uid and the container's name; of a sandbox an empty name.
-type Place = (String, String);
+/// Uid of a pod and name of its container; of a sandbox an empty name.
+type ContainerKey = (String, String);
 
 /// Everything that has happened to containers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Moments {
     seen: usize,
-    places: BTreeMap<String, Place>,
-    running: BTreeMap<Place, String>,
-    created: BTreeMap<Place, i32>,
-    started: BTreeMap<Place, Vec<String>>,
+    keys: BTreeMap<String, ContainerKey>,
+    running: BTreeMap<ContainerKey, String>,
+    created: BTreeMap<ContainerKey, i32>,
+    started: BTreeMap<ContainerKey, Vec<String>>,
     exits: BTreeMap<String, i32>,
     lines: Vec<String>,
 }
 
-fn place(labels: &HashMap<String, String>) -> Place {
+fn key(labels: &HashMap<String, String>) -> ContainerKey {
     let label = |name: &str| labels.get(name).cloned().unwrap_or_default();
     (label(UID), label(CONTAINER))
 }
 
 impl Moments {
-    /// Takes in what has happened since the last look.
-    pub(crate) fn look(&mut self, world: &World) {
+    /// Checks the invariants on the runtime's events since the last call.
+    pub(crate) fn check_invariants(&mut self, world: &World) {
         let happenings = world.containerd.happenings();
         let at = world.runtime.monotonic().as_secs_f64();
         for happening in &happenings[self.seen..] {
-            self.lines.push(line(at, happening, &self.places));
+            self.lines.push(line(at, happening, &self.keys));
             if let Err(broken) = self.take(happening) {
                 panic!("{broken}\n{}", self.history());
             }
@@ -48,16 +48,16 @@ impl Moments {
     fn take(&mut self, happening: &RuntimeEvent) -> Result<(), String> {
         match happening {
             RuntimeEvent::Created(id, labels) => {
-                *self.created.entry(place(labels)).or_default() += 1;
-                self.places.insert(id.clone(), place(labels));
+                *self.created.entry(key(labels)).or_default() += 1;
+                self.keys.insert(id.clone(), key(labels));
             }
             RuntimeEvent::Started(id, labels) | RuntimeEvent::SandboxStarted(id, labels) => {
-                let place = place(labels);
-                self.places.insert(id.clone(), place.clone());
-                if let Some(other) = self.running.insert(place.clone(), id.clone()) {
-                    return Err(format!("{place:?} runs twice: {other} and {id}"));
+                let key = key(labels);
+                self.keys.insert(id.clone(), key.clone());
+                if let Some(other) = self.running.insert(key.clone(), id.clone()) {
+                    return Err(format!("{key:?} runs twice: {other} and {id}"));
                 }
-                let started = self.started.entry(place).or_default();
+                let started = self.started.entry(key).or_default();
                 if started.contains(id) {
                     return Err(format!("{id} is started twice"));
                 }
@@ -69,8 +69,8 @@ impl Moments {
             }
             // One that never ran is no run of its container.
             RuntimeEvent::Removed(id) if !self.exits.contains_key(id) => {
-                let place = self.places.get(id).cloned().unwrap_or_default();
-                self.created.entry(place).and_modify(|count| *count -= 1);
+                let key = self.keys.get(id).cloned().unwrap_or_default();
+                self.created.entry(key).and_modify(|count| *count -= 1);
             }
             RuntimeEvent::Removed(_) => {}
         }
@@ -81,12 +81,12 @@ impl Moments {
         self.lines.join("\n")
     }
 
-    fn exit_of(&self, place: &Place) -> Option<i32> {
-        self.exits.get(self.started.get(place)?.last()?).copied()
+    fn exit_of(&self, key: &ContainerKey) -> Option<i32> {
+        self.exits.get(self.started.get(key)?.last()?).copied()
     }
 }
 
-fn line(at: f64, happening: &RuntimeEvent, places: &BTreeMap<String, Place>) -> String {
+fn line(at: f64, happening: &RuntimeEvent, keys: &BTreeMap<String, ContainerKey>) -> String {
     let short = |id: &str| id[..6].to_owned();
     match happening {
         RuntimeEvent::SandboxStarted(id, labels) => {
@@ -109,9 +109,9 @@ fn line(at: f64, happening: &RuntimeEvent, places: &BTreeMap<String, Place>) -> 
             )
         }
         RuntimeEvent::Ended(id, code) => {
-            format!("{at:8.2} ended {} {:?} with {code}", short(id), places.get(id))
+            format!("{at:8.2} ended {} {:?} with {code}", short(id), keys.get(id))
         }
-        RuntimeEvent::Removed(id) => format!("{at:8.2} removed {} {:?}", short(id), places.get(id)),
+        RuntimeEvent::Removed(id) => format!("{at:8.2} removed {} {:?}", short(id), keys.get(id)),
     }
 }
 
@@ -131,7 +131,7 @@ fn purpose(pod: &Pod) -> &str {
 }
 
 /// What runs is what was asked for, and nothing else is left.
-pub(crate) async fn settled(world: &World, moments: &Moments) -> Result<(), String> {
+pub(crate) async fn check_converged(world: &World, moments: &Moments) -> Result<(), String> {
     let pods = world.pods().await;
     let deleted = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_some());
     if let Some(pod) = deleted {
@@ -191,14 +191,14 @@ fn once(moments: &Moments, pod: &Pod) -> &'static str {
 
 /// The status of a container that is to run says what is so.
 fn runs_truly(world: &World, moments: &Moments, pod: &Pod, status: &ContainerStatus) -> Result<(), String> {
-    let place = (uid(pod), status.name.clone());
-    let Some(id) = moments.running.get(&place) else {
+    let key = (uid(pod), status.name.clone());
+    let Some(id) = moments.running.get(&key) else {
         return Err(format!("{} does not run", status.name));
     };
     if status.container_id.as_deref() != Some(&format!("containerd://{id}")) || !status.ready {
         return Err(format!("of {} the status is another's than of {id}", status.name));
     }
-    let made = moments.created.get(&place).copied().unwrap_or(0);
+    let made = moments.created.get(&key).copied().unwrap_or(0);
     if status.restart_count != made - 1 {
         return Err(format!(
             "{} was made {made} times and restarted {}",
@@ -228,13 +228,13 @@ fn nothing_left(world: &World, pods: &[Pod]) -> Result<(), String> {
         .map(uid)
         .collect();
     for sandbox in world.containerd.sandboxes() {
-        let of = place(&sandbox.labels).0;
+        let of = key(&sandbox.labels).0;
         if !uids.contains(&of) || (sandbox.runs && !runs.contains(&of)) {
             return Err(format!("sandbox {} of {of} is left", sandbox.id));
         }
     }
     for container in world.containerd.containers() {
-        let of = place(&container.labels).0;
+        let of = key(&container.labels).0;
         if !uids.contains(&of) || (container.runs && !runs.contains(&of)) {
             return Err(format!("container {} of {of} is left", container.id));
         }

@@ -116,11 +116,11 @@ impl Pods {
         let api: Api<Pod> = Api::all(self.context.client.clone());
         let selector = Some(format!("spec.nodeName={node_name}"));
         let runtime = self.context.runtime.clone();
-        let tell = |change| self.hear(change);
-        follow(&runtime, api, selector, tell).await;
+        let apply = |change| self.apply_change(change);
+        follow(&runtime, api, selector, apply).await;
     }
 
-    fn hear(self: &Arc<Self>, change: Change<Pod>) {
+    fn apply_change(self: &Arc<Self>, change: Change<Pod>) {
         match change {
             Change::All(pods) => {
                 let mut listed = self.listed.lock();
@@ -226,30 +226,30 @@ impl Pods {
         }
     }
 
-    /// Wakes workers on what containerd tells, for ever.
+    /// Wakes workers at the events of containerd, for ever.
     pub async fn follow_runtime(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         loop {
             let mut events = subscribe(&self.context.control.cri);
-            let looking = self.look_while_nobody_tells();
-            tokio::pin!(looking);
+            let waking = self.wake_until_subscribed();
+            tokio::pin!(waking);
             loop {
                 tokio::select! {
                     biased;
                     event = events.next_event() => match event {
-                        Some(event) => self.heed(&event),
+                        Some(event) => self.handle_event(&event),
                         None => break,
                     },
-                    () = &mut looking => {}
+                    () = &mut waking => {}
                 }
             }
             runtime.sleep(RECONNECT_AFTER).await;
         }
     }
 
-    /// What happened before a subscription counts is found by looking: when the runtime answers, and when the
-    /// subscription must have arrived.
-    async fn look_while_nobody_tells(&self) {
+    /// Wakes all workers twice, for events before the subscription are lost: when the runtime answers, and when the
+    /// subscription must be in force.
+    async fn wake_until_subscribed(&self) {
         let version = v1::VersionRequest { version: "v1".into() };
         if self.context.control.cri.version(version).await.is_ok() {
             self.wake_all();
@@ -259,7 +259,7 @@ impl Pods {
         std::future::pending().await
     }
 
-    fn heed(&self, event: &TaskEvent) {
+    fn handle_event(&self, event: &TaskEvent) {
         if let TaskEvent::Exited { container_id } = event {
             self.remember_exit(container_id);
             self.context.followed.ended(container_id);
@@ -276,8 +276,8 @@ impl Pods {
         exited.insert(id.to_string());
     }
 
-    /// Looks at everything the runtime has from time to time: wakes workers whose containers changed
-    /// unheard, and, once all pods are known, removes what belongs to none. For ever.
+    /// Relists the runtime every [`RELIST_AFTER`], for ever: wakes workers whose containers changed without an event, and,
+    /// once all pods are known, removes what belongs to none.
     pub async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let mut seen = BTreeMap::new();
@@ -291,7 +291,7 @@ impl Pods {
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
                     if synced {
-                        self.remove_strangers(states.keys().cloned().collect()).await;
+                        self.remove_orphaned_pods(states.keys().cloned().collect()).await;
                         // Since the last time each of them has looked at its pod.
                         if std::mem::replace(&mut all_have_workers, true) {
                             self.context.control.host_ports.settle();
@@ -309,7 +309,7 @@ impl Pods {
         }
     }
 
-    /// Of each pod what its sandboxes and containers are, in a form that can be compared.
+    /// States of sandboxes and containers by pod uid, in a form that can be compared.
     async fn states(&self) -> Result<BTreeMap<String, Vec<(String, i32)>>, node_cri::CriError> {
         let cri = &self.context.control.cri;
         let sandboxes = cri
@@ -336,8 +336,8 @@ impl Pods {
         Ok(states)
     }
 
-    /// Sandboxes and folders of pods that the API server does not have.
-    async fn remove_strangers(self: &Arc<Self>, in_runtime: BTreeSet<String>) {
+    /// Removes sandboxes and folders of pods that the API server does not have.
+    async fn remove_orphaned_pods(self: &Arc<Self>, in_runtime: BTreeSet<String>) {
         let config = self.context.control.config.clone();
         let on_disk = self
             .context

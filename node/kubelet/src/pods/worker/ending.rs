@@ -166,8 +166,8 @@ impl PodWorker {
         }
     }
 
-    /// The object has gone without us: nothing to report, everything to remove.
-    pub(super) async fn vanish(
+    /// Removes everything of a pod whose object was deleted by others; no status is written.
+    pub(super) async fn clean_up_deleted(
         &mut self,
         pod: &Arc<Pod>,
         observed: &ObservedPod,

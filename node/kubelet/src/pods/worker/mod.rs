@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::backoff::BackOff;
-use super::observed::{ContainerState, ObservedPod, look_again, observe};
+use super::observed::{ContainerState, ObservedPod, observe, observe_again};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
 use super::resize::allocation::NodeAllocations;
@@ -327,9 +327,9 @@ impl PodWorker {
             // Whatever there is goes, also what an unanswered call has made.
             self.last_seen = None;
         }
-        let observed = self.look().await?;
+        let observed = self.read_runtime().await?;
         if self.is_gone() {
-            return self.vanish(&pod, &observed).await.map(Some);
+            return self.clean_up_deleted(&pod, &observed).await.map(Some);
         }
         self.check_deadline(&pod);
         self.check_preempted(&pod);
@@ -375,7 +375,7 @@ impl PodWorker {
         }
         match outcome {
             ActOutcome::Yes => Ok(None),
-            ActOutcome::No => self.rest(&pod, &observed, &plan).await.map(Some),
+            ActOutcome::No => self.idle(&pod, &observed, &plan).await.map(Some),
             ActOutcome::Failed => {
                 let observed = self.observe().await?;
                 self.report(&pod, &observed, false).await;
@@ -386,7 +386,7 @@ impl PodWorker {
     }
 
     /// Reads what the runtime has, listing it only where something may have been made or removed.
-    async fn look(&mut self) -> Result<ObservedPod, node_cri::CriError> {
+    async fn read_runtime(&mut self) -> Result<ObservedPod, node_cri::CriError> {
         // Taken: whatever happens from here on, also where this is dropped, is looked at whole by the next.
         let last = self.last_seen.take();
         let listed = !self
@@ -395,7 +395,7 @@ impl PodWorker {
             .swap(false, std::sync::atomic::Ordering::AcqRel);
         if let Some(last) = last.filter(|_| listed) {
             let control = &self.context.control;
-            let seen = look_again(&self.context.runtime, &control.cri, &last).await?;
+            let seen = observe_again(&self.context.runtime, &control.cri, &last).await?;
             if let Some(seen) = seen.filter(|seen| !self.is_behind(seen)) {
                 self.behind = false;
                 return Ok(seen);
@@ -466,8 +466,8 @@ impl PodWorker {
         }
     }
 
-    /// Nothing to do: report, keep volumes fresh, and say when to look again.
-    async fn rest(
+    /// Ends a round without actions: writes the status, refreshes volumes, and returns the time of the next round.
+    async fn idle(
         &mut self,
         pod: &Arc<Pod>,
         observed: &ObservedPod,
@@ -482,7 +482,7 @@ impl PodWorker {
         self.collect_ended(observed).await;
         self.save().await;
         let mut times = vec![
-            plan.look_again,
+            plan.requeue_at,
             self.deadline(pod),
             self.context.objects.next_renewal(&self.uid),
         ];

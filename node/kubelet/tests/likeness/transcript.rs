@@ -1,4 +1,4 @@
-//! Where the suite runs: a client, a folder, and what was answered so far with ids by their names.
+//! Transcript of a run of the suite: the client, the folder, and the lines so far, with ids replaced by names.
 
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 pub(crate) const IMAGE: &str = "knarr.test/tools:1";
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Nothing here takes longer, in the time of the place.
+/// Longest duration of a step, in the time of its runtime.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What answers, so that it can be killed.
+/// Daemon under test, so that it can be killed.
 pub(crate) trait Daemon {
-    /// `kill -9`, and a new life.
+    /// `kill -9`, and a new start.
     fn restart(&self);
 }
 
-pub(crate) struct Place {
+pub(crate) struct Transcript {
     pub(crate) runtime: Runtime,
     pub(crate) cri: CriClient,
     pub(crate) folder: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     lines: Vec<String>,
 }
 
-impl Place {
+impl Transcript {
     pub(crate) fn new(runtime: Runtime, cri: CriClient, folder: &Path, cgroup_parent: &str) -> Self {
         Self {
             runtime,
@@ -42,8 +42,8 @@ impl Place {
         self.lines.join("\n") + "\n"
     }
 
-    /// Writes a line; ids and folders by their names.
-    pub(crate) fn say(&mut self, line: &str) {
+    /// Appends a line, with ids and folders replaced by names.
+    pub(crate) fn line(&mut self, line: &str) {
         let mut line = line
             .replace(&self.folder.display().to_string(), "FOLDER")
             .replace('\n', " ");
@@ -54,13 +54,13 @@ impl Place {
         self.lines.push(line);
     }
 
-    /// Writes what a call came to.
-    pub(crate) fn tell<T>(&mut self, what: &str, outcome: &Result<T, CriError>) {
+    /// Appends the outcome of a call.
+    pub(crate) fn outcome<T>(&mut self, what: &str, outcome: &Result<T, CriError>) {
         match outcome {
-            Ok(_) => self.say(&format!("{what}: done")),
+            Ok(_) => self.line(&format!("{what}: done")),
             Err(error) => {
                 let code = error.code().map_or("none".to_owned(), |code| format!("{code:?}"));
-                self.say(&format!("{what}: {code}: {}", error.message()));
+                self.line(&format!("{what}: {code}: {}", error.message()));
             }
         }
     }
@@ -219,9 +219,9 @@ impl Place {
                     status.labels,
                     status.annotations,
                 );
-                self.say(&line);
+                self.line(&line);
             }
-            Err(error) => self.tell::<()>("asking for a container", &Err(error)),
+            Err(error) => self.outcome::<()>("asking for a container", &Err(error)),
         }
     }
 

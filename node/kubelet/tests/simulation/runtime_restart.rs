@@ -2,7 +2,7 @@
 //! relist comes once a minute.
 
 use crate::pods::pod;
-use crate::world::World;
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 /// How long the worker may take to see it and to start another.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// Runs the story of a seed.
-pub(crate) fn tell(seed: u64) {
+/// Runs the scenario of a seed.
+pub(crate) fn run_seed(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {

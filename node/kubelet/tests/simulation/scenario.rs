@@ -1,8 +1,8 @@
-//! What users and fate do to a node, by seed.
+//! Scenario of a node: actions of users and faults, by seed.
 
 use crate::pods::{PURPOSES, pod};
-use crate::rules::{Moments, settled};
-use crate::world::World;
+use crate::rules::{Moments, check_converged};
+use crate::simulated_node::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use std::time::Duration;
 const STEPS: u64 = 40;
 /// The longest time between two steps.
 const STEP_MILLIS: u64 = 12_000;
-/// How long a healed world may take to come to rest, in its own time.
-const REST: Duration = Duration::from_secs(1800);
-/// How long it must then stay as it is.
+/// Longest simulated time to converge once faults are disabled.
+const CONVERGENCE_MAX: Duration = Duration::from_secs(1800);
+/// Simulated time for which it must then write nothing.
 const QUIET: Duration = Duration::from_secs(200);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs the story of a seed; the hash of everything that happened.
-pub(crate) fn tell(seed: u64) -> u64 {
+/// Runs the scenario with a seed; returns the hash of the trace.
+pub(crate) fn run_seed(seed: u64) -> u64 {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
     simulation.run(async move {
-        let telling = Telling {
+        let run = Run {
             world: world.await,
             moments: Moments::default(),
             made: 0,
         };
-        telling.run().await;
+        run.run().await;
     });
     simulation.trace_hash()
 }
 
-struct Telling {
+struct Run {
     world: World,
     moments: Moments,
     made: u64,
 }
 
-impl Telling {
+impl Run {
     async fn run(mut self) {
         self.world.break_things();
         for _ in 0..STEPS {
@@ -47,13 +47,13 @@ impl Telling {
                 0..4 => self.new_pod().await,
                 4..7 => self.lose_pod().await,
                 7 => self.crash(),
-                _ => self.meet_fate().await,
+                _ => self.inject_faults().await,
             }
         }
-        self.world.heal();
+        self.world.disable_faults();
         self.calm_down().await;
-        self.come_to_rest().await;
-        self.stay_quiet().await;
+        self.converge().await;
+        self.check_quiescent().await;
         self.wake_all().await;
     }
 
@@ -109,7 +109,7 @@ impl Telling {
         }
     }
 
-    async fn meet_fate(&mut self) {
+    async fn inject_faults(&mut self) {
         let pause = Duration::from_millis(1 + self.world.dice(40_000));
         match self.world.dice(5) {
             0 => {
@@ -161,28 +161,28 @@ impl Telling {
             let step = time.min(LOOK_EVERY);
             time -= step;
             self.world.runtime.sleep(step).await;
-            self.moments.look(&self.world);
+            self.moments.check_invariants(&self.world);
         }
     }
 
-    async fn come_to_rest(&mut self) {
+    async fn converge(&mut self) {
         let start = self.world.runtime.monotonic();
         loop {
             self.pass(Duration::from_secs(2)).await;
-            let Err(why) = settled(&self.world, &self.moments).await else {
+            let Err(why) = check_converged(&self.world, &self.moments).await else {
                 return;
             };
             let waited = self.world.runtime.monotonic() - start;
             assert!(
-                waited < REST,
-                "did not come to rest: {why}\n{}",
+                waited < CONVERGENCE_MAX,
+                "did not converge: {why}\n{}",
                 self.moments.history()
             );
         }
     }
 
-    /// A world at rest stays so: nothing is written of pods, and nothing is done to containers.
-    async fn stay_quiet(&mut self) {
+    /// A converged node stays so: no status is written, and nothing is done to containers.
+    async fn check_quiescent(&mut self) {
         // Images that are nowhere are asked for again and again.
         self.pass(QUIET).await;
         let before = (
@@ -190,8 +190,8 @@ impl Telling {
             self.world.containerd.happenings().len(),
         );
         self.pass(QUIET).await;
-        if let Err(why) = settled(&self.world, &self.moments).await {
-            panic!("was at rest, and then: {why}\n{}", self.moments.history());
+        if let Err(why) = check_converged(&self.world, &self.moments).await {
+            panic!("had converged, and then: {why}\n{}", self.moments.history());
         }
         let happened = self.world.containerd.happenings().split_off(before.1);
         assert_eq!(happened, [], "something happens though nothing changes");

@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Nothing goes wrong any more.
-    pub(crate) fn heal(&self) {
+    pub(crate) fn disable_faults(&self) {
         self.faults.set(Rates::NONE);
         self.containerd.begin();
         self.containerd.set_weather(FaultProfile::slow());
