@@ -126,7 +126,7 @@ impl FileReload {
             let own = Arc::clone(&self);
             let look = move || own.files.lock().iter_mut().for_each(WatchedFiles::look);
             if let Err(error) = self.runtime.blocking(look).await {
-                tracing::error!(%error, "looking at files");
+                tracing::error!(%error, "checking files for changes failed");
             }
         }
     }

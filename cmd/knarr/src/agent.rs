@@ -126,7 +126,7 @@ async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()>
         biased;
         _ = term.recv() => {}
         _ = interrupt.recv() => {}
-        () = outlived => tracing::info!("ending, to be started again with a newer certificate"),
+        () = outlived => tracing::info!("shutting down to restart with a newer certificate"),
     }
     Ok(())
 }
@@ -351,7 +351,7 @@ fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
         .context("this machine has no address")
 }
 
-/// Where the API server is, if the file says so in numbers.
+/// Address of the API server in a kubeconfig; `None` if the file has a name in its place.
 fn server_address(kubeconfig: &std::path::Path) -> anyhow::Result<Option<SocketAddr>> {
     let file = KubeconfigFile::read(kubeconfig)?;
     let host = file

@@ -11,17 +11,17 @@ pub(crate) struct ReserveArguments {
     /// Resources reserved for the other programs of the machine (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
     #[arg(long, default_value = "", value_parser = parse_amounts)]
     system_reserved: Amounts,
-    /// Levels below which the node says that it runs short (e.g. memory.available<1Gi,nodefs.available<10%); pods may
-    /// ask for what is above [default: upstream's]
+    /// Eviction thresholds, below which the node reports pressure (e.g. memory.available<1Gi,nodefs.available<10%); pods may
+    /// request what is above [default: upstream's]
     #[arg(long, value_parser = parse_thresholds)]
     eviction_hard: Option<Thresholds>,
     /// Levels of node allocatable that are enforced: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible
     #[arg(long, value_delimiter = ',', default_value = "pods")]
     enforce_node_allocatable: Vec<String>,
-    /// The group of Kubernetes' own programs, which exists
+    /// Existing cgroup of Kubernetes' own programs
     #[arg(long, default_value = "")]
     kube_reserved_cgroup: String,
-    /// The group of all other programs, which exists
+    /// Existing cgroup of all other programs
     #[arg(long, default_value = "")]
     system_reserved_cgroup: String,
 }

@@ -20,7 +20,7 @@ pub(crate) struct CheckArguments {
     cni_bin_dir: PathBuf,
 }
 
-/// How bad it is.
+/// Grade of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grade {
     Well,
@@ -139,7 +139,7 @@ fn overlay() -> Finding {
     missing("the kernel has no overlayfs: modprobe overlay")
 }
 
-/// What the machine lacks of cgroups, which no pod can be without.
+/// Returns the text of missing cgroups, without which no pod can start.
 pub(crate) fn missing_cgroups() -> Option<String> {
     let found = cgroups();
     (found.grade == Grade::Missing).then_some(found.text)
@@ -167,7 +167,7 @@ fn cgroups() -> Finding {
     missing("no cgroup memory controller: boot with cgroup_enable=memory")
 }
 
-/// Whether another file system begins there, or below it, as those of cgroup v1 do.
+/// Reports whether a file system is mounted there, or below it, as those of cgroup v1 are.
 fn is_mount_point(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));

@@ -41,7 +41,7 @@ mod tests {
     use tokio::runtime::Handle;
     use tokio::sync::mpsc::unbounded_channel;
 
-    /// What hangs longer than this hangs for ever.
+    /// Time after which a blocked thread counts as stuck for ever.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     /// Holds every thread of this executor until the barrier that it returns is reached.

@@ -37,9 +37,9 @@ enum Action {
     Ls,
     /// Writes the archive of a built-in image
     Build {
-        /// Which
+        /// Name of the image
         image: Built,
-        /// Where to
+        /// File of the archive
         archive: PathBuf,
     },
 }

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What jemalloc reads before `main`: few arenas, because few threads do the work, and memory that is free goes back to
+/// Configuration that jemalloc reads before `main`: few arenas, because few threads do the work, and free memory goes back to
 /// the system soon, because an idle cluster is to be small.
 // SAFETY: jemalloc declares this symbol as a pointer to a C string that nobody writes to; a reference to a constant
 // array that ends in a zero byte is that.
@@ -70,7 +70,7 @@ enum Command {
     Version(version::VersionArguments),
 }
 
-/// Who types nothing sees what there is to type.
+/// A command line without arguments prints the help.
 const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {

@@ -23,11 +23,11 @@ pub(crate) struct NodeArguments {
     /// or "all"
     #[arg(long, value_delimiter = ',', default_value = "primary")]
     pub(crate) nodeport_addresses: Vec<NodePortAddress>,
-    /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
+    /// Resolver configuration of pods that do not use the DNS of the cluster [default: /etc/resolv.conf, or that of
     /// systemd-resolved where it only names that]
     #[arg(long)]
     pub(crate) resolv_conf: Option<PathBuf>,
-    /// More labels of the node when it is registered: name=value,…
+    /// Labels added to the node at its registration: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     pub(crate) node_labels: Vec<(String, String)>,
     /// Parent cgroup of pods

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// The flags, as `kubectl version` has them.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArguments {
-    /// Print it in another form
+    /// Output format
     #[arg(short, long)]
     output: Option<Form>,
 }

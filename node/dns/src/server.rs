@@ -62,7 +62,7 @@ impl Server {
     pub async fn serve(self: &Arc<Self>, config: &DnsConfig) -> io::Result<()> {
         let socket = Arc::new(UdpSocket::bind(config.address()).await?);
         let listener = TcpListener::bind(config.address()).await?;
-        tracing::info!(address = %config.address(), "answering names");
+        tracing::info!(address = %config.address(), "DNS server listening");
         tokio::select! { biased;
             ended = self.datagrams(&socket) => ended,
             ended = self.connections(&listener) => ended,
@@ -189,7 +189,7 @@ impl Server {
             let (stream, client) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::debug!(%error, "a connection was not accepted");
+                    tracing::debug!(%error, "accepting a connection failed");
                     self.runtime.sleep(Duration::from_millis(50)).await;
                     continue;
                 }

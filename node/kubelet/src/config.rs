@@ -1,4 +1,4 @@
-//! What the agent is told, read once.
+//! Configuration of the agent, read once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub struct KubeletConfig {
     pub node_labels: BTreeMap<String, String>,
     /// Parent cgroup of pods; `/` unless several nodes share a machine.
     pub cgroup_root: String,
-    /// What is kept from pods.
+    /// Resources reserved from pods.
     pub reserve: Reserve,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
@@ -44,11 +44,11 @@ pub struct KubeletConfig {
     pub healthz_port: Option<u16>,
     /// Serving certificate and key in PEM; without it one is made and signed by itself.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Who may sign client certificates, in PEM.
+    /// File of the authorities of client certificates, in PEM.
     pub client_ca: Option<PathBuf>,
     /// The CRI socket.
     pub container_runtime_endpoint: PathBuf,
-    /// What `kubectl get nodes` shows as version.
+    /// Version that `kubectl get nodes` shows.
     pub version: String,
     /// A container's log is rotated at this size.
     pub container_log_max_bytes: u64,

@@ -67,7 +67,7 @@ pub struct Host {
     pub mounter: Arc<dyn Mounter>,
     /// Ports of the node that lead to pods.
     pub host_ports: Arc<dyn HostPortKernel>,
-    /// What it is.
+    /// Facts of the machine.
     pub facts: NodeFacts,
 }
 

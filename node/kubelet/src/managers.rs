@@ -1,4 +1,4 @@
-//! What runs beside the pod workers, in start order. A new feature of the node is one row here.
+//! Loops beside the pod workers, in start order. A new feature of the node is one row here.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::{containers, logs, node};
 
-/// What a manager may use.
+/// Context of a manager.
 #[derive(Clone)]
 pub struct ManagerContext {
     /// Clock and tasks.
@@ -24,13 +24,13 @@ pub struct ManagerContext {
     pub client: Client,
     /// The node's configuration.
     pub config: Arc<KubeletConfig>,
-    /// What the machine is.
+    /// Facts of the machine.
     pub facts: NodeFacts,
     /// The Node object, once it is registered.
     pub registration: Registration,
     /// The workers.
     pub pods: Arc<Pods>,
-    /// What the workers share.
+    /// Context of the pod workers.
     pub workers: Arc<WorkerContext>,
 }
 

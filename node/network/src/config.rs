@@ -1,4 +1,4 @@
-//! What the pod network is told once.
+//! Configuration of the pod network.
 
 use ipnet::Ipv4Net;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Names of the node's ends of pods' links begin so; CNI's `ptp` chooses the rest.
 pub const POD_LINKS: &str = "veth";
 
-/// Where this node's pod network lives.
+/// Addresses and folders of this node's pod network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkConfig {
     pub node_name: String,
@@ -14,7 +14,7 @@ pub struct NetworkConfig {
     pub cluster_cidr: Ipv4Net,
     /// The folder that the container runtime reads network configurations from.
     pub cni_config_dir: PathBuf,
-    /// Where addresses given out are remembered.
+    /// Folder in which the CNI plugin records allocated addresses.
     pub cni_state_dir: PathBuf,
     /// The file that notes how the host's settings were before.
     pub host_settings: PathBuf,

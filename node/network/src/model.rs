@@ -1,4 +1,4 @@
-//! What the pod network reads of nodes.
+//! Read model of nodes for the pod network.
 
 use ipnet::Ipv4Net;
 use machinery_client::Projection;

@@ -1,4 +1,4 @@
-//! What the network of a node should be, from what the nodes say.
+//! Plan of the network of a node, from all Node objects.
 
 use crate::config::{NetworkConfig, POD_LINKS};
 use crate::model::NodeView;
@@ -85,7 +85,7 @@ table ip6 {TABLE} {{
     )
 }
 
-/// What to do to get from the routes that are there to those that should be: which to take away, and which to set.
+/// Returns the routes to delete and to set, from those present to those planned.
 pub fn route_changes(
     present: &BTreeMap<Ipv4Net, Ipv4Addr>,
     wanted: &BTreeMap<Ipv4Net, Ipv4Addr>,

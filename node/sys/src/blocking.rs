@@ -18,7 +18,7 @@ pub enum BlockingError {
     /// It has not ended in time, and goes on.
     #[error("{action} has not ended within {} seconds", deadline.as_secs())]
     Stuck {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
         /// The time it had.
         deadline: Duration,
@@ -26,13 +26,13 @@ pub enum BlockingError {
     /// An earlier piece has not ended yet.
     #[error("{action} waits for an earlier operation that is stuck")]
     Occupied {
-        /// What was to be done.
+        /// Operation that was not begun.
         action: &'static str,
     },
     /// The agent ends, or the work panicked.
     #[error("{action} was ended")]
     Ended {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
     },
 }

@@ -17,7 +17,7 @@ use crate::process::{OwnRecord, ProcessIdentity};
 /// A tool that prints more than this is cut off: nothing we run has more to say.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
-/// What can go wrong when a program is run.
+/// Failure of running a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The program could not be started.
@@ -25,7 +25,7 @@ pub enum ExecError {
     Start {
         /// The program's name.
         program: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
@@ -34,7 +34,7 @@ pub enum ExecError {
     Run {
         /// The program's name.
         program: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
@@ -45,7 +45,7 @@ pub enum ExecError {
         program: String,
         /// Exit status in words.
         status: String,
-        /// What it wrote to its error stream, trimmed.
+        /// Text of its error stream, trimmed.
         stderr: String,
     },
 }
@@ -94,7 +94,7 @@ impl CommandSpec {
     }
 }
 
-/// What a program left behind.
+/// Output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandOutput {
     /// The exit code; a signal counts as 128 plus its number, as a shell has it.
@@ -192,9 +192,9 @@ pub struct Daemon {
     pub args: Vec<OsString>,
     /// Variables added to our own environment.
     pub env: Vec<(String, String)>,
-    /// Where its output goes, appended.
+    /// File to which its output is appended.
     pub log: PathBuf,
-    /// Where it records its identity before it begins.
+    /// File in which it records its identity before it begins.
     pub pid_file: PathBuf,
 }
 
@@ -233,7 +233,7 @@ impl Daemon {
     }
 }
 
-/// Where a program is: in `PATH`, or where administrators' programs are even if `PATH` does not say so.
+/// Finds a program in `PATH`, or in the directories of administrators' programs.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let given = std::env::var_os("PATH").unwrap_or_default();
     let usual = [

@@ -1,4 +1,4 @@
-//! What the kernel allows this process.
+//! Limits of the kernel for this process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::sync::OnceLock;

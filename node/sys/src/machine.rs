@@ -1,4 +1,4 @@
-//! What this machine is: processors, memory, identity, kernel and distribution.
+//! Facts of this machine: processors, memory, identity, kernel and distribution.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub struct Machine {
     pub hostname: String,
     /// Processes and threads that the kernel allows at once.
     pub tasks_max: u64,
-    /// When the kernel started, in seconds of Unix time.
+    /// Start of the kernel, in seconds of Unix time.
     pub booted_at_seconds: i64,
     /// The kernel confines processes by AppArmor profiles.
     pub app_armor: bool,
@@ -102,7 +102,7 @@ struct MemoryHierarchy<'a> {
     mounted_at: &'a Path,
     /// The file with a cgroup's limit.
     file: &'static str,
-    /// Whether a line of `/proc/self/cgroup` with these controllers is of it.
+    /// Reports whether a line of `/proc/self/cgroup` with these controllers belongs to it.
     is_of: fn(&str) -> bool,
 }
 
@@ -145,7 +145,7 @@ impl MemoryHierarchy<'_> {
     }
 }
 
-/// Whether we run as root.
+/// Reports whether this process runs as root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

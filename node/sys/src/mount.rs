@@ -8,19 +8,19 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}", path.display())]
 pub struct MountError {
-    /// What was being done.
+    /// Operation.
     pub action: &'static str,
     /// To which path.
     pub path: PathBuf,
-    /// Why it failed.
+    /// Cause.
     #[source]
     pub source: std::io::Error,
 }
 
-/// What a memory file system is to be from its first moment.
+/// Mount options of a memory file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TmpfsOptions {
-    /// How much fits; none leaves the kernel's default, half of the machine's memory.
+    /// Size limit; `None` leaves the kernel's default, half of the machine's memory.
     pub size_bytes: Option<u64>,
     /// The mode of its root.
     pub mode: u32,
@@ -52,7 +52,7 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// The mount points at or below a path, deepest first.
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError>;
 
-    /// Whether a path is a mount point.
+    /// Reports whether a path is a mount point.
     fn is_mount_point(&self, path: &Path) -> Result<bool, MountError> {
         Ok(self.below(path)?.iter().any(|found| found == path))
     }

@@ -15,7 +15,7 @@ pub enum NamespaceError {
     Enter {
         /// Its file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },

@@ -99,7 +99,7 @@ impl Writer {
 /// A message that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// What it is.
+    /// Type of the message.
     pub kind: u16,
     /// The request it answers or tells of.
     pub sequence: u32,
@@ -171,7 +171,7 @@ impl Socket {
         })
     }
 
-    /// What the kernel knows it by; news of its own changes carry it.
+    /// Port id of the socket in the kernel; notifications of its own changes carry it.
     pub fn port(&self) -> u32 {
         self.port
     }

@@ -58,7 +58,7 @@ impl Table {
         Self { family, name }
     }
 
-    /// Whether it is there, in the network namespace of this thread.
+    /// Reports whether the table exists in the network namespace of this thread.
     pub fn exists(self) -> io::Result<bool> {
         has_table(&mut Socket::open(SockProtocol::NetlinkNetFilter, 0)?, self)
     }
@@ -74,7 +74,7 @@ impl TableFamily {
     }
 }
 
-/// What an element of a map leads to.
+/// Data of a map's element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementData<'a> {
     /// Elements of sets have keys only; so have those to delete.
@@ -83,7 +83,7 @@ pub enum ElementData<'a> {
     Value(&'a [u8]),
 }
 
-/// Whether an element comes or goes.
+/// Addition or deletion of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementVerb {
     /// It must not be there with other data.
@@ -233,7 +233,7 @@ pub struct PresentElement {
     pub expires_in: Option<Duration>,
 }
 
-/// Whether a table is there, in the socket's network namespace.
+/// Reports whether a table exists in the socket's network namespace.
 pub(crate) fn has_table(socket: &mut Socket, table: Table) -> io::Result<bool> {
     let mut writer = Writer::default();
     let start = writer.begin(GET_TABLE, REQUEST | ACK);
@@ -277,7 +277,7 @@ fn read_element(bytes: &[u8]) -> Option<PresentElement> {
     })
 }
 
-/// Whether the kernel acknowledged the message; an error of any message is an error.
+/// Reports whether the kernel acknowledged the message; an error of any message is an error.
 fn acknowledged(answer: &[u8], sequence: u32) -> io::Result<bool> {
     for message in messages(answer).filter(|message| message.kind == ERROR) {
         let code = message

@@ -20,7 +20,7 @@ pub struct TableGuard {
     runtime: Option<Runtime>,
 }
 
-/// What says that tables were changed.
+/// Source of notifications of changed tables.
 pub(crate) trait TableNews: Send + Sync {
     /// As [`TableWatch::disturbed`].
     fn disturbed(&mut self) -> BoxFuture<'_, io::Result<()>>;
@@ -158,7 +158,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
-    /// What sockets do, one after the other: `None` is one that cannot be opened.
+    /// Behaviour of successive sockets: `None` is one that cannot be opened.
     type Script = Arc<Mutex<VecDeque<Option<Vec<io::Result<()>>>>>>;
 
     struct Scripted(Vec<io::Result<()>>);

@@ -84,7 +84,7 @@ impl ProcessIdentity {
         Self::of(u32::try_from(peer.pid()).ok().filter(|_| ours)?).ok()
     }
 
-    /// Whether that very process still runs.
+    /// Reports whether this very process still runs.
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }

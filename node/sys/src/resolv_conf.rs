@@ -1,6 +1,6 @@
 //! The resolver's configuration file, as upstream's kubelet reads it.
 
-/// What it says, as it is written.
+/// Settings of a `resolv.conf`, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     /// Name servers, in order.

@@ -8,7 +8,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
-/// Who made a route: a number that nobody in iproute2's `rt_protos` has.
+/// Routing protocol id of our routes: a number that is free in iproute2's `rt_protos`.
 pub const PROTOCOL: u8 = 75;
 const MAIN_TABLE: u8 = 254;
 const IPV4: u8 = 2;

@@ -26,7 +26,7 @@ const LAST_LINE_BYTES: u64 = 512;
 pub struct Supervised {
     /// For the log.
     pub name: &'static str,
-    /// How it is started.
+    /// Program and its start.
     pub daemon: Daemon,
     /// The socket that it alone listens on, in a folder of root's.
     pub socket: Option<PathBuf>,

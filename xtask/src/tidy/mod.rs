@@ -1,10 +1,11 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers
-//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), the licences and the reasons of dependencies, the length of files, and paths of one
+//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), words in texts for users ([`words`]), the licences and the reasons of dependencies, the length of files, and paths of one
 //! machine in the tree.
 
 mod arrows;
 mod circles;
 mod pages;
+mod words;
 
 use crate::config::Config;
 use crate::process;
@@ -35,6 +36,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(pages::unenforced(&texts));
     problems.extend(files(&texts));
     problems.extend(circles::circles(&texts));
+    problems.extend(words::words(&texts));
     for problem in &problems {
         println!("{problem}");
     }

@@ -38,7 +38,7 @@ pub enum PkiError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{what} cannot be read; remove it to have it made anew")]
+    #[error("{what} cannot be read; remove it to have a new one created")]
     Unreadable { what: String },
     #[error("{} is another one than the servers of this cluster share", path.display())]
     Another { path: PathBuf },

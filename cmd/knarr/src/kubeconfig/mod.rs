@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The administrator's user name.
 pub(crate) const ADMIN: &str = "kubernetes-admin";
-/// Where a server listens that was given no port.
+/// Address of a server with the default port.
 const USUAL_SERVER: &str = "https://127.0.0.1:6443";
 
 /// The flags.

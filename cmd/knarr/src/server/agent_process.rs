@@ -52,13 +52,13 @@ async fn end_other_settings(agent: &Supervised, runtime: &Runtime) {
     }
     tracing::info!(
         pid = running.pid,
-        "the node agent has other settings, starting it again"
+        "settings of the node agent have changed, restarting it"
     );
     running.terminate();
     if runtime.timeout(END_TIMEOUT, running.ended()).await.is_err() {
         tracing::warn!(
             pid = running.pid,
-            "the node agent with other settings does not end; it stays"
+            "the node agent did not end in time and keeps its old settings"
         );
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long etcd may take to answer for the first time.
+/// Longest wait for the first answer of etcd.
 const ETCD_PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the module.
@@ -31,13 +31,13 @@ pub(crate) struct ServerArguments {
     /// the data directory, which is a link to it otherwise
     #[arg(long)]
     pub(crate) agent_data_dir: Option<PathBuf>,
-    /// The address that the server listens on; 0.0.0.0 stands for all of IPv4, :: for all
+    /// Address on which the server listens; 0.0.0.0 stands for all of IPv4, :: for all
     #[arg(long, default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
-    /// 0 takes a free one
+    /// Port of the server; 0 selects a free one
     #[arg(long, default_value_t = 6443)]
     pub(crate) secure_port: u16,
-    /// The address members of the cluster reach the server by
+    /// Address at which members of the cluster reach the server
     #[arg(long)]
     pub(crate) advertise_address: Option<IpAddr>,
     /// Write the administrator's kubeconfig here as well
@@ -73,7 +73,7 @@ pub(crate) struct ServerArguments {
     /// The authority that signed etcd's certificates
     #[arg(long)]
     pub(crate) etcd_cafile: Option<PathBuf>,
-    /// Client certificate in PEM that the server shows to etcd
+    /// Client certificate in PEM that the server presents to etcd
     #[arg(long, requires = "etcd_keyfile")]
     pub(crate) etcd_certfile: Option<PathBuf>,
     /// Private key in PEM of --etcd-certfile

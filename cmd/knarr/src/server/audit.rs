@@ -40,7 +40,7 @@ enum Mode {
     BlockingStrict,
 }
 
-/// What upstream calls `legacy` is not written.
+/// Formats of the audit log; upstream's `legacy` is not supported.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
     Json,

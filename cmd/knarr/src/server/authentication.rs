@@ -13,7 +13,7 @@ pub(crate) struct AuthenticationArguments {
     /// Bundle of authorities of front proxies, which name users in headers; read again as it changes
     #[arg(long)]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names of front proxies; without, any that an authority of front proxies vouches for
+    /// Common names of front proxies; by default any name in a certificate of their authorities
     #[arg(long, value_delimiter = ',')]
     requestheader_allowed_names: Vec<String>,
     /// Headers to look for a user's name in; X-Remote-User is common

@@ -5,7 +5,7 @@ use apiserver_storage::Quota;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct BoundArguments {
-    /// Events that one namespace keeps; of more the oldest ones expire before their time. 0 sets no bound
+    /// Maximum number of events of a namespace; beyond it the oldest expire early; 0 sets no bound
     #[arg(long, default_value_t = ExpiryBounds::default().objects)]
     pub(crate) max_events_per_namespace: u64,
     /// Bytes of memory of the events that one namespace keeps; of more the large ones and then the oldest ones expire before their time. 0 sets no bound

@@ -15,34 +15,34 @@ pub(crate) struct ControllerArguments {
     /// Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
-    /// The addresses pods get
+    /// Address range of pods (CIDR)
     #[arg(long, default_value = "10.244.0.0/16")]
     pub(crate) cluster_cidr: IpNet,
-    /// How large the part of each node is
+    /// Prefix length of the pod range of each node
     #[arg(long, default_value_t = defaults().node_cidr_mask_size)]
     pub(crate) node_cidr_mask_size_ipv4: u8,
-    /// How long a node may be silent before it counts as lost, such as 50s
+    /// Time without a heartbeat after which a node is unhealthy (for example 50s)
     #[arg(long, value_parser = duration, default_value = "50s")]
     pub(crate) node_monitor_grace_period: Duration,
-    /// As much for a node that never said anything
+    /// Time without a first heartbeat after which a new node is unhealthy
     #[arg(long, value_parser = duration, default_value = "60s")]
     pub(crate) node_startup_grace_period: Duration,
-    /// Lost nodes of a zone whose pods are evicted, per second
+    /// Nodes per second whose pods are evicted in a healthy zone
     #[arg(long, value_parser = rate, default_value_t = defaults().node_eviction_rate)]
     pub(crate) node_eviction_rate: f64,
-    /// As much in a zone where many nodes are lost
+    /// Nodes per second whose pods are evicted in a large disrupted zone
     #[arg(long, value_parser = rate, default_value_t = defaults().secondary_node_eviction_rate)]
     pub(crate) secondary_node_eviction_rate: f64,
-    /// In zones of up to so many nodes none is evicted then
+    /// Maximum number of nodes of a small zone; in a small disrupted zone no pod is evicted
     #[arg(long, default_value_t = defaults().large_cluster_size_threshold)]
     pub(crate) large_cluster_size_threshold: usize,
-    /// From which share of lost nodes on a zone has many
+    /// Share of unhealthy nodes from which on a zone is disrupted
     #[arg(long, value_parser = rate, default_value_t = defaults().unhealthy_zone_threshold)]
     pub(crate) unhealthy_zone_threshold: f64,
-    /// Finished pods that are kept; 0 keeps all
+    /// Maximum number of terminated pods that are kept; 0 keeps all
     #[arg(long, default_value_t = defaults().terminated_pod_gc_threshold)]
     pub(crate) terminated_pod_gc_threshold: usize,
-    /// How long tokens of Secrets may stay unused: then they are marked invalid, and deleted after as much again
+    /// Time without use after which a token of a Secret is marked invalid; it is deleted after the same time again
     #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
     pub(crate) legacy_service_account_token_clean_up_period: Duration,
 }
@@ -65,7 +65,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl ControllerArguments {
-    /// What the flags say together must make sense.
+    /// Checks combinations of flags.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if let Some(word) = self.selection().unknown() {
             bail!("--controllers: {word:?} is not in the list of known controllers");

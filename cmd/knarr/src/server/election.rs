@@ -34,7 +34,7 @@ pub(crate) struct ElectionArguments {
 }
 
 impl ElectionArguments {
-    /// What the flags say together must keep two leaders apart.
+    /// Checks that the durations together keep two leaders apart.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let settings = self.settings("");
         for config in [&settings.controllers, &settings.scheduler] {

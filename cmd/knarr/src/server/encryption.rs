@@ -21,11 +21,11 @@ pub(crate) struct EncryptionArguments {
     encryption_provider_config_automatic_reload: bool,
 }
 
-/// How often the file is looked at.
+/// Interval between reads of the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 impl EncryptionArguments {
-    /// What the flags ask for.
+    /// Loads the configuration that the flags name.
     pub(crate) fn open(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<Encryption>>> {
         let Some(path) = &self.encryption_provider_config else {
             if self.encryption_provider_config_automatic_reload {
@@ -87,7 +87,7 @@ async fn follow(followed: Followed) {
             && let Err(error) = shared.note_keys().await
         {
             // A change of the file is refused then.
-            tracing::debug!(%error, "the keys of what servers share are not known");
+            tracing::debug!(%error, "recording the keys of shared data failed");
         }
         let own = followed.clone();
         // Whether values would be lost is looked up among all that are stored.

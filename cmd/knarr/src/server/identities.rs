@@ -17,7 +17,7 @@ use std::time::Duration;
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// How this machine reaches the server.
+/// URL at which this machine reaches the server.
 pub(super) fn local_url(address: SocketAddr) -> String {
     let host = if address.ip().is_unspecified() {
         IpAddr::from(Ipv4Addr::LOCALHOST)
@@ -51,7 +51,10 @@ impl Identities<'_> {
     pub(super) fn write_all_at_start(&self) -> anyhow::Result<Timestamp> {
         match self.write_all() {
             Err(error) if is_no_space(&error) => {
-                tracing::warn!(error = format!("{error:#}"), "kubeconfigs are not written");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "writing kubeconfigs failed, retrying"
+                );
                 // In the past: they are due at once, and again after each failure.
                 Ok(Timestamp::UNIX_EPOCH)
             }
@@ -69,7 +72,7 @@ impl Identities<'_> {
                     at = next;
                 }
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "writing kubeconfigs anew");
+                    tracing::error!(error = format!("{error:#}"), "renewing kubeconfigs failed");
                     self.runtime.sleep(RETRY).await;
                 }
             }
@@ -118,7 +121,7 @@ impl Identities<'_> {
         Ok(identity)
     }
 
-    /// What the node agent finds in its folder: `kubeconfig` (its own identity), `kube-proxy.kubeconfig` (for service
+    /// Writes the files of the node agent: `kubeconfig` (its own identity), `kube-proxy.kubeconfig` (for service
     /// rules and DNS), `kubelet.crt` and `kubelet.key` (for port 10250, and to see when the rest is old),
     /// `client-ca.crt` (who may ask it).
     fn write_agent(&self) -> anyhow::Result<Timestamp> {

@@ -142,7 +142,7 @@ async fn open_storage(
     Ok(Arc::new(storage))
 }
 
-/// Where its user can do something about it, what.
+/// Adds the remedy to an error at the start, if its user has one.
 fn startup_failure(error: anyhow::Error) -> anyhow::Error {
     let system = error
         .chain()
@@ -155,14 +155,14 @@ fn startup_failure(error: anyhow::Error) -> anyhow::Error {
     error.context(advice)
 }
 
-/// What became of the disk, and what its owner can do.
+/// Describes a failure of the disk, with its remedy.
 fn disk_failure(folder: &str, error: &StorageError) -> anyhow::Error {
     let full = matches!(error, StorageError::Io { source, .. }
         if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
     let advice = if full {
-        "make room on its disk, then start the server again"
+        "free space on its disk, then start the server again"
     } else {
-        "look at its disk, then start the server again"
+        "check its disk, then start the server again"
     };
     anyhow::Error::new(error.clone()).context(format!(
         "--data-dir {folder} cannot be written; what was acknowledged is kept. {advice}"

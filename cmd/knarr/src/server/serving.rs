@@ -17,7 +17,7 @@ pub(crate) struct ServingArguments {
     /// Private key in PEM of --tls-cert-file: RSA, ECDSA P-256 or P-384, or Ed25519; read again as it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// Certificate and key for clients that ask for certain names; repeatable: FILE,FILE or FILE,FILE:*.foo.com,foo.com
+    /// Certificate and key for clients that request certain names; repeatable: FILE,FILE or FILE,FILE:*.foo.com,foo.com
     ///
     /// Without names, those in the certificate. Names without a wildcard go before names with one, names that are listed here
     /// before names in a certificate, earlier certificates before later ones. The files are read again as they change.

@@ -20,10 +20,10 @@ pub(crate) struct BackupArguments {
     /// Read from the server of this kubeconfig instead of a data directory
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// What to write
+    /// Format of the file
     #[arg(long, value_enum, default_value_t = Format::Knarr)]
     format: Format,
-    /// Opens objects that are encrypted, for --format etcd, and encrypts them as it says
+    /// EncryptionConfiguration that decrypts and re-encrypts objects, for --format etcd
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
     /// Save what can be read of a damaged data directory, up to the first damage
@@ -33,7 +33,7 @@ pub(crate) struct BackupArguments {
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// What `knarr storage restore` reads
+    /// Backup for `knarr storage restore`
     Knarr,
     /// A snapshot as `etcdctl snapshot save` makes it
     Etcd,
@@ -102,7 +102,7 @@ fn save_damaged(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     let dir = Paths::new(data_dir).storage();
     let (state, ended) = OfflineState::open_damaged(&RealDisk::new(), &dir)?;
     if let Some(error) = ended {
-        tracing::warn!(%error, "everything behind this is left out");
+        tracing::warn!(%error, "objects after the damage are left out");
     }
     if state.entries().next().is_none() {
         bail!("no object before the damage: nothing was written, restore a backup");

@@ -19,7 +19,7 @@ pub(crate) struct CheckArguments {
     /// Check a backup instead
     #[arg(long)]
     from: Option<PathBuf>,
-    /// Say which encrypted objects its keys do not open
+    /// EncryptionConfiguration; encrypted objects that none of its keys decrypts are reported
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
 }
@@ -165,5 +165,5 @@ fn lost(data_dir: &Path, report: &CheckReport, to_do: &mut dyn FnMut(String)) {
              knarr storage backup --up-to-damage FILE --data-dir {dir}"
         ));
     }
-    to_do("look at the disk before it is used again".to_owned());
+    to_do("check the disk before it is used again".to_owned());
 }

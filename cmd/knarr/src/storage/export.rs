@@ -20,13 +20,13 @@ pub(crate) struct ExportArguments {
     /// Read a backup, or a snapshot of etcd, instead
     #[arg(long)]
     from: Option<PathBuf>,
-    /// Take a snapshot without a hash
+    /// Accept a snapshot without a hash
     #[arg(long, requires = "from")]
     skip_hash_check: bool,
     /// Prefix of the keys to export (for example /registry/secrets/default/)
     #[arg(long, default_value = "/")]
     prefix: String,
-    /// Opens objects that are encrypted; without, the first of them ends the export
+    /// EncryptionConfiguration that decrypts objects; without it the first encrypted object ends the export
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
     /// Output format

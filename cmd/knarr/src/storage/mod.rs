@@ -26,7 +26,7 @@ enum Action {
     Check(check::CheckArguments),
     /// Saves one revision of all objects to a file, while the server runs or while it does not
     Backup(backup::BackupArguments),
-    /// Begins a data directory from a backup or from a snapshot of etcd
+    /// Creates a data directory from a backup or from a snapshot of etcd
     Restore(restore::RestoreArguments),
     /// Writes objects as YAML or JSON
     Export(export::ExportArguments),

@@ -15,16 +15,16 @@ use std::sync::Arc;
 pub(crate) struct RestoreArguments {
     /// A backup, or a snapshot of etcd
     file: PathBuf,
-    /// The data directory to begin; it must hold no objects
+    /// Data directory to restore into; it must hold no objects
     #[arg(long)]
     data_dir: PathBuf,
     /// Number of revisions to skip, so that no revision is reused
     #[arg(long, default_value_t = 1_000_000_000)]
     bump_revision: u64,
-    /// Take a file without a hash, such as one copied from etcd's data directory
+    /// Accept a file without a hash, such as one copied from etcd's data directory
     #[arg(long)]
     skip_hash_check: bool,
-    /// Opens encrypted values of a snapshot of etcd, and encrypts objects as it says; those of a backup stay as they are
+    /// EncryptionConfiguration that decrypts values of a snapshot of etcd and re-encrypts them; values of a backup are copied
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Where objects are read from: a data directory, the server that runs in it, a backup, or a snapshot of etcd.
+//! Sources of objects: a data directory, the server that runs in it, a backup, or a snapshot of etcd.
 
 use crate::server::paths::Paths;
 use anyhow::{Context, bail};
@@ -97,7 +97,7 @@ pub(super) fn of_file(file: &File<'_>, runtime: &Runtime) -> anyhow::Result<Offl
     let content = OfflineState::of_etcd_snapshot(&disk, file.path, &*codec, &options)
         .with_context(|| format!("{} is no backup; as a snapshot of etcd", file.path.display()))?;
     for key in &content.left_out {
-        tracing::warn!(key, "is no object of Kubernetes' and is left out");
+        tracing::warn!(key, "not a Kubernetes object, left out");
     }
     Ok(content.state)
 }

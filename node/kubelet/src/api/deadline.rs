@@ -52,7 +52,7 @@ impl Service<Request<Body>> for Bounded {
     }
 }
 
-/// How long an answer may go on.
+/// Longest duration of an answer, from the query of its request.
 fn life_of(query: &str) -> Duration {
     let value = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));

@@ -1,8 +1,8 @@
-//! What the kubelet says to and hears from the API server.
+//! Requests of the kubelet to the API server, and its watches.
 //!
-//! [`watch`] follows a selection of objects, [`objects`] the ConfigMaps and Secrets that pods here
-//! refer to, with [`object_shares`] of them, [`services`] the addresses containers learn from their environment; [`events`] tells what
-//! happened. [`deadline`] ends requests that get no answer. Nothing is listed that the Node authorizer would refuse.
+//! [`watch`] follows a selection of objects, [`objects`] reads the ConfigMaps and Secrets that pods of this node
+//! refer to, bounded by [`object_shares`]; [`services`] has the addresses in the environment of containers; [`events`] records
+//! events. [`deadline`] ends requests that get no answer. Nothing is listed that the Node authorizer would refuse.
 
 pub mod deadline;
 pub mod events;

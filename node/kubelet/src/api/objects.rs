@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::object_shares::ObjectShares;
 use super::watch::{Change, follow};
 
-/// How long a pod waits for the first answer about an object.
+/// Longest wait of a pod for the first answer about an object.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A token is renewed at the latest after a day, as upstream does.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -52,7 +52,7 @@ struct Token {
     expires_at: Timestamp,
 }
 
-/// What to do with a token that could not be renewed: it is good until it expires.
+/// Returns a token that could not be renewed, as long as it has not expired.
 fn still_good(old: Option<Token>, now: Timestamp) -> Option<Token> {
     let old = old.filter(|old| old.expires_at > now)?;
     let renew_at = now.checked_add(RENEW_AGAIN_AFTER).unwrap_or(now);
@@ -111,7 +111,7 @@ impl Objects {
         self.tokens.lock().retain(|request, _| request.pod.1 != uid);
     }
 
-    /// When the first of a pod's tokens wants to be renewed.
+    /// Time at which the first of a pod's tokens is to be renewed.
     pub fn next_renewal(&self, uid: &str) -> Option<Timestamp> {
         let tokens = self.tokens.lock();
         tokens

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use super::watch::{Change, follow};
 use crate::pods::{namespace, spec, uid};
 
-/// How long a container waits for the services to be known.
+/// Longest wait of a container for the list of services.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it waits where the agent before this one has left what it knew.
+/// Longest wait where an earlier agent has saved its list of services.
 const SYNC_TIMEOUT_REMEMBERED: Duration = Duration::from_secs(1);
 /// The namespace and name of the API server's own service, which every pod learns about.
 const MASTER: (&str, &str) = ("default", "kubernetes");
@@ -26,7 +26,7 @@ const MASTER: (&str, &str) = ("default", "kubernetes");
 const VARIABLES_MAX: usize = 8_192;
 /// Their bytes: half of what Linux gives to arguments and environment under the usual limit of the stack.
 const VARIABLE_BYTES_MAX: usize = 1 << 20;
-/// What Linux counts of each beside its text: `=`, the NUL, the pointer.
+/// Bytes that Linux counts for a variable besides its text: `=`, the NUL and the pointer.
 const VARIABLE_OVERHEAD_BYTES: usize = 1 + 1 + 8;
 /// As many services that had no room are named.
 const OMITTED_NAMED_MAX: usize = 4;

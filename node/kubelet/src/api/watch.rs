@@ -13,7 +13,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 /// The server ends a watch after this; upstream's clients ask for five to ten minutes.
 const WATCH_SECONDS: u32 = 290;
 
-/// What a follower hears.
+/// Change that a follower receives.
 #[derive(Debug)]
 pub enum Change<K> {
     /// Everything there is; what was known before and is not in it has gone.

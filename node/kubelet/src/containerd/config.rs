@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where things are.
+/// Paths of containerd's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerdConfig {
     /// Its root, state, socket, logs and configuration lie below.
@@ -11,7 +11,7 @@ pub struct ContainerdConfig {
     pub sandbox_image: String,
     /// Folders in which CNI plugins are looked for.
     pub cni_bin_dir: PathBuf,
-    /// Where the network's configuration list appears.
+    /// Directory of the network's configuration list.
     pub cni_conf_dir: PathBuf,
     /// The OCI runtime.
     pub runtime: PathBuf,

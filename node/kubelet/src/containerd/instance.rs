@@ -20,9 +20,9 @@ pub enum ContainerdError {
     /// A file could not be written.
     #[error("writing {}", path.display())]
     Write {
-        /// Which.
+        /// File or folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
@@ -32,9 +32,9 @@ pub enum ContainerdError {
     /// It does not answer.
     #[error("containerd does not answer on {}; its log is {}", socket.display(), log.display())]
     Silent {
-        /// Where it should.
+        /// Socket that it should serve.
         socket: PathBuf,
-        /// What it says about it.
+        /// Log file of containerd.
         log: PathBuf,
     },
 }

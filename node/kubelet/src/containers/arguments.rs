@@ -28,7 +28,7 @@ pub(super) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// What the string has before the value.
+    /// Bytes of the string before the value.
     fn prefix_bytes(self) -> usize {
         match self {
             Self::Variable(name) => name.len() + 1,

@@ -42,9 +42,9 @@ pub struct ContainerControl {
     pub client: kube::Client,
     /// The container runtime.
     pub cri: CriClient,
-    /// What it calls itself.
+    /// Name that the runtime reports.
     pub runtime_name: String,
-    /// Where events go.
+    /// Recorder of events.
     pub events: EventRecorder,
     /// Brings images in.
     pub images: ImageManager,
@@ -54,13 +54,13 @@ pub struct ContainerControl {
     pub host_ports: HostPorts,
     /// Pod groups.
     pub cgroups: Arc<dyn Cgroups>,
-    /// What the node knows about names.
+    /// DNS settings of the node.
     pub dns: dns::NodeDns,
-    /// What this node can do for a pod's protection.
+    /// Security features of this node.
     pub abilities: Abilities,
-    /// What the node has to give.
+    /// Resources that pods may request.
     pub node: NodeResources,
-    /// What it can do about memory.
+    /// Memory features of the node.
     pub memory: resources::MemoryFacts,
     /// Processes that a pod may have.
     pub pod_pids: Option<i64>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for ContainerControl {
     }
 }
 
-/// What starting needs of a pod beside its specification.
+/// State of a pod that starting a container needs besides the specification.
 #[derive(Clone, Copy)]
 pub struct PodFacilities<'a> {
     /// Its volumes.
@@ -81,7 +81,7 @@ pub struct PodFacilities<'a> {
     pub objects: &'a dyn ObjectSource,
     /// Its work on files.
     pub lane: &'a BlockingLane,
-    /// What the runtime has of it.
+    /// Sandboxes and containers of the pod.
     pub observed: &'a ObservedPod,
     /// Its sandbox.
     pub sandbox: &'a ObservedSandbox,
@@ -125,7 +125,7 @@ impl ContainerControl {
         outcome.unwrap_or_else(|error| Err(group_failed(error.to_string())))
     }
 
-    /// What the node knows about names now.
+    /// Returns the DNS settings of the node, with `resolv.conf` as it is now.
     async fn dns_now(&self) -> dns::NodeDns {
         let path = self.config.resolv_conf.clone();
         let read = self.runtime.blocking(move || dns::read_resolv_conf(&path)).await;
@@ -168,7 +168,7 @@ impl ContainerControl {
             .map_err(|error| error.rpc_text())
     }
 
-    /// Notes how long the runtime took: what is left of a pod's start is our own.
+    /// Logs the duration of a call of the runtime; the rest of a pod's start is spent in the agent.
     async fn timed<T>(&self, step: &'static str, work: impl Future<Output = T>) -> T {
         let began = self.runtime.monotonic();
         let outcome = work.await;

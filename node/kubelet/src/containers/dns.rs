@@ -15,7 +15,7 @@ const NAME_SERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const HOST_NAME_LENGTH_MAX: usize = 63;
 
-/// What the node knows about names.
+/// DNS settings of the node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeDns {
     /// The cluster's name servers.
@@ -26,7 +26,7 @@ pub struct NodeDns {
     pub host: DnsConfig,
 }
 
-/// Where systemd-resolved keeps the name servers behind its own loopback address.
+/// File of systemd-resolved with the name servers behind its own loopback address.
 const SYSTEMD_RESOLV_CONF: &str = "run/systemd/resolve/resolv.conf";
 /// Of a longer file the rest is not read.
 const RESOLV_CONF_BYTES_MAX: u64 = 64 << 10;

@@ -12,7 +12,7 @@ use super::control::create_failed;
 use super::env_files::EnvFiles;
 use crate::pods::{namespace, spec};
 
-/// What the environment may refer to beside the pod itself.
+/// Sources of variables besides the pod itself.
 #[derive(Clone, Copy)]
 pub struct EnvSources<'a> {
     /// ConfigMaps and Secrets.
@@ -25,7 +25,7 @@ pub struct EnvSources<'a> {
     pub pod_ips: &'a [String],
     /// The node's address.
     pub node_ip: IpAddr,
-    /// What the node has to give.
+    /// Resources that pods may request.
     pub node: &'a NodeResources,
 }
 

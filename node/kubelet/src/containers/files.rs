@@ -122,7 +122,7 @@ pub fn make_message_file(
     Ok(path)
 }
 
-/// What a container left as its last words: the message file, else the end of the log given.
+/// Returns the termination message of a container: its message file, or the end of the given log if that is empty.
 pub fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
     let message = match path {
         "" => String::new(),

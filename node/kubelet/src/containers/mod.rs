@@ -28,7 +28,7 @@ mod unusable;
 pub struct StartError {
     /// One word, as in `kubectl get pods`.
     pub reason: &'static str,
-    /// What exactly.
+    /// Message of the status.
     pub message: String,
 }
 

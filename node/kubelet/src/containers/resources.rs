@@ -62,18 +62,18 @@ fn amount(table: Option<&BTreeMap<String, ApiQuantity>>, name: &str) -> Option<Q
     (!value.is_zero()).then_some(value)
 }
 
-/// What a container asks for; a limit alone is a request as well.
+/// Request of a container; a limit without a request counts as one.
 pub fn request(container: &Container, name: &str) -> Option<Quantity> {
     let resources = container.resources.as_ref()?;
     amount(resources.requests.as_ref(), name)
 }
 
-/// What a container may use.
+/// Limit of a container.
 pub fn limit(container: &Container, name: &str) -> Option<Quantity> {
     amount(container.resources.as_ref()?.limits.as_ref(), name)
 }
 
-/// Where all pods' groups are.
+/// Path of the group above the groups of all pods.
 pub fn kubepods(cgroup_root: &str) -> String {
     format!("{}/kubepods", cgroup_root.trim_end_matches('/'))
 }
@@ -88,13 +88,13 @@ pub fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
     format!("{}{tier}/pod{}", kubepods(cgroup_root), uid(pod))
 }
 
-/// Where a pod with this uid may have its group, whatever its class.
+/// Possible paths of a pod's group, one for each QoS class.
 pub fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
     let base = kubepods(cgroup_root);
     ["", "/burstable", "/besteffort"].map(|tier| format!("{base}{tier}/pod{uid}"))
 }
 
-/// What the memory controller of this machine can do for containers.
+/// Features of the memory controller of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryFacts {
     /// The machine's memory.
@@ -176,7 +176,7 @@ fn unified(memory: MemoryFacts) -> HashMap<String, String> {
 /// Whose priority is as high as the system's own.
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Who goes first when memory runs out: the more a container asked for, the later; a sidecar no sooner than the
+/// OOM score adjustment of a container: lower with a larger memory request, and for a sidecar at most that of the
 /// containers it serves.
 fn oom_score_adjust(pod: &Pod, container: &Container, memory_capacity: i64) -> i64 {
     const GUARANTEED: i64 = -997;
@@ -211,7 +211,7 @@ fn memory_request(container: &Container) -> i64 {
     request(container, "memory").map_or(0, Quantity::units)
 }
 
-/// What the pod as a whole asks for beyond its containers, in equal parts.
+/// Memory request of the pod beyond those of its containers, divided by their number.
 fn unasked_memory(pod: &Pod) -> i64 {
     let spec = spec(pod);
     let whole = spec.resources.as_ref();

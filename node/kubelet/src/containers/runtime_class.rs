@@ -1,4 +1,4 @@
-//! Which of the runtime's handlers runs a pod: what its runtime class says.
+//! Runtime handler of a pod, by its runtime class.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::node::v1::RuntimeClass;

@@ -29,7 +29,7 @@ pub fn labels(pod: &Pod) -> HashMap<String, String> {
         .collect()
 }
 
-/// What the runtime is asked for.
+/// Builds the configuration of a sandbox for the runtime.
 pub fn config(
     kubelet: &KubeletConfig,
     pod: &Pod,

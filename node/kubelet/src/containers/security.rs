@@ -39,7 +39,7 @@ fn pod_context(pod: &Pod) -> PodSecurityContext {
     spec(pod).security_context.clone().unwrap_or_default()
 }
 
-/// Whether a container runs with all rights of the machine.
+/// Reports whether a container is privileged.
 pub fn privileged(container: &Container) -> bool {
     container
         .security_context
@@ -53,7 +53,7 @@ pub fn contexts(pod: &Pod) -> impl Iterator<Item = SecurityContext> {
     lasting.chain(ephemeral_containers(pod).filter_map(|container| container.security_context))
 }
 
-/// Whether the groups that the image gives its user are to be left out.
+/// Reports whether the supplemental groups of the image are left out (policy `Strict`).
 pub fn supplemental_groups_are_strict(pod: &Pod) -> bool {
     let context = spec(pod).security_context.as_ref();
     context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
@@ -91,7 +91,7 @@ pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     }
 }
 
-/// Where containers have processes of their own, this one is to see those of `target`.
+/// Shares the process namespace of `target` with a container that would have its own.
 pub fn share_processes(namespaces: &mut v1::NamespaceOption, target: &str) {
     if namespaces.pid == v1::NamespaceMode::Container as i32 {
         namespaces.pid = v1::NamespaceMode::Target as i32;
@@ -144,7 +144,7 @@ fn seccomp(profile_wanted: Option<&SeccompProfile>, seccomp_root: &str) -> v1::S
     }
 }
 
-/// Who the image says it runs as.
+/// User of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageUser {
     /// As a number.

@@ -23,7 +23,7 @@ pub struct ContainerInput<'a> {
     pub pod: &'a Pod,
     /// The container.
     pub container: &'a Container,
-    /// How often it has been started again.
+    /// Number of restarts.
     pub restart_count: i32,
     /// The image as the runtime knows it.
     pub image: &'a str,
@@ -43,11 +43,11 @@ pub struct ContainerInput<'a> {
     pub target: Option<&'a str>,
     /// The machine's memory.
     pub memory: resources::MemoryFacts,
-    /// Where `localhostProfile`s lie.
+    /// Directory of the `localhostProfile`s.
     pub seccomp_root: &'a str,
 }
 
-/// What the runtime is asked for.
+/// Builds the configuration of a container for the runtime.
 pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartError> {
     let container = input.container;
     let environment = input.environment.iter();
@@ -238,7 +238,7 @@ fn volume_mount<'v>(
     })
 }
 
-/// What comes from API objects is replaced as a whole; nobody may write into it.
+/// Reports whether a volume has its files from API objects: it is replaced as a whole and mounted read-only.
 fn is_of_objects(volume: &Volume) -> bool {
     let sources = [
         volume.config_map.is_some(),

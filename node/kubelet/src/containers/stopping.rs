@@ -15,7 +15,7 @@ use crate::pods::spec;
 /// Every container gets this long after TERM, as upstream's.
 const GRACE_SECONDS_MIN: i64 = 2;
 
-/// Whether a container's preStop hook runs before it is stopped.
+/// Choice to run a container's preStop hook before it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     /// It runs.
@@ -24,7 +24,7 @@ pub enum Hook {
     Skip,
 }
 
-/// How a container is stopped.
+/// Options of stopping a container.
 #[derive(Debug, Clone)]
 pub struct Killing<'a> {
     /// The event's message; empty for upstream's own.
@@ -33,7 +33,7 @@ pub struct Killing<'a> {
     pub grace_seconds: i64,
     /// Its preStop hook.
     pub hook: Hook,
-    /// Where HTTP hooks go.
+    /// Address of HTTP hooks.
     pub pod_ip: Option<&'a str>,
     /// Cancelled when those have stopped that stop before it.
     pub turn: Option<CancellationToken>,
@@ -132,7 +132,7 @@ impl ContainerControl {
     }
 }
 
-/// How long the pod's containers have to end: what its deletion says, else what it asked for.
+/// Grace period of a pod in seconds: of its deletion, or else of its specification.
 pub fn grace_period(pod: &Pod) -> i64 {
     let deletion = pod
         .metadata

@@ -29,7 +29,7 @@ const SAFE: [(&str, Namespace, (u32, u32)); 14] = [
     ("net.ipv4.tcp_notsent_lowat", Namespace::Net, (4, 6)),
 ];
 
-/// What is wrong with the parameters a pod sets, in upstream's words.
+/// Returns upstream's message for a sysctl that the pod may not set.
 pub fn forbidden(pod: &Pod, kernel: &str) -> Option<String> {
     let spec = spec(pod);
     let wanted = spec

@@ -11,7 +11,7 @@ use crate::node::reserve::Reserve;
 
 /// Upstream's interval; a change of pods is followed at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// What asks for nothing gets processor time only when nobody else wants it.
+/// CPU shares of the BestEffort class, the kernel's minimum.
 const BEST_EFFORT_SHARES: u64 = 2;
 
 fn only_shares(shares: u64) -> CgroupResources {
@@ -51,7 +51,7 @@ pub fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), Stri
     Ok(())
 }
 
-/// What the memory controller can do, as the pods' group shows it.
+/// Reads the features of the memory controller from the pods' group.
 pub fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> MemoryFacts {
     let root = kubepods(cgroup_root);
     let has = |name: &str| cgroups.version() == 2 && cgroups.has_memory_file(&root, name);

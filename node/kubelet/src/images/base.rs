@@ -17,7 +17,7 @@ pub const HELLO_IMAGE: &str = "knarr.local/hello:1";
 /// An import that takes longer than this is taken for dead.
 const LEASE_SECONDS: i64 = 600;
 
-/// Which of the two.
+/// Built-in image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BaseImage {
     /// Holds a sandbox's namespaces.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::pull_records::SecretCredential;
 
-/// What a registry is asked with, and the secret it came from.
+/// Credentials for a registry, and the Secret they come from.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Credential {
     pub(super) auth: AuthConfig,
@@ -82,7 +82,7 @@ fn key(server: &str) -> String {
     }
 }
 
-/// Whether a key, whose host may hold wildcards, leads to a repository: the same port, as many parts in the host's name,
+/// Reports whether a key, whose host may hold wildcards, matches a repository: the same port, as many parts in the host's name,
 /// and a path that the repository's begins with.
 fn matches(key: &str, repository: &str) -> bool {
     let (host, path) = key.split_once('/').unwrap_or((key, ""));

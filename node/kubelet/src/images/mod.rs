@@ -35,7 +35,7 @@ pub struct PresentImage {
     pub id: String,
     /// Whom it says to run as.
     pub user: ImageUser,
-    /// What it is called here: tags and digests.
+    /// Tags and digests of the image on this node.
     names: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct ImageManager {
 #[derive(Debug, Default)]
 struct Failures {
     backoff: BackOff,
-    /// When and why the last pull of a key failed.
+    /// Time and message of the last failed pull, by key.
     last: HashMap<String, (Timestamp, String)>,
 }
 
@@ -133,7 +133,7 @@ impl ImageManager {
         }
     }
 
-    /// Whether a pod may use an image that is there: it was put here, or could be pulled with what the pod has.
+    /// Reports whether a pod may use a present image: it was preloaded, or pulled with credentials that the pod has.
     async fn may_use(&self, pulling: Wanted<'_>, found: &PresentImage) -> bool {
         let repository = credentials::repository_of(pulling.image);
         let (records, id) = (self.records.clone(), found.id.clone());
@@ -411,7 +411,7 @@ impl Failures {
     }
 }
 
-/// What the runtime has under a name.
+/// Returns the image that the runtime has under a name.
 async fn status(cri: &CriClient, image: &str) -> Result<Option<v1::Image>, CriError> {
     let spec = v1::ImageSpec {
         image: image.to_string(),

@@ -13,7 +13,7 @@ use super::time::LogTime;
 /// A parsed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine<'a> {
-    /// When it was written.
+    /// Time of writing.
     pub time: LogTime<'a>,
     /// `stdout` or `stderr`; in Docker's JSON whatever its writer says.
     pub stream: Cow<'a, str>,
@@ -21,7 +21,7 @@ pub struct LogLine<'a> {
     pub text: Cow<'a, [u8]>,
 }
 
-/// How the lines of a log are written.
+/// Format of the lines of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// `time stream tag text`.

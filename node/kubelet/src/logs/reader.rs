@@ -93,7 +93,7 @@ struct Reading {
     pending: Vec<u8>,
 }
 
-/// What a step has found.
+/// Outcome of a read.
 enum Found {
     /// More of the log, perhaps nothing of it wanted.
     Text(Vec<u8>),
@@ -165,7 +165,7 @@ mod tests {
                        2026-11-21T12:00:01.1Z stderr P two-\n\
                        2026-11-21T12:00:02.1Z stdout F three\n";
 
-    /// What is sent of a log that nobody writes any more, and how that ended.
+    /// Returns the text sent of a log without a writer, and the outcome.
     async fn outcome(text: &str, options: LogOptions) -> (String, Result<(), String>) {
         let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
         let path = folder.path().join("0.log");

@@ -5,7 +5,7 @@ use std::io::{Read, Result, Seek, SeekFrom};
 /// Read at a time.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Where the last `lines` lines of a file begin. What stands behind the last line end is no line, as upstream's.
+/// Returns the offset of the last `lines` lines of a file. Text after the last line end is no line, as upstream.
 pub(super) fn tail_start(file: &mut std::fs::File, lines: u64) -> Result<u64> {
     let mut missing = lines;
     let mut end = file.metadata()?.len();

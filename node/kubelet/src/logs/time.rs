@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-/// Where the fraction or the offset begins: behind `2026-11-21T12:00:00`.
+/// Position of the fraction or the offset: after `2026-11-21T12:00:00`.
 const WHOLE_SECONDS: usize = 19;
 /// Digits that a time is shown with.
 const DIGITS: usize = 9;

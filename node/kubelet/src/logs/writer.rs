@@ -1,4 +1,4 @@
-//! What of a log is sent: upstream's `logWriter` and the loop around it (`cri-client/pkg/logs/logs.go`).
+//! Selection of the lines of a log: upstream's `logWriter` and the loop around it (`cri-client/pkg/logs/logs.go`).
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// Shown of a line whose format is unknown.
 const SHOWN_BYTES_MAX: usize = 16 << 10;
 
-/// Which part of a log is wanted.
+/// Requested part of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// Go on as it grows.
@@ -26,7 +26,7 @@ pub struct LogOptions {
     pub stream: Option<&'static str>,
 }
 
-/// Why nothing more of a log is sent.
+/// Reason why no more of a log is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     /// All that was wanted is sent.

@@ -1,4 +1,4 @@
-//! What the Node object says about the machine. Pure but for reading the machine once.
+//! Fields of the Node object about the machine. Pure but for reading the machine once.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct NodeFacts {
     pub supplemental_groups_policy: bool,
 }
 
-/// What upstream's kubelet says of a runtime that has not answered yet.
+/// Runtime version that upstream's kubelet reports before the runtime has answered.
 const RUNTIME_UNKNOWN: &str = "containerd://Unknown";
 
 impl NodeFacts {
@@ -43,7 +43,7 @@ impl NodeFacts {
         }
     }
 
-    /// What the machine has of what pods ask for.
+    /// Capacity of the machine.
     pub fn capacity(&self) -> Amounts {
         let whole = [
             ("cpu", self.machine.cpus.saturating_mul(1000)),
@@ -68,7 +68,7 @@ pub struct Health {
     pub runtime_ready: bool,
     /// It can give pods a network.
     pub network_ready: bool,
-    /// Why not.
+    /// Message of a runtime or network that is not ready.
     pub message: String,
 }
 
@@ -82,7 +82,7 @@ impl Health {
         }
     }
 
-    /// Whether pods can run.
+    /// Reports whether pods can run.
     pub fn is_ready(&self) -> bool {
         self.runtime_ready && self.network_ready
     }
@@ -278,7 +278,7 @@ fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-/// Whether two statuses differ in anything but heartbeats.
+/// Reports whether two statuses differ in anything but heartbeats.
 pub fn differs(old: &NodeStatus, new: &NodeStatus) -> bool {
     let still = |status: &NodeStatus| {
         let mut status = status.clone();

@@ -1,4 +1,4 @@
-//! Whether the node runs short of something: measured, against the hard eviction thresholds.
+//! Pressure of memory and disk: measurements against the hard eviction thresholds.
 //!
 //! Nothing is evicted for it yet; the conditions keep new pods away.
 
@@ -9,10 +9,10 @@ use node_sys::fs::FsUsage;
 
 use super::reserve::Thresholds;
 
-/// What was short stays so for this long; upstream's `evictionPressureTransitionPeriod`.
+/// Time for which pressure is reported after it was measured last; upstream's `evictionPressureTransitionPeriod`.
 const PRESSURE_LASTS: Duration = Duration::from_secs(300);
 
-/// What is short. Of process ids upstream has no threshold by default.
+/// Resources under pressure. Upstream has no default threshold for process ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
     /// Memory.
@@ -29,7 +29,7 @@ impl Pressure {
         Self::of(memory, disk, thresholds)
     }
 
-    /// What cannot be measured is not short. Shares of the file system are of what may be used at all: blocks kept for
+    /// A resource that cannot be measured is not under pressure. Percentages refer to the usable size of the file system: blocks kept for
     /// others are neither used nor free. Upstream's `imagefs` is the same file system here, and where it is short
     /// upstream begins to remove images; we remove none, so that `nodefs` alone counts.
     fn of((available, whole): (u64, u64), disk: FsUsage, thresholds: &Thresholds) -> Self {

@@ -60,7 +60,7 @@ const PODS_PER_POD_PIDS: i64 = 4;
 /// Hard eviction thresholds by signal.
 pub type Thresholds = BTreeMap<String, Threshold>;
 
-/// What is kept from pods.
+/// Resources reserved from pods, and the eviction thresholds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reserve {
     /// For Kubernetes' own programs.
@@ -234,7 +234,7 @@ impl Reserve {
         }
     }
 
-    /// What is kept of a resource of which there is so much.
+    /// Reserved amount of a resource with this capacity.
     pub fn kept(&self, resource: &str, capacity: i64) -> i64 {
         let signal = match resource {
             "memory" => "memory.available",
@@ -253,7 +253,7 @@ impl Reserve {
         of(&self.kube).saturating_add(of(&self.system))
     }
 
-    /// What pods may have of it.
+    /// Allocatable amount of a resource with this capacity.
     pub fn allocatable(&self, resource: &str, capacity: i64) -> i64 {
         capacity.saturating_sub(self.kept(resource, capacity)).max(0)
     }

@@ -35,11 +35,11 @@ pub struct StatusKeeper {
     pub client: Client,
     /// The container runtime.
     pub cri: CriClient,
-    /// Where events go.
+    /// Recorder of events.
     pub events: EventRecorder,
     /// The node's configuration.
     pub config: Arc<KubeletConfig>,
-    /// What does not change.
+    /// Facts that do not change.
     pub facts: NodeFacts,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Debug for StatusKeeper {
     }
 }
 
-/// How the runtime is, or why it does not answer.
+/// Reads the health of the runtime; an error is the message of a runtime that does not answer.
 async fn health(cri: &CriClient) -> Result<Health, String> {
     let answer = cri.status(v1::StatusRequest { verbose: false }).await;
     let answer = answer.map_err(|error| error.message())?;

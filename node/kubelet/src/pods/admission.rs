@@ -1,4 +1,4 @@
-//! What this node does not run, decided at the first look at a pod; names and words are upstream's. Pure.
+//! Rejections of pods that this node does not run, decided before a pod starts; reasons and messages are upstream's. Pure.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::resize::allocation::Shortage;
 use super::spec;
 use crate::containers::{security, sysctl};
 
-/// What the machine and its runtime can do for a pod's protection.
+/// Security features of the machine and its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abilities {
     /// `uname -r`.
@@ -20,7 +20,7 @@ pub struct Abilities {
     pub supplemental_groups_policy: bool,
 }
 
-/// Why a pod is rejected.
+/// Reason and message of a rejected pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// One word.
@@ -50,7 +50,7 @@ impl Rejection {
         Self::new("UnexpectedAdmissionError", message)
     }
 
-    /// Whether the node's labels alone keep the pod away: they may have changed since they were heard of.
+    /// Reports whether only the node's labels reject the pod: they may have changed since they were received.
     pub fn is_node_affinity(&self) -> bool {
         self.reason == NODE_AFFINITY
     }
@@ -73,7 +73,7 @@ impl From<Shortage> for Rejection {
     }
 }
 
-/// What the node's object says of a pod that is bound to it: labels first, then taints that end pods.
+/// Checks a bound pod against the Node object: its node affinity and selector, as upstream.
 pub fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     let labels = node.metadata.labels.as_ref();
     let facts = node_affinity::NodeFacts {
@@ -87,7 +87,7 @@ pub fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     None
 }
 
-/// Whether a taint of the node would end the pod at once.
+/// Rejects a pod that a `NoExecute` taint of the node would evict at once.
 pub fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     let all = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
     let tolerations = spec(pod).tolerations.as_deref().unwrap_or_default();

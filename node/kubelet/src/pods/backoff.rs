@@ -1,4 +1,4 @@
-//! When a container that ended, or an image that could not be pulled, is tried again.
+//! Backoff of containers that ended and of images whose pull failed.
 //!
 //! ```text
 //! ended  → again at once     (10 s are remembered)

@@ -29,14 +29,14 @@ mod tests;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-/// What a container is to its pod.
+/// Kind of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerKind {
     /// Runs to its end before the others start.
     Init,
     /// Starts with the init containers and runs beside the others.
     Sidecar,
-    /// What the pod is for.
+    /// Regular container of the pod.
     Regular,
     /// Put into the pod to look at it.
     Ephemeral,
@@ -70,10 +70,10 @@ fn init_kind(container: &Container) -> ContainerKind {
     }
 }
 
-/// When containers that have ended start again.
+/// Restart policy of a pod or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Whatever the exit code.
+    /// Restarts after any exit code.
     Always,
     /// After a failure.
     OnFailure,
@@ -91,7 +91,7 @@ impl RestartPolicy {
         }
     }
 
-    /// Whether a container that ended so starts again.
+    /// Reports whether a container with this exit code restarts.
     pub fn restarts(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,

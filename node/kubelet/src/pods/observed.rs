@@ -1,4 +1,4 @@
-//! What the runtime has of one pod, read afresh for every decision.
+//! Observed state of one pod in the runtime, read again for every decision.
 
 use std::collections::HashMap;
 
@@ -26,15 +26,15 @@ pub mod label {
 pub mod annotation {
     /// Changes when the container has to be made anew.
     pub const HASH: &str = "io.kubernetes.container.hash";
-    /// How often it has been started again.
+    /// Number of restarts.
     pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
     /// The machine's path of its termination message.
     pub const TERMINATION_MESSAGE: &str = "io.knarr.container.terminationMessageHostPath";
-    /// What to do where it left none.
+    /// Source of the message if the container left none.
     pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 }
 
-/// How a container is.
+/// State of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ContainerState {
     /// Made, not started.
@@ -57,21 +57,21 @@ pub struct ObservedContainer {
     pub name: String,
     /// Its sandbox.
     pub sandbox_id: String,
-    /// How it is.
+    /// State of the container.
     pub state: ContainerState,
-    /// How often it had been started again when it was made.
+    /// Number of restarts before this container was created.
     pub restart_count: i32,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When its process started.
+    /// Time at which its process started.
     pub started_at: Option<Timestamp>,
-    /// When its process ended.
+    /// Time at which its process ended.
     pub finished_at: Option<Timestamp>,
-    /// How its process ended.
+    /// Exit code of its process.
     pub exit_code: i32,
     /// The runtime's word for how it ended.
     pub reason: String,
-    /// What it or the runtime had to say about it.
+    /// Termination message of the container, or message of the runtime.
     pub message: String,
     /// The image as asked for.
     pub image: String,
@@ -90,11 +90,11 @@ pub struct ObservedContainer {
 pub struct ObservedSandbox {
     /// The runtime's id.
     pub id: String,
-    /// Which attempt at a sandbox for this pod it is.
+    /// Number of the attempt at a sandbox for this pod.
     pub attempt: u32,
-    /// Whether its pause process runs.
+    /// State of its pause process: true while it runs.
     pub ready: bool,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: i64,
     /// Its addresses; none with the node's network.
     pub ips: Vec<String>,
@@ -215,7 +215,7 @@ fn all<T>(found: Vec<Option<T>>) -> Option<Vec<T>> {
     found.into_iter().collect()
 }
 
-/// What has gone between listing and asking is simply not there.
+/// Returns `None` for a sandbox or container that was removed since the list.
 fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match result {
         Err(error) if error.is_not_found() => Ok(None),

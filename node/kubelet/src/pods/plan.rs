@@ -1,4 +1,4 @@
-//! What to do next for a pod. Pure: a snapshot in, a plan out.
+//! Plan of the next actions for a pod. Pure: a snapshot in, a plan out.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::probes::ProbeView;
 pub struct Snapshot<'a> {
     /// The pod as the API server has it.
     pub pod: &'a Pod,
-    /// What the runtime has of it.
+    /// Sandboxes and containers of the pod.
     pub observed: &'a ObservedPod,
-    /// What probes say, by container id.
+    /// Results of probes, by container id.
     pub probes: &'a ProbeView,
-    /// What its containers were told last that they may use.
+    /// Resources that its containers were given last.
     pub actuated: &'a Resources,
     /// Delays of its containers, by name.
     pub backoff: &'a BackOff,
@@ -50,13 +50,13 @@ pub struct Kill {
 pub struct Start {
     /// Its name.
     pub name: String,
-    /// How often it has been started again, this time included.
+    /// Number of restarts, this one included.
     pub restart_count: i32,
-    /// When its last run ended; what back-off counts from.
+    /// Time at which its last run ended, from which backoff counts.
     pub ended_at: Option<Timestamp>,
 }
 
-/// What to do, in this order.
+/// Actions, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Everything of the pod is to end: it has done what it was for, or cannot.
@@ -71,7 +71,7 @@ pub struct Plan {
     pub start: Vec<Start>,
     /// Containers that wait, and why, as their status says it.
     pub waiting: BTreeMap<String, (String, String)>,
-    /// When to look again even if nothing happens.
+    /// Time of the next round if nothing happens before.
     pub requeue_at: Option<Timestamp>,
 }
 
@@ -112,7 +112,7 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     plan.create_sandbox = Some(attempt);
 }
 
-/// Whether the others may go on.
+/// Outcome of the step of one container, for those after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// This one is where it should be.
@@ -273,7 +273,7 @@ impl<'a> Decider<'a, '_> {
         }
     }
 
-    /// Why a running container must not go on.
+    /// Reason and grace period of a running container that has to stop.
     fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<(String, Option<i64>)> {
         let name = &container.name;
         if found.hash != container_hash(container) {
@@ -302,7 +302,7 @@ impl<'a> Decider<'a, '_> {
         None
     }
 
-    /// What a container was told last, and what it is to have.
+    /// Resources that a container was given last, and those it is to have.
     fn amounts(&self, container: &Container) -> (Amounts, Amounts) {
         let told = self.snapshot.actuated.put_into_container(container);
         (Amounts::of(&told), Amounts::of(container))

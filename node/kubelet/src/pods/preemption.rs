@@ -51,7 +51,7 @@ fn refuse(missing: &Requirements) -> Result<(), String> {
     ))
 }
 
-/// What is still missing once these pods have ended.
+/// Resources still missing once these pods have ended.
 fn without(needed: &Requirements, ended: &[Held<'_>]) -> Requirements {
     let rest = needed.iter().map(|(name, amount)| {
         let freed: i64 = ended.iter().map(|(_, request)| request.amount(name)).sum();

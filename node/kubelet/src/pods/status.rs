@@ -26,13 +26,13 @@ pub struct StatusInput<'a> {
     pub pod: &'a Pod,
     /// The status last written, or the API server's.
     pub previous: &'a PodStatus,
-    /// What the runtime has of it.
+    /// Sandboxes and containers of the pod.
     pub observed: &'a ObservedPod,
-    /// Why containers wait, by name.
+    /// Reason and message of waiting containers, by name.
     pub waiting: &'a BTreeMap<String, (String, String)>,
-    /// What is known of its resources.
+    /// State of its resources.
     pub resources: ResourceView<'a>,
-    /// What probes say.
+    /// Results of probes.
     pub probes: &'a ProbeView,
     /// The node's address.
     pub node_ip: IpAddr,

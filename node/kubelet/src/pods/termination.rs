@@ -57,7 +57,7 @@ pub async fn release_host_ports(control: &ContainerControl, uid: &str, observed:
     control.host_ports.release(uid, &addresses).await;
 }
 
-/// What stops together, in order: sidecars one by one, the last first, after everything else.
+/// Containers that stop together, in order: sidecars one by one, the last first, after all others.
 fn stages_of<'a>(pod: &Pod, observed: &'a ObservedPod) -> Vec<Vec<&'a ObservedContainer>> {
     let (sidecars, others): (Vec<_>, Vec<_>) = observed.running().partition(|found| is_sidecar(pod, found));
     let sidecars = last_first(pod, sidecars).into_iter().map(|found| vec![found]);

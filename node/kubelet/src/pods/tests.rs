@@ -265,7 +265,7 @@ fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], termin
     })
 }
 
-/// What follows on a status that was written before.
+/// Returns the status that follows one that was written before.
 fn status_after(
     before: &PodStatus,
     pod: &Pod,

@@ -127,7 +127,7 @@ async fn execute_network(
     Err("missing probe handler".into())
 }
 
-/// Where a TCP probe connects to.
+/// Host and port of a TCP probe.
 fn tcp_address(probe: &Probe, target: &Target) -> Option<(String, u16)> {
     let action = probe.tcp_socket.as_ref()?;
     let host = action.host.clone().filter(|host| !host.is_empty());

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::pods::plan::go_duration;
 
 const ANSWER_BYTES_MAX: usize = 4096;
-/// What a service may say of itself, by number.
+/// Names of the health statuses, by number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 const SERVING: usize = 1;
 /// gRPC's code for a method that a server does not have.
@@ -58,7 +58,7 @@ pub async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> R
     }
 }
 
-/// What gRPC itself says at the end of an answer.
+/// Error of the gRPC status in the trailers of an answer.
 fn refusal(last: &http::HeaderMap) -> Result<(), String> {
     let field = |name: &str| {
         last.get(name)

@@ -17,7 +17,7 @@ const ANSWER_BYTES_MAX: usize = 10 << 10;
 /// Requests of one question, the first included.
 const REQUESTS_MAX: usize = 10;
 
-/// What to ask.
+/// Request of a probe or hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     /// Over TLS.
@@ -30,7 +30,7 @@ pub struct HttpRequest {
     pub path: String,
     /// Headers beside our own.
     pub headers: Vec<(String, String)>,
-    /// Who we say we are.
+    /// Value of `User-Agent`.
     pub user_agent: String,
 }
 
@@ -56,12 +56,12 @@ fn bracketed(host: &str) -> String {
     }
 }
 
-/// What came back.
+/// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAnswer {
     /// The status code.
     pub status: u16,
-    /// Where it says to ask instead.
+    /// Target of a redirect.
     pub location: Option<String>,
     /// The beginning of the body.
     pub body: String,

@@ -203,7 +203,7 @@ struct Prober {
     started_at: Option<Timestamp>,
 }
 
-/// How often it was so in a row.
+/// Number of equal results in a row.
 #[derive(Debug, Clone, Copy, Default)]
 struct Streak {
     well: bool,
@@ -346,7 +346,7 @@ mod tests {
         ProbeManager::new(runtime.clone(), cri, events, Arc::default())
     }
 
-    /// When the probes of so many containers ask for the first time, in milliseconds from `follow`.
+    /// Times of the first probes of so many containers, in milliseconds from `follow`.
     fn first_questions(containers: usize, after: Duration) -> Vec<u128> {
         let simulation = machinery_runtime::Simulation::new(1);
         let runtime = simulation.runtime();

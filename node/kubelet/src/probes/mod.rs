@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 pub use manager::ProbeManager;
 
-/// Which question a probe answers.
+/// Kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeKind {
     /// Has it started?
@@ -65,22 +65,22 @@ impl ProbeView {
         self.results.get(id).copied().unwrap_or_default()
     }
 
-    /// Whether a running container counts as started.
+    /// Reports whether a running container counts as started.
     pub fn started(&self, id: &str, container: &Container) -> bool {
         container.startup_probe.is_none() || self.of(id).startup == Some(true)
     }
 
-    /// Whether a started container counts as ready.
+    /// Reports whether a started container counts as ready.
     pub fn ready(&self, id: &str, container: &Container) -> bool {
         container.readiness_probe.is_none() || self.of(id).readiness == Some(true)
     }
 
-    /// Whether the startup probe gave it up.
+    /// Reports whether the startup probe has failed its threshold.
     pub fn startup_failed(&self, id: &str) -> bool {
         self.of(id).startup == Some(false)
     }
 
-    /// Whether the liveness probe gave it up.
+    /// Reports whether the liveness probe has failed its threshold.
     pub fn liveness_failed(&self, id: &str) -> bool {
         self.of(id).liveness == Some(false)
     }

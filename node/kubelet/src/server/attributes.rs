@@ -1,4 +1,4 @@
-//! What a request is authorized as: a verb, and subresources of the node (upstream's `GetRequestAttributes`).
+//! Attributes of a request for authorization: a verb, and subresources of the node (upstream's `GetRequestAttributes`).
 
 use http::Method;
 

@@ -26,7 +26,7 @@ pub(super) async fn answer(context: &ManagerContext) -> Response<Body> {
     with_type(StatusCode::OK, TEXT_FORMAT, text.into())
 }
 
-/// What one group of processes used; `None` is unknown.
+/// Usage of one cgroup; `None` is unknown.
 #[derive(Debug, Default)]
 struct Row {
     id: String,

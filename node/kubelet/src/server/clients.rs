@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::ServerError;
 
-/// How often the file of authorities is looked at.
+/// Interval between reads of the file of authorities.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// A larger file is no bundle of authorities.
 const BUNDLE_BYTES_MAX: u64 = 1 << 20;
@@ -68,11 +68,11 @@ impl Clients {
             let own = Arc::clone(&self);
             match runtime.blocking(move || own.look()).await {
                 Ok(Ok(false)) => {}
-                Ok(Ok(true)) => tracing::info!("changed authorities of clients are in use"),
+                Ok(Ok(true)) => tracing::info!("client authorities reloaded"),
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "changed authorities of clients cannot be used; those before stay");
+                    tracing::error!(%error, "client authorities not reloaded, keeping the previous ones");
                 }
-                Err(error) => tracing::error!(%error, "looking at the authorities of clients"),
+                Err(error) => tracing::error!(%error, "reading client authorities failed"),
             }
         }
     }
@@ -92,7 +92,10 @@ impl Clients {
                 .map(|()| true),
             // It may be away for a moment while it is replaced.
             Err(why) => {
-                tracing::warn!(why, "reading the authorities of clients; those before stay");
+                tracing::warn!(
+                    why,
+                    "reading client authorities failed, keeping the previous ones"
+                );
                 Ok(false)
             }
         }

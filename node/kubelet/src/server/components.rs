@@ -24,7 +24,7 @@ pub(super) fn metrics(components: &Components, out: &mut String) {
         let _ = writeln!(out, "knarr_component_up{{component=\"{name}\"}} {up}");
     }
     out.push_str(
-        "# HELP knarr_component_restarts_total Times that a component was begun again after a panic or an error.\n\
+        "# HELP knarr_component_restarts_total Restarts of a component after a panic or an error.\n\
          # TYPE knarr_component_restarts_total counter\n",
     );
     for (name, count) in components.restarts() {

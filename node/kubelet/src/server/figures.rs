@@ -1,4 +1,4 @@
-//! What the node, its pods and their containers use: gathered once for every form it is told in.
+//! Usage of the node, its pods and their containers, gathered once for all formats.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::pods::uid;
 pub(super) struct Figures {
     /// That moment.
     pub now: Timestamp,
-    /// When the machine started.
+    /// Time at which the machine started.
     pub booted_at: Timestamp,
     pub node: CgroupStats,
     /// Those that run.
@@ -28,7 +28,7 @@ pub(super) struct Figures {
 #[derive(Debug)]
 pub(super) struct PodFigures {
     pub pod: Arc<Pod>,
-    /// When its sandbox was made.
+    /// Time at which its sandbox was created.
     pub started_at: Timestamp,
     pub used: CgroupStats,
     /// Those that run, by name.
@@ -38,7 +38,7 @@ pub(super) struct PodFigures {
 #[derive(Debug, PartialEq)]
 pub(super) struct ContainerFigures {
     pub name: String,
-    /// When it was made.
+    /// Time at which it was created.
     pub started_at: Timestamp,
     pub stats: v1::ContainerStats,
 }
@@ -79,10 +79,10 @@ pub(super) async fn gather(context: &ManagerContext) -> Result<Figures, String> 
     })
 }
 
-/// When a pod's sandbox was made, and its containers.
+/// Creation time of a pod's sandbox, and its containers.
 type RunningPod = (Timestamp, Vec<ContainerFigures>);
 
-/// What the runtime has of pods that run, by uid.
+/// Reads the running pods from the runtime, by uid.
 async fn running(context: &ManagerContext) -> Result<HashMap<String, RunningPod>, CriError> {
     let cri = &context.workers.control.cri;
     let ready = v1::PodSandboxStateValue {

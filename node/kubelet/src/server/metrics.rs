@@ -53,7 +53,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }
 
-/// What the node, its pods and their containers use, in upstream's names.
+/// Writes the usage of the node, its pods and their containers under upstream's names.
 pub(super) async fn resource(context: &ManagerContext) -> Response<Body> {
     let figures = gather(context).await.map_err(|message| {
         tracing::warn!(error = %message, "reading container statistics failed");

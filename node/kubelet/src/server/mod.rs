@@ -51,9 +51,9 @@ pub enum ServerError {
     /// A port is taken or not ours to take.
     #[error("listening on {address}")]
     Listen {
-        /// Where.
+        /// Address.
         address: SocketAddr,
-        /// Why not.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },

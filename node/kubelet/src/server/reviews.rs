@@ -118,7 +118,7 @@ type Flights<K, V> = HashMap<K, WeakShared<Answer<V>>>;
 /// Reviews of one kind: askers `A`, questions `K`, answers `V`.
 pub(super) struct Reviews<A, K, V> {
     rates: Arc<Mutex<Rates<A>>>,
-    /// What ended, or was asked by nobody any more, is dropped with the next review that begins.
+    /// Reviews under way. One that has ended, or has no waiter left, is dropped when the next begins.
     flights: Mutex<Flights<K, V>>,
 }
 

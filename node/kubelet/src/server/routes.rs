@@ -40,7 +40,7 @@ pub struct Server {
 pub struct Caller {
     /// The certificate of its handshake.
     pub peer: Option<PeerCertificate>,
-    /// Where it comes from.
+    /// Address of the client.
     pub address: IpAddr,
     /// Its requests that were admitted.
     pub requests: OpenRequests,
@@ -234,7 +234,7 @@ impl Query {
         self.values.get(name).cloned().unwrap_or_default()
     }
 
-    /// Whether a flag is set, in any of the forms clients use.
+    /// Reports whether a flag is set, in any of the forms that clients use.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some("true" | "1" | "t" | "T" | "TRUE" | "True"))
     }

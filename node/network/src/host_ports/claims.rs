@@ -1,4 +1,4 @@
-//! Which pod has which ports of the node. Pure.
+//! Claims of pods on ports of the node. Pure.
 
 use super::ports::{Entries, HostPort, PortKey, Target, overlapping};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Claims {
         self.revision
     }
 
-    /// Whether what an earlier agent left is among them.
+    /// Reports whether the claims include those of an earlier agent.
     pub fn is_adopted(&self) -> bool {
         self.adopted
     }

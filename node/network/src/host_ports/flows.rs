@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flows {
     now: Entries,
-    /// Where each port that changed led before.
+    /// Earlier targets of each changed port.
     changed: BTreeMap<u16, BTreeSet<Target>>,
 }
 
@@ -40,7 +40,7 @@ impl Flows {
         self.changed.is_empty()
     }
 
-    /// Whether the flow is to one of these ports of the node, whose addresses are `own`, and goes elsewhere than the port leads.
+    /// Reports whether the flow leads to a changed port of the node, whose addresses are `own`, and to a target that the port no longer has.
     pub fn is_stale(&self, flow: &Flow, own: &BTreeSet<Ipv4Addr>, reserved: &[Ipv4Net]) -> bool {
         let (address, port) = flow.destination;
         let Some(before) = self.changed.get(&port) else {

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// How long a pod waits for its ports to be written.
+/// Longest wait of a pod until its ports are written.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A pod does not get its ports.
@@ -48,7 +48,7 @@ struct Shared {
     changed: Notify,
     /// The newest revision that the kernel has; `None` until what an earlier agent left is known, 0 before the first write.
     written: Watched<Option<u64>>,
-    /// What `portmap` left is to be removed.
+    /// Set when the rules of `portmap` are to be removed.
     sweeps: AtomicBool,
     swept: AtomicBool,
 }
@@ -116,7 +116,7 @@ impl HostPorts {
             known => known,
         };
         if let Err(error) = outcome {
-            tracing::warn!(%uid, %error, "host ports of a pod that ends");
+            tracing::warn!(%uid, %error, "releasing the host ports of a pod failed");
         }
     }
 
@@ -209,7 +209,7 @@ fn tell(error: &KernelError, what: &str) {
 struct Table {
     guard: TableGuard,
     kernel: Arc<dyn HostPortKernel>,
-    /// What it has; `None` where that is not known.
+    /// Entries of the table; `None` if they are not known.
     present: Option<Entries>,
 }
 

@@ -34,7 +34,7 @@ pub enum KernelError {
     Listeners(#[source] io::Error),
     #[error("letting the node's loopback addresses reach a pod")]
     Localhost(#[source] io::Error),
-    #[error("looking for rules of the CNI plugin portmap")]
+    #[error("searching for rules of the CNI plugin portmap")]
     Portmap(#[source] io::Error),
     #[error("removing rules of the CNI plugin portmap")]
     PortmapRules(#[source] ExecError),
@@ -44,7 +44,7 @@ pub enum KernelError {
     Removed,
 }
 
-/// Where host ports go.
+/// State of the kernel that host ports use: table, flows, listeners.
 #[async_trait]
 pub trait HostPortKernel: Send + Sync + Debug {
     /// The guard of the table.

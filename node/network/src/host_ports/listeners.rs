@@ -3,7 +3,7 @@
 use super::ports::{HostPort, HostPortsConfig, PortKey, Protocol};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Where the kernel tells of sockets that may receive IPv4 packets.
+/// Files of the kernel with the sockets that may receive IPv4 packets.
 pub const FILES: [(&str, Protocol); 4] = [
     ("tcp", Protocol::Tcp),
     ("tcp6", Protocol::Tcp),
@@ -71,7 +71,7 @@ pub fn first_in_use(config: &HostPortsConfig, listeners: &[PortKey], ports: &[Ho
     ports.iter().map(|one| &one.key).find(in_use).copied()
 }
 
-/// Whether a host port takes packets to this listener. One of every address leaves alone what the table leaves alone:
+/// Reports whether a host port takes packets of this listener. A port on every address excludes what the table excludes:
 /// addresses of the cluster, and loopback addresses but the first.
 fn covers(config: &HostPortsConfig, key: &PortKey, listener: &PortKey) -> bool {
     let left_alone = |address: Ipv4Addr| {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// The chains that all containers' host ports hang on; the plugin makes them and never removes them.
 const SHARED: [&str; 3] = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
-/// How our network's rules are told from others'.
+/// Text that marks the rules of this network.
 const OURS: &str = r#"dnat name: \"knarr\""#;
 
 /// Input of `iptables-restore --noflush` that removes them, from the output of `iptables-save -t nat`; empty where nothing is ours.

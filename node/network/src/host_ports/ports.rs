@@ -58,7 +58,7 @@ pub struct PortKey {
 }
 
 impl PortKey {
-    /// Whether some packet is to both.
+    /// Reports whether some packet matches both.
     pub fn overlaps(&self, other: &Self) -> bool {
         let alike = self.address == other.address || self.address.is_none() || other.address.is_none();
         self.protocol == other.protocol && self.port == other.port && alike
@@ -74,7 +74,7 @@ impl fmt::Display for PortKey {
     }
 }
 
-/// Where a port leads: a pod's address, and a port of it.
+/// Target of a port: a pod's address and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     pub address: Ipv4Addr,

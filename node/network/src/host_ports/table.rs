@@ -119,7 +119,7 @@ pub fn addresses(entries: &Entries) -> BTreeSet<Ipv4Addr> {
     entries.values().map(|target| target.address).collect()
 }
 
-/// What to take away and what to add.
+/// Elements to delete and to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     pub delete: Entries,
@@ -131,7 +131,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What leads from one to the other.
+    /// Returns the change from one table to the other.
     pub fn between(before: &Entries, after: &Entries) -> Self {
         let missing = |these: &Entries, those: &Entries| -> Entries {
             let missing = these

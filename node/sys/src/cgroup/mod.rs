@@ -13,18 +13,18 @@ use std::sync::Arc;
 pub use v1::CgroupsV1;
 pub use v2::CgroupsV2;
 
-/// Where cgroups are mounted by convention.
+/// Conventional mount point of cgroups.
 pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// A group that could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}", path.display())]
 pub struct CgroupError {
-    /// What was being done.
+    /// Operation.
     pub action: &'static str,
     /// To which file.
     pub path: PathBuf,
-    /// Why it failed.
+    /// Cause.
     #[source]
     pub source: std::io::Error,
 }
@@ -44,7 +44,7 @@ pub struct CgroupResources {
     pub pids_limit: Option<i64>,
 }
 
-/// What a group used.
+/// Usage of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CgroupStats {
     /// Processor time since the group was made, in nanoseconds.
@@ -67,13 +67,13 @@ pub trait Cgroups: Send + Sync + std::fmt::Debug {
     fn remove(&self, path: &str) -> Result<(), CgroupError>;
     /// Its limits as the kernel has them: processor time, and memory where it is limited at all.
     fn limits(&self, path: &str) -> CgroupResources;
-    /// What it used; a missing group used nothing.
+    /// Usage of a group; zero for a missing one.
     fn stats(&self, path: &str) -> CgroupStats;
     /// Names of the groups directly below.
     fn children(&self, path: &str) -> Vec<String>;
     /// 1 or 2.
     fn version(&self) -> u8;
-    /// Whether the memory controller offers this file in a group.
+    /// Reports whether the memory controller has this file in a group.
     fn has_memory_file(&self, path: &str, name: &str) -> bool;
 }
 
@@ -145,7 +145,7 @@ fn names(folders: Vec<PathBuf>) -> Vec<String> {
         .collect()
 }
 
-/// How often removing a group is tried: a killed process leaves it a moment after the signal.
+/// Attempts to remove a group: a killed process leaves it a moment after the signal.
 const REMOVE_ATTEMPTS: u32 = 20;
 
 /// Removes a group's folder and those below it, killing what still runs inside.

@@ -21,7 +21,7 @@ const POD_CONTROLLERS: [&str; 8] = [
 ];
 
 impl CgroupsV1 {
-    /// What `/proc/mounts` shows.
+    /// Reads the controllers in `/proc/mounts`.
     pub fn from_mounts() -> Self {
         Self::from_table(&std::fs::read_to_string("/proc/mounts").unwrap_or_default())
     }

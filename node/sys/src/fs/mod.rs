@@ -20,7 +20,7 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 pub struct FsUsage {
     /// Size.
     pub capacity_bytes: u64,
-    /// What is used and what is available together: less than its size where blocks are kept for others.
+    /// Sum of used and available bytes: less than the size if blocks are reserved for others.
     pub usable_bytes: u64,
     /// Available to unprivileged writers.
     pub available_bytes: u64,
@@ -76,7 +76,7 @@ pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a file holds exactly this; of a file of another length nothing is read.
+/// Reports whether a file has exactly this content; a file of another length is not read.
 pub fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
     let length = content.len() as u64;
     Ok(std::fs::metadata(path)?.len() == length && read_head(path, length + 1)? == content)
@@ -87,7 +87,7 @@ pub fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-/// What a node keeps is nothing for others, as upstream's.
+/// Mode of folders that only root may read, as upstream's.
 const PRIVATE_FOLDER_MODE: u32 = 0o750;
 
 /// Makes a folder that others cannot look into, as are its parents where they are missing; one that is there is left

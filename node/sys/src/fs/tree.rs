@@ -41,7 +41,7 @@ pub fn remove_tree(path: &Path) -> std::io::Result<()> {
 
 struct Removal {
     top: OwnedFd,
-    /// How many names were given to folders that were moved up.
+    /// Number of names given to folders that were moved up.
     moved: u64,
     first_error: Option<std::io::Error>,
 }

@@ -106,7 +106,7 @@ impl Follower {
             tracing::error!(
                 known = %own, found = %listed.live.revision,
                 "etcd does not hold what it held: it was restored from a backup or replaced. Every watch is ended, \
-                 clients list anew; restoring with --bump-revision and --mark-compacted spares them wrong revisions"
+                 clients list again; restoring with --bump-revision and --mark-compacted spares them wrong revisions"
             );
             let after = listed.live.revision;
             self.mirror.cluster.store(cluster, Ordering::Relaxed);

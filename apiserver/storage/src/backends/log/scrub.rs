@@ -56,7 +56,7 @@ impl Scrubbed {
     fn note(&self, path: &Path, error: &StorageError) {
         tracing::error!(
             %error,
-            "the scrub found damage in the log: take a backup now, and look at the disk"
+            "the scrub found damage in the log: take a backup now, and check the disk"
         );
         self.damaged.lock().insert(path.to_owned(), error.to_string());
         self.heals.store(true, Ordering::Release);

@@ -23,7 +23,7 @@ impl SecretCredential {
     }
 }
 
-/// What an image was pulled with under one name.
+/// Credentials with which an image was pulled under one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::images) struct PulledWith {
@@ -69,7 +69,7 @@ pub(in crate::images) struct PullRecord {
     pub(super) credential_mapping: BTreeMap<String, PulledWith>,
 }
 
-/// What is known of an image that is there.
+/// Record of a present image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::images) enum History {
     /// Nobody here has pulled it.
@@ -80,7 +80,7 @@ pub(in crate::images) enum History {
     Pulled(PullRecord),
 }
 
-/// Whether a pod may use an image that is there.
+/// Decision whether a pod may use a present image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::images) enum Access {
     Granted,
@@ -91,7 +91,7 @@ pub(in crate::images) enum Access {
 }
 
 impl History {
-    /// Whether nothing has to be known of the pod.
+    /// Reports whether every pod may use the image, whatever its credentials.
     pub(in crate::images) fn is_open(&self, repository: &str) -> bool {
         match self {
             Self::Preloaded => true,
@@ -103,7 +103,7 @@ impl History {
         }
     }
 
-    /// Whether a pod with these credentials may use the image under this name.
+    /// Decides whether a pod with these credentials may use the image under this name.
     pub(in crate::images) fn access<'a>(
         &self,
         repository: &str,

@@ -1,4 +1,4 @@
-//! Which credentials each pulled image was pulled with: a pod that has none of them must pull it itself before it may
+//! Credentials with which each image was pulled: a pod that has none of them must pull it itself before it may
 //! use it (upstream's KubeletEnsureSecretPulledImages, on by default, with the policy `NeverVerifyPreloadedImages`).
 //!
 //! ```text
@@ -30,7 +30,7 @@ const INTENT_BYTES_MAX: u64 = 4096;
 /// A longer record is not one of ours.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 
-/// What is known of an image that has been pulled.
+/// Record of a pulled image.
 #[derive(Debug)]
 pub(in crate::images) struct Pulled {
     pub(in crate::images) repository: String,
@@ -98,7 +98,7 @@ pub(in crate::images) struct PullRecords {
 pub(in crate::images) struct Pulling {
     records: Arc<PullRecords>,
     image: String,
-    /// How it has ended is known.
+    /// Set once the outcome of the pull is known.
     ended: bool,
 }
 
@@ -145,7 +145,7 @@ impl PullRecords {
         })
     }
 
-    /// What is known of an image that is there.
+    /// Returns the record of a present image.
     pub(in crate::images) fn history(&self, image: &str, image_ref: &str) -> History {
         let _pulling = self.pulling.lock();
         self.known(image, image_ref)

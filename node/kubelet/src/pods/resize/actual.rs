@@ -1,4 +1,4 @@
-//! What a running container may really use, as its status says it. Pure.
+//! Actual resources of running containers in the status. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use super::conditions::ResizeState;
 /// The smallest quota is that of ten thousandths of a processor; less is shown as it was asked for.
 const CPU_LIMIT_MIN_MILLIS: i64 = 10;
 
-/// What is known of a pod's resources beside its specification.
+/// State of a pod's resources besides its specification.
 #[derive(Debug, Clone, Copy)]
 pub struct ResourceView<'a> {
-    /// What its conditions say.
+    /// Resize conditions of the pod.
     pub state: &'a ResizeState,
-    /// What its containers were told last.
+    /// Resources that its containers were given last.
     pub actuated: &'a Resources,
     /// The limits of each running container's group, by the runtime's id.
     pub limits: &'a BTreeMap<String, CgroupResources>,
@@ -61,7 +61,7 @@ fn show_limits(own: &mut BTreeMap<String, ApiQuantity>, limits: &CgroupResources
     show(own, "memory", bytes, Quantity::units);
 }
 
-/// What is asked for is shown in its own words where it is so.
+/// Shows an actual amount in the spelling of the specification if both are equal.
 fn show(
     own: &mut BTreeMap<String, ApiQuantity>,
     name: &str,

@@ -27,7 +27,7 @@ use crate::containers::resources::{limit, request};
 /// The record's file in the pod's folder: allocation and actuation outlive the agent.
 const RECORD_FILE: &str = "resources.json";
 
-/// What of a container can be changed while it runs, in thousandths of a processor and bytes.
+/// Resources of a container that can change while it runs, in thousandths of a processor and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amounts {
     /// Processor it is promised, and may use at most; zero where nothing is said.
@@ -61,7 +61,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// What a pod says.
+    /// Reads the specification of a pod.
     pub fn of(pod: &Pod) -> Self {
         let containers = all_containers(pod).map(|(_, container)| {
             let own = container.resources.clone().unwrap_or_default();
@@ -101,14 +101,14 @@ impl Resources {
     }
 }
 
-/// What this node holds of a pod's resources.
+/// Record of a pod's resources on this node.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// What it is promised.
+    /// Allocated resources.
     pub allocated: Resources,
-    /// What each of its containers was told last.
+    /// Resources that each container was given last.
     pub actuated: Resources,
-    /// What its group's limits were made from.
+    /// Resources from which the limits of the pod's group were derived.
     pub group: Resources,
 }
 
@@ -123,7 +123,7 @@ impl Record {
         }
     }
 
-    /// What an agent before this one held of it.
+    /// Loads the record that an earlier agent saved.
     pub fn load(folder: &Path) -> Option<Self> {
         let text = std::fs::read(folder.join(RECORD_FILE)).ok()?;
         serde_json::from_slice(&text).ok()
@@ -144,13 +144,13 @@ pub struct Resize {
     pub name: String,
     /// The runtime's id.
     pub id: String,
-    /// What it was told.
+    /// Resources given last.
     pub from: Amounts,
-    /// What it is to be told.
+    /// Resources to give.
     pub to: Amounts,
 }
 
-/// Whether the difference is one that a container asked to be started again for.
+/// Reports whether the resize policy of a container requires a restart for this change.
 pub fn asks_for_restart(container: &Container, from: Amounts, to: Amounts) -> bool {
     let changed = |name: &str| match name {
         "cpu" => from.cpu != to.cpu,

@@ -1,4 +1,4 @@
-//! What is told to whom, in which order. Pure.
+//! Order of the changes of limits in a resize. Pure.
 //!
 //! Memory first, then processor time, as upstream. What grows grows in the pod's group before it grows in a container;
 //! what shrinks shrinks in the containers first. Of the containers those that give go before those that take.
@@ -24,12 +24,12 @@ pub enum Step {
     Container {
         /// The runtime's id of it.
         id: String,
-        /// What it may use.
+        /// Limits of the container.
         limits: Box<LinuxContainerResources>,
     },
 }
 
-/// What turns the limits made from `record` into those of the pod as it is allocated.
+/// Returns the steps from the limits of `record` to those of the allocated pod.
 pub fn steps(pod: &Arc<Pod>, record: &Record, resizes: &[Resize], memory_facts: MemoryFacts) -> Vec<Step> {
     let before = pod_limits(&record.group.put_into(pod), None);
     let after = pod_limits(pod, None);

@@ -22,7 +22,7 @@ use crate::containers::files;
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
-/// How long the API server has to tell of the pods before those that an agent left on the disk count.
+/// Time after which the agent continues with saved pods if the API server has not listed any.
 const SAVED_AFTER: Duration = Duration::from_secs(5);
 /// Ends remembered until a worker has seen them; those of others' containers are never seen.
 const EXITED_MAX: usize = 4096;
@@ -69,7 +69,7 @@ impl Pods {
         self.list().into_iter().find(fits)
     }
 
-    /// What is to be said of a pod: its worker's last word, or the API server's where the worker has said nothing yet.
+    /// Status of a pod: the last one of its worker, or of the API server if the worker has none yet.
     pub fn status(&self, pod: &Pod) -> Arc<PodStatus> {
         let inboxes = self.inboxes.lock();
         let told = inboxes
@@ -141,8 +141,8 @@ impl Pods {
         }
     }
 
-    /// Where the API server does not tell of the pods, the agent goes on with those that the agent before it left on the
-    /// disk: what crashes is started again, and probes are made. It ends when that has begun.
+    /// Continues with the pods that an earlier agent saved if the API server has not listed pods after [`SAVED_AFTER`]:
+    /// restarts their containers and runs their probes. Returns once that has begun.
     pub async fn go_on_with_saved(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let told = self.synced.wait_for(|synced| *synced);
@@ -160,10 +160,7 @@ impl Pods {
             return;
         }
         let pods = saved.len();
-        tracing::info!(
-            pods,
-            "the API server is away, pods of the agent before this one go on"
-        );
+        tracing::info!(pods, "API server unreachable, continuing with the saved pods");
         for known in &saved {
             if let Some(variables) = &known.services {
                 let services = &self.context.control.services;
@@ -349,7 +346,7 @@ impl Pods {
             if self.inboxes.lock().contains_key(&uid) {
                 continue;
             }
-            tracing::info!(%uid, "removing what is left of a pod that is gone");
+            tracing::info!(%uid, "removing the remains of a deleted pod");
             let mut pod = Pod::default();
             pod.metadata.uid = Some(uid.clone());
             self.set(pod);
@@ -358,7 +355,7 @@ impl Pods {
     }
 }
 
-/// Whether a pod as the API server has it is to run no longer.
+/// Reports whether a pod of the API server has to end.
 pub(super) fn is_to_end(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))

@@ -186,7 +186,7 @@ impl PodWorker {
         }
     }
 
-    /// Whether each volume is there. One that stays as it was is, and is brought up to date later.
+    /// Sets up the volumes and reports whether all are mounted. A volume that keeps old content counts, and is updated later.
     pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
         let outcome = self.volumes.set_up(pod).await;
         let (failed, are_there) = match outcome {

@@ -1,4 +1,4 @@
-//! How a pod ends: its last status, what it leaves behind, and its object.
+//! End of a pod: its last status, the removal of its files, and the deletion of its object.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
 use crate::pods::{full_name, name, namespace, termination};
 
-/// How stopping a pod came out.
+/// Outcome of stopping a pod.
 enum Stopped {
     Outcome(Result<(), node_cri::CriError>),
     /// It has not ended, and is to do so within this many seconds.

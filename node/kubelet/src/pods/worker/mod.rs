@@ -57,7 +57,7 @@ const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
 /// Ended containers kept per name, for their logs and last state.
 const ENDED_CONTAINERS_KEPT: usize = 2;
 
-/// What all workers share.
+/// Context that all workers share.
 pub struct WorkerContext {
     /// Clock and tasks.
     pub runtime: Runtime,
@@ -69,11 +69,11 @@ pub struct WorkerContext {
     pub objects: Arc<Objects>,
     /// Mounts of volumes.
     pub mounter: Arc<dyn Mounter>,
-    /// Where events go.
+    /// Recorder of events.
     pub events: EventRecorder,
-    /// Which pod a container or sandbox belongs to.
+    /// Uid of the pod of each container and sandbox.
     pub owners: Mutex<HashMap<String, String>>,
-    /// Which pod has how much of the node.
+    /// Allocations of the node by pod.
     pub allocations: NodeAllocations,
     /// Ends the pod with this uid for a critical one.
     pub preempt: OnceLock<WakePod>,
@@ -107,18 +107,18 @@ impl WorkerContext {
         self.node_known.replace(true);
     }
 
-    /// Whether the API server has told of the Node object.
+    /// Reports whether the Node object was received from the API server.
     pub fn node_is_known(&self) -> bool {
         self.node_known.get()
     }
 }
 
-/// What a worker is told from outside: the pod as it is now.
+/// Input of a worker: the current pod, and its wakers.
 #[derive(Debug)]
 pub struct Inbox {
     /// The newest version.
     pub pod: Mutex<Arc<Pod>>,
-    /// What its worker has to say of it, whether the API server has heard it or not.
+    /// Last status of its worker, written to the API server or not.
     pub status: Mutex<Option<Arc<PodStatus>>>,
     /// The object is gone from the API server: end it without writing.
     pub gone: std::sync::atomic::AtomicBool,
@@ -126,16 +126,16 @@ pub struct Inbox {
     pub ending: CancellationToken,
     /// Wakes the worker.
     pub wake: Arc<Notify>,
-    /// What the runtime has of the pod may be more or less than its worker knows.
+    /// Set when sandboxes or containers may have come or gone without the worker.
     pub unlisted: std::sync::atomic::AtomicBool,
     /// It ends so that a critical pod can run.
     pub preempted: std::sync::atomic::AtomicBool,
 }
 
-/// When to go round again.
+/// Next round of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// When woken, or at this time.
+    /// Waits until woken, or until this time.
     Wait(Option<Timestamp>),
     /// Never: the pod is gone.
     Done,
@@ -169,7 +169,7 @@ pub struct PodWorker {
     failure: Option<(String, String)>,
     /// Pods that end so that this one can run.
     victims: Vec<String>,
-    /// What the pod was promised and told; none before the first look.
+    /// Allocated and actuated resources; `None` before the first round.
     record: Option<Record>,
     resize: ResizeState,
     /// Nothing runs any more and nothing will.
@@ -177,11 +177,11 @@ pub struct PodWorker {
     cleaned: bool,
     /// Failures in a row of setting up volumes.
     volume_failures: u32,
-    /// What the runtime said last was known to be old.
+    /// Set while the runtime's last answer is known to be stale.
     behind: bool,
-    /// What the runtime had at the last look, as long as nothing was made or removed since.
+    /// Last observation, as long as nothing was created or removed since.
     last_seen: Option<ObservedPod>,
-    /// What of the pod is on the disk for the next agent.
+    /// State of the saved pod on the disk, for the next agent.
     saved: Saved,
 }
 
@@ -530,7 +530,7 @@ fn volume_pause(failures: u32) -> Duration {
     first.saturating_mul(1 << doublings.min(8)).min(last)
 }
 
-/// How much of the node's memory a pod may use.
+/// Memory in bytes that a pod may use of the node's.
 fn memory_bytes_max(pod: &Pod, of_the_node: i64) -> u64 {
     let limit = pod_limits(pod, None)
         .memory_limit_bytes

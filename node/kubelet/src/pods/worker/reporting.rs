@@ -1,4 +1,4 @@
-//! What is said of a pod: its status, and why it may not go on.
+//! Status of a pod, and the reasons why it may not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::pods::status_patch::status_patch;
 use crate::pods::{full_name, name, namespace, spec, uid};
 
 impl PodWorker {
-    /// What the status says now; our own last word if the API server has not told us of a newer.
+    /// Returns the current status: the last one written, or a newer one of the API server.
     pub(super) fn previous(&self, pod: &Pod) -> PodStatus {
         let theirs = pod.status.clone().unwrap_or_default();
         match &self.written {
@@ -191,7 +191,7 @@ pub(super) fn revision_of(pod: &Pod) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether an agent of this node has taken the pod: it said since when.
+/// Reports whether an agent of this node has admitted the pod: its status has a start time.
 pub(in crate::pods) fn has_begun(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     status.is_some_and(|status| status.start_time.is_some())

@@ -256,7 +256,7 @@ impl PodWorker {
     fn keep(&self, record: &Record) {
         if let Err(error) = record.store(&self.folder()) {
             // The next agent would only apply the same again.
-            tracing::warn!(pod = %full_name(&self.pod()), %error, "a pod's resources are not noted");
+            tracing::warn!(pod = %full_name(&self.pod()), %error, "saving the allocated resources of a pod failed");
         }
     }
 }

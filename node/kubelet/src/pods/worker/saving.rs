@@ -5,7 +5,7 @@ use super::{PodWorker, has_begun};
 use crate::pods::full_name;
 use crate::pods::saved::{SavedPod, forget};
 
-/// What of the pod is on the disk.
+/// State of the saved pod on the disk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Saved {
     /// Nothing, or what the agent before this one wrote.

@@ -1,4 +1,4 @@
-//! What a user may do.
+//! Authorization of requests by SubjectAccessReviews.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct DecisionKey {
 }
 
 impl Delegated {
-    /// Whether a user may do this to one of the node's subresources; any of those given is enough.
+    /// Authorizes a user for one of the node's subresources; any of those given is enough.
     pub async fn authorize(
         &self,
         user: &UserInfo,
@@ -43,7 +43,7 @@ impl Delegated {
         )))
     }
 
-    /// Whether they may.
+    /// Decides for one subresource, from the cache or by a review.
     async fn decide(
         &self,
         user: &UserInfo,

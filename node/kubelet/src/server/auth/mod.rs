@@ -23,7 +23,7 @@ use tokens::{Asker, TokenDigest};
 /// The API server answers a review in this time, or has not answered.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// Nobody known asks.
@@ -75,7 +75,7 @@ impl Delegated {
     }
 }
 
-/// What the API server makes of a review.
+/// Creates a review and returns the API server's answer.
 async fn created<K>(runtime: &Runtime, client: &Client, review: &K) -> Result<K, String>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>

@@ -17,7 +17,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
 /// Longer tokens are nobody's: those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// What a token is remembered by: nobody reads a token out of our memory, and each takes the same room.
+/// Key of a token in the cache: a digest keeps the token out of memory and has one size.
 pub(super) type TokenDigest = [u8; 32];
 
 fn digest(token: &str) -> TokenDigest {

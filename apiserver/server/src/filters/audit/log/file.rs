@@ -183,7 +183,7 @@ impl RotatedFile {
             }
         }
         if let Err(error) = self.remove_old(now) {
-            tracing::error!(%error, path = %path.display(), "looking for old audit logs");
+            tracing::error!(%error, path = %path.display(), "listing old audit logs");
         }
         Ok(())
     }

@@ -1,0 +1,207 @@
+//! Words that users see: log messages, texts of errors, help of flags and metrics. The dialect that `docs/glossary.md`
+//! replaces is not to come back there, and no help begins with a clause for a subject.
+
+use std::collections::BTreeMap;
+
+/// Words of the dialect, in lower case. A name in braces is a field of the message and not read.
+const DIALECT: [&str; 26] = [
+    "anew",
+    "ask",
+    "asked",
+    "asks",
+    "hear",
+    "heard",
+    "hears",
+    "lacking",
+    "lacks",
+    "looked",
+    "looking",
+    "looks",
+    "nobody",
+    "promise",
+    "promised",
+    "promises",
+    "said",
+    "says",
+    "somebody",
+    "stranger",
+    "strangers",
+    "tell",
+    "tells",
+    "told",
+    "vouches",
+    "whoever",
+];
+
+/// First words of a clause, where a help has a noun or a verb.
+const CLAUSES: [&str; 10] = [
+    "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Why",
+];
+
+/// Macros and attributes whose string literals are read by users.
+const CALLS: [&str; 6] = [
+    "tracing::debug!(",
+    "tracing::error!(",
+    "tracing::info!(",
+    "tracing::trace!(",
+    "tracing::warn!(",
+    "#[error(",
+];
+
+/// Texts for users that have a word of the dialect or begin with a clause.
+pub(super) fn words(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (path, text) in texts.iter().filter(|(path, _)| is_product(path)) {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for shown in messages(text).chain(metric_help(text)).chain(flag_help(text)) {
+            if let Some(word) = fault(&shown) {
+                problems.push(format!(
+                    "{path}: users read {word:?} in {shown:?} (docs/glossary.md)"
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Reports whether a file is code that runs at users: not of tests, tools and generators.
+fn is_product(path: &str) -> bool {
+    let tools = ["xtask/", "conformance/", "machinery/fuzz/"];
+    path.contains("/src/")
+        && path.ends_with(".rs")
+        && !path.ends_with("tests.rs")
+        && !path.contains("/tests/")
+        && !tools.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Literals of log events and of error attributes.
+fn messages(text: &str) -> impl Iterator<Item = String> {
+    let calls = CALLS.iter().flat_map(|call| text.split(call).skip(1));
+    calls.flat_map(literals)
+}
+
+/// String literals up to the parenthesis that closes the one before `text`.
+fn literals(text: &str) -> Vec<String> {
+    let (mut depth, mut found) = (1_usize, Vec::new());
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => found.push(literal(&mut rest)),
+            '(' => depth += 1,
+            ')' if depth == 1 => break,
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The rest of a string literal, without escapes.
+fn literal(rest: &mut std::str::Chars<'_>) -> String {
+    let mut text = String::new();
+    while let Some(next) = rest.next().filter(|next| *next != '"') {
+        match next {
+            '\\' => drop(rest.next()),
+            next => text.push(next),
+        }
+    }
+    text
+}
+
+/// Help texts of the Prometheus format, without the metric's name.
+fn metric_help(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.split("# HELP ").skip(1);
+    let lines = lines.filter_map(|rest| Some(rest.split_once(' ')?.1));
+    let fields = text.split("help: \"").skip(1);
+    lines.chain(fields).map(|rest| {
+        let end = rest.find(['\\', '"', '\n']).unwrap_or(rest.len());
+        rest[..end].to_owned()
+    })
+}
+
+/// Doc comments of arguments of the command line.
+fn flag_help(text: &str) -> impl Iterator<Item = String> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let ends =
+        (0..lines.len()).filter(|at| lines[*at].starts_with("#[arg") || lines[*at].starts_with("#[command"));
+    let helps = ends.map(|end| {
+        let docs = lines[..end]
+            .iter()
+            .rev()
+            .map_while(|line| line.strip_prefix("///"));
+        let docs: Vec<&str> = docs.collect();
+        docs.iter()
+            .rev()
+            .map(|line| line.trim())
+            .collect::<Vec<_>>()
+            .join(" ")
+    });
+    helps.collect::<Vec<_>>().into_iter()
+}
+
+/// The first word that is not for users.
+fn fault(text: &str) -> Option<String> {
+    let clause = text.split(' ').next().filter(|first| CLAUSES.contains(first));
+    if let Some(clause) = clause {
+        return Some(clause.to_owned());
+    }
+    let plain = without_fields(text).to_lowercase();
+    let mut words = plain.split(|letter: char| !letter.is_ascii_alphabetic());
+    words.find(|word| DIALECT.contains(word)).map(str::to_owned)
+}
+
+/// The text without names of fields in braces.
+fn without_fields(text: &str) -> String {
+    let mut parts = text.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |whole, part| {
+        whole + part.split_once('}').map_or("", |(_, after)| after)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, text: &str, expected: &[&str]) {
+        let texts = BTreeMap::from([(path.to_owned(), text.to_owned())]);
+        let found = words(&texts);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (problem, word) in found.iter().zip(expected) {
+            assert!(problem.contains(&format!("users read {word:?}")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_dialect_are_found_where_users_read() {
+        let file = "cmd/knarr/src/x.rs";
+        check(
+            file,
+            "tracing::warn!(%told, f(\")\"), \"the client is told\");",
+            &["told"],
+        );
+        check(file, "#[error(\"nobody answers {asked}\")]", &["nobody"]);
+        check(file, "/// How long it takes\n    #[arg(long)]\n", &["How"]);
+        check(file, "\"# HELP x_total What was made anew.\\n\"", &["What"]);
+        check(file, "    help: \"Requests that clients asked for\",", &["asked"]);
+    }
+
+    #[test]
+    fn words_of_fields_names_and_tests_are_free() {
+        let file = "cmd/knarr/src/x.rs";
+        check(
+            file,
+            "#[error(\"revision {asked} has been compacted\")]\n/// What is told.\nstruct X;",
+            &[],
+        );
+        check(
+            file,
+            "tracing::info!(told, \"ready\");\nlet text = \"nobody\";",
+            &[],
+        );
+        check(file, "#[cfg(test)]\nmod tests { tracing::info!(\"told\"); }", &[]);
+        check("cmd/knarr/src/x/tests.rs", "tracing::info!(\"told\");", &[]);
+        check("xtask/src/x.rs", "tracing::info!(\"told\");", &[]);
+    }
+}
