@@ -1,4 +1,4 @@
-//! What the blob says, ready to be asked.
+//! Table of built-in kinds, decoded from the blob.
 
 use machinery_meta::{GroupKind, GroupVersion, GroupVersionKind, GroupVersionResource};
 use machinery_schema::table::blob::{self, Reader};
@@ -28,7 +28,7 @@ pub struct KindInfo {
     pub namespaced: bool,
     pub verbs: Vec<String>,
     pub subresources: Vec<Subresource>,
-    /// Where upstream stores it below `/registry/`; `None` when it is not stored.
+    /// Prefix below `/registry/` under which upstream stores it; `None` if it is not stored.
     pub etcd_prefix: Option<String>,
     /// The type of one object.
     pub ty: TypeId,
@@ -155,7 +155,7 @@ impl Table {
         &self.gates
     }
 
-    /// Whether a gate is on by default; one that upstream has no more is on for good.
+    /// Reports whether a gate is on by default; a gate that upstream has removed is on.
     pub fn gate_default(&self, name: &str) -> bool {
         let found = self.gates.binary_search_by(|own| own.name.as_str().cmp(name));
         found.map_or(true, |found| self.gates[found].default)

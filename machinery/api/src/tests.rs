@@ -1,4 +1,4 @@
-//! What must hold of every built-in kind.
+//! Invariants of every built-in kind.
 
 use machinery_schema::{Shape, Strictness, Tree, decode_json, encode_json};
 

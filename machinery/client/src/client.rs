@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an answer may take; the server bounds its own work at 34 s, and lists at 60 s.
+/// Longest duration of an answer; the server bounds its own work at 34 s, and lists at 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 /// The largest answer that is collected.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
@@ -45,7 +45,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How a patch body is written.
+/// Type of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 6902.
@@ -56,14 +56,14 @@ pub enum Patch {
     Strategic,
     /// Server-side apply for this field manager.
     Apply {
-        /// Who owns the fields.
+        /// Field manager.
         manager: String,
         /// Take them from others.
         force: bool,
     },
 }
 
-/// What must still hold of the object.
+/// Condition on the current object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Precondition {
     /// It is this object, not one made anew under the name.
@@ -82,7 +82,7 @@ impl Precondition {
     }
 }
 
-/// What happens to the objects an object owns.
+/// Deletion of dependents: upstream's propagation policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// They stay and forget their owner.
@@ -96,7 +96,7 @@ pub enum Propagation {
 /// Options of a delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// What must hold.
+    /// Condition on the current object.
     pub precondition: Precondition,
     /// Seconds the object may take; the kind's own default where absent.
     pub grace_period_seconds: Option<i64>,

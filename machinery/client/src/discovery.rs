@@ -1,4 +1,4 @@
-//! What the server serves, from aggregated discovery (`/api` and `/apis`).
+//! Resources of the server, from aggregated discovery (`/api` and `/apis`).
 
 use crate::client::{Client, decode};
 use crate::error::ClientError;
@@ -17,18 +17,18 @@ pub struct DiscoveredResource {
     pub verbs: Vec<String>,
     /// Names such as `status`.
     pub subresources: Vec<String>,
-    /// Whether this version is the group's preferred one of those that serve the resource.
+    /// True for the group's preferred version among those that serve the resource.
     pub preferred: bool,
 }
 
 impl DiscoveredResource {
-    /// Whether every one of these verbs is served.
+    /// Reports whether all these verbs are served.
     pub fn has_verbs(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|own| own == verb))
     }
 }
 
-/// What is served, and the group versions whose answer was stale (an aggregated server that is away).
+/// Served resources, and the group versions whose answer was stale (an aggregated server is unreachable).
 #[derive(Debug, Default)]
 pub struct Discovered {
     /// Every resource, in the server's order.

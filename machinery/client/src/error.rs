@@ -1,4 +1,4 @@
-//! What can go wrong on the way to the API and back.
+//! Failures of requests to the API.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
@@ -20,9 +20,9 @@ pub enum ClientError {
     /// The answer is not what it should be.
     #[error("decoding {what}")]
     Decode {
-        /// What was expected.
+        /// Expected type.
         what: String,
-        /// Why it is not.
+        /// Cause.
         #[source]
         source: serde_json::Error,
     },
@@ -40,7 +40,7 @@ pub enum ClientError {
     Name {
         /// The name, or the namespace.
         name: String,
-        /// Why it is none.
+        /// Problems of the name.
         problems: String,
     },
     /// The kubeconfig cannot be used.
@@ -100,7 +100,7 @@ impl ClientError {
         self.has_cause("ResourceVersionTooLarge")
     }
 
-    /// Whether the `Status` names this cause, such as `NamespaceTerminating`.
+    /// Reports whether the `Status` names this cause, such as `NamespaceTerminating`.
     pub fn has_cause(&self, cause: &str) -> bool {
         let Self::Status(status) = self else { return false };
         let causes = status
@@ -110,7 +110,7 @@ impl ClientError {
         causes.is_some_and(|causes| causes.iter().any(|own| own.reason.as_deref() == Some(cause)))
     }
 
-    /// Whether nobody knows if what was asked for was done: no answer came, or the server gave up on the way.
+    /// Reports whether the outcome is unknown: no answer was received, or the server timed out.
     pub fn leaves_open(&self) -> bool {
         match self {
             Self::Status(_) => self.code() >= 500,

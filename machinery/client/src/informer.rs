@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
-/// What happened to one key: added (no `old`), changed, or removed (no `new`).
+/// Change of one key: added (no `old`), changed, or removed (no `new`).
 #[derive(Debug)]
 pub struct Change<P> {
     /// The object before.
@@ -255,7 +255,7 @@ impl<P: Projection> Informer<P> {
         Self { shared }
     }
 
-    /// What is watched.
+    /// Resource and selectors of the watch.
     pub fn source(&self) -> &ListWatch {
         &self.shared.source
     }
@@ -292,17 +292,17 @@ impl<P: Projection> Informer<P> {
         Revision(self.shared.position.load(Ordering::Acquire))
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.shared.store.read().len()
     }
 
-    /// Whether there are none.
+    /// Reports whether the store is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the first list is in the store.
+    /// Reports whether the first list is in the store.
     pub fn has_synced(&self) -> bool {
         self.shared.synced.get()
     }
@@ -432,7 +432,7 @@ impl DirtyKeys {
 pub trait HeaderStore: Send + Sync {
     /// The header under a key.
     fn header(&self, key: &ObjectKey) -> Option<Arc<ObjectHeader>>;
-    /// Whether the first list is in the store.
+    /// Reports whether the first list is in the store.
     fn has_synced(&self) -> bool;
     /// Waits until the first list is in the store.
     fn synced(&self) -> BoxFuture<'_, ()>;
@@ -469,7 +469,7 @@ impl<P: Projection> HeaderStore for Informer<P> {
     }
 }
 
-/// What is watched already, so that the next reader shares it.
+/// Informer that runs already, for the next reader to share.
 struct Known {
     projection: TypeId,
     shared: Weak<dyn Any + Send + Sync>,

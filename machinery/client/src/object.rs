@@ -18,7 +18,7 @@ pub struct Object<P> {
     pub header: Arc<ObjectHeader>,
     /// Its `resourceVersion`.
     pub revision: Revision,
-    /// What the readers asked for.
+    /// Projection of its readers.
     pub projection: P,
     pub(crate) bytes: Slices,
 }
@@ -113,7 +113,7 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
     })
 }
 
-/// What an informer keeps of an object, and what the store charges for it, in bytes.
+/// Bytes that an informer keeps of an object, and bytes that the store charges for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViewCost {
     /// Header and projection, and the object's bytes where they are kept.

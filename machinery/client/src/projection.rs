@@ -1,4 +1,4 @@
-//! What readers of a resource want to know of each object, and by which values they look objects up.
+//! Projections of objects for the readers of a resource, and indexes by which they find objects.
 
 use crate::object::Object;
 use machinery_meta::ObjectHeader;
@@ -10,7 +10,7 @@ use machinery_meta::ObjectHeader;
 pub trait Projection: Send + Sync + Sized + 'static {
     /// The indexes that stores of this projection keep.
     const INDEXES: &'static [Index<Self>] = &[];
-    /// Whether the object's bytes stay with it, for [`Object::decode`].
+    /// Keeps the object's bytes with it, for [`Object::decode`].
     const KEEP_BYTES: bool = false;
 
     /// Makes the projection; an error drops the event with a warning in the log.
@@ -43,7 +43,7 @@ pub type IndexValues<P> = fn(&Object<P>, &mut dyn FnMut(&str));
 /// A declared index: its name and the values under which an object is found.
 #[derive(Debug)]
 pub struct Index<P> {
-    /// How readers ask for it.
+    /// Name under which readers use the index.
     pub name: IndexName,
     /// Calls back with each value of the object.
     pub values: IndexValues<P>,

@@ -1,4 +1,4 @@
-//! Which resource is meant and how its paths are written.
+//! Resources and their paths.
 
 use crate::client::push_encoded;
 use k8s_openapi::NamespaceResourceScope;
@@ -18,7 +18,7 @@ pub struct ApiResource {
     pub plural: Cow<'static, str>,
     /// The kind that `kind` writes.
     pub kind: Cow<'static, str>,
-    /// Whether objects live in namespaces.
+    /// True if objects live in namespaces.
     pub namespaced: bool,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for ApiResource {
     }
 }
 
-/// What a reflector lists and watches: a resource, in one namespace or all, narrowed by selectors.
+/// Selection of a reflector: a resource, in one namespace or all, narrowed by selectors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListWatch {
     /// The resource.

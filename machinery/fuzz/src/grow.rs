@@ -2,7 +2,7 @@
 
 use crate::Random;
 
-/// What opens and closes in some format or other.
+/// Pairs of delimiters of common formats.
 const PAIRS: &[(&str, &str)] = &[
     ("[", "]"),
     ("{\"a\":", "}"),
@@ -16,7 +16,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("/", ""),
     ("\\", ""),
 ];
-/// What stands between parts.
+/// Separators of parts.
 const SEPARATORS: &[u8] = b",&/.; \n:=|+-";
 /// Grown inputs are not larger; builders may be asked for more.
 const MAX_GROWN: usize = 1 << 14;
@@ -26,7 +26,7 @@ const COUNTS: &[usize] = &[
 ];
 
 impl Random {
-    /// How many of something: few, or a number near a bound.
+    /// Draws a count: small, or near a bound.
     pub fn count(&mut self) -> usize {
         match self.below(3) {
             0 => self.below(6),

@@ -1,4 +1,4 @@
-//! What work costs this thread, and how that grows with the length of a list.
+//! Cost of work on this thread, and its growth with the length of a list.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn on_processor() -> Duration {
     Duration::from_nanos(nanoseconds.expect("a number of nanoseconds"))
 }
 
-/// What the stages of some work cost, by name.
+/// Costs of the stages of some work, by name.
 #[derive(Debug, Default)]
 pub struct Stages(BTreeMap<&'static str, Duration>);
 
@@ -48,7 +48,7 @@ impl Stages {
     }
 }
 
-/// What is wrong with work on something of this length: nothing, where it costs about four times what it costs with a quarter.
+/// Problems of work on a list of this length: none if it costs about four times the work on a quarter of it.
 pub fn growth(length: usize, work: impl Fn(&mut Stages, usize)) -> Vec<String> {
     let measured = |length| {
         let mut stages = Stages::default();

@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind};
 
-/// What the standard library says before the resolver's own words.
+/// Text of the standard library before the resolver's message.
 const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 const UNKNOWN_NAME: &str = "name or service not known";
 

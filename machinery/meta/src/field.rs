@@ -1,4 +1,4 @@
-//! Where in an object something is wrong, and how upstream says so (apimachinery's `field` package).
+//! Paths and errors of fields, in upstream's words (apimachinery's `field` package).
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// What is wrong with a field; [`FieldErrorKind::reason`] gives the cause's reason, `Display` the words before the value.
+/// Kind of a field's error; [`FieldErrorKind::reason`] gives the cause's reason, `Display` the words before the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldErrorKind {
     NotFound,
@@ -207,7 +207,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// How a value appears in a message: strings quoted as Go's `%q`, numbers and booleans bare.
+/// Form of a value in a message: strings quoted as Go's `%q`, numbers and booleans bare.
 pub trait FieldValue {
     fn shown(&self) -> String;
 }

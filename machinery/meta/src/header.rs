@@ -4,7 +4,7 @@ use crate::fields::Fields;
 use crate::key::{ObjectKey, Uid};
 use crate::word::Word;
 
-/// What generic code, selectors and dispatch ask of an object without decoding it.
+/// Fields of an object for generic code, selectors and dispatch, without decoding it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectHeader {
     pub key: ObjectKey,

@@ -1,4 +1,4 @@
-//! What identifies an object and a moment in the store's order.
+//! Keys of objects, and revisions in the store's order.
 
 use std::fmt;
 use std::num::ParseIntError;

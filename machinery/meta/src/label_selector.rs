@@ -20,7 +20,7 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// How a requirement compares. `Equals` and `DoubleEquals` mean the same and print as they were written.
+/// Operator of a requirement. `Equals` and `DoubleEquals` mean the same and print as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     Equals,
@@ -34,7 +34,7 @@ pub enum Operator {
     LessThan,
 }
 
-/// Why a selector text was refused, in upstream's words.
+/// Error of a selector's text, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseSelectorError(pub String);
@@ -192,7 +192,7 @@ impl Requirement {
         })
     }
 
-    /// Whether a label with this value (or absent) satisfies the requirement.
+    /// Reports whether a label with this value (or absent) satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|own| own == value);
         match self.operator {
@@ -263,7 +263,7 @@ impl Token<'_> {
 /// Longest first, so that `==` is not read as two `=`.
 const SYMBOLS: [&str; 9] = ["==", "!=", "!", "=", ">", "<", "(", ")", ","];
 
-/// What upstream takes for space. A form feed is none of it: it belongs to the word it stands in.
+/// Characters that upstream takes for space. A form feed is none: it belongs to its word.
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
 struct Parser<'a> {

@@ -80,7 +80,7 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Whether the amount is a whole number of units.
+    /// Reports whether the amount is a whole number of units.
     pub fn is_integer(self) -> bool {
         self.nanos % NANOS == 0
     }

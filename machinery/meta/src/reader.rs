@@ -1,4 +1,4 @@
-//! How authorization and admission read objects without knowing the registry.
+//! Reader of objects for authorization and admission, which do not know the registry.
 
 use crate::field_selector::FieldSelector;
 use crate::header::ObjectHeader;

@@ -82,7 +82,7 @@ pub fn caseless_subdomain(value: &str) -> Problems {
     problems
 }
 
-/// Why a condition is as it is: one word of CamelCase, or several joined.
+/// Checks the reason of a condition: one word of CamelCase, or several joined.
 pub fn condition_reason(value: &str) -> Problems {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_,:".contains(&byte);
     let bytes = value.as_bytes();

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct TextMap {
     /// Each name, and its value after it.
     text: Box<str>,
-    /// Where each of these ends.
+    /// End of each text.
     ends: Box<[u32]>,
 }
 
@@ -33,12 +33,12 @@ impl TextMap {
         (0..self.len()).map(|place| (self.part(2 * place), self.part(2 * place + 1)))
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.ends.len() / 2
     }
 
-    /// Whether there is none.
+    /// Reports whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

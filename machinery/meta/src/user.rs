@@ -1,4 +1,4 @@
-//! Who is asking (apiserver's `user.Info`).
+//! User of a request (apiserver's `user.Info`).
 
 use std::collections::BTreeMap;
 

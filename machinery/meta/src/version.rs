@@ -1,4 +1,4 @@
-//! What this is.
+//! Version of this program.
 
 /// The Kubernetes release whose behaviour this has, as server and nodes say it, with our own behind it.
 pub const GIT_VERSION: &str = concat!("v1.37.1+knarr.", env!("CARGO_PKG_VERSION"));

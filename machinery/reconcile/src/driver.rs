@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How a reconciliation ended.
+/// Outcome of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Until something changes there is nothing to do.
@@ -28,7 +28,7 @@ pub enum Outcome {
     RequeueAfter(Duration),
 }
 
-/// Why a reconciliation is tried again.
+/// Reason why a reconcile is retried.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     /// A request failed while doing this.
@@ -36,7 +36,7 @@ pub enum ReconcileError {
     Request {
         /// Such as "creating a pod".
         doing: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: ClientError,
     },
@@ -46,7 +46,7 @@ pub enum ReconcileError {
     /// Several things failed; this was the first.
     #[error("{failed} of {attempted} failed")]
     Partly {
-        /// How many failed.
+        /// Number of failed requests.
         failed: usize,
         /// Of how many.
         attempted: usize,
@@ -243,7 +243,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// What a reconciliation came to, and how long it looked before it first had to wait: what comes after are requests,
+/// Returns the outcome of a reconcile, and the time that it computed before it first waited: what comes after are requests,
 /// and waiting for them is no work.
 async fn time_first_poll<T>(runtime: &Runtime, reconciliation: impl Future<Output = T>) -> (Duration, T) {
     let mut reconciliation = pin!(reconciliation);

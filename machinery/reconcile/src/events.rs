@@ -19,7 +19,7 @@ const MAX_REMEMBERED: usize = 4_096;
 /// Events of one object at once, and how long until there is room for one more, as client-go's spam filter has them.
 const OBJECT_BURST: u32 = 25;
 const OBJECT_REFILL: Duration = Duration::from_secs(300);
-/// How often an event is sent before it is given up.
+/// Attempts to send an event before it is dropped.
 const SEND_ATTEMPTS: u32 = 3;
 const SEND_RETRY: Duration = Duration::from_secs(1);
 /// The longest message, as validation has it.
@@ -53,7 +53,7 @@ impl ObjectReference {
     }
 }
 
-/// Whether an event is good news.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventType {
     /// It is.
@@ -87,7 +87,7 @@ struct State {
     buckets: BTreeMap<ObjectReference, Bucket>,
 }
 
-/// What makes two events the same.
+/// Fields that are equal in repetitions of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Same {
     about: ObjectReference,

@@ -1,4 +1,4 @@
-//! What was asked for and not seen yet.
+//! Expectations: writes that were sent and not seen yet.
 //!
 //! A cache lags behind what its own controller did. Deciding on it too early creates twice or deletes too many, so a
 //! key waits until its cache shows what was done. There is no time limit, because there is always an exact answer:
@@ -122,12 +122,12 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
         self.pending.lock().remove(key);
     }
 
-    /// How many keys wait for something.
+    /// Number of keys that wait for something.
     pub fn len(&self) -> usize {
         self.pending.lock().len()
     }
 
-    /// Whether none does.
+    /// Reports whether no key waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -142,7 +142,7 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
     }
 }
 
-/// What a key still waits for.
+/// Writes that a key still waits for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Awaited {
     /// The cache has still to show something; its event will wake the key.

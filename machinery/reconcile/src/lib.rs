@@ -1,10 +1,10 @@
-//! What every controller stands on. The laws:
+//! Base of every controller. Its rules:
 //!
 //! - A key says which object to look at, never what happened to it; the same key is worked on by one worker at a time.
-//! - A reconciler reads what is, plans purely, acts, and writes status only where it differs.
-//! - An error means: again, after a growing wait. Waiting is not an error but [`Outcome::RequeueAfter`].
-//! - What was asked for but not seen yet is remembered in [`Expectations`], so that nothing is asked for twice.
-//! - What it wrote last of the object it looks at is remembered in [`WriteTracker`], so that no look is at what was before.
+//! - A reconcile reads the caches, plans purely, acts, and writes status only if it differs.
+//! - An error means a retry with backoff. Waiting is not an error but [`Outcome::RequeueAfter`].
+//! - Writes that were sent and not seen yet are kept in [`Expectations`], so that none is sent twice.
+//! - The last write of each object is kept in [`WriteTracker`], so that no reconcile acts on a stale cache.
 //! - Nothing starts before its caches are synced, everything is bounded, and the clock is the `Runtime`'s.
 
 pub mod driver;

@@ -51,7 +51,7 @@ struct State<K> {
     /// Keys in `ready`, or to be put there once their worker is done.
     dirty: BTreeSet<K>,
     working: BTreeSet<K>,
-    /// When each delayed key is due; the second number keeps equal times apart.
+    /// Delayed keys by the time at which they are due; the second number keeps equal times apart.
     delayed: BTreeMap<(Duration, u64), K>,
     due: BTreeMap<K, (Duration, u64)>,
     sequence: u64,
@@ -119,7 +119,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.add_after(key, backoff(failures));
     }
 
-    /// How often a key failed since it was last forgotten.
+    /// Failures of a key since its last reset.
     pub fn failures(&self, key: &K) -> u32 {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
@@ -167,12 +167,12 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.inner.state.lock().ready.len
     }
 
-    /// Whether none is in line.
+    /// Reports whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether nothing is in line, delayed or being worked on.
+    /// Reports whether no key is queued, delayed or being reconciled.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
         state.ready.len == 0 && state.working.is_empty() && state.delayed.is_empty()
@@ -224,7 +224,7 @@ impl<K> Shards<K> {
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// Whether there is something new to wait for.
+    /// Adds a key and reports whether a worker has something new to wait for.
     fn add(&mut self, key: K, now: Duration) -> bool {
         if let Some(until) = self.resting.get(&key).copied().filter(|until| *until > now) {
             return self.delay(key, until);
@@ -239,7 +239,7 @@ impl<K: Ord + Clone> State<K> {
         true
     }
 
-    /// Whether the key was not due by then.
+    /// Delays a key and reports whether it was not due by then.
     fn delay(&mut self, key: K, at: Duration) -> bool {
         if let Some(known) = self.due.get(&key).copied() {
             if known.0 <= at {

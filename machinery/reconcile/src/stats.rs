@@ -1,4 +1,4 @@
-//! What a controller did, for its metrics (`workqueue_adds_total`, `workqueue_retries_total`, …).
+//! Counters of a controller for its metrics (`workqueue_adds_total`, `workqueue_retries_total`, …).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

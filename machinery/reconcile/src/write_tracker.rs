@@ -1,4 +1,4 @@
-//! What a controller wrote last of each object it looks at.
+//! Last write of a controller to each object that it reconciles.
 //!
 //! A controller that writes the status of what it looks at reads it from a cache that lags behind its own write. The
 //! next status, written on what the cache still shows, meets a conflict and is done all over. So a look that comes
@@ -23,7 +23,7 @@ impl WriteTracker {
         }
     }
 
-    /// Whether this is the object before the last write. Its event is still to come and wakes whoever looks.
+    /// Reports whether this is the object before the last write. The event of the write is still to come and requeues the key.
     pub fn cache_is_stale<P>(&self, object: &Object<P>) -> bool {
         let mut unseen = self.unseen.lock();
         let behind = unseen

@@ -62,7 +62,7 @@ impl Components {
         inner.known.iter().filter_map(present).collect()
     }
 
-    /// How often each component was begun again.
+    /// Restarts by component.
     pub fn restarts(&self) -> Vec<(&'static str, u64)> {
         let inner = self.inner.lock();
         let restarts = |(name, component): (&&'static str, &Component)| (*name, component.restarts);
@@ -119,7 +119,7 @@ impl Components {
         self.inner.lock().known.entry(name).or_default().state = State::Ended;
     }
 
-    /// Whether this instance leads by this lease, from now on.
+    /// Records whether this instance leads by this lease.
     pub fn leads(&self, lease: &str, leads: bool) {
         self.inner
             .lock()

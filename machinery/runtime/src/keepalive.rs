@@ -8,7 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// When a silent connection is asked whether its other side is there. Linux counts whole seconds.
+/// Times of TCP keepalive probes of a silent connection. Linux counts whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Silence before the first question.

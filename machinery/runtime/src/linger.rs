@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Bytes thrown away at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// Whether a connection has a request that was not read to its end.
+/// Flag of a connection with a request that was not read to its end.
 ///
 /// It has one from the first byte of a request on, so that a head that is refused while it is read counts as well.
 #[derive(Debug, Clone, Default)]

@@ -34,14 +34,14 @@ pub struct Runtime {
     heavy: HeavyWork,
 }
 
-/// Where answers come from.
+/// Source of time, randomness and threads: the machine or a simulation.
 #[derive(Clone)]
 enum Source {
     Real { started: Instant },
     Simulated(Arc<SimulationState>),
 }
 
-/// What a [`Runtime::worker`] wants next.
+/// Next step of a [`Runtime::worker`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerStep {
     /// Call again.
@@ -457,7 +457,7 @@ impl Runtime {
         self.scope.token.clone().cancelled_owned()
     }
 
-    /// Whether this handle's scope is cancelled.
+    /// Reports whether this handle's scope is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.scope.token.is_cancelled()
     }
@@ -472,7 +472,7 @@ impl Runtime {
         Arc::clone(&self.disk)
     }
 
-    /// Whether a seed decides what happens here.
+    /// Reports whether this runtime is simulated.
     pub fn is_simulated(&self) -> bool {
         matches!(self.source, Source::Simulated(_))
     }
@@ -494,7 +494,7 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Where a panic of one task or piece of work is told: the log, the counters, every scope above, the simulation.
+/// Receivers of a panic of a task or piece of work: the log, the counters, every scope above, the simulation.
 struct Panics {
     name: &'static str,
     components: Arc<Components>,

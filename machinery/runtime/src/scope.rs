@@ -30,7 +30,7 @@ pub(crate) struct ScopeInner {
     parent: Option<Arc<ScopeInner>>,
 }
 
-/// Why a task gave no result.
+/// Reason why a task has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskEnded {
     /// Its scope was cancelled, or the task was aborted.
@@ -77,7 +77,7 @@ impl Scope {
         self.runtime.scope.panicked.cancelled().await;
     }
 
-    /// How many tasks and pieces of blocking work are alive, here and below.
+    /// Number of tasks and pieces of blocking work that are alive, here and below.
     pub fn task_count(&self) -> usize {
         self.runtime.scope.tracker.len()
     }
@@ -157,7 +157,7 @@ impl<T> TaskHandle<T> {
         self.join.abort();
     }
 
-    /// Whether the task has ended, in whatever way.
+    /// Reports whether the task has ended, in whatever way.
     pub fn is_finished(&self) -> bool {
         self.join.is_finished()
     }

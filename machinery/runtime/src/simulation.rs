@@ -26,18 +26,18 @@ pub struct Simulation {
     tokio: tokio::runtime::Runtime,
 }
 
-/// What a simulated [`Runtime`] asks.
+/// State behind a simulated [`Runtime`].
 #[derive(Debug)]
 pub(crate) struct SimulationState {
     pub(crate) trace: Trace,
     random: Mutex<ChaCha8Rng>,
     tasks: AtomicU64,
     started: Instant,
-    /// How far the wall clock was set forward or back, in seconds.
+    /// Seconds by which the wall clock was set forward or back.
     jumped: AtomicI64,
 }
 
-/// When simulated time begins, in seconds since 1970: 2026-01-01T00:00:00Z.
+/// Start of simulated time, in seconds since 1970: 2026-01-01T00:00:00Z.
 const EPOCH_SECONDS: i64 = 1_767_225_600;
 /// One poll in this many is put off.
 const DEFER_ONE_IN: u32 = 4;
@@ -153,7 +153,7 @@ impl Simulation {
         self.world.trace.hash() ^ self.disk.activity()
     }
 
-    /// How many things the trace holds.
+    /// Number of entries of the trace.
     pub fn steps(&self) -> u64 {
         self.world.trace.steps()
     }
@@ -205,7 +205,7 @@ impl SimulationState {
         defer
     }
 
-    /// How long a worker rests before its next step.
+    /// Pause of a worker before its next step.
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_micros(self.random.lock().random_range(0..LONGEST_PAUSE_MICROS))
     }

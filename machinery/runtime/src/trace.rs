@@ -1,4 +1,4 @@
-//! What a simulated run did, folded into one number.
+//! Trace of a simulated run, folded into one number.
 
 use parking_lot::Mutex;
 use std::fmt::Write as _;

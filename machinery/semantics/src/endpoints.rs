@@ -1,4 +1,4 @@
-//! Which pods stand behind a service, in which state, on which ports.
+//! Endpoints of a service: pods, their states and their ports.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,7 +25,7 @@ impl EndpointState {
     }
 }
 
-/// Whether a pod is an endpoint of a service that selects it: it has an address, its containers have not ended for
+/// Reports whether a pod is an endpoint of a service that selects it: it has an address, its containers have not ended for
 /// good, and it is not on its way out (unless such pods are included, with their state).
 pub fn counts_as_endpoint(pod: PodFacts<'_>, include_terminating: bool) -> bool {
     if matches!(pod.phase, "Failed" | "Succeeded") || pod.ip.is_empty() {
@@ -34,7 +34,7 @@ pub fn counts_as_endpoint(pod: PodFacts<'_>, include_terminating: bool) -> bool 
     include_terminating || !pod.deleting
 }
 
-/// What the question above needs of a pod.
+/// Facts of a pod for [`counts_as_endpoint`].
 #[derive(Debug, Clone, Copy)]
 pub struct PodFacts<'a> {
     /// `status.phase`.
@@ -45,7 +45,7 @@ pub struct PodFacts<'a> {
     pub deleting: bool,
 }
 
-/// Where a service port leads on a pod.
+/// Target of a service port on a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServicePortTarget {
     /// The service port's name, empty where it has none.
@@ -95,7 +95,7 @@ fn container_ports(container: &Container) -> impl Iterator<Item = NamedPort> + '
     })
 }
 
-/// Where a service port leads on a pod with these named ports; `None` where the pod has no such port.
+/// Returns the target of a service port on a pod with these named ports; `None` if the pod has no such port.
 pub fn resolve_port(port: &ServicePort, named: &[NamedPort]) -> Option<ServicePortTarget> {
     let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
     let number = match &port.target_port {

@@ -37,7 +37,7 @@ impl HostPort {
     }
 }
 
-/// What the containers that run together ask for.
+/// Host ports of the containers that run together.
 pub fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars = spec
         .init_containers

@@ -1,4 +1,4 @@
-//! Which nodes a pod asks for: `nodeSelector` and node affinity.
+//! Nodes that a pod requires: `nodeSelector` and node affinity.
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
@@ -56,7 +56,7 @@ pub fn required(affinity: Option<&Affinity>) -> Option<&NodeSelector> {
         .as_ref()
 }
 
-/// Whether a value (or its absence) meets a requirement.
+/// Reports whether a value (or its absence) meets a requirement.
 pub fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let wanted = requirement.values.as_deref().unwrap_or(&[]);
     let listed = || value.is_some_and(|value| wanted.iter().any(|own| own == value));

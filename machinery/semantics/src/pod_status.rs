@@ -20,7 +20,7 @@ pub fn is_available(status: Option<&PodStatus>, min_ready_seconds: i32, now: Tim
     is_ready(status) && available_at(ready_since(status), min_ready_seconds).is_some_and(|at| at <= now)
 }
 
-/// When a pod ready since `since` becomes available; now where nothing has to pass.
+/// Time at which a pod that is ready since `since` becomes available; now if no time has to pass.
 pub fn available_at(since: Option<Timestamp>, min_ready_seconds: i32) -> Option<Timestamp> {
     if min_ready_seconds <= 0 {
         return Some(Timestamp::MIN);

@@ -1,4 +1,4 @@
-//! What a pod asks of a node: effective requests and limits (upstream's `component-helpers/resource`).
+//! Effective requests and limits of a pod (upstream's `component-helpers/resource`).
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
@@ -48,7 +48,7 @@ impl ResourceList {
     }
 }
 
-/// Which side of `resources` is meant.
+/// Side of `resources`: requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Requests,
@@ -67,7 +67,7 @@ impl Side {
     }
 }
 
-/// What the scheduler and the node reserve: containers and sidecars together, or the largest moment of initialisation,
+/// Requests that the scheduler and the node reserve: containers and sidecars together, or the largest moment of initialisation,
 /// whichever is more; pod-level amounts take the place of cpu, memory and huge pages; then the runtime's overhead.
 pub fn pod_requests(spec: &PodSpec) -> ResourceList {
     let mut total = containers_total(spec, Side::Requests);
@@ -88,7 +88,7 @@ pub fn pod_limits(spec: &PodSpec) -> ResourceList {
     total
 }
 
-/// Whether an init container goes on running beside the containers.
+/// Reports whether an init container is a sidecar, which runs beside the containers.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
@@ -98,7 +98,7 @@ pub fn is_pod_level_resource(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// What the containers ask for together, whatever the pod itself does.
+/// Sum of the containers' requests, without pod-level requests.
 pub fn containers_requests(spec: &PodSpec) -> ResourceList {
     containers_total(spec, Side::Requests)
 }

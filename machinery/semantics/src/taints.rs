@@ -7,7 +7,7 @@ pub const NO_SCHEDULE: &str = "NoSchedule";
 /// They are not placed here, and leave.
 pub const NO_EXECUTE: &str = "NoExecute";
 
-/// Whether one toleration accepts one taint. An empty key with `Exists` accepts all, an empty effect every effect.
+/// Reports whether a toleration accepts a taint. An empty key with `Exists` accepts all, an empty effect every effect.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     if toleration
         .effect
@@ -42,7 +42,7 @@ fn compares(taint: &str, toleration: &str, rule: impl Fn(i64, i64) -> bool) -> b
         .is_ok_and(|taint| toleration.parse().is_ok_and(|toleration| rule(taint, toleration)))
 }
 
-/// Whether any of the tolerations accepts the taint.
+/// Reports whether any of the tolerations accepts the taint.
 pub fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }

@@ -7,7 +7,7 @@ use crate::signature::{self, PublicKey, SignatureAlgorithm};
 use jiff::Timestamp;
 use std::borrow::Cow;
 
-/// What it says. Everything is borrowed from its bytes, but for the few texts that are not kept as UTF-8.
+/// Fields of a certificate, borrowed from its bytes but for the few texts that are not UTF-8.
 #[derive(Debug)]
 pub(crate) struct Certificate<'a> {
     pub(crate) der: &'a [u8],
@@ -105,7 +105,7 @@ fn version(own: &mut Reader<'_>) -> Result<u8, Malformed> {
     number.map(|number| number + 1).ok_or(Malformed(WHAT))
 }
 
-/// What stands behind the key: older versions than 3 have no extensions.
+/// Reads the extensions behind the key; versions before 3 have none.
 fn extensions(version: u8, mut own: Reader<'_>) -> Result<Extensions<'_>, Malformed> {
     if version < 3 {
         return Ok(Extensions::default());

@@ -30,7 +30,7 @@ pub(crate) const fn constructed(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// What is left of an element's content.
+/// Unread rest of an element's content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 

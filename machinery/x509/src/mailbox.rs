@@ -27,7 +27,7 @@ impl<'a> Mailbox<'a> {
     }
 }
 
-/// What stands between quotes, and the rest behind the second one.
+/// Splits a quoted text into its content and the rest behind the second quote.
 fn quoted(text: &str) -> Option<(Vec<u8>, &str)> {
     let (mut local, mut bytes) = (Vec::new(), text.bytes().enumerate());
     while let Some((at, byte)) = bytes.next() {

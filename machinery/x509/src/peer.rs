@@ -34,7 +34,7 @@ pub struct PeerCertificate {
     findings: Mutex<Vec<Finding>>,
 }
 
-/// What one set of authorities found last.
+/// Last result of one set of authorities.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     /// Number of the set.

@@ -27,7 +27,7 @@ pub(crate) fn subject(parts: &[(DnType, DnValue)]) -> DistinguishedName {
     subject
 }
 
-/// What `openssl` and `cfssl` make of an authority.
+/// Parameters of an authority as `openssl` and `cfssl` make it.
 pub(crate) fn authority_params(name: &str) -> CertificateParams {
     let mut params = params(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -5,7 +5,7 @@ use crate::der::Malformed;
 /// Certificates that a peer may present, its own included.
 pub const MAX_CERTIFICATES: usize = 16;
 
-/// Why nobody vouches for a certificate, in Go's words where it has some.
+/// Reason why a certificate is not verified, in Go's words if it has some.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unverified {
     #[error(transparent)]

@@ -521,7 +521,7 @@ pub(crate) async fn exec_sync(
 }
 
 impl Store {
-    /// Whether something is there to be stopped.
+    /// Reports whether the container runs.
     fn container_runs(&self, id: &str) -> bool {
         let found = self.containers.get(id);
         found.is_some_and(|container| matches!(container.phase, Phase::Running | Phase::Unknown))

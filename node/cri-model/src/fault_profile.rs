@@ -56,7 +56,7 @@ impl Machine {
         self.weather.lock().clone()
     }
 
-    /// Whether this is one of so many.
+    /// Draws true once in so many times.
     pub(crate) fn one_in(&self, count: u64) -> bool {
         count != 0 && self.runtime.random_u64().is_multiple_of(count)
     }

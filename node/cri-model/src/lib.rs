@@ -150,7 +150,7 @@ impl Containerd {
         seen::sandboxes(&self.machine)
     }
 
-    /// How often a call, such as `ListContainers`, has come in so far.
+    /// Number of calls of a name, such as `ListContainers`, so far.
     pub fn calls(&self, name: &str) -> usize {
         let calls = self.machine.calls.lock();
         let ending = format!("/{name}");

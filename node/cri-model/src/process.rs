@@ -14,7 +14,7 @@ const KILLED: i32 = 137;
 pub(crate) struct Process {
     pub(crate) program: Program,
     pub(crate) started_at: i64,
-    /// When and how it ended.
+    /// Time and exit code of its end.
     pub(crate) ended: Option<(i64, i32)>,
 }
 
@@ -107,7 +107,7 @@ impl Machine {
         Some(store.sandboxes.get(&sandbox_id)?.group(id))
     }
 
-    /// What a new daemon finds: unfinished things, and processes that ended or began unnoticed.
+    /// Recovers in a new daemon: unfinished objects, and processes that ended or began unnoticed.
     pub(crate) fn recover(self: &Arc<Self>) {
         let mut store = self.store.lock();
         let store_now = &mut *store;

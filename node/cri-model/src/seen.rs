@@ -16,7 +16,7 @@ pub struct SeenContainer {
     pub annotations: HashMap<String, String>,
     /// Its environment.
     pub environment: HashMap<String, String>,
-    /// Whether its process runs, whatever the daemon knows.
+    /// True while its process runs, whatever the daemon knows.
     pub runs: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct SeenSandbox {
     pub id: String,
     /// Labels.
     pub labels: HashMap<String, String>,
-    /// Whether its process runs, whatever the daemon knows.
+    /// True while its process runs, whatever the daemon knows.
     pub runs: bool,
 }
 

@@ -4,7 +4,7 @@ use crate::process::Process;
 use node_cri::v1;
 use std::collections::BTreeMap;
 
-/// Where a container or a sandbox is, as the daemon knows it.
+/// Phase of a container or a sandbox, as the daemon knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Made, not started.
@@ -26,7 +26,7 @@ pub(crate) struct Sandbox {
     pub(crate) created_at: i64,
     pub(crate) ip: String,
     pub(crate) phase: Phase,
-    /// Whether it is made as far as others see it.
+    /// True once it is visible to calls.
     pub(crate) complete: bool,
     pub(crate) process: Option<Process>,
 }

@@ -231,7 +231,7 @@ fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// What an image of one layer consists of.
+/// Parts of an image of one layer.
 #[derive(Debug, Clone, Default)]
 pub struct ImageSource {
     /// The full reference, also with several tags.

@@ -81,7 +81,7 @@ impl CriClient {
         }
     }
 
-    /// Where the runtime listens.
+    /// Socket of the runtime.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

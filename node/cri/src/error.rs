@@ -1,4 +1,4 @@
-//! What a call to the runtime answers when it does not do what it was asked.
+//! Errors of calls to the runtime.
 
 use tonic::Code;
 
@@ -8,7 +8,7 @@ pub enum CriError {
     /// The runtime refused or failed.
     #[error("{action}: {}", status.message())]
     Call {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
         /// The runtime's answer.
         status: Box<tonic::Status>,
@@ -16,18 +16,18 @@ pub enum CriError {
     /// A file or pipe of ours failed.
     #[error("{action}")]
     Io {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// What came from outside could not be understood.
+    /// Input from outside is invalid.
     #[error("{action}: {reason}")]
     Invalid {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
 }
@@ -59,18 +59,18 @@ impl CriError {
         }
     }
 
-    /// Whether the thing asked about is not there.
+    /// Reports whether the object of the call was not found.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(Code::NotFound)
     }
 
-    /// Whether the call ran out of time.
+    /// Reports whether the call timed out.
     pub fn is_timeout(&self) -> bool {
         // tonic's own deadline is reported as cancelled, the server's as deadline exceeded.
         matches!(self.code(), Some(Code::DeadlineExceeded | Code::Cancelled))
     }
 
-    /// Whether the runtime itself says that it failed. Otherwise it may still be doing what it was asked.
+    /// Reports whether the runtime itself reported the failure. Otherwise the call may still be executed.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Call { status, .. } => {

@@ -1,5 +1,5 @@
-//! What happens to tasks, as containerd tells it. A lost stream is the caller's to open again, after
-//! which it must look at everything once: events in between are gone.
+//! Events of tasks, from containerd. The caller opens a lost stream again, after
+//! which it must list everything once: events in between are lost.
 
 use containerd_client::events::{TaskExit, TaskOom, TaskStart};
 use containerd_client::services::v1::SubscribeRequest;

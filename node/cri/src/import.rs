@@ -35,7 +35,7 @@ const ACTION: &str = "importing an image";
 pub struct ImportLease {
     /// Its name; no other import may use it.
     pub name: String,
-    /// When the collector may end it, in RFC 3339: what remains of an import that was killed.
+    /// Time at which the collector may remove it, in RFC 3339, if the import was killed.
     pub expires_at: String,
 }
 

@@ -21,7 +21,7 @@ use crate::{CriClient, CriError, in_namespace};
 const PROCESS_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/Process";
 const SIGKILL: u32 = 9;
 
-/// What to run and which streams to connect.
+/// Command to run, and streams to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProcessOptions {
     /// The container.
@@ -30,9 +30,9 @@ pub struct ProcessOptions {
     pub process_id: String,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Whether it gets a terminal; then errors arrive on its output.
+    /// Gives it a terminal; then errors arrive on its output.
     pub tty: bool,
-    /// Whether it gets input.
+    /// Connects its input.
     pub stdin: bool,
     /// A folder for the pipes; made here, removed when the process is dropped.
     pub pipes: PathBuf,
@@ -47,7 +47,7 @@ pub struct Process {
     pub stdout: pipe::Receiver,
     /// Its errors; none with a terminal.
     pub stderr: Option<pipe::Receiver>,
-    /// What can be done to it.
+    /// Control of the process.
     pub control: ProcessControl,
     folder: PipeFolder,
 }

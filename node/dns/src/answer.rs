@@ -3,7 +3,7 @@
 use crate::query::{CLASS_IN, Query, kind};
 use crate::zone::Record;
 
-/// How long clients may remember an answer, also a negative one.
+/// Seconds for which clients may cache an answer, also a negative one.
 pub const TTL_SECONDS: u32 = 5;
 
 /// Response codes.
@@ -18,7 +18,7 @@ pub mod code {
 
 const AUTHORITATIVE: u8 = 0x04;
 const TRUNCATED: u8 = 0x02;
-/// Where the question's name begins, as a compression pointer.
+/// Compression pointer to the name of the question.
 const QUESTION_POINTER: [u8; 2] = [0xc0, 12];
 
 /// An answer being written.

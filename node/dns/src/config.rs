@@ -1,11 +1,11 @@
-//! What the DNS server is told once.
+//! Configuration of the DNS server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use node_sys::resolv_conf::ResolvConf;
 
-/// Where it listens and what it answers for.
+/// Addresses of the DNS server and its domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsConfig {
     /// `cluster.local`.
@@ -18,7 +18,7 @@ pub struct DnsConfig {
     pub upstream: Vec<SocketAddr>,
     /// The file that names them; when it changes they do. `None`: they stay.
     pub resolv_conf: Option<PathBuf>,
-    /// Where the zone is kept for the next start. `None`: nowhere.
+    /// File in which the zone is saved for the next start; `None` saves nothing.
     pub saved_zone: Option<PathBuf>,
 }
 

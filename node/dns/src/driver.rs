@@ -108,7 +108,7 @@ async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Info
     }
 }
 
-/// Whether there was one.
+/// Loads the saved zone and reports whether there was one.
 async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &Runtime) -> bool {
     let domain = domain.to_owned();
     match runtime.blocking(move || saved::load(&path, &domain)).await {

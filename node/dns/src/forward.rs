@@ -130,7 +130,7 @@ fn key(query: &Query) -> Key {
     }
 }
 
-/// What is remembered where no server answered.
+/// Cached reply if no server answered.
 fn failure(key: &Key) -> Reply {
     let mut bytes = crate::upstream::question(key, [0; 2]);
     bytes[2] |= 0x80;

@@ -1,4 +1,4 @@
-//! What the DNS server reads of services and endpoint slices.
+//! Read models of services and endpoint slices for the DNS server.
 
 use machinery_client::{Index, IndexName, Projection};
 use machinery_meta::ObjectHeader;

@@ -22,7 +22,7 @@ pub const CLASS_IN: u16 = 1;
 pub const HEADER: usize = 12;
 /// Bytes of a name at most, as RFC 1035 has it.
 const MAX_NAME: usize = 255;
-/// What a client without EDNS takes over UDP.
+/// Largest UDP answer in bytes for a client without EDNS.
 const PLAIN_UDP: u16 = 512;
 /// More than this is not sent over UDP to anyone, so that nothing is fragmented.
 pub(crate) const MAX_UDP: u16 = 1232;
@@ -41,7 +41,7 @@ pub struct Query {
     pub question: Vec<u8>,
     /// The client speaks EDNS.
     pub edns: bool,
-    /// What it takes over UDP.
+    /// Largest UDP answer in bytes for this client.
     pub udp_size: u16,
     /// It wants DNSSEC's records.
     pub dnssec_ok: bool,
@@ -49,7 +49,7 @@ pub struct Query {
     pub checking_disabled: bool,
 }
 
-/// Why a message gets no answer to a question.
+/// Reason why a message is not answered as a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
     /// Not even an error can be sent: too short, or itself an answer.

@@ -4,7 +4,7 @@ use crate::answer::{Answer, Owner, Section, code};
 use crate::query::{CLASS_IN, Query, kind};
 use crate::zone::{Found, Record, Zone};
 
-/// What to do with a question.
+/// Resolution of a question.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Send this.

@@ -38,7 +38,7 @@ pub struct Server {
     connections: Arc<SourceSlots>,
 }
 
-/// What is known about an answer without waiting.
+/// Part of an answer that is known without waiting.
 enum Step {
     Send(Vec<u8>),
     Forward(Query),

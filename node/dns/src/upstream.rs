@@ -137,7 +137,7 @@ pub(crate) fn question(key: &Key, id: [u8; 2]) -> Vec<u8> {
     out
 }
 
-/// Whether a message answers this question: its id, and the question repeated.
+/// Reports whether a message answers this question: its id, and the question repeated.
 fn answers(question: &[u8], answer: &[u8]) -> bool {
     let end = question_end(question);
     let repeated = answer.get(HEADER..end);

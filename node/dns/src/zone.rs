@@ -65,11 +65,11 @@ pub struct Zone {
     names: HashMap<Box<str>, Vec<Record>>,
     by_service: HashMap<ObjectKey, OwnedRecord>,
     serial: u32,
-    /// Whether a name that is not here does not exist.
+    /// True once a name that is absent here does not exist.
     complete: Arc<Watched<bool>>,
 }
 
-/// What the zone says to a name.
+/// Result of a search for a name in the zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found<'a> {
     /// Its records, of whatever kind; possibly none.
@@ -215,7 +215,7 @@ impl Zone {
         out
     }
 
-    /// What there is at a name.
+    /// Finds a name in the zone.
     pub fn find(&self, name: &str) -> Found<'_> {
         if let Some(records) = self.names.get(name) {
             return Found::Records(records);

@@ -27,11 +27,11 @@ pub fn step(seconds: u32) -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffinityEntry {
     pub client: Ipv4Addr,
-    /// What the client asked for.
+    /// Address to which the client connected.
     pub address: Ipv4Addr,
     pub protocol: Protocol,
     pub port: u16,
-    /// Where it went.
+    /// Endpoint to which it was sent.
     pub target: (Ipv4Addr, u16),
     pub expires_in: Duration,
 }
@@ -63,7 +63,7 @@ impl AffinityEntry {
         out
     }
 
-    /// Whether a service still has this endpoint there.
+    /// Reports whether the service still has this endpoint.
     pub fn holds(&self, elements: &Elements) -> bool {
         let frontends = [
             Frontend::Address(self.address, self.protocol, self.port),

@@ -1,10 +1,10 @@
-//! Which endpoints of a service get traffic: upstream's `CategorizeEndpoints`.
+//! Endpoints of a service that receive traffic: upstream's `CategorizeEndpoints`.
 
 use crate::model::{Endpoint, Slice};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// Where one connection may end.
+/// Target of a connection.
 pub type Target = (Ipv4Addr, u16);
 
 /// Endpoints of one service port, sorted and without doubles.
@@ -55,7 +55,7 @@ fn usable<'a>(
     }
 }
 
-/// How many endpoints of this node are ready, whichever ports they have: what a balancer is told.
+/// Number of ready endpoints of this node, whatever their ports, as reported to load balancers.
 pub fn ready_here<'a>(slices: impl Iterator<Item = &'a Slice>, node: &str) -> usize {
     let here = |one: &&Endpoint| one.ready && one.node.as_deref() == Some(node);
     let addresses = slices.flat_map(|slice| slice.endpoints.iter().filter(here));

@@ -1,10 +1,10 @@
-//! What the proxy is told once.
+//! Configuration of the proxy.
 
 use crate::NodePortAddresses;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Where this proxy runs.
+/// Node and addresses of this proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyConfig {
     /// Decides which endpoints are local.
@@ -22,7 +22,7 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Whether an address belongs to the cluster itself: a service that asks for it as an external one does not get it.
+    /// Reports whether an address belongs to the cluster itself: no service may have it as an external address.
     pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
         let ranges = [self.cluster_cidr, self.service_cidr];
         ranges.into_iter().flatten().any(|range| range.contains(&address))

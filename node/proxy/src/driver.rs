@@ -151,16 +151,16 @@ struct Proxy {
     config: ProxyConfig,
     services: Informer<Service>,
     slices: Informer<Slice>,
-    /// What the kernel has, where `built`.
+    /// Elements in the kernel, if `built`.
     elements: Elements,
-    /// Where UDP flows of each service may go.
+    /// Allowed targets of UDP flows, by service.
     flows: BTreeMap<Arc<str>, Flows>,
     health: HealthPorts,
     guard: TableGuard,
     built: bool,
 }
 
-/// What the change of a service asks for.
+/// Work for a changed service.
 #[derive(Default)]
 struct Work {
     delta: Delta,

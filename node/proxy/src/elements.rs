@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Where clients connect to.
+/// Address and port to which clients connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Frontend {
     /// An address of a service.
@@ -46,7 +46,7 @@ pub enum Key {
     Local(Frontend),
     /// New connections to here are refused or dropped.
     Refused(Frontend),
-    /// What goes elsewhere than to one of these is let through at once.
+    /// Summary of all frontends; other traffic is passed at once.
     Summary(Summary),
     /// Clients of this frontend stay with their endpoint.
     Affine(Frontend),
@@ -68,7 +68,7 @@ pub enum Summary {
     NodePort(Protocol, u16),
 }
 
-/// What an element of a map says, or which of several sets it is in.
+/// Data of a map's element, or the set of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// Sets have keys only.
@@ -87,7 +87,7 @@ pub enum Value {
 /// Elements one service wants.
 pub type Wanted = BTreeMap<Key, Value>;
 
-/// What to do to the kernel's elements.
+/// Changes of the kernel's elements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delta {
     pub delete: BTreeMap<Key, Value>,
@@ -163,14 +163,14 @@ impl Elements {
             .filter_map(|(key, owners)| Some((*key, *owners.values().next()?)))
     }
 
-    /// What the service wants now.
+    /// Returns the elements of a service.
     pub fn of(&self, service: &str) -> Wanted {
         let keys = self.by_service.get(service).into_iter().flatten();
         keys.filter_map(|key| Some((*key, *self.wanted.get(key)?.get(service)?)))
             .collect()
     }
 
-    /// What there should be under this key.
+    /// Returns the planned value of a key.
     pub fn get(&self, key: &Key) -> Option<Value> {
         self.wanted.get(key)?.values().next().copied()
     }

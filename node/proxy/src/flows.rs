@@ -10,7 +10,7 @@ use node_sys::conntrack::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Where the UDP flows of frontends may go. A frontend that is not in it is nobody's business here.
+/// Allowed targets of the UDP flows of frontends. Flows of other frontends are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flows {
     addresses: BTreeMap<(Ipv4Addr, u16), BTreeSet<Target>>,
@@ -54,7 +54,7 @@ impl Flows {
         self.node_ports.append(&mut other.node_ports);
     }
 
-    /// Whether the flow is one of these and goes where it should not. A port of the node is one of its own addresses:
+    /// Reports whether the flow is of these frontends and has a target that is not allowed. A port of the node is one of its own addresses:
     /// what others do with that number elsewhere is theirs.
     pub fn is_stale(&self, flow: &Flow, own: &BTreeSet<Ipv4Addr>) -> bool {
         let (address, port) = flow.destination;

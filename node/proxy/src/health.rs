@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The ports that are served.
 pub(crate) struct HealthPorts {
     services: BTreeMap<Arc<str>, Port>,
-    /// Whether the rules in the kernel are those that should be there.
+    /// True while the rules in the kernel are the planned ones.
     healthy: Arc<AtomicBool>,
     addresses: Arc<NodePortAddresses>,
     places: Arc<ConnectionSlots>,
@@ -188,7 +188,7 @@ async fn answer(stream: TcpStream, state: &State, runtime: Runtime) -> io::Resul
     stream.shutdown().await
 }
 
-/// Whether the client goes on sending behind this head.
+/// Reports whether a body follows this head.
 fn body_follows(head: &[u8]) -> bool {
     head.split(|byte| *byte == b'\n').any(|line| {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();

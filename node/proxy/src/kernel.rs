@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// `nft`.
 const MAX_INLINE: usize = 4096;
 
-/// What could not be done.
+/// Failed operation of the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     #[error("changing the nftables table")]
@@ -33,7 +33,7 @@ pub enum KernelError {
     Removed,
 }
 
-/// Where rules go.
+/// Kernel that holds the rules.
 #[async_trait]
 pub trait Kernel: Send + Sync + Debug {
     /// Applies the script as one transaction: all of it, or nothing.

@@ -1,4 +1,4 @@
-//! What the proxy reads of services and endpoint slices.
+//! Read models of services and endpoint slices for the proxy.
 
 use ipnet::Ipv4Net;
 use machinery_client::{Index, IndexName, Projection};
@@ -46,7 +46,7 @@ impl Protocol {
     }
 }
 
-/// Which endpoints traffic of a kind may reach.
+/// Traffic policy: the endpoints that traffic of a kind may reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub enum Policy {
     #[default]
@@ -78,7 +78,7 @@ pub struct Service {
     pub affinity_seconds: Option<u32>,
     pub internal: Policy,
     pub external: Policy,
-    /// Where balancers ask whether there are endpoints here.
+    /// Port at which load balancers check for endpoints on this node.
     pub health_check_port: Option<u16>,
 }
 

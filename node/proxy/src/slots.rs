@@ -14,7 +14,7 @@ pub fn slot_counts() -> impl Iterator<Item = u16> {
     (1..=MAX_EXACT).chain(SHARED.into_iter().map(|(_, slots)| slots))
 }
 
-/// How many slots so many endpoints have.
+/// Number of slots for so many endpoints.
 pub fn slots_for(endpoints: usize) -> u16 {
     match u16::try_from(endpoints) {
         Ok(exact) if exact <= MAX_EXACT => exact,

@@ -98,7 +98,7 @@ pub fn base(cluster_cidr: Option<Ipv4Net>, node_ports: &NodePortAddresses) -> St
     out
 }
 
-/// What remembers clients, and what asks.
+/// Chains that record session affinity, and chains that apply it.
 fn affinity_chains(out: &mut String) {
     out.push_str(" chain stay {\n");
     for protocol in Protocol::ALL.map(Protocol::lower) {
@@ -134,7 +134,7 @@ fn affinity_chains(out: &mut String) {
     out.push_str(" }\n");
 }
 
-/// Where addresses are changed. Pods and the node itself reach every endpoint of a service whose outside traffic
+/// Chains that translate addresses. Pods and the node itself reach every endpoint of a service whose outside traffic
 /// stays on the node.
 fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>, at_node: &str) {
     let outside = cluster_cidr.map_or(String::new(), |cidr| format!("ip saddr != {cidr} "));
@@ -183,8 +183,8 @@ fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>, at_node: 
 /// Stands for the match of the node's addresses.
 const AT_NODE: &str = "AT_NODE";
 
-/// What may pass: before addresses are changed, who may use a balancer's address; after it, what had none to change
-/// to.
+/// Chains that filter: before translation, by the sources allowed for a load balancer's address; after it, traffic without a target
+/// to translate to.
 const FILTER_CHAINS: &str = "\
  chain restrict {
   ip daddr . meta l4proto . th dport @restricted ip daddr . meta l4proto . th dport . ip saddr != @allowed drop

@@ -6,7 +6,7 @@ use machinery_client::Projection;
 use machinery_client::object::view_cost;
 use machinery_fuzz::{filled, resident};
 
-/// What a view may take of what its object is charged.
+/// Largest ratio of a view's memory to the charge of its object.
 const MOST: f64 = 2.3;
 
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.

@@ -29,7 +29,7 @@ pub struct FileContent {
     pub data: Arc<[u8]>,
     /// Its permission bits.
     pub mode: u32,
-    /// Who owns it, when not we.
+    /// Owner of the file, if it is not the agent.
     pub owner: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ fn normal(payload: &Payload) -> Result<Cow<'_, Payload>, VolumeError> {
     Ok(normal)
 }
 
-/// Whether what was shown below `target` is there to its last name.
+/// Reports whether the content shown below `target` is complete.
 pub fn is_whole(target: &Path) -> bool {
     let is_linked = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.is_ok_and(|entry| target.join(entry.file_name()).symlink_metadata().is_ok())
@@ -152,7 +152,7 @@ fn remove_others(target: &Path, current: Option<&Path>) -> Result<(), VolumeErro
     Ok(())
 }
 
-/// Whether a content folder holds exactly these files.
+/// Reports whether a content folder holds exactly these files.
 fn shows(folder: &Path, payload: &Payload) -> bool {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::new()];

@@ -1,4 +1,4 @@
-//! Why a volume is not there.
+//! Errors of volumes.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ pub enum VolumeError {
     /// A file operation failed.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// Operation.
         action: &'static str,
         /// To which path.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
@@ -41,7 +41,7 @@ pub enum VolumeError {
     /// The object could not be had.
     #[error("{0}")]
     Source(String),
-    /// What the pod asks for makes no sense or is not provided here.
+    /// The pod's volume is invalid or not supported here.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! What volumes may hold of API objects: a pod may name one large key ten thousand times.
+//! Bound on the content of API objects in volumes: a pod may name one large key ten thousand times.
 
 use crate::VolumeError;
 

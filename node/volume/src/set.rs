@@ -15,7 +15,7 @@ use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
 use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, sub_path};
 
-/// What a node has to give: the answer to a limit that is not set.
+/// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeResources {
     /// Thousandths of a processor.
@@ -83,7 +83,7 @@ impl VolumeSet {
         }
     }
 
-    /// Where a volume's content is; for a hostPath, the machine's own path.
+    /// Path of a volume's content; for a hostPath, the machine's own path.
     pub fn host_path(&self, volume: &Volume) -> PathBuf {
         if let Some(source) = &volume.host_path {
             return PathBuf::from(&source.path);
@@ -133,7 +133,7 @@ impl VolumeSet {
         outcome.unwrap_or_else(|error| Err((current.lock().clone(), error.into())))
     }
 
-    /// What a volume is to hold, as far as it is known outside of this machine's disk.
+    /// Reads the content of a volume from its sources outside of this machine's disk.
     async fn content(&self, pod: &Pod, volume: &Volume, room: &mut Room) -> Result<Content, VolumeError> {
         if let Some(source) = &volume.empty_dir {
             return Ok(Content::Empty(source.clone()));
@@ -235,11 +235,11 @@ impl VolumeSet {
     }
 }
 
-/// What a volume is to hold.
+/// Content of a volume.
 enum Content {
     Empty(EmptyDirVolumeSource),
     Host(HostPathVolumeSource),
-    /// What it showed before, as the API server cannot be asked.
+    /// Content shown before, as the API server is unreachable.
     Before(VolumeError),
     Files {
         payload: Payload,

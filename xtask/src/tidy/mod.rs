@@ -37,6 +37,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(files(&texts));
     problems.extend(circles::circles(&texts));
     problems.extend(words::words(&texts));
+    problems.extend(words::docs(&texts));
     for problem in &problems {
         println!("{problem}");
     }

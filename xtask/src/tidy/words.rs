@@ -1,5 +1,6 @@
 //! Words that users see: log messages, texts of errors, help of flags and metrics. The dialect that `docs/glossary.md`
-//! replaces is not to come back there, and no help begins with a clause for a subject.
+//! replaces is not to come back there, and no help begins with a clause for a subject; docs of items do not either in the
+//! crates that are through.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,53 @@ const CALLS: [&str; 6] = [
     "tracing::warn!(",
     "#[error(",
 ];
+
+/// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
+const PLAIN: [&str; 16] = [
+    "cmd/knarr/src/",
+    "machinery/api/src/",
+    "machinery/client/src/",
+    "machinery/fuzz/src/",
+    "machinery/meta/src/",
+    "machinery/reconcile/src/",
+    "machinery/runtime/src/",
+    "machinery/semantics/src/",
+    "machinery/x509/src/",
+    "node/cri/src/",
+    "node/cri-model/src/",
+    "node/dns/src/",
+    "node/network/src/",
+    "node/proxy/src/",
+    "node/sys/src/",
+    "node/volume/src/",
+];
+
+/// Docs of items in [`PLAIN`] that begin with a clause.
+pub(super) fn docs(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let plain = |path: &str| path.ends_with(".rs") && PLAIN.iter().any(|folder| path.starts_with(folder));
+    for (path, text) in texts.iter().filter(|(path, _)| plain(path)) {
+        let mut inside = false;
+        for (number, line) in text.lines().enumerate() {
+            let doc = line.trim_start();
+            let doc = doc.strip_prefix("/// ").or_else(|| doc.strip_prefix("//! "));
+            let begins = !std::mem::replace(&mut inside, line.trim_start().starts_with("//"));
+            if let Some(first) = doc.filter(|_| begins).and_then(clause) {
+                problems.push(format!(
+                    "{path}:{}: the doc begins with {first:?} (docs/style.md, Words)",
+                    number + 1
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// The first word, if it begins a clause.
+fn clause(text: &str) -> Option<&str> {
+    let first = text.split([' ', '.', ',', ':', ';']).next();
+    first.filter(|first| CLAUSES.contains(first))
+}
 
 /// Texts for users that have a word of the dialect or begin with a clause.
 pub(super) fn words(texts: &BTreeMap<String, String>) -> Vec<String> {
@@ -141,8 +189,7 @@ fn flag_help(text: &str) -> impl Iterator<Item = String> {
 
 /// The first word that is not for users.
 fn fault(text: &str) -> Option<String> {
-    let clause = text.split(' ').next().filter(|first| CLAUSES.contains(first));
-    if let Some(clause) = clause {
+    if let Some(clause) = clause(text) {
         return Some(clause.to_owned());
     }
     let plain = without_fields(text).to_lowercase();
@@ -185,6 +232,17 @@ mod tests {
         check(file, "/// How long it takes\n    #[arg(long)]\n", &["How"]);
         check(file, "\"# HELP x_total What was made anew.\\n\"", &["What"]);
         check(file, "    help: \"Requests that clients asked for\",", &["asked"]);
+    }
+
+    #[test]
+    fn docs_that_begin_with_a_clause_are_found_in_plain_crates() {
+        let text = "//! How it works.\n\nstruct A;\n    /// Lines\n    /// What follows.\n/// Who waits.\n/// Why.\nfn f() {}\n/// Whether.\n";
+        let texts = |path: &str| BTreeMap::from([(path.to_owned(), text.to_owned())]);
+        let found = docs(&texts("node/sys/src/x.rs"));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("node/sys/src/x.rs:1: "), "{found:?}");
+        assert!(found[1].starts_with("node/sys/src/x.rs:9: "), "{found:?}");
+        assert_eq!(docs(&texts("apiserver/auth/src/x.rs")), [""; 0]);
     }
 
     #[test]

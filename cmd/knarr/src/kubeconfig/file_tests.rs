@@ -22,7 +22,7 @@ fn entries<'a>(server: &'a str, pki: &'a Pki) -> Entries<'a> {
     }
 }
 
-/// What a start of a server does with a file; the file's text behind it.
+/// Writes a kubeconfig as a server at its start does, and returns the text of the file.
 fn kept(path: &Path, entries: &Entries<'_>, at: Timestamp) -> String {
     let file = KubeconfigFile::read_of(path, entries.authority).unwrap();
     let identity = file.identity(entries, at).unwrap_or_else(|| {

@@ -37,7 +37,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 /// Members of a schema that say nothing about values.
 const UNPUBLISHED: [&str; 4] = ["$schema", "id", "example", "externalDocs"];
-/// What an embedded object's type members are described as.
+/// Descriptions of an embedded object's type members.
 const EMBEDDED_TYPE: [&str; 2] = [
     "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
     "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",

@@ -18,7 +18,7 @@ use flate2::read::DeflateDecoder;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 
-/// Which edition of the specification a document follows.
+/// Edition of the specification that a document follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edition {
     V2,
@@ -77,7 +77,7 @@ fn descriptions() -> Map<String, Value> {
     }
 }
 
-/// Where a schema stands in the document.
+/// Reference to a schema of the document.
 fn reference(model: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{model}")})
 }

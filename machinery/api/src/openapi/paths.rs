@@ -4,7 +4,7 @@ use super::reference;
 use crate::table::KindInfo;
 use serde_json::{Map, Value, json};
 
-/// What the paths of one resource need to know.
+/// Facts of one resource for its paths.
 pub(super) struct Resource<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,

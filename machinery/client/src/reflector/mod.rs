@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Where a reflector puts what it learns.
+/// Receiver of a reflector's objects.
 pub(crate) trait Sink: Send + Sync {
     /// An object was added or changed.
     fn upsert(&self, object: RawObject);
@@ -47,7 +47,7 @@ const BACKOFF_RESET: Duration = Duration::from_secs(120);
 const WATCH_SECONDS_MIN: u64 = 300;
 /// A watch that said nothing and ended sooner than this is not resumed at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
-/// How much longer than the server promised a silent stream is waited for.
+/// Time beyond the requested timeout for which a silent stream is kept.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 /// Objects per page of a list.
 const PAGE_LIMIT: usize = 500;
@@ -111,11 +111,11 @@ struct Reflector {
     source: ListWatch,
     sink: Weak<dyn Sink>,
     position: Position,
-    /// Whether the server has not refused `sendInitialEvents` yet.
+    /// False once the server has refused `sendInitialEvents`.
     watch_list: bool,
     /// Initial events collected so far, until their end bookmark.
     pending: Option<BTreeMap<ObjectKey, RawObject>>,
-    /// Whether the last stream carried an event.
+    /// True if the last stream carried an event.
     heard: bool,
 }
 
@@ -182,7 +182,7 @@ impl Reflector {
         }
     }
 
-    /// How a watch that was asked for at `start` has ended.
+    /// End of a watch that was requested at `start`.
     fn ended(&self, start: Duration) -> Ended {
         if self.heard || self.runtime.monotonic().saturating_sub(start) >= SHORTEST_WATCH {
             Ended::StreamClosed
@@ -282,7 +282,7 @@ impl Reflector {
         self.reached(sink, meta.resource_version.parse().unwrap_or(Revision::ZERO));
     }
 
-    /// What says no revision moves nothing.
+    /// Moves the revision forward; zero moves nothing.
     fn reached(&mut self, sink: &dyn Sink, revision: Revision) {
         if revision != Revision::ZERO {
             sink.reached(revision);

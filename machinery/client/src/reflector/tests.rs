@@ -1,4 +1,4 @@
-//! What happens when a watch ends.
+//! Ends of watches.
 
 use super::*;
 use http_body_util::StreamBody;
@@ -21,7 +21,7 @@ impl Sink for Told {
     }
 }
 
-/// What a server says in its next watch, before the stream ends or breaks.
+/// Frames of a server's next watch, before the stream ends or breaks.
 struct Watch {
     says: &'static str,
     breaks: bool,

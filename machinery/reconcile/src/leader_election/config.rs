@@ -5,9 +5,9 @@ use std::time::Duration;
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// How long candidates wait after the lease stood still (`--leader-elect-lease-duration`).
+    /// Time without a change of the lease after which candidates try to acquire it (`--leader-elect-lease-duration`).
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it stops (`--leader-elect-renew-deadline`).
+    /// Time for which the leader tries to renew before it stops (`--leader-elect-renew-deadline`).
     pub renew_deadline: Duration,
     /// Time between attempts (`--leader-elect-retry-period`).
     pub retry_period: Duration,
@@ -15,7 +15,7 @@ pub struct ElectionConfig {
     pub resource_name: String,
     /// See `resource_name`.
     pub resource_namespace: String,
-    /// Who this candidate is; no two are the same.
+    /// Identity of this candidate, unique.
     pub identity: String,
 }
 

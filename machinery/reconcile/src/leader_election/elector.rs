@@ -20,13 +20,13 @@ pub struct Elector {
     leadership: Leadership,
     /// The lease as it was read or written last.
     lease: Option<Lease>,
-    /// When it was seen to change last, by the runtime's clock.
+    /// Time at which it was seen to change last, by the runtime's clock.
     changed: Duration,
 }
 
 /// The reason of the events, as upstream writes it.
 const REASON: &str = "LeaderElection";
-/// How often a release is tried again because the lease moved.
+/// Retries of a release because the lease moved.
 const RELEASE_ATTEMPTS: usize = 3;
 
 impl Elector {
@@ -44,7 +44,7 @@ impl Elector {
         }
     }
 
-    /// What everything that acts for the leader asks.
+    /// Leadership for everything that acts for the leader.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
@@ -165,12 +165,12 @@ impl Elector {
         self.holder() == self.config.identity
     }
 
-    /// How long the lease was not seen to change.
+    /// Time since the lease was seen to change.
     fn stands_still_for(&self) -> Duration {
         self.runtime.monotonic().saturating_sub(self.changed)
     }
 
-    /// How long the holder said that it lasts.
+    /// Duration that the holder wrote into the lease.
     fn lasts(&self) -> Duration {
         let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
         Duration::from_secs(seconds.and_then(|own| u64::try_from(own).ok()).unwrap_or(0))

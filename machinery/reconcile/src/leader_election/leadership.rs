@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Whether a candidate leads, asked by everything that acts in its name. Clones are the same leadership.
+/// Leadership of a candidate, checked by everything that acts in its name. Clones are the same leadership.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     runtime: Runtime,
@@ -26,7 +26,7 @@ impl Leadership {
         self.left().is_some()
     }
 
-    /// How long it holds without a further renewal.
+    /// Time for which it holds without a further renewal.
     pub(super) fn left(&self) -> Option<Duration> {
         let until = Duration::from_micros(self.until.load(Ordering::Acquire));
         until

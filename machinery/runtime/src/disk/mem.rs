@@ -17,7 +17,7 @@ pub struct MemDisk {
 #[derive(Debug)]
 struct MemFile(Arc<RwLock<Vec<u8>>>);
 
-/// Who holds which name.
+/// Holders of locked names.
 #[derive(Debug, Default)]
 pub(super) struct Locks(Mutex<LockTable>);
 

@@ -22,7 +22,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
-/// How a file is opened.
+/// Mode of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// It exists; it will only be read.
@@ -75,7 +75,7 @@ pub trait Disk: Send + Sync + Debug {
     /// The room of the file system that a directory is on.
     fn space(&self, dir: &Path) -> io::Result<Space>;
 
-    /// Whether syncing costs nothing, so that callers need not leave their thread for it.
+    /// Reports whether syncing costs nothing, so that callers need not leave their thread for it.
     fn sync_is_free(&self) -> bool {
         false
     }
@@ -106,7 +106,7 @@ pub trait DiskFile: Send + Sync + Debug {
         self.write_at(end, &vec![0; missing])
     }
 
-    /// Whether nothing is in it.
+    /// Reports whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -13,7 +13,7 @@ pub enum DiskCall {
     Write,
     /// So many bytes were read from a file.
     Read(usize),
-    /// What was written to a file is made durable.
+    /// Sync of a file's writes.
     Sync,
     /// Names in a directory are made durable.
     SyncDir,

@@ -241,7 +241,7 @@ async fn heavy_work_keeps_a_thread_for_who_owes_much_less_than_others() {
     assert_eq!(table.begin(), None, "what she owes is no longer much less");
 }
 
-/// What is on a thread counts as used, so that a first long step is not taken for a small one.
+/// Work on a thread counts as used, so that a first long step is not taken for a small one.
 #[tokio::test]
 async fn heavy_work_under_way_is_owed() {
     let mut table = Table::new(2);

@@ -117,7 +117,7 @@ impl Turns {
             .filter_map(|debtor| self.debtors.get(debtor))
     }
 
-    /// What a flow's account and namespace have, each: changed by `change`.
+    /// Changes the usage of a flow's account and of its namespace.
     fn each(&mut self, flow: &HeavyFlow, mut change: impl FnMut(&mut Usage)) {
         for debtor in flow.debtors() {
             if let Some(usage) = self.debtors.get_mut(debtor) {

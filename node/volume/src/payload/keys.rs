@@ -9,7 +9,7 @@ use super::{Files, bits};
 use crate::VolumeError;
 use crate::atomic_writer::FileContent;
 
-/// Which keys are shown, and how.
+/// Keys to show, with their paths and modes.
 pub(super) struct Wanted<'a> {
     kind: &'static str,
     items: Option<&'a [KeyToPath]>,

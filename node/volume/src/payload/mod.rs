@@ -24,7 +24,7 @@ pub use token::TokenRequest;
 /// Upstream's mode where neither the item nor the volume says one.
 const DEFAULT_MODE: i32 = 0o644;
 
-/// Where objects come from. `Ok(None)` is "does not exist".
+/// Source of objects. `Ok(None)` means not found.
 #[async_trait]
 pub trait ObjectSource: Send + Sync {
     /// A ConfigMap.

@@ -19,7 +19,7 @@ pub struct TokenRequest {
     pub service_account: String,
     /// For whom; empty is the API server.
     pub audience: String,
-    /// How long it should be valid.
+    /// Requested lifetime in seconds.
     pub expiration_seconds: i64,
     /// The pod it is bound to: name and uid.
     pub pod: (String, String),

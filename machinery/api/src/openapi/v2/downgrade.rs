@@ -39,7 +39,7 @@ fn one_operation(operation: &mut Map<String, Value>) {
     operation.insert("produces".to_owned(), Value::Array(produces));
 }
 
-/// What the first media type carries; the others carry the same.
+/// Schema of the first media type; the others have the same.
 fn content_schema(content: Map<String, Value>) -> Value {
     let first = content.into_iter().next();
     first

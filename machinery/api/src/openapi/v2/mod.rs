@@ -22,7 +22,7 @@ pub struct GroupVersionKinds<'a> {
     pub custom: Vec<CustomKind<'a>>,
 }
 
-/// How a document is written.
+/// Format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Json,

@@ -6,7 +6,7 @@
 use machinery_schema::protobuf::{write_bytes, write_double, write_message, write_number};
 use serde_json::{Map, Value};
 
-/// How a member is written.
+/// Encoding of a member.
 enum Kind {
     Text,
     Flag,
@@ -283,7 +283,7 @@ fn wrapped(out: &mut Vec<u8>, numbers: &[u16], own: &Message, value: &Value) {
     }
 }
 
-/// Which kind of parameter it is decides where it goes.
+/// Writes a parameter into the member of its kind.
 fn parameter(out: &mut Vec<u8>, number: u16, value: &Value) {
     let place = value
         .as_object()

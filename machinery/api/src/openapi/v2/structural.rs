@@ -1,11 +1,11 @@
-//! What a custom kind's schema says in v2: less, wherever v2's readers would take it for more.
+//! Schema of a custom kind in v2: reduced wherever readers of v2 would take it for more.
 
 use serde_json::{Map, Value};
 
 /// Alternatives are not known in v2.
 const JUNCTORS: [&str; 4] = ["allOf", "anyOf", "oneOf", "not"];
 
-/// Whether the flag is set.
+/// Reports whether the flag is set.
 pub(super) fn is(schema: &Map<String, Value>, flag: &str) -> bool {
     schema.get(flag).and_then(Value::as_bool) == Some(true)
 }

@@ -28,7 +28,7 @@ enum Power {
     Off,
 }
 
-/// Which syncs fail.
+/// Choice of syncs that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SyncFailures {
     Never,
@@ -101,7 +101,7 @@ impl SimDisk {
         }
     }
 
-    /// Whether the power went as told.
+    /// Reports whether the power is off.
     pub fn is_off(&self) -> bool {
         self.shared.lock().faults.power == Power::Off
     }
@@ -161,7 +161,7 @@ impl Faults {
         }
     }
 
-    /// Whether a rename or removal fails.
+    /// Draws whether a rename or removal fails.
     pub(super) fn name_fails(&mut self, random: &mut ChaCha8Rng) -> bool {
         let fails = self.names > 0 && random.random_ratio(1, self.names);
         self.failed_names += u64::from(fails);

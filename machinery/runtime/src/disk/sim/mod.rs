@@ -187,8 +187,8 @@ impl Shared {
         self.faults.capacity.saturating_sub(self.used())
     }
 
-    /// How many of `count` bytes at `offset` of a file there is room for: all, or a part that the seed decides. A kernel
-    /// gives room block by block, so a part ends with a sector.
+    /// Number of the `count` bytes at `offset` of a file that fit on the disk: all, or a part that the seed decides. A kernel
+    /// allocates block by block, so a part ends with a sector.
     fn fitting(&mut self, length: u64, offset: u64, count: usize) -> usize {
         let room = length.saturating_add(self.available()).saturating_sub(offset);
         let fits = usize::try_from(room).unwrap_or(usize::MAX);

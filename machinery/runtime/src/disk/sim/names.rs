@@ -97,7 +97,7 @@ impl Names {
     }
 }
 
-/// Whether every directory above is there.
+/// Reports whether every directory above exists.
 fn is_reached(path: &Path, made: &BTreeSet<PathBuf>, there: &BTreeSet<PathBuf>) -> bool {
     let mut above = path.ancestors().skip(1);
     above.all(|dir| !made.contains(dir) || there.contains(dir))
