@@ -5,6 +5,31 @@ use crate::validation::Path;
 use machinery_schema::Ref;
 use std::collections::HashMap;
 
+/// A container of a pod.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContainerPlace {
+    pub(super) list: &'static str,
+    pub(super) index: usize,
+}
+
+/// A port of a pod. Few get in each other's way, so that only those are shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PortPlace {
+    pub(super) container: ContainerPlace,
+    pub(super) index: usize,
+}
+
+impl PortPlace {
+    /// Its path, by that of the pod's spec.
+    pub(super) fn shown(self, spec: &Path<'_>) -> String {
+        let ContainerPlace { list, index } = self.container;
+        let list = spec.child(list);
+        let container = list.index(index);
+        let ports = container.child("ports");
+        ports.index(self.index).render().to_string()
+    }
+}
+
 /// Ports seen so far, by number and protocol.
 #[derive(Default)]
 pub(super) struct Ports<'a>(HashMap<(i64, &'a str), SamePort<'a>>);
@@ -12,7 +37,7 @@ pub(super) struct Ports<'a>(HashMap<(i64, &'a str), SamePort<'a>>);
 /// Those that have number and protocol in common, in order, and where each stands among them.
 #[derive(Default)]
 struct SamePort<'a> {
-    all: Vec<(HostPort<'a>, String)>,
+    all: Vec<(HostPort<'a>, PortPlace)>,
     by_host: HashMap<i64, Vec<usize>>,
     by_address: HashMap<HostPort<'a>, Vec<usize>>,
 }
@@ -21,26 +46,40 @@ struct SamePort<'a> {
 type HostPort<'a> = (&'a str, i64);
 
 impl<'a> Ports<'a> {
-    pub(super) fn look_at(&mut self, warnings: &mut Warnings, path: &Path<'_>, container: Ref<'a>) {
+    /// Warns of the ports of a container; `spec` leads to the pod's.
+    pub(super) fn look_at(
+        &mut self,
+        warnings: &mut Warnings,
+        spec: &Path<'_>,
+        place: ContainerPlace,
+        container: Ref<'a>,
+    ) {
+        let list = spec.child(place.list);
+        let at = list.index(place.index);
+        let ports = at.child("ports");
         for (index, port) in container.list("ports").enumerate() {
             if warnings.is_full() {
                 return;
             }
             let number = |name: &str| port.get(name).and_then(Ref::as_i64).unwrap_or(0);
             let own = (port.str("hostIP"), number("hostPort"));
-            let at = path.index(index);
             let key = (number("containerPort"), port.str("protocol"));
             let others = self.0.entry(key).or_default();
             for (how, other) in others.in_the_way(own) {
-                warnings.add(&at, &format!("{how} port definition with {other}"));
+                let message = format!("{how} port definition with {}", other.shown(spec));
+                warnings.add(&ports.index(index), &message);
             }
-            others.push(own, at.render().to_string());
+            let place = PortPlace {
+                container: place,
+                index,
+            };
+            others.push(own, place);
         }
     }
 }
 
 impl<'a> SamePort<'a> {
-    fn push(&mut self, own: HostPort<'a>, place: String) {
+    fn push(&mut self, own: HostPort<'a>, place: PortPlace) {
         let at = self.all.len();
         self.all.push((own, place));
         self.by_host.entry(own.1).or_default().push(at);
@@ -48,7 +87,7 @@ impl<'a> SamePort<'a> {
     }
 
     /// How each of those that a port gets in the way of does so, and where it stands.
-    fn in_the_way(&self, (ip, host): HostPort<'a>) -> impl Iterator<Item = (&'static str, &str)> {
+    fn in_the_way(&self, (ip, host): HostPort<'a>) -> impl Iterator<Item = (&'static str, PortPlace)> {
         let of_host = |host| self.by_host.get(&host).map_or(&[][..], Vec::as_slice);
         let of_address = |ip| self.by_address.get(&(ip, host)).map_or(&[][..], Vec::as_slice);
         let mut found: Vec<usize> = match (host, ip) {
@@ -66,7 +105,51 @@ impl<'a> SamePort<'a> {
             } else {
                 "dangerously ambiguous"
             };
-            (how, place.as_str())
+            (how, *place)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::pod::warnings::of;
+    use crate::validation::Path;
+    use machinery_schema::Tree;
+
+    #[track_caller]
+    fn check(spec: &str, expected: &[&str]) {
+        let pod = Tree::from_json(&format!(r#"{{"spec":{spec}}}"#)).unwrap();
+        assert_eq!(of(&Path::of("template"), pod.root()), expected);
+    }
+
+    #[test]
+    fn port_warnings_name_both_ports() {
+        check(
+            r#"{"initContainers":[{"name":"i","ports":[{"containerPort":1},{"containerPort":80,"protocol":"TCP"}]}],
+                "containers":[{"name":"c"},{"name":"d","ports":[{"containerPort":80,"protocol":"UDP"},{"containerPort":80,"protocol":"TCP"}]}]}"#,
+            &[
+                "template.spec.containers[1].ports[1]: duplicate port definition with template.spec.initContainers[0].ports[1]",
+            ],
+        );
+        check(
+            r#"{"containers":[{"name":"c","ports":[{"containerPort":80,"hostPort":8080},{"containerPort":80,"hostPort":8080,"hostIP":"10.0.0.1"},{"containerPort":80}]}]}"#,
+            &[
+                "template.spec.containers[0].ports[1]: dangerously ambiguous port definition with template.spec.containers[0].ports[0]",
+                "template.spec.containers[0].ports[2]: overlapping port definition with template.spec.containers[0].ports[0]",
+                "template.spec.containers[0].ports[2]: overlapping port definition with template.spec.containers[0].ports[1]",
+            ],
+        );
+    }
+
+    #[test]
+    fn port_name_warnings_name_both_ports() {
+        let first = "template.spec.containers[0].ports[1]";
+        let expected = format!(
+            r#"template.spec.containers[1].ports[0]: duplicate port name "n" with {first}, services and probes that select ports by name will use {first}"#
+        );
+        check(
+            r#"{"containers":[{"name":"c","ports":[{"containerPort":1},{"containerPort":2,"name":"n"}]},{"name":"d","ports":[{"containerPort":3,"name":"n"}]}]}"#,
+            &[&expected],
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What a client should know about a pod (or a template of one) that is fine as it stands.
 
-use super::port_warnings::Ports;
+use super::port_warnings::{ContainerPlace, PortPlace, Ports};
 use crate::context::{cut_length, fill_warnings};
 use crate::not_enforced;
 use crate::validation::{Path, present, quantity};
@@ -240,18 +240,14 @@ impl Warnings {
         }
         let mut taken = Ports::default();
         for list in lists {
-            let at = path.child(list);
             for (index, container) in spec.list(list).enumerate() {
-                let at = at.index(index);
-                taken.look_at(self, &at.child("ports"), container);
+                taken.look_at(self, path, ContainerPlace { list, index }, container);
             }
         }
-        let mut names: HashMap<&str, String> = HashMap::new();
+        let mut names: HashMap<&str, PortPlace> = HashMap::new();
         for list in lists {
-            let at = path.child(list);
             for (index, container) in spec.list(list).enumerate() {
-                let at = at.index(index);
-                self.port_names(&at.child("ports"), container, &mut names);
+                self.port_names(path, ContainerPlace { list, index }, container, &mut names);
             }
         }
     }
@@ -285,22 +281,32 @@ impl Warnings {
         }
     }
 
-    fn port_names<'a>(&mut self, path: &Path<'_>, container: Ref<'a>, names: &mut HashMap<&'a str, String>) {
+    fn port_names<'a>(
+        &mut self,
+        spec: &Path<'_>,
+        place: ContainerPlace,
+        container: Ref<'a>,
+        names: &mut HashMap<&'a str, PortPlace>,
+    ) {
+        let list = spec.child(place.list);
+        let at = list.index(place.index);
+        let ports = at.child("ports");
         for (index, port) in container.list("ports").enumerate() {
             let name = port.str("name");
             if name.is_empty() {
                 continue;
             }
-            let at = path.index(index);
             match names.get(name) {
                 Some(other) => {
+                    let other = other.shown(spec);
                     let message = format!(
                         "duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
                     );
-                    self.add(&at, &message);
+                    self.add(&ports.index(index), &message);
                 }
                 None => {
-                    names.insert(name, at.render().to_string());
+                    let container = place;
+                    names.insert(name, PortPlace { container, index });
                 }
             }
         }
