@@ -121,7 +121,7 @@ pub(super) fn within(
             return Err(ApplyError::Conflicts(conflicts));
         }
     }
-    changes.give_up(&mut owners)?;
+    changes.give_up(&mut owners, None)?;
     let own = Entry {
         // The time moves only when the object does.
         time: match former {

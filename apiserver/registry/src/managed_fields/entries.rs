@@ -241,19 +241,19 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
         let mut list = meta.entry("managedFields");
         list.set_value(Value::EmptyList);
         for (entry, fields) in &owners {
-            let mut own = list.push(Value::EmptyMap);
-            let mut text = |name: &str, value: &str| {
-                if !value.is_empty() {
-                    own.set(name, value);
-                }
-            };
-            text("manager", &entry.manager);
-            text("operation", entry.operation.text());
-            text("apiVersion", &entry.api_version);
-            text("time", &entry.time);
-            text("fieldsType", "FieldsV1");
-            text("subresource", &entry.subresource);
-            own.set("fieldsV1", Value::Raw(fields));
+            let members = [
+                ("manager", entry.manager.as_str()),
+                ("operation", entry.operation.text()),
+                ("apiVersion", &entry.api_version),
+                ("time", &entry.time),
+                ("fieldsType", "FieldsV1"),
+                ("subresource", &entry.subresource),
+            ];
+            let said = members.into_iter().filter(|(_, value)| !value.is_empty());
+            let mut own: Vec<(&str, Value<'_>)> =
+                said.map(|(name, value)| (name, Value::Str(value))).collect();
+            own.push(("fieldsV1", Value::Raw(fields)));
+            list.push(Value::EmptyMap).set_members(&own);
         }
     });
     Ok(())

@@ -250,6 +250,27 @@ fn owners_record_begins_with_the_create() {
 }
 
 #[test]
+fn owners_update_by_an_applier_is_an_entry_of_its_own() {
+    let row = row("configmaps");
+    let mut live = applied(&row, &[("m", FIRST, false)]).unwrap();
+    live.set_str(&["metadata", "uid"], "u");
+    for value in ["v2", "v3"] {
+        let mut changed = live.clone();
+        changed.set_str(&["data", "k"], value);
+        live = updated(&row, &writer("m"), Some(&live), changed);
+        let expected = [
+            (
+                r#""m""#,
+                r#"{"f:data":{"f:l":{}},"f:metadata":{"f:labels":{"f:a":{}}}}"#,
+            ),
+            (r#""m" using v1"#, r#"{"f:data":{"f:k":{}}}"#),
+        ];
+        let expected = expected.map(|(name, fields)| (name.to_owned(), fields.to_owned()));
+        assert_eq!(owners(&live), expected, "{value}");
+    }
+}
+
+#[test]
 fn record_that_was_reset_stays_away_until_an_apply() {
     let row = row("configmaps");
     let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
@@ -583,11 +604,11 @@ fn record_of_a_create_is_what_comparing_finds() {
         ("configmaps", FIRST),
         (
             "services",
-            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","labels":{},"finalizers":["a/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]},"spec":{"ports":[{"port":443},{"port":80},{"port":80}],"selector":{"a":"b"}},"status":{"loadBalancer":{}}}"#,
+            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","labels":{},"finalizers":["a/b","a\"&b"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]},"spec":{"ports":[{"port":443},{"port":80},{"port":80}],"selector":{"a":"b"}},"status":{"loadBalancer":{}}}"#,
         ),
         (
             "pods",
-            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"x","annotations":{"a\"b":"c"}},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080},{"containerPort":443}],"env":[{"name":"x","value":"1"},{"name":"x","value":"2"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}],"tolerations":[{"key":"k"}]},"status":{"phase":"Running"}}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"x","annotations":{"a\"b":"c"}},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080},{"containerPort":443}],"env":[{"name":"x","value":"1"},{"name":"x","value":"2"},{"name":"a\"<b","value":"3"},{"name":"x y"},{"name":"x!"},{"name":"xa"},{"name":"x\ty"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}],"tolerations":[{"key":"k"}]},"status":{"phase":"Running"}}"#,
         ),
         (
             "controllerrevisions",

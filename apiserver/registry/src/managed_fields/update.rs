@@ -67,18 +67,12 @@ pub(super) fn updated(
     steps.read(live)?;
     steps.read(object)?;
     let mut changes = Changes::of(steps, subject, live, object);
-    changes.give_up(&mut owners)?;
     let own = steps.union(&changes.here.added, &changes.here.modified)?;
     let own = steps.difference(&own, &UNOWNED_FIELDS)?;
-    if !own.is_empty() {
-        let entry = Entry::new(subject, writer, Operation::Update, own);
-        match owners.iter_mut().find(|other| other.key() == entry.key()) {
-            Some(former) => {
-                former.fields.change(steps, &[], &entry.fields.set())?;
-                former.time = entry.time;
-            }
-            None => owners.push(entry),
-        }
+    let own = Entry::new(subject, writer, Operation::Update, own);
+    changes.give_up(&mut owners, Some(&own))?;
+    if !own.fields.is_empty() && owners.iter().all(|other| other.key() != own.key()) {
+        owners.push(own);
     }
     entries::limit_updates(steps, &mut owners)?;
     Ok(owners)
@@ -178,23 +172,34 @@ impl<'a> Changes<'a> {
         Ok(contested)
     }
 
-    /// All lose the fields that changed or went; whoever has none left, or is of a version that is gone, goes.
-    pub(super) fn give_up(&mut self, owners: &mut Vec<Entry>) -> Result<(), Exceeded> {
-        let steps = self.steps;
-        let mut kept = Vec::with_capacity(owners.len());
+    /// All lose the fields that changed or went; whoever has none left, or is of a version that is gone, goes. The
+    /// writer's `own` entry gets its fields in the same go, where it is there.
+    pub(super) fn give_up(&mut self, owners: &mut Vec<Entry>, own: Option<&Entry>) -> Result<(), Exceeded> {
+        let mut kept = Vec::with_capacity(owners.len() + 1);
         for mut entry in owners.drain(..) {
-            let Some(changes) = self.in_version(&entry.api_version)? else {
-                continue;
-            };
-            let gone = [&changes.added, &changes.modified, &changes.removed];
-            if gone.iter().any(|gone| !gone.is_empty()) {
-                entry.fields.change(steps, &gone, &FieldSet::default())?;
+            let own = own.filter(|own| !own.fields.is_empty() && own.key() == entry.key());
+            if let Some(own) = own {
+                entry.time.clone_from(&own.time);
             }
-            if !entry.fields.is_empty() {
+            if self.is_left(&mut entry, own)? {
                 kept.push(entry);
             }
         }
         *owners = kept;
         Ok(())
+    }
+
+    /// Takes the fields that changed or went from an entry and adds those of its writer; says whether it has any then.
+    fn is_left(&mut self, entry: &mut Entry, own: Option<&Entry>) -> Result<bool, Exceeded> {
+        let steps = self.steps;
+        let Some(changes) = self.in_version(&entry.api_version)? else {
+            return Ok(false);
+        };
+        let gone = [&changes.added, &changes.modified, &changes.removed];
+        if own.is_some() || gone.iter().any(|gone| !gone.is_empty()) {
+            let added = own.map(|own| own.fields.set()).unwrap_or_default();
+            entry.fields.change(steps, &gone, &added)?;
+        }
+        Ok(!entry.fields.is_empty())
     }
 }

@@ -1,6 +1,7 @@
 //! What differs between two documents of one type.
 
 use super::Typed;
+use super::members::{each_changed, each_member};
 use super::rules::{ListForm, SchemaPosition};
 use super::set::{Element, FieldSet};
 use crate::table::Schema;
@@ -37,27 +38,18 @@ pub(super) fn compare(before: Typed<'_>, after: &Tree, without: &[&str]) -> Comp
     let place = SchemaPosition::root(before.ty);
     let (old, new) = (before.document.root(), after.root());
     let mut found = Found::default();
-    for (name, old, new) in members_of(Some(old), Some(new)) {
-        let child = place.member(walk.schema, name).0;
-        if name == "metadata" {
-            found.put(Element::Field(name.to_owned()), walk.metadata(old, new, child));
-        } else if !without.contains(&name) {
-            found.put(Element::Field(name.to_owned()), walk.value(old, new, child, 1));
+    each_member(Some(old), Some(new), |name, old, new| {
+        if without.contains(&name) {
+            return;
         }
-    }
+        let child = place.member(walk.schema, name).0;
+        let below = match name {
+            "metadata" => walk.metadata(old, new, child),
+            _ => walk.value(old, new, child, 1),
+        };
+        found.put(|| Element::Field(name.to_owned()), below);
+    });
     found.below
-}
-
-/// The members of both sides, by name.
-fn members_of<'a>(
-    before: Option<Ref<'a>>,
-    after: Option<Ref<'a>>,
-) -> impl Iterator<Item = (&'a str, Option<Ref<'a>>, Option<Ref<'a>>)> {
-    let old = before.into_iter().flat_map(Ref::entries);
-    let old = old.map(move |(name, value)| (name, Some(value), after.and_then(|after| after.get(name))));
-    let new = after.into_iter().flat_map(Ref::entries);
-    let new = new.filter(move |(name, _)| before.is_none_or(|before| before.get(name).is_none()));
-    old.chain(new.map(|(name, value)| (name, None, Some(value))))
 }
 
 struct Walk<'s> {
@@ -74,8 +66,21 @@ struct Found {
 }
 
 impl Found {
-    fn put(&mut self, element: Element, found: Found) {
-        let below = found.below;
+    fn is_nothing(&self) -> bool {
+        let Comparison {
+            added,
+            modified,
+            removed,
+        } = &self.below;
+        !(self.added || self.modified || self.removed)
+            && [added, modified, removed].iter().all(|set| set.is_empty())
+    }
+
+    fn put(&mut self, element: impl FnOnce() -> Element, found: Found) {
+        if found.is_nothing() {
+            return;
+        }
+        let (element, below) = (element(), found.below);
         let sets = [
             (&mut self.below.added, found.added, below.added),
             (&mut self.below.modified, found.modified, below.modified),
@@ -109,12 +114,15 @@ impl<'s> Walk<'s> {
             removed: after.is_none(),
             ..Found::default()
         };
-        for (name, old, new) in members_of(before, after) {
+        each_changed(before, after, |name, old, new| {
             if name != "managedFields" {
                 let child = place.member(self.schema, name).0;
-                found.put(Element::Field(name.to_owned()), self.value(old, new, child, 2));
+                found.put(
+                    || Element::Field(name.to_owned()),
+                    self.changed(old, new, child, 2),
+                );
             }
-        }
+        });
         found
     }
 
@@ -131,6 +139,17 @@ impl<'s> Walk<'s> {
         {
             return Found::default();
         }
+        self.changed(before, after, place, depth)
+    }
+
+    /// As [`value`](Self::value), where both sides are not equal as a whole or too deep for a look at that.
+    fn changed(
+        &self,
+        before: Option<Ref<'_>>,
+        after: Option<Ref<'_>>,
+        place: SchemaPosition<'s>,
+        depth: usize,
+    ) -> Found {
         let form = |value: Ref<'_>| match place.form(self.schema, value) {
             // What is empty is a field of its own.
             _ if value.is_empty() => ListForm::Leaf,
@@ -183,12 +202,16 @@ impl<'s> Walk<'s> {
         depth: usize,
     ) -> Found {
         let mut found = Found::default();
-        for (name, old, new) in members_of(before, after) {
+        let visit = |name: &str, old: Option<Ref<'_>>, new: Option<Ref<'_>>| {
             let child = place.member(self.schema, name).0;
             found.put(
-                Element::Field(name.to_owned()),
-                self.value(old, new, child, depth + 1),
+                || Element::Field(name.to_owned()),
+                self.changed(old, new, child, depth + 1),
             );
+        };
+        match depth + 1 < MAX_EQUAL_DEPTH {
+            true => each_changed(before, after, visit),
+            false => each_member(before, after, visit),
         }
         found
     }
@@ -210,7 +233,8 @@ impl<'s> Walk<'s> {
         }
         let mut found = Found::default();
         for (element, [old, new]) in all {
-            found.put(element, self.item(&old, &new, place.item(self.schema), depth + 1));
+            let below = self.item(&old, &new, place.item(self.schema), depth + 1);
+            found.put(|| element, below);
         }
         found
     }

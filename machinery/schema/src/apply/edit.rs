@@ -1,10 +1,11 @@
-//! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied.
+//! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied. What
+//! stands behind the last member of the root that changes is not even read.
 
 use super::fields_v1::element;
 use super::initial_fields::Open;
 use super::set::{Element, FieldSet, Member};
 use crate::MAX_DEPTH;
-use crate::json::write_string;
+use crate::json::{stop_from, write_string};
 use crate::tree::Tree;
 
 /// The text of a set without `gone` and with `added`; `None` where the text is not in the order in which this module
@@ -48,6 +49,14 @@ impl<'s> Edit<'s> {
 
     fn changes_below(&self) -> bool {
         !self.gone.is_empty() || self.added.is_some()
+    }
+
+    /// The last element at which anything is to happen.
+    fn last(&self) -> Option<&'s Element> {
+        let sets = self.gone.iter().copied().chain(self.added);
+        sets.filter_map(|set| set.0.last_key_value())
+            .map(|(element, _)| element)
+            .max()
     }
 
     fn is_nothing(&self) -> bool {
@@ -109,16 +118,16 @@ impl<'t> Cursor<'t> {
         let mut open = Open::new(out, own);
         let mut pending = edit.added.into_iter().flat_map(|added| added.0.iter()).peekable();
         let mut last: Option<Element> = None;
+        let end = if depth == 0 { edit.last() } else { None };
         while more {
+            // The members of a root are fields, in one order in every text.
+            if !edit.changes_below() || (depth == 0 && last.as_ref() >= end) {
+                open.copy(self.rest(depth)?.strip_suffix(b"}")?);
+                break;
+            }
             let key = self.string()?;
             if !self.takes(b':') {
                 return None;
-            }
-            if !edit.changes_below() {
-                let value = self.skipped()?;
-                open.copy(key, value);
-                more = self.next()?;
-                continue;
             }
             let own = read_key(key)?;
             if last.as_ref().is_some_and(|last| *last >= own) {
@@ -152,6 +161,18 @@ impl<'t> Cursor<'t> {
         Some(open.close())
     }
 
+    /// The members that are left of an object, and what ends it.
+    fn rest(&mut self, depth: usize) -> Option<&'t [u8]> {
+        let start = self.at;
+        if depth == 0 {
+            // Nothing follows: it need not be read.
+            self.at = self.text.len();
+            return self.text.get(start..).filter(|rest| rest.ends_with(b"}}"));
+        }
+        self.skip_to_end(1)?;
+        self.text.get(start..self.at)
+    }
+
     /// Behind a member: whether another one follows.
     fn next(&mut self) -> Option<bool> {
         if self.takes(b',') {
@@ -167,13 +188,15 @@ impl<'t> Cursor<'t> {
             return None;
         }
         loop {
+            self.at = stop_from(self.text, self.at);
             match self.text.get(self.at)? {
                 b'\\' => self.at += 2,
                 b'"' => {
                     self.at += 1;
                     return self.text.get(start..self.at);
                 }
-                _ => self.at += 1,
+                // Nothing that this module has written.
+                _ => return None,
             }
         }
     }
@@ -181,23 +204,28 @@ impl<'t> Cursor<'t> {
     /// A whole object.
     fn skipped(&mut self) -> Option<&'t [u8]> {
         let start = self.at;
-        let mut depth = 0usize;
-        loop {
+        if !self.takes(b'{') {
+            return None;
+        }
+        self.skip_to_end(1)?;
+        self.text.get(start..self.at)
+    }
+
+    /// Goes behind the end of the outermost of so many objects.
+    fn skip_to_end(&mut self, mut depth: usize) -> Option<()> {
+        while depth > 0 {
             match self.text.get(self.at)? {
-                b'{' => depth += 1,
-                b'}' => depth = depth.checked_sub(1)?,
                 b'"' => {
                     self.string()?;
                     continue;
                 }
-                _ if depth == 0 => return None,
+                b'{' => depth += 1,
+                b'}' => depth -= 1,
                 _ => {}
             }
             self.at += 1;
-            if depth == 0 {
-                return self.text.get(start..self.at);
-            }
         }
+        Some(())
     }
 }
 
@@ -211,16 +239,6 @@ fn read_key(key: &[u8]) -> Option<Element> {
 }
 
 impl Open<'_> {
-    fn copy(&mut self, key: &[u8], value: &[u8]) {
-        self.member(
-            |out| out.extend_from_slice(key),
-            |out| {
-                out.extend_from_slice(value);
-                true
-            },
-        );
-    }
-
     fn add(&mut self, element: &Element, member: &Member) {
         self.member(
             |out| write_string(out, &super::fields_v1::name(element)),

@@ -1,10 +1,10 @@
 //! `FieldsV1`: a set of paths as JSON. `f:` is a member, `k:` an item by keys, `v:` by value, `i:` by position;
 //! `.` says that the path itself is in the set too.
 
-use super::literal::Literal;
+use super::literal::{KeyValue, Literal};
 use super::rules::Identity;
 use super::set::{Element, FieldSet};
-use crate::json::{Strictness, decode_json, write_string};
+use crate::json::{Strictness, decode_json, needs_no_escape, write_escaped, write_string};
 use crate::tree::{Kind, Ref, Tree, untyped_schema};
 use crate::{MAX_DEPTH, TypeId};
 use std::collections::BTreeMap;
@@ -101,11 +101,52 @@ pub(super) fn name(element: &Element) -> String {
     }
 }
 
-/// The name of an item of a list.
-pub(super) fn name_of_item(item: &Identity<'_>) -> String {
+/// Appends the name of an item of a list as a string literal.
+pub(super) fn write_name_of_item(out: &mut Vec<u8>, item: &Identity<'_, '_>) {
     match item {
-        Identity::Key(keys) => name_of_keys(keys.iter().map(|(name, value)| (*name, value))),
-        Identity::Value(value) => format!("v:{value}"),
+        Identity::Key(keys) => {
+            out.extend_from_slice(b"\"k:{");
+            for (at, (name, value)) in keys.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_twice(out, name);
+                out.push(b':');
+                write_value(out, value);
+            }
+            out.extend_from_slice(b"}\"");
+        }
+        Identity::Value(value) => {
+            out.extend_from_slice(b"\"v:");
+            write_value(out, value);
+            out.push(b'"');
+        }
+    }
+}
+
+/// Appends a string literal as it stands in another one.
+fn write_twice(out: &mut Vec<u8>, text: &str) {
+    if needs_no_escape(text) {
+        write_plain(out, text);
+    } else {
+        let mut once = Vec::new();
+        write_string(&mut once, text);
+        write_escaped(out, &String::from_utf8_lossy(&once));
+    }
+}
+
+/// As [`write_twice`], of what needs no escapes.
+fn write_plain(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b"\\\"");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\\\"");
+}
+
+/// Appends a value as it stands in a string literal.
+fn write_value(out: &mut Vec<u8>, value: &KeyValue<'_>) {
+    match value {
+        KeyValue::Plain(text) => write_plain(out, text),
+        KeyValue::Other(literal) => write_escaped(out, literal.as_json()),
     }
 }
 

@@ -1,11 +1,11 @@
 //! The fields of a new object as `FieldsV1`, written in one walk: what a create owns.
 
 use super::compare::differ;
-use super::fields_v1::name_of_item;
+use super::fields_v1::write_name_of_item;
 use super::rules::{Identity, ListForm, SchemaPosition};
-use crate::json::{write_prefixed_string, write_string};
-use crate::table::Schema;
-use crate::tree::{Kind, Ref, Tree};
+use crate::json::write_prefixed_string;
+use crate::table::{Field, Schema};
+use crate::tree::{Kind, Node, Ref, Tree};
 
 /// Members that are nobody's: of the root, and of the metadata.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ struct Walk<'s, 't> {
     schema: &'s Schema,
     unowned: UnownedMembers<'s>,
     /// Members that are still to be written, of all levels above.
-    members: Vec<(&'t str, Ref<'t>)>,
+    members: Vec<(&'t str, Node, Option<&'s Field>)>,
 }
 
 impl<'s, 't> Walk<'s, 't> {
@@ -56,9 +56,10 @@ impl<'s, 't> Walk<'s, 't> {
         after: Ref<'t>,
         place: SchemaPosition<'s>,
     ) -> bool {
-        let form = match place.form(self.schema, after) {
-            _ if after.is_empty() => ListForm::Leaf,
-            form => form,
+        // What is empty is a field of its own.
+        let form = match after.is_empty() {
+            true => ListForm::Leaf,
+            false => place.form(self.schema, after),
         };
         match form {
             ListForm::Map => self.members(out, before, after, place, Level::Below),
@@ -87,27 +88,57 @@ impl<'s, 't> Walk<'s, 't> {
             Level::Below => &[],
         };
         let start = self.members.len();
-        let own = after.entries().filter(|(name, _)| !skipped.contains(name));
-        self.members.extend(own);
+        self.put_aside(after, place, skipped);
         let end = self.members.len();
-        self.members[start..].sort_unstable_by_key(|(name, _)| *name);
         let mut open = Open::new(out, before.is_none() && level == Level::Below);
         for at in start..end {
-            let (name, member) = self.members[at];
-            let child = place.member(self.schema, name).0;
+            let (name, node, field) = self.members[at];
+            let (member, place) = match field {
+                Some(field) => (
+                    after.child_of(node, field),
+                    SchemaPosition::of_field(self.schema, field),
+                ),
+                None => (after.child(node), place.member(self.schema, name).0),
+            };
             let before = before.and_then(|before| before.get(name));
             open.member(
-                |out| write_prefixed_string(out, b"f:", name),
+                |out| write_field(out, name, node),
                 |out| match level {
                     Level::Root if name == "metadata" && member.kind() == Kind::Map => {
-                        self.members(out, before, member, child, Level::Metadata)
+                        self.members(out, before, member, place, Level::Metadata)
                     }
-                    _ => self.value(out, before, member, child),
+                    _ => self.value(out, before, member, place),
                 },
             );
         }
         self.members.truncate(start);
         open.close()
+    }
+
+    /// The members of a value that somebody may own, in the order of their names, and what the schema says of fields.
+    fn put_aside(&mut self, value: Ref<'t>, place: SchemaPosition<'s>, skipped: &[&str]) {
+        let is_known = place.ty == value.ty && std::ptr::eq(self.schema, value.schema());
+        let fields = if is_known {
+            self.schema.fields(place.ty)
+        } else {
+            &[]
+        };
+        let start = self.members.len();
+        for node in value.member_nodes() {
+            let field = if node.is_named() {
+                None
+            } else {
+                fields.get(node.position())
+            };
+            let name = match field {
+                Some(field) => value.schema().text(field.name),
+                None => value.tree.name_of(value.ty, *node),
+            };
+            if !skipped.contains(&name) {
+                self.members.push((name, *node, field));
+            }
+        }
+        self.members[start..].sort_unstable_by_key(|(name, ..)| *name);
     }
 
     fn items(
@@ -118,12 +149,12 @@ impl<'s, 't> Walk<'s, 't> {
         place: SchemaPosition<'s>,
     ) -> bool {
         let known = |item| Some((place.identity(self.schema, item).ok()?, item));
-        let mut items: Vec<(Identity<'_>, Ref<'_>)> = after.items().filter_map(known).collect();
+        let mut items: Vec<(Identity<'_, '_>, Ref<'_>)> = after.items().filter_map(known).collect();
         items.sort_unstable_by(|(one, _), (next, _)| one.cmp(next));
         let mut open = Open::new(out, before.is_none());
         for same in items.chunk_by(|(one, _), (next, _)| one == next) {
             open.member(
-                |out| write_string(out, &name_of_item(&same[0].0)),
+                |out| write_name_of_item(out, &same[0].0),
                 |out| match same {
                     [(_, item)] => self.value(out, None, *item, place.item(self.schema)),
                     // Of items that cannot be told apart only the element is a field.
@@ -136,6 +167,17 @@ impl<'s, 't> Walk<'s, 't> {
         }
         open.close()
     }
+}
+
+fn write_field(out: &mut Vec<u8>, name: &str, node: Node) {
+    if node.is_named() {
+        return write_prefixed_string(out, b"f:", name);
+    }
+    // Names of fields need no escapes.
+    out.reserve(name.len() + 4);
+    out.extend_from_slice(b"\"f:");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
 }
 
 /// An object of `FieldsV1` under way.
@@ -177,6 +219,13 @@ impl<'o> Open<'o> {
         } else {
             self.out.truncate(mark);
         }
+    }
+
+    /// Writes members that are there already.
+    pub(super) fn copy(&mut self, members: &[u8]) {
+        self.out.extend_from_slice(members);
+        self.out.push(b',');
+        self.any = true;
     }
 
     /// Ends it; says whether anything is in the set, and leaves no trace otherwise.

@@ -1,5 +1,7 @@
 //! A value that stands in a path: a key of an item, or an item of a set.
 
+use crate::json::needs_no_escape;
+use crate::tree::Ref;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -27,16 +29,25 @@ impl Literal {
             _ => 5,
         }
     }
+
+    /// Numbers by what they are worth.
+    fn by_worth(&self, other: &Self) -> Ordering {
+        if self.rank() > 0 {
+            return Ordering::Equal;
+        }
+        match (self.0.parse::<f64>(), other.0.parse::<f64>()) {
+            (Ok(own), Ok(theirs)) => own.total_cmp(&theirs),
+            _ => Ordering::Equal,
+        }
+    }
 }
 
 impl Ord for Literal {
     fn cmp(&self, other: &Self) -> Ordering {
         let ranked = self.rank().cmp(&other.rank());
-        let valued = || match (self.rank(), self.0.parse::<f64>(), other.0.parse::<f64>()) {
-            (0, Ok(own), Ok(theirs)) => own.total_cmp(&theirs),
-            _ => Ordering::Equal,
-        };
-        ranked.then_with(valued).then_with(|| self.0.cmp(&other.0))
+        ranked
+            .then_with(|| self.by_worth(other))
+            .then_with(|| self.0.cmp(&other.0))
     }
 }
 
@@ -51,3 +62,58 @@ impl fmt::Display for Literal {
         f.write_str(&self.0)
     }
 }
+
+/// What a [`Literal`] says, in its order. Most are texts that stand in JSON as they are, and are not copied.
+#[derive(Debug, Clone)]
+pub(super) enum KeyValue<'v> {
+    /// A text without quotes that needs no escapes.
+    Plain(&'v str),
+    Other(Literal),
+}
+
+impl<'v> KeyValue<'v> {
+    pub(super) fn of(value: Ref<'v>) -> Self {
+        match value.as_str() {
+            Some(text) if needs_no_escape(text) => Self::Plain(text),
+            _ => Self::Other(Literal::new(value.to_json())),
+        }
+    }
+
+    pub(super) fn literal(self) -> Literal {
+        match self {
+            Self::Plain(text) => Literal::new(format!("\"{text}\"")),
+            Self::Other(literal) => literal,
+        }
+    }
+}
+
+impl Ord for KeyValue<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            // The quote counts: it stands behind a space and before all letters.
+            (Self::Plain(own), Self::Plain(theirs)) => quoted(own).cmp(quoted(theirs)),
+            _ => self.clone().literal().cmp(&other.clone().literal()),
+        }
+    }
+}
+
+fn quoted(text: &str) -> impl Iterator<Item = u8> {
+    text.bytes().chain(std::iter::once(b'"'))
+}
+
+impl PartialOrd for KeyValue<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for KeyValue<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain(own), Self::Plain(theirs)) => own == theirs,
+            _ => self.cmp(other).is_eq(),
+        }
+    }
+}
+
+impl Eq for KeyValue<'_> {}

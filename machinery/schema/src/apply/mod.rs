@@ -13,6 +13,7 @@ mod edit;
 mod fields_v1;
 mod initial_fields;
 mod literal;
+mod members;
 mod merge;
 mod remove;
 mod rules;

@@ -1,9 +1,9 @@
 //! How a value merges, as the schema says.
 
-use super::literal::Literal;
+use super::literal::{KeyValue, Literal};
 use super::set::{Element, FieldSet};
 use crate::leaf::go_quote;
-use crate::table::{Extra, ListType, MapType, Schema, Shape, TypeId};
+use crate::table::{Extra, Field, ListType, MapType, Schema, Shape, TypeId};
 use crate::tree::{Kind, Ref};
 
 /// How a value is taken apart.
@@ -67,16 +67,18 @@ impl<'s> SchemaPosition<'s> {
     }
 
     /// The names of the fields that tell items apart.
-    fn keys(self, schema: &'s Schema) -> Vec<&'s str> {
-        match self.extra {
-            Some(extra) if !extra.map_keys.is_empty() => {
-                extra.map_keys.iter().map(|key| schema.text(*key)).collect()
-            }
-            _ => schema
-                .constraints(self.ty)
-                .map(|own| own.list_map_keys.iter().map(String::as_str).collect())
-                .unwrap_or_default(),
-        }
+    fn keys(self, schema: &'s Schema) -> impl ExactSizeIterator<Item = &'s str> {
+        let own = self.extra.map_or(&[][..], |extra| &extra.map_keys);
+        let of_type = match (own, schema.constraints(self.ty)) {
+            ([], Some(constraints)) => &constraints.list_map_keys[..],
+            _ => &[],
+        };
+        // One of them is empty.
+        let key = |at: usize| {
+            own.get(at)
+                .map_or_else(|| of_type[at].as_str(), |key| schema.text(*key))
+        };
+        (0..own.len() + of_type.len()).map(key)
     }
 
     /// Where the items of a list stand.
@@ -89,13 +91,7 @@ impl<'s> SchemaPosition<'s> {
         let ty = schema.ty(self.ty);
         match ty.shape {
             Shape::Struct => match schema.field(self.ty, name) {
-                Some((_, field)) => {
-                    let place = SchemaPosition {
-                        ty: field.ty,
-                        extra: schema.extra(field),
-                    };
-                    (place, true)
-                }
+                Some((_, field)) => (SchemaPosition::of_field(schema, field), true),
                 None => (SchemaPosition::root(TypeId::ANY), false),
             },
             Shape::Map => (SchemaPosition::root(ty.item), false),
@@ -106,34 +102,43 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
+    /// Where the value of a struct's field stands.
+    pub(super) fn of_field(schema: &'s Schema, field: &Field) -> SchemaPosition<'s> {
+        SchemaPosition {
+            ty: field.ty,
+            extra: schema.extra(field),
+        }
+    }
+
     /// What finds an item of this list; an error when it says too little, in upstream's words.
     pub(super) fn element(self, schema: &'s Schema, item: Ref<'_>) -> Result<Element, String> {
         Ok(self.identity(schema, item)?.element())
     }
 
     /// As [`element`](Self::element), for one look at it.
-    pub(super) fn identity(self, schema: &'s Schema, item: Ref<'_>) -> Result<Identity<'s>, String> {
+    pub(super) fn identity<'v>(self, schema: &'s Schema, item: Ref<'v>) -> Result<Identity<'s, 'v>, String> {
         if self.list_type(schema) == ListType::Set {
-            return Ok(Identity::Value(Literal::new(item.to_json())));
+            return Ok(Identity::Value(KeyValue::of(item)));
         }
         if item.kind() != Kind::Map {
             return Err("associative list with keys may not have non-map elements".to_owned());
         }
         let names = self.keys(schema);
         let mut keys = Vec::with_capacity(names.len());
-        for name in &names {
+        for name in self.keys(schema) {
             let default = || {
                 let (_, field) = schema.field(schema.ty(self.ty).item, name)?;
-                schema.default_of(field).map(str::to_owned)
+                let default = schema.default_of(field)?.to_owned();
+                Some(KeyValue::Other(Literal::new(default)))
             };
-            let own = item.get(name).filter(|own| !own.is_null()).map(Ref::to_json);
+            let own = item.get(name).filter(|own| !own.is_null()).map(KeyValue::of);
             // An item without one of the keys is another one than any that has it.
             if let Some(value) = own.or_else(default) {
-                keys.push((*name, Literal::new(value)));
+                keys.push((name, value));
             }
         }
-        if keys.is_empty() && !names.is_empty() {
-            let names: Vec<String> = names.into_iter().map(go_quote).collect();
+        if keys.is_empty() && names.len() > 0 {
+            let names: Vec<String> = names.map(go_quote).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
                 names.join(" ")
@@ -146,19 +151,22 @@ impl<'s> SchemaPosition<'s> {
 
 /// What finds an item of a list, as [`Element`] has it and in its order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Identity<'s> {
-    Key(Vec<(&'s str, Literal)>),
-    Value(Literal),
+pub(super) enum Identity<'s, 'v> {
+    Key(Vec<(&'s str, KeyValue<'v>)>),
+    Value(KeyValue<'v>),
 }
 
-impl Identity<'_> {
+impl Identity<'_, '_> {
     fn element(self) -> Element {
         match self {
             Self::Key(keys) => {
                 let keys = keys.into_iter();
-                Element::Key(keys.map(|(name, value)| (name.to_owned(), value)).collect())
+                Element::Key(
+                    keys.map(|(name, value)| (name.to_owned(), value.literal()))
+                        .collect(),
+                )
             }
-            Self::Value(value) => Element::Value(value),
+            Self::Value(value) => Element::Value(value.literal()),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What the real server made of the same objects (managed fields and conflicts of 1.37).
 
-use super::{FieldSet, ShownBytes, Steps, Typed, edited};
+use super::{FieldSet, ShownBytes, Steps, Typed, UnownedMembers, edited};
+use crate::json::{Strictness, decode_json};
+use crate::patch::to_untyped;
 use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
 use crate::tree::Tree;
 use std::sync::Arc;
@@ -298,7 +300,7 @@ fn items_that_cannot_be_told_apart_are_compared_as_one() {
     check_fields(&ports(twice), element);
 }
 
-/// A generator of sets.
+/// A generator of sets and documents.
 struct Sets(u64);
 
 impl Sets {
@@ -334,10 +336,92 @@ impl Sets {
         format!("{{{}}}", members.join(","))
     }
 
+    /// What the type at the top of this file has, each member now and then.
+    fn document(&mut self) -> String {
+        let mut spec = Vec::new();
+        if self.below(3) > 0 {
+            spec.push(format!(r#""selector":{{{}}}"#, self.texts()));
+        }
+        if self.below(3) > 0 {
+            let ports = ["1", r#"2,"name":"n""#, r#"2,"protocol":"UDP""#, r#"3,"name":"m""#];
+            let ports = ports.map(|port| match self.below(2) {
+                0 => String::new(),
+                _ => format!(r#"{{"port":{port}}}"#),
+            });
+            spec.push(format!(r#""ports":[{}]"#, joined(&ports)));
+        }
+        if self.below(3) > 0 {
+            let finalizers = ["\"a\"", r#""b\"<""#].map(|own| match self.below(2) {
+                0 => String::new(),
+                _ => own.to_owned(),
+            });
+            spec.push(format!(r#""finalizers":[{}]"#, joined(&finalizers)));
+        }
+        let data = self.texts();
+        match self.below(3) {
+            0 => format!(r#"{{"spec":{{{}}}}}"#, spec.join(",")),
+            1 => format!(r#"{{"data":{{{data}}}}}"#),
+            _ => format!(r#"{{"spec":{{{}}},"data":{{{data}}}}}"#, spec.join(",")),
+        }
+    }
+
+    fn texts(&mut self) -> String {
+        let texts = ["a", "b", "c<", "d"].map(|name| match self.below(3) {
+            0 => String::new(),
+            _ => format!(r#""{name}":"{}""#, self.below(2)),
+        });
+        joined(&texts)
+    }
+
     fn set(&mut self) -> FieldSet {
         let text = self.text(0);
         FieldSet::from_json(&text).unwrap()
     }
+}
+
+/// The texts that there are, with commas.
+fn joined(texts: &[String]) -> String {
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    texts.join(",")
+}
+
+/// Members of objects of one type are walked in step, those of others are looked up by name.
+#[test]
+fn comparison_of_objects_of_one_type_is_that_of_their_documents() {
+    let (schema, ty) = schema();
+    let typed = |json: &str| {
+        let decoded = decode_json(&schema, ty, json.as_bytes(), Strictness::Report).unwrap();
+        assert!(decoded.strict_errors.is_empty(), "{:?}", decoded.strict_errors);
+        decoded.tree
+    };
+    let mut sets = Sets(3);
+    let mut same = 0;
+    for _ in 0..2_000 {
+        let [before, after] = [sets.document(), sets.document()].map(|json| typed(&json));
+        let [old, new] = [&before, &after].map(to_untyped);
+        let of = |document| Typed {
+            schema: &schema,
+            ty,
+            document,
+        };
+        let expected = of(&old).compare(&after);
+        let shown = || format!("{:?} {:?}", before.root(), after.root());
+        assert_eq!(of(&before).compare(&after), expected, "typed {}", shown());
+        assert_eq!(of(&old).compare(&new), expected, "free-form {}", shown());
+        let is_same = before.root().to_json() == after.root().to_json();
+        assert_eq!([before == after, old == new], [is_same; 2], "{}", shown());
+        same += usize::from(is_same);
+        let nothing = Tree::new(&schema, ty);
+        let unowned = UnownedMembers {
+            root: &[],
+            metadata: &[],
+        };
+        let added = of(&nothing).compare(&after).added;
+        let initial = of(&nothing).initial_fields(&after, unowned);
+        assert_eq!(initial.unwrap_or("{}".to_owned()), added.to_json(), "{}", shown());
+    }
+    assert!(same > 0);
 }
 
 #[test]
@@ -374,6 +458,8 @@ fn edited_text_in_another_order_is_nobodys() {
         r#"{"f:l": {}}"#,
         r#"{"f:l":{}"#,
         r#"{"f:l":1}"#,
+        "{\"f:k\tl\":{}}",
+        r#"{"f:l":{},"f:m":{}"#,
         "null",
         "",
     ] {

@@ -216,6 +216,12 @@ pub(crate) fn write_prefixed_string(out: &mut Vec<u8>, prefix: &[u8], text: &str
     out.reserve(prefix.len() + text.len() + 2);
     out.push(b'"');
     out.extend_from_slice(prefix);
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Appends what stands between the quotes of a string literal.
+pub(crate) fn write_escaped(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let (mut done, mut at) = (0, 0);
     loop {
@@ -233,7 +239,11 @@ pub(crate) fn write_prefixed_string(out: &mut Vec<u8>, prefix: &[u8], text: &str
         at += escape.taken;
     }
     out.extend_from_slice(&bytes[done..]);
-    out.push(b'"');
+}
+
+/// Whether a text is written as it is.
+pub(crate) fn needs_no_escape(text: &str) -> bool {
+    plain_prefix(text.as_bytes()) == text.len()
 }
 
 /// How many bytes from the beginning certainly need no look: whole blocks, or all. Written so that it becomes vector code.

@@ -14,8 +14,9 @@ mod strict;
 mod tests;
 
 pub use encode::{SplitObject, encode_json, encode_node, encode_split};
-pub(crate) use encode::{write_prefixed_string, write_string};
+pub(crate) use encode::{needs_no_escape, write_escaped, write_prefixed_string, write_string};
 pub(crate) use number::write_float;
+pub(crate) use scan::stop_from;
 
 use crate::tree::Exceeded;
 use crate::{Schema, Tree, TypeId};

@@ -28,6 +28,23 @@ fn first_stop(bytes: u64) -> Option<usize> {
     (stops != 0).then(|| (stops.trailing_zeros() / 8) as usize)
 }
 
+/// The next of [`STOPS`] from here on, or the end: eight bytes at a time, as long as there are so many.
+#[inline]
+pub(crate) fn stop_from(input: &[u8], mut at: usize) -> usize {
+    while let Some(eight) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        match first_stop(u64::from_le_bytes(*eight)) {
+            Some(stop) => return at + stop,
+            None => at += 8,
+        }
+    }
+    while let Some(byte) = input.get(at)
+        && !STOPS[*byte as usize]
+    {
+        at += 1;
+    }
+    at
+}
+
 /// A string literal without its quotes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal {
@@ -188,19 +205,8 @@ impl<'i> Scanner<'i> {
 
     /// The next byte that a string cannot pass over, or the end: eight at a time, as long as there are so many.
     #[inline]
-    fn stop_from(&self, mut at: usize) -> usize {
-        while let Some(eight) = self.input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-            match first_stop(u64::from_le_bytes(*eight)) {
-                Some(stop) => return at + stop,
-                None => at += 8,
-            }
-        }
-        while let Some(byte) = self.input.get(at)
-            && !STOPS[*byte as usize]
-        {
-            at += 1;
-        }
-        at
+    fn stop_from(&self, at: usize) -> usize {
+        stop_from(self.input, at)
     }
 
     pub(super) fn number(&mut self) -> Result<Number, DecodeError> {

@@ -159,8 +159,17 @@ impl Tree {
 /// Whether a JSON text nests no deeper than so many lists and maps.
 pub(crate) fn nests_within(json: &str, depth: usize) -> bool {
     // Nearly every text has fewer that begin than may be within each other, and counting them is vector code.
-    let opening = |byte: &&u8| matches!(byte, b'{' | b'[');
-    json.as_bytes().iter().filter(opening).count() <= depth || nesting(json) <= depth
+    opening(json.as_bytes()) <= depth || nesting(json) <= depth
+}
+
+/// How many lists and maps begin, were there no strings.
+fn opening(json: &[u8]) -> usize {
+    // So many fit into a count of one byte, and are whole vectors.
+    let counted = json.chunks(192).map(|chunk| {
+        let opening = |byte: &u8| u8::from(matches!(byte, b'{' | b'['));
+        chunk.iter().map(opening).sum::<u8>()
+    });
+    counted.map(usize::from).sum()
 }
 
 /// How many lists and maps are within each other in a JSON text.
@@ -193,4 +202,22 @@ fn behind_string(mut rest: &[u8]) -> &[u8] {
         }
     }
     &[]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{nests_within, opening};
+
+    #[test]
+    fn nesting_of_long_texts_is_counted() {
+        for many in [0, 1, 191, 192, 193, 256, 257, 5_000] {
+            let deep = format!("{}{}", "[".repeat(many), "]".repeat(many));
+            assert_eq!(opening(deep.as_bytes()), many);
+            assert!(nests_within(&deep, many), "{many}");
+            assert!(many == 0 || !nests_within(&deep, many - 1), "{many}");
+            let flat = format!("[{}{{}}]", "{},".repeat(many));
+            assert_eq!(opening(flat.as_bytes()), many + 2);
+            assert!(nests_within(&flat, 2), "{many}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Reading a tree: [`Ref`] is a cursor that can be copied.
 
 use super::{Node, Tag, Tree, effective};
-use crate::table::{Schema, Shape, TypeId};
+use crate::table::{Field, Schema, Shape, TypeId};
 
 /// What a value is in JSON's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ impl<'a> Ref<'a> {
 
     /// A member of a map or struct by its JSON name. A field that the normal form leaves out is `None`.
     pub fn get(self, name: &str) -> Option<Self> {
-        let children = self.members();
+        let children = self.member_nodes();
         let (first, schema) = (children.first()?, self.schema());
         // Fields stand before named members.
         match schema.field(self.ty, name) {
@@ -179,7 +179,7 @@ impl<'a> Ref<'a> {
 
     /// Name and value of each member, in the order they are written; none of anything else.
     pub fn entries(self) -> impl DoubleEndedIterator<Item = (&'a str, Ref<'a>)> + ExactSizeIterator {
-        self.members()
+        self.member_nodes()
             .iter()
             .map(move |child| (self.tree.name_of(self.ty, *child), self.child(*child)))
     }
@@ -205,11 +205,21 @@ impl<'a> Ref<'a> {
         tree
     }
 
-    fn members(self) -> &'a [Node] {
+    /// The members of a map or struct, fields before others and each in its order; none of anything else.
+    pub(crate) fn member_nodes(self) -> &'a [Node] {
         if self.node.tag() == Tag::Map {
             self.tree.children(self.node)
         } else {
             &[]
+        }
+    }
+
+    /// The child that is the value of a field of this type.
+    pub(crate) fn child_of(self, node: Node, field: &Field) -> Self {
+        Ref {
+            tree: self.tree,
+            node,
+            ty: effective(self.schema(), field.ty, node.tag()),
         }
     }
 

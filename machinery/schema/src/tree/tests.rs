@@ -76,6 +76,34 @@ fn copies_cross_schemas_by_name() {
 }
 
 #[test]
+fn members_set_at_once_are_in_the_order_of_the_type() {
+    let schema = pod_schema();
+    let members = [
+        ("what", Value::Int(1)),
+        ("image", Value::Str("i")),
+        ("also", Value::Raw("{}")),
+        ("name", Value::Str("n")),
+    ];
+    let mut tree = Tree::new(&schema, pod_type(&schema));
+    tree.push(&["spec", "containers"], Value::EmptyMap);
+    let mut single = tree.clone();
+    tree.with(&["spec", "containers"], |mut list| {
+        list.item(0).unwrap().set("image", "gone");
+        list.item(0).unwrap().set_members(&members);
+    });
+    single.with(&["spec", "containers"], |mut list| {
+        let mut item = list.item(0).unwrap();
+        members.iter().for_each(|(name, value)| item.set(name, *value));
+    });
+    assert_eq!(
+        tree.at(&["spec", "containers"]).unwrap().to_json(),
+        r#"[{"name":"n","image":"i","also":{},"what":1}]"#
+    );
+    assert_eq!(tree, single);
+    assert_eq!(tree.check_bounds(), Ok(()));
+}
+
+#[test]
 fn lists_change() {
     let mut tree = Tree::from_json("[1,2,3,4]").unwrap();
     let mut root = tree.root_mut();

@@ -227,6 +227,27 @@ impl<'t> Mut<'t> {
         self.entry(name).set_value(value);
     }
 
+    /// Makes this a map or struct of these members, no two of one name, and no others.
+    pub fn set_members(&mut self, members: &[(&str, Value<'_>)]) {
+        if !self.becomes(Tag::Map) {
+            return;
+        }
+        let (schema, parent) = (std::sync::Arc::clone(&self.tree.schema), self.ty());
+        let mut nodes = Vec::with_capacity(members.len());
+        for (name, value) in members {
+            let place = match schema.field(parent, name) {
+                Some((position, _)) => Node::NULL.in_field(position),
+                None => Node::NULL.in_key(self.tree.push_text(&name[..name.floor_char_boundary(MAX_KEY)])),
+            };
+            let ty = child_type(&schema, parent, place);
+            let value = self.tree.make(*value, ty, self.depth + 1);
+            nodes.push(value.at_place_of(place));
+        }
+        let (first, count) = self.tree.push_children(&nodes);
+        self.tree.sort_members(first as usize, count as usize);
+        self.replace(Node::map((first, count)));
+    }
+
     /// Sets a member unless it has a value already; empty text and null count as none. Says whether it did.
     pub fn default<'v>(&mut self, name: &str, value: impl Into<Value<'v>>) -> bool {
         let unset = match self.as_ref().get(name) {
