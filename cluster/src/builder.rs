@@ -17,14 +17,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where objects live.
+/// Storage of objects.
 enum Store {
     Memory,
     Directory(PathBuf),
     Given(Arc<dyn Storage>),
 }
 
-/// What a cluster is made of. Every choice has a default; the plainest cluster is in memory, without an address.
+/// Parts of a cluster. Every choice has a default; the plainest cluster is in memory, without an address.
 pub struct ClusterBuilder {
     runtime: Option<Runtime>,
     store: Store,
@@ -104,7 +104,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Which controllers run; none unless asked for.
+    /// Selects the controllers that run; none by default.
     #[must_use]
     pub fn controllers(mut self, selection: Selection) -> Self {
         self.controllers = Some(selection);
@@ -178,7 +178,7 @@ impl ClusterBuilder {
     }
 }
 
-/// What runs beside the server, by upstream's names.
+/// Components beside the server, by upstream's names.
 fn running(controllers: bool, scheduler: bool) -> Vec<&'static str> {
     let all = [("controller-manager", controllers), ("scheduler", scheduler)];
     all.into_iter()
@@ -250,7 +250,7 @@ impl Cluster {
         self.scope.runtime()
     }
 
-    /// How many tasks it has.
+    /// Number of its tasks.
     pub fn task_count(&self) -> usize {
         self.scope.task_count()
     }

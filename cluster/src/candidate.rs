@@ -14,10 +14,10 @@ pub(crate) struct Candidate {
     elector: Arc<Mutex<Elector>>,
 }
 
-/// How long a server that stops tries to give a lease back.
+/// Time for which a server that stops tries to release a lease.
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Why a component no longer runs.
+/// Reason why a component no longer runs.
 enum Ended {
     Lost,
     Panicked,

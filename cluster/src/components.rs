@@ -13,16 +13,16 @@ use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
 use std::sync::{Arc, Weak};
 
-/// What runs beside the server.
+/// Components beside the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// Which controllers; none where nothing is said.
+    /// Controllers that run; `None` runs none.
     pub(crate) controllers: Option<Selection>,
     /// The controllers' settings.
     pub(crate) config: Config,
-    /// Whether the scheduler runs.
+    /// True if the scheduler runs.
     pub(crate) scheduler: bool,
-    /// How the one that runs them is found among several servers; without, this one does.
+    /// Election of the server that runs them; `None` runs them in this one.
     pub(crate) election: Option<LeaderElection>,
 }
 
@@ -138,13 +138,13 @@ async fn running<T>(begun: T) -> Result<(), String> {
     std::future::pending().await
 }
 
-/// How components reach the server: in process, through the faults where there are some.
+/// Transport of components to the server: in process, with faults if there are some.
 #[derive(Clone)]
 pub(crate) struct Transport {
     pub(crate) server: Weak<Server>,
     pub(crate) runtime: Runtime,
     pub(crate) faults: Option<Faults>,
-    /// What must hold for a change to be sent.
+    /// Leadership that a change requires.
     pub(crate) fence: Option<Leadership>,
 }
 

@@ -1,6 +1,6 @@
-//! Why a cluster does not start.
+//! Errors of starting a cluster.
 
-/// What failed, and why.
+/// Failed step and its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("opening storage")]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How often things go wrong, in thousandths.
+/// Rates of faults, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// A request is lost before the server sees it.
@@ -29,7 +29,7 @@ pub struct Rates {
     pub break_stream: u64,
     /// A request, an answer or a frame is late.
     pub delay: u64,
-    /// How late at most.
+    /// Longest delay.
     pub longest_delay: Duration,
 }
 
@@ -123,7 +123,7 @@ fn lateness(runtime: &Runtime, rates: Rates) -> Option<Duration> {
     happens(runtime, rates.delay).then(|| Duration::from_micros(runtime.random_u64() % longest))
 }
 
-/// What went wrong, as a client sees it.
+/// Error of a fault, as a client sees it.
 #[derive(Debug)]
 struct Broken(&'static str);
 
@@ -205,7 +205,7 @@ pub(crate) struct FaultyBody {
     faults: Faults,
     runtime: Runtime,
     waiting: Option<BoxFuture<'static, ()>>,
-    /// Whether the fate of the next frame is decided.
+    /// True once the fault of the next frame is drawn.
     decided: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who the components are, with upstream's names; RBAC's bootstrap policy speaks of these.
+//! Identities of the components, with upstream's names, which RBAC's bootstrap policy binds.
 
 use machinery_meta::UserInfo;
 

@@ -50,7 +50,8 @@ const CALLS: [&str; 6] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 16] = [
+const PLAIN: [&str; 18] = [
+    "cluster/src/",
     "cmd/knarr/src/",
     "machinery/api/src/",
     "machinery/client/src/",
@@ -63,6 +64,7 @@ const PLAIN: [&str; 16] = [
     "node/cri/src/",
     "node/cri-model/src/",
     "node/dns/src/",
+    "node/kubelet/src/",
     "node/network/src/",
     "node/proxy/src/",
     "node/sys/src/",

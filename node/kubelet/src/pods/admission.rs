@@ -165,7 +165,7 @@ fn app_armor(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
 mod tests {
     use super::*;
 
-    /// What the node of `able` says of a pod with this security context and this one of its container.
+    /// Checks a pod with this security context and this one of its container on a node that is `able`.
     #[track_caller]
     fn check(able: bool, general: &str, own: &str, expected: Option<(&str, &str)>) {
         let abilities = Abilities {

@@ -1,4 +1,4 @@
-//! What a request for a log asks: the parameters of upstream's `PodLogOptions`, decoded and checked as its kubelet does
+//! Options of a request for a log: the parameters of upstream's `PodLogOptions`, decoded and checked as its kubelet does
 //! (`getContainerLogs` in `pkg/kubelet/server/server.go`, `ValidatePodLogOptions`).
 
 use http::StatusCode;

@@ -1,4 +1,4 @@
-//! Which of a container's runs has the log that is wanted: what was said of the pod decides, not what the runtime has
+//! Run of a container whose log is requested: the pod's status decides, not the runtime
 //! (upstream's `validateContainerLogStatus`).
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus};

@@ -60,7 +60,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Where a container's log is; `None` where the runtime does not say.
+/// Path of a container's log; `None` if the runtime reports none.
 async fn log_path(cri: &CriClient, id: &str) -> Option<PathBuf> {
     let request = v1::ContainerStatusRequest {
         container_id: id.to_owned(),
@@ -70,7 +70,7 @@ async fn log_path(cri: &CriClient, id: &str) -> Option<PathBuf> {
     Some(answer.status?.log_path.into())
 }
 
-/// What an answer begins with that holds only why there is no log: upstream has begun it by then, unless it is of standard
+/// Status code of an answer with the reason why there is no log: upstream has sent 200 by then, unless the log is of standard
 /// error alone.
 fn failed(options: &LogOptions) -> StatusCode {
     match options.stream {

@@ -171,8 +171,8 @@ impl PullRecords {
         self.merge(repository, image_ref, with)
     }
 
-    /// What the node's owner has put here stays everybody's under the names that it had then, whoever pulls it with
-    /// what. What another pod is pulling is not among them.
+    /// Records a finished pull. A preloaded image stays open to all pods under the names that it had then, whoever pulls it with
+    /// any credentials. An image that another pod is pulling is not preloaded.
     fn finish(&self, image: &str, image_ref: &str, pulled: Pulled) -> std::io::Result<()> {
         let _pulling = self.pulling.lock();
         let mut with = pulled.with;

@@ -177,7 +177,7 @@ async fn feed(mut input: mpsc::Receiver<Input>, stdin: Option<SpdyStream>, resiz
     }
 }
 
-/// What the runtime says at the end; silence is success.
+/// Reads the runtime's final error; none is success.
 async fn verdict_of(mut error: SpdyStream) -> Result<(), String> {
     let mut text = BytesMut::new();
     while let Some(piece) = error.read().await {

@@ -1,4 +1,4 @@
-//! What a remote command session consists of, whatever carries it.
+//! Channels of a remote command session, for all protocols.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ pub enum Output {
     Stdout(Bytes),
     /// Bytes of standard error.
     Stderr(Bytes),
-    /// How it ended: a `Status` object. The last thing sent.
+    /// Outcome of the session, a `Status` object, sent last.
     Verdict(Bytes),
 }
 
@@ -42,7 +42,7 @@ pub struct Channels {
     pub output: mpsc::Sender<Output>,
 }
 
-/// Which streams a client wants.
+/// Streams that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Wanted {
     pub(super) stdin: bool,

@@ -1,4 +1,4 @@
-//! What exec and attach share: finding the container, taking the client's connection over, and the last word.
+//! Common parts of exec and attach: finding the container, upgrading the client's connection, and the final status.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};

@@ -1,4 +1,4 @@
-//! Which protocol a request asks for, and taking its connection over.
+//! Protocol that a request selects, and the upgrade of its connection.
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -12,7 +12,7 @@ use super::super::routes::{Body, text};
 /// The connection once taken over.
 pub(super) type Taken = TokioIo<Upgraded>;
 
-/// What carries the session.
+/// Protocol that carries the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     /// WebSocket frames.

@@ -34,7 +34,7 @@ pub(super) const PROTOCOLS: &[&str] = &[
     "",
 ];
 
-/// How messages are written.
+/// Encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// The channel's byte, then the data.
@@ -86,7 +86,7 @@ impl Framing {
 
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const CLOSE_CHANNEL: u8 = 255;
-/// How long a client may take to answer a farewell.
+/// Longest wait for the client's answer to a close frame.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A WebSocket on a connection taken over, with bounds.

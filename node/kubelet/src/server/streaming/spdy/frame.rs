@@ -25,7 +25,7 @@ pub enum Frame {
     SynStream {
         /// Its id.
         id: u32,
-        /// Whether its opener sends nothing on it.
+        /// True if its opener sends nothing on it.
         fin: bool,
         /// Compressed headers.
         block: Bytes,
@@ -34,7 +34,7 @@ pub enum Frame {
     SynReply {
         /// Its id.
         id: u32,
-        /// Whether the answerer sends nothing on it.
+        /// True if the answerer sends nothing on it.
         fin: bool,
         /// Compressed headers.
         block: Bytes,
@@ -43,7 +43,7 @@ pub enum Frame {
     Reset {
         /// Its id.
         id: u32,
-        /// Why.
+        /// Status code of the reset.
         status: u32,
     },
     /// Are you there?
@@ -57,7 +57,7 @@ pub enum Frame {
     Headers {
         /// Its id.
         id: u32,
-        /// Whether nothing more is sent on it.
+        /// True if nothing more is sent on it.
         fin: bool,
         /// Compressed headers.
         block: Bytes,
@@ -66,7 +66,7 @@ pub enum Frame {
     Data {
         /// Its id.
         id: u32,
-        /// Whether nothing more is sent on it.
+        /// True if nothing more is sent on it.
         fin: bool,
         /// The bytes.
         data: Bytes,
@@ -75,7 +75,7 @@ pub enum Frame {
     Other,
 }
 
-/// What does not follow the protocol.
+/// Violation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Larger than we take.

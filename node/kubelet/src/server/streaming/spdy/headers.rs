@@ -8,7 +8,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 /// Headers of one stream; names are lower case.
 pub type Headers = Vec<(String, String)>;
 
-/// What a header block may grow to, and how many pairs it may hold.
+/// Largest header block in bytes, and its largest number of pairs.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 const PAIRS_MAX: usize = 64;
 

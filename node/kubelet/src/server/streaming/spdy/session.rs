@@ -21,7 +21,7 @@ const READ_BYTES: usize = 32 << 10;
 const PIECE_BYTES_MAX: usize = 32 << 10;
 const STATUS_CANCEL: u32 = 5;
 
-/// What one stream has to say.
+/// Command of one stream to the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Command {
     Open { id: u32, headers: Vec<(String, String)> },
