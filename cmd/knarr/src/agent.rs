@@ -66,7 +66,7 @@ pub(crate) struct AgentArguments {
     node: NodeArguments,
 }
 
-/// Runs until it is told to end. Pods, containerd and the rules in the kernel stay.
+/// Runs until it receives a signal to end. Pods, containerd and the rules in the kernel stay.
 pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     node_proxy::check_keywords(&arguments.node.nodeport_addresses).context("--nodeport-addresses")?;
     if !node_sys::machine::is_root() {
@@ -102,7 +102,7 @@ fn node_name(arguments: &AgentArguments) -> String {
     arguments.node.hostname_override.clone().unwrap_or_else(host)
 }
 
-/// `beside` is the handle of the other executor, whose components are told of with ours.
+/// `beside` is the handle of the other executor, whose components are reported with ours.
 async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()> {
     let runtime = Runtime::real().with_components_of(&beside);
     let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());

@@ -10,7 +10,7 @@ pub(crate) fn init(verbosity: u8) {
         2..=5 => "debug",
         _ => "trace",
     };
-    // Whoever uses the client says what failed; the client itself would only say that something did.
+    // The caller of the client logs what failed; the client itself would only log that something did.
     let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn,kube_client=off";
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},{quiet}")));

@@ -1,7 +1,7 @@
 //! The agent's certificate, which grows old while the agent runs.
 //!
 //! The server writes a new one in time (`server/identities.rs`). The agent then ends and is started again: pods,
-//! containerd and the rules in the kernel outlive it, and whoever starts it has to start it anew after a crash as well.
+//! containerd and the rules in the kernel outlive it, and its supervisor has to restart it after a crash as well.
 
 use apiserver_server::pki::Identity;
 use jiff::Timestamp;

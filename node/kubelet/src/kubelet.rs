@@ -290,7 +290,7 @@ pub(crate) fn worker_context(
         dns: NodeDns {
             cluster_dns: config.cluster_dns.clone(),
             cluster_domain: config.cluster_domain.clone(),
-            // Read anew for each pod: the machine may have got other name servers since.
+            // Read again for each pod: the machine may have other name servers by then.
             host: v1::DnsConfig::default(),
         },
         node: NodeResources {

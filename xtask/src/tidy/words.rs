@@ -5,13 +5,15 @@
 use std::collections::BTreeMap;
 
 /// Words of the dialect, in lower case. A name in braces is a field of the message and not read.
-const DIALECT: [&str; 26] = [
+const DIALECT: [&str; 31] = [
     "anew",
     "ask",
     "asked",
+    "asking",
     "asks",
     "hear",
     "heard",
+    "hearing",
     "hears",
     "lacking",
     "lacks",
@@ -22,12 +24,15 @@ const DIALECT: [&str; 26] = [
     "promise",
     "promised",
     "promises",
+    "promising",
     "said",
+    "saying",
     "says",
     "somebody",
     "stranger",
     "strangers",
     "tell",
+    "telling",
     "tells",
     "told",
     "vouches",
@@ -40,7 +45,11 @@ const CLAUSES: [&str; 10] = [
 ];
 
 /// Macros and attributes whose string literals are read by users.
-const CALLS: [&str; 6] = [
+const CALLS: [&str; 10] = [
+    ".context(",
+    ".with_context(",
+    "anyhow!(",
+    "bail!(",
     "tracing::debug!(",
     "tracing::error!(",
     "tracing::info!(",
@@ -231,6 +240,12 @@ mod tests {
             &["told"],
         );
         check(file, "#[error(\"nobody answers {asked}\")]", &["nobody"]);
+        check(
+            file,
+            ".with_context(|| format!(\"asking {server}\"))?;",
+            &["asking"],
+        );
+        check(file, "bail!(\"{file} was made anew\");", &["anew"]);
         check(file, "/// How long it takes\n    #[arg(long)]\n", &["How"]);
         check(file, "\"# HELP x_total What was made anew.\\n\"", &["What"]);
         check(file, "    help: \"Requests that clients asked for\",", &["asked"]);

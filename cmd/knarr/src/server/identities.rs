@@ -96,7 +96,7 @@ impl Identities<'_> {
     }
 
     /// Keeps a file of the data directory; `identity` replaces credentials in it that are others, or else those that are no
-    /// longer good are made anew.
+    /// longer valid are renewed.
     fn keep_own(
         &self,
         entries: &Entries<'_>,

@@ -105,10 +105,10 @@ fn of_directory(data_dir: &Path) -> anyhow::Result<(String, u8)> {
         ),
         report => report?,
     };
-    Ok(told(data_dir, &report))
+    Ok(summary_of(data_dir, &report))
 }
 
-fn told(data_dir: &Path, report: &CheckReport) -> (String, u8) {
+fn summary_of(data_dir: &Path, report: &CheckReport) -> (String, u8) {
     let mut text = String::new();
     let line = |text: &mut String, mark: &str, what: String| {
         // Writing to a string does not fail.

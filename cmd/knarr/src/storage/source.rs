@@ -45,19 +45,19 @@ pub(super) async fn download(
     kubeconfig: &Path,
     runtime: &Runtime,
 ) -> anyhow::Result<u64> {
-    let asked = || format!("asking the server of {} for a backup", kubeconfig.display());
+    let requesting = || format!("requesting a backup from the server of {}", kubeconfig.display());
     let client = Client::from_kubeconfig(kubeconfig, runtime.clone())
         .await
-        .with_context(asked)?
+        .with_context(requesting)?
         .with_user_agent("knarr-storage");
-    let mut pieces = client.stream(PATH, &[]).await.with_context(asked)?;
+    let mut pieces = client.stream(PATH, &[]).await.with_context(requesting)?;
     let mut file = BackupFile::begin(disk, path)?;
     while let Some(piece) = pieces.next().await {
         match piece {
             Ok(piece) => file.write(&piece)?,
             Err(error) => {
                 file.abandon();
-                return Err(error).with_context(asked);
+                return Err(error).with_context(requesting);
             }
         }
     }

@@ -238,7 +238,7 @@ impl Sender {
                 .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
             match outcome {
-                // The event has expired meanwhile: begin anew.
+                // The event has expired meanwhile: create another.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
             }

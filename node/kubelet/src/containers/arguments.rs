@@ -15,8 +15,8 @@ const ALL_BYTES_MAX: usize = 6 << 20;
 const COPIED_BYTES_MAX: usize = 4 * ALL_BYTES_MAX;
 /// The NUL of a string, and the pointer to it.
 const STRING_OVERHEAD_BYTES: usize = 1 + 8;
-/// As much of a variable's name is told.
-const NAME_CHARS_TOLD: usize = 253;
+/// Characters of a variable's name that a message holds.
+const NAME_CHARS_SHOWN: usize = 253;
 
 /// One string of a program's arguments and environment.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +41,8 @@ impl fmt::Display for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => {
-                let told: String = name.chars().take(NAME_CHARS_TOLD).collect();
-                write!(f, "environment variable {told:?}")
+                let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+                write!(f, "environment variable {shown:?}")
             }
             Self::Word(field, at) => write!(f, "{field}[{at}]"),
         }

@@ -193,7 +193,7 @@ fn oom_score_adjust(pod: &Pod, container: &Container, memory_capacity: i64) -> i
         Qos::Guaranteed => GUARANTEED,
         Qos::BestEffort => BEST_EFFORT,
         Qos::Burstable => {
-            let left = unasked_memory(pod);
+            let left = unrequested_memory(pod);
             let score = |bytes: i64| 1000 - 1000 * (bytes + left) / memory_capacity.max(1);
             let own = score(memory_request(container));
             let score = match is_sidecar(container) {
@@ -212,16 +212,16 @@ fn memory_request(container: &Container) -> i64 {
 }
 
 /// Memory request of the pod beyond those of its containers, divided by their number.
-fn unasked_memory(pod: &Pod) -> i64 {
+fn unrequested_memory(pod: &Pod) -> i64 {
     let spec = spec(pod);
     let whole = spec.resources.as_ref();
-    let Some(asked) = whole.and_then(|whole| amount(whole.requests.as_ref(), "memory")) else {
+    let Some(requested) = whole.and_then(|whole| amount(whole.requests.as_ref(), "memory")) else {
         return 0;
     };
     let counted = all_containers(pod).filter(|(kind, _)| *kind != ContainerKind::Init);
     let count = i64::try_from(counted.count()).unwrap_or(1).max(1);
     let of_containers = containers_requests(spec).get("memory").units();
-    (asked.units() - of_containers).max(0) / count
+    (requested.units() - of_containers).max(0) / count
 }
 
 #[cfg(test)]

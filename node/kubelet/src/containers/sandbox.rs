@@ -85,7 +85,7 @@ fn port_mappings(pod: &Pod) -> Vec<v1::PortMapping> {
     container_ports(pod).map(port_mapping).collect()
 }
 
-/// Ports of containers that run together, as those of initialization containers are nobody's: no scheduler looks at them.
+/// Ports of containers that run together, without those of init containers, which no scheduler counts.
 fn container_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
     let together = all_containers(pod).filter(|(kind, _)| *kind != ContainerKind::Init);
     let ports = together.flat_map(|(_, container)| container.ports.iter().flatten());

@@ -243,7 +243,7 @@ impl ImageManager {
         }
     }
 
-    /// Pulls, and records with what: an agent that dies in between leaves an image that is nobody's.
+    /// Pulls, and records the credentials: an agent that dies in between leaves an image that no pod may use.
     async fn pull_and_record(&self, pulling: Wanted<'_>) -> Result<Option<PresentImage>, String> {
         let there = self.present(pulling.image).await.map_err(|error| error.message)?;
         let there = there.map(|image| image.id);

@@ -109,7 +109,7 @@ impl FollowedLogs {
         let watched = watched.and_then(|(events, folder)| events.watch(folder).ok());
         let (ended, told) = (CancellationToken::new(), Arc::new(Notify::new()));
         let (own, asked) = (runtime.clone(), told.clone());
-        // Also where it ends otherwise: nobody would hear of the container's end any more.
+        // Also if it ends otherwise: followers would not be notified of the container's end any more.
         let ends = ended.clone().drop_guard();
         let asking = runtime.spawn("end of a followed container", async move {
             let _ends = ends;
@@ -153,7 +153,7 @@ async fn until_ended(runtime: &Runtime, told: &Notify, running: StillRunning) {
 }
 
 impl Follower {
-    /// Of a log that nobody writes any more.
+    /// Of a log without a writer.
     #[cfg(test)]
     pub(super) fn of_an_ended_one(runtime: &Runtime) -> Self {
         let ended = CancellationToken::new();

@@ -47,7 +47,7 @@ struct Rotation {
     runtime: Runtime,
     cri: CriClient,
     config: Arc<KubeletConfig>,
-    /// Large logs that nobody writes any more, with their sizes: only one that grows is looked at again.
+    /// Large logs without a writer, with their sizes: only one that grows is checked again.
     unwritten: HashMap<PathBuf, u64>,
 }
 

@@ -61,7 +61,7 @@ impl NodeFacts {
     }
 }
 
-/// Health as the conditions tell it.
+/// Health as the conditions report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// The runtime answers.

@@ -2,7 +2,7 @@
 //!
 //! [`facts`] says what the machine offers, [`registration`] makes or adopts the Node object, [`lease`]
 //! says every ten seconds that we live, [`status`] writes conditions and images when they change, [`pressure`] measures what it runs short of,
-//! [`schedulable`] tells when it is cordoned.
+//! [`schedulable`] records when it is cordoned.
 
 pub mod components;
 pub mod facts;

@@ -45,12 +45,12 @@ impl Registration {
     pub fn begin(runtime: &Runtime, client: &Client, config: &Arc<KubeletConfig>, facts: &NodeFacts) -> Self {
         let node = Arc::new(Watched::new(None));
         let own = (runtime.clone(), client.clone(), config.clone(), facts.clone());
-        let told = node.clone();
+        let registered = node.clone();
         let begin = move || {
-            let ((runtime, client, config, facts), told) = (own.clone(), told.clone());
+            let ((runtime, client, config, facts), registered) = (own.clone(), registered.clone());
             async move {
                 let node = register(&runtime, &client, &config, &facts).await;
-                told.replace(Some(Arc::new(node)));
+                registered.replace(Some(Arc::new(node)));
             }
         };
         runtime.keep("node registration", begin).detach();

@@ -95,8 +95,8 @@ impl RuntimeHealth {
     }
 
     /// Returns the health that the node reports: the answer, or the last one for as long as [`RUNTIME_SILENCE`].
-    fn observe(&mut self, asked: Result<Health, String>, now: Duration) -> Health {
-        match (asked, &self.0) {
+    fn observe(&mut self, answer: Result<Health, String>, now: Duration) -> Health {
+        match (answer, &self.0) {
             (Ok(health), _) => {
                 self.0 = Some((health.clone(), now));
                 health
@@ -121,9 +121,9 @@ impl StatusKeeper {
         let mut runtime_health = RuntimeHealth::before(&last, last_well);
         let mut pressure_history = PressureHistory::default();
         loop {
-            let asked = health(&self.cri).await;
-            let answers = asked.is_ok();
-            let health = runtime_health.observe(asked, self.runtime.monotonic());
+            let answer = health(&self.cri).await;
+            let answers = answer.is_ok();
+            let health = runtime_health.observe(answer, self.runtime.monotonic());
             let ready = health.is_ready();
             let measured = Pressure::measure(&self.config.data_dir, &self.config.reserve.eviction_hard);
             let pressure = pressure_history.observe(measured, self.runtime.monotonic());

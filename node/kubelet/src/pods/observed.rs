@@ -24,7 +24,7 @@ pub mod label {
 
 /// Annotations of containers: what an agent that starts again must know of them.
 pub mod annotation {
-    /// Changes when the container has to be made anew.
+    /// Changes when the container has to be created again.
     pub const HASH: &str = "io.kubernetes.container.hash";
     /// Number of restarts.
     pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
@@ -81,7 +81,7 @@ pub struct ObservedContainer {
     pub hash: String,
     /// Its log, relative to the pod's log folder.
     pub log_path: String,
-    /// The effective user of its first process, where the runtime tells.
+    /// The effective user of its first process, if the runtime reports it.
     pub user: Option<v1::LinuxContainerUser>,
 }
 

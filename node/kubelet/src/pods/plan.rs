@@ -139,7 +139,7 @@ impl<'a> Decider<'a, '_> {
         }
     }
 
-    /// They wait for nobody, since a pod that does not come up is what they are there to look at, and start once.
+    /// They start at once, since they are for debugging a pod that does not come up, and start only once.
     fn ephemerals(&mut self) {
         for container in ephemeral_containers(self.snapshot.pod) {
             if self.snapshot.observed.latest(&container.name).is_none() {
@@ -304,8 +304,8 @@ impl<'a> Decider<'a, '_> {
 
     /// Resources that a container was given last, and those it is to have.
     fn amounts(&self, container: &Container) -> (Amounts, Amounts) {
-        let told = self.snapshot.actuated.put_into_container(container);
-        (Amounts::of(&told), Amounts::of(container))
+        let given = self.snapshot.actuated.put_into_container(container);
+        (Amounts::of(&given), Amounts::of(container))
     }
 
     fn resize(&mut self, container: &Container, found: &ObservedContainer) {
@@ -373,7 +373,7 @@ impl<'a> Decider<'a, '_> {
     }
 }
 
-/// A number that changes when a container has to be made anew: of all of its fields only the image may
+/// A number that changes when a container has to be created again: of all of its fields only the image may
 /// change while the pod lives.
 pub fn container_hash(container: &Container) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -15,7 +15,7 @@ pub type Requirements = Vec<(String, i64)>;
 /// A pod that may be ended: its uid and what it has.
 type Held<'a> = (&'a str, &'a ResourceRequest);
 
-/// Chooses the pods whose end gives a pod what it misses; an error names what nobody's end would give.
+/// Chooses the victims whose end frees the missing resources; an error names a resource that no set of victims would free.
 pub fn choose(
     preemptor: &ResourceRequest,
     held: &[Held<'_>],

@@ -62,7 +62,7 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
         .map(|container| container_status(input, ContainerKind::Ephemeral, &container));
     let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
-    // A phase nothing comes back from, and why, is told only when nothing runs any more.
+    // A final phase and its reason are reported only when nothing runs any more.
     if let Some((reason, message)) = input.failure.filter(|_| input.terminal) {
         status.phase = Some("Failed".into());
         status.reason = Some(reason.clone());
@@ -163,7 +163,7 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
     status
 }
 
-/// Nobody waits for an ephemeral container to come up.
+/// An ephemeral container delays nothing.
 fn has_readiness(kind: ContainerKind) -> bool {
     kind != ContainerKind::Ephemeral
 }

@@ -261,12 +261,12 @@ impl Prober {
         if !well && !self.is_running().await {
             return false;
         }
-        let told = match answer {
+        let event = match answer {
             Ok(None) => None,
             Ok(Some(message)) => Some(("ProbeWarning", format!("probe warning: {message}"))),
             Err(message) => Some(("Unhealthy", format!("probe failed: {message}"))),
         };
-        if let Some((reason, text)) = told {
+        if let Some((reason, text)) = event {
             let text = format!("{} {text}", self.kind.title());
             self.events.about(&self.subject, EventKind::Warning, reason, text);
         }

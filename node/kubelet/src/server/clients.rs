@@ -41,8 +41,8 @@ impl Clients {
         }))
     }
 
-    /// The user whom the peer's certificate names. `None` where there is none, or nobody here vouches for it: a token may still
-    /// tell who asks.
+    /// The user whom the peer's certificate names. `None` without a certificate or one of these authorities: a token may still
+    /// authenticate the request.
     pub fn user(&self, peer: Option<&PeerCertificate>, now: Timestamp) -> Option<UserInfo> {
         let peer = peer?;
         let found = self.authorities.verified(peer, now);

@@ -1,4 +1,4 @@
-//! Components of the agent as `/healthz` and `/metrics` tell of them: those of the kubelet, and of network, service rules
+//! Components of the agent in `/healthz` and `/metrics`: those of the kubelet, and of network, service rules
 //! and DNS beside it.
 
 use std::fmt::Write as _;

@@ -102,7 +102,7 @@ async fn running(context: &ManagerContext) -> Result<HashMap<String, RunningPod>
     Ok(join(sandboxes.items, containers.containers, stats.stats))
 }
 
-/// Upstream's rule: what has ended uses nothing, and is not told of.
+/// Upstream's rule: an ended container uses nothing and is left out.
 fn join(
     sandboxes: Vec<v1::PodSandbox>,
     containers: Vec<v1::Container>,

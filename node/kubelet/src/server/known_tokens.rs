@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A token that was not used for so long is a stranger's again. Those of service accounts are renewed within an hour.
+/// A token that was not used for so long is unknown again. Those of service accounts are renewed within an hour.
 const AGE_MAX: Duration = Duration::from_secs(3_600);
 /// Tokens of one user: a client uses one, its successor, and those of its replicas.
 const OF_USER_MAX: usize = 16;
@@ -71,7 +71,7 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
         all.known.insert(token, known);
     }
 
-    /// The token is nobody's any more.
+    /// The token is not valid any more.
     pub(super) fn forget(&self, token: &T) {
         self.0.lock().known.remove(token);
     }

@@ -8,7 +8,7 @@ use super::routes::Query;
 use crate::logs::time::rfc3339;
 use crate::logs::writer::LogOptions;
 
-/// Upstream's answers: what is wrong is not told.
+/// Upstream's answers, which do not name the problem.
 const UNDECODED: Refused = (
     StatusCode::BAD_REQUEST,
     r#"{"message": "Unable to decode query."}"#,

@@ -141,7 +141,7 @@ fn cpu_seconds(used: &CgroupStats) -> f64 {
     used.cpu_usage_nanoseconds as f64 / 1e9
 }
 
-/// A family that has nothing to tell is left out, as are all but the last where nothing is known.
+/// A family without values is left out, as are all but the last if nothing is known.
 fn resource_text(figures: Option<&Figures>) -> String {
     let mut out = String::new();
     for family in &FAMILIES {

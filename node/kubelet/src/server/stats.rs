@@ -1,4 +1,4 @@
-//! Figures as upstream's kubelet tells them in JSON: `/stats/summary`.
+//! Usage in the JSON of upstream's kubelet: `/stats/summary`.
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;

@@ -45,7 +45,7 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
         .map_err(|error| ServerError::Tls(format!("{}: {error}", path.display())))
 }
 
-/// A certificate of our own making, as upstream's kubelet has without one: encrypted, vouched for by nobody.
+/// A self-signed certificate, as upstream's kubelet makes without one: encrypted, but not authenticated.
 fn self_signed(
     config: &KubeletConfig,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ServerError> {
@@ -68,7 +68,7 @@ mod tests {
     use rustls::{ClientConfig, RootCertStore};
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-    /// Upstream's `tls.RequestClientCert`: the certificate is the requests' business, and a token may still tell who asks.
+    /// Upstream's `tls.RequestClientCert`: requests check the certificate, and a token may still authenticate them.
     #[tokio::test]
     async fn handshake_takes_certificates_that_no_authority_vouches_for() {
         let folder = tempfile::tempdir().unwrap();

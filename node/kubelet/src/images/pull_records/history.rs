@@ -72,7 +72,7 @@ pub(in crate::images) struct PullRecord {
 /// Record of a present image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::images) enum History {
-    /// Nobody here has pulled it.
+    /// The image was not pulled by this agent.
     Preloaded,
     /// It was pulled, and with what is not known.
     Unknown,

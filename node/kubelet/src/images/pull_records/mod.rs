@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An image without either was put here by the node's owner, and is everybody's; a pull that begins while it is there
-//! notes its id, so that nobody takes it from the others by asking for it. Any other image whose pull was begun and not
-//! recorded, since its pod went or the agent died, is nobody's until it is pulled again. Upkeep
+//! notes its id, so that no pod takes it from the others by a pull. Any other image whose pull was begun and not
+//! recorded, since its pod was deleted or the agent died, is usable by no pod until it is pulled again. Upkeep
 //! ([`super::upkeep`]) settles the intents that such pulls leave.
 
 mod history;
@@ -93,7 +93,7 @@ pub(in crate::images) struct PullRecords {
 }
 
 /// A pull under way. Dropped before it has [`finished`](Pulling::finished) or [`failed`](Pulling::failed), the image may
-/// still come, and is nobody's then.
+/// still come, and is usable by no pod then.
 #[derive(Debug)]
 pub(in crate::images) struct Pulling {
     records: Arc<PullRecords>,

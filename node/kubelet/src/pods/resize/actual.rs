@@ -10,7 +10,7 @@ use node_sys::cgroup::CgroupResources;
 use super::Resources;
 use super::conditions::ResizeState;
 
-/// The smallest quota is that of ten thousandths of a processor; less is shown as it was asked for.
+/// The smallest quota is that of ten thousandths of a processor; less is shown as it was requested for.
 const CPU_LIMIT_MIN_MILLIS: i64 = 10;
 
 /// State of a pod's resources besides its specification.
@@ -25,16 +25,16 @@ pub struct ResourceView<'a> {
 }
 
 impl ResourceView<'_> {
-    /// Of a running container: limits as its group has them, requests as it was told them last.
+    /// Of a running container: limits as its group has them, requests as they were given last.
     pub fn running(&self, container: &Container, id: &str) -> ResourceRequirements {
         let mut resources = container.resources.clone().unwrap_or_default();
-        let told = self.actuated.containers.get(&container.name);
-        if let (Some(own), Some(told)) = (
+        let given = self.actuated.containers.get(&container.name);
+        if let (Some(own), Some(given)) = (
             &mut resources.requests,
-            told.and_then(|told| told.requests.as_ref()),
+            given.and_then(|given| given.requests.as_ref()),
         ) {
             for name in ["cpu", "memory"] {
-                if let Some(amount) = told.get(name) {
+                if let Some(amount) = given.get(name) {
                     own.insert(name.to_owned(), amount.clone());
                 }
             }
@@ -53,8 +53,8 @@ fn show_limits(own: &mut BTreeMap<String, ApiQuantity>, limits: &CgroupResources
         .zip(period)
         .map(|(quota, period)| quota * 1000 / period.max(1));
     let smallest = |amount: Option<i64>| amount.is_some_and(|amount| amount <= CPU_LIMIT_MIN_MILLIS);
-    let asked = own.get("cpu").and_then(|cpu| cpu.0.parse::<Quantity>().ok());
-    if !(smallest(millis) && smallest(asked.map(Quantity::millis))) {
+    let requested = own.get("cpu").and_then(|cpu| cpu.0.parse::<Quantity>().ok());
+    if !(smallest(millis) && smallest(requested.map(Quantity::millis))) {
         show(own, "cpu", millis.map(Quantity::from_millis), Quantity::millis);
     }
     let bytes = limits.memory_limit_bytes.map(Quantity::from_bytes);
@@ -72,8 +72,10 @@ fn show(
         own.remove(name);
         return;
     };
-    let asked = own.get(name).and_then(|asked| asked.0.parse::<Quantity>().ok());
-    if asked.map(number) != Some(number(actual)) {
+    let requested = own
+        .get(name)
+        .and_then(|requested| requested.0.parse::<Quantity>().ok());
+    if requested.map(number) != Some(number(actual)) {
         own.insert(name.to_owned(), ApiQuantity(actual.to_string()));
     }
 }
@@ -92,7 +94,7 @@ mod tests {
             serde_json::json!({"limits": amounts("0.2", "64Mi"), "requests": amounts("0.2", "64Mi")});
         let container: Container =
             serde_json::from_value(serde_json::json!({"name": "c", "resources": resources})).unwrap();
-        let told = serde_json::json!({"containers": {"c": {"requests": amounts("100m", "32Mi")}}});
+        let given = serde_json::json!({"containers": {"c": {"requests": amounts("100m", "32Mi")}}});
         let limits = CgroupResources {
             cpu_quota_us: quota,
             cpu_period_us: Some(100_000),
@@ -101,7 +103,7 @@ mod tests {
         };
         let view = ResourceView {
             state: &ResizeState::default(),
-            actuated: &serde_json::from_value(told).unwrap(),
+            actuated: &serde_json::from_value(given).unwrap(),
             limits: &BTreeMap::from([("id".to_owned(), limits)]),
         };
         let shown = serde_json::to_value(view.running(&container, "id")).unwrap();

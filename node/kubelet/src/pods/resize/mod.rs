@@ -1,11 +1,11 @@
-//! Changing what the containers of a running pod may use.
+//! In-place resize: changes of the resources of running containers.
 //!
-//! What a pod asks for is its specification; what this node has promised it, its allocation; what its groups were told
-//! last, what is actuated. They are equal for most pods, most of the time. A changed specification is allocated where the
-//! node has room for it ([`room`]), else the pod waits with its old allocation. Everything but the specification's own
-//! worker sees the pod with its allocation put in. Where that differs from what is actuated, [`steps`] says what is told
-//! to whom in which order, and [`told`] what the pod's conditions and events say meanwhile;
-//! [`actual`] is what its status says it has.
+//! The specification has the desired resources, the record of this node the allocated ones, and the limits that its
+//! groups were given last are the actuated ones. They are equal for most pods, most of the time. A changed specification
+//! is allocated if the node has the resources ([`allocation`]); otherwise the pod keeps its old allocation and waits. The
+//! rest of the worker sees the pod with its allocation put in. Where that differs from what is actuated, [`steps`] has the
+//! order of the changes of limits, [`conditions`] the pod's conditions and events meanwhile, and [`actual`] the resources
+//! in its status.
 //!
 //! Never: a limit that is larger in a container than in its pod's group, not even for a moment.
 
@@ -137,7 +137,7 @@ impl Record {
     }
 }
 
-/// A running container whose amounts differ from what it was told last.
+/// A running container whose amounts differ from those it was given last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resize {
     /// Its name.

@@ -20,7 +20,7 @@ use crate::pods::plan::container_named;
 pub enum Step {
     /// The pod's group gets these limits.
     Group(CgroupResources),
-    /// The runtime is told these limits of a container.
+    /// Sends the limits of a container to the runtime.
     Container {
         /// The runtime's id of it.
         id: String,
@@ -120,7 +120,7 @@ fn containers(
             false => to_limit > from_limit,
         }
     });
-    let told = differing.into_iter().filter_map(|resize| {
+    let changed = differing.into_iter().filter_map(|resize| {
         let (_, container) = container_named(pod, &resize.name)?;
         let container = match part {
             // Of the processor it keeps what it has until its turn comes.
@@ -132,7 +132,7 @@ fn containers(
             limits: Box::new(container_limits(pod, &container, memory_facts)),
         })
     });
-    told.collect()
+    changed.collect()
 }
 
 fn with_cpu_of(container: &Container, other: &Container) -> Container {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// In short: whose limit becomes what.
-    fn told(before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]) -> Vec<String> {
+    fn changed(before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]) -> Vec<String> {
         let (before, after) = (pod(before), pod(after));
         let record = Record {
             allocated: Resources::of(&after),
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn resize_order_grows_pod_first_and_shrinks_it_last() {
         assert_eq!(
-            told(&[("a", "100m", "64Mi")], &[("a", "200m", "128Mi")]),
+            changed(&[("a", "100m", "64Mi")], &[("a", "200m", "128Mi")]),
             [
                 "pod memory 128Mi",
                 "a 128Mi 10000",
@@ -226,17 +226,17 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&[("a", "200m", "128Mi")], &[("a", "100m", "128Mi")]),
+            changed(&[("a", "200m", "128Mi")], &[("a", "100m", "128Mi")]),
             ["a 128Mi 10000", "pod shares 102", "pod quota 10000"]
         );
         // What one gives another takes: the group stays, and who gives goes first.
         assert_eq!(
-            told(
+            changed(
                 &[("a", "100m", "64Mi"), ("b", "100m", "128Mi")],
                 &[("a", "100m", "128Mi"), ("b", "100m", "64Mi")]
             ),
             ["b 64Mi 10000", "a 128Mi 10000"]
         );
-        assert_eq!(told(&[("a", "1", "64Mi")], &[("a", "1", "64Mi")]), [""; 0]);
+        assert_eq!(changed(&[("a", "1", "64Mi")], &[("a", "1", "64Mi")]), [""; 0]);
     }
 }

@@ -36,7 +36,7 @@ const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
 pub struct Pods {
     context: Arc<WorkerContext>,
     inboxes: Mutex<BTreeMap<String, Arc<Inbox>>>,
-    /// The API server has told us of all pods once.
+    /// Set once all pods were received from the API server.
     synced: Watched<bool>,
     /// The same, held while all pods are taken in: what it says replaces what was saved, never the other way round.
     listed: Mutex<bool>,
@@ -72,11 +72,11 @@ impl Pods {
     /// Status of a pod: the last one of its worker, or of the API server if the worker has none yet.
     pub fn status(&self, pod: &Pod) -> Arc<PodStatus> {
         let inboxes = self.inboxes.lock();
-        let told = inboxes
+        let reported = inboxes
             .get(uid(pod))
             .and_then(|inbox| inbox.status.lock().clone());
         drop(inboxes);
-        told.unwrap_or_else(|| Arc::new(pod.status.clone().unwrap_or_default()))
+        reported.unwrap_or_else(|| Arc::new(pod.status.clone().unwrap_or_default()))
     }
 
     /// Wakes one pod's worker.
@@ -145,8 +145,8 @@ impl Pods {
     /// restarts their containers and runs their probes. Returns once that has begun.
     pub async fn go_on_with_saved(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
-        let told = self.synced.wait_for(|synced| *synced);
-        if runtime.timeout(SAVED_AFTER, told).await.is_ok() {
+        let synced = self.synced.wait_for(|synced| *synced);
+        if runtime.timeout(SAVED_AFTER, synced).await.is_ok() {
             return;
         }
         let config = self.context.control.config.clone();

@@ -46,7 +46,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 const VOLUME_RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
 /// After a failed write to the API server.
 const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
-/// Volumes of objects are brought up to date at this interval even if no change was heard.
+/// Volumes of objects are brought up to date at this interval even without an event.
 const REFRESH_AFTER: Duration = Duration::from_secs(600);
 /// Rounds without a pause; a pod that wants more is looked at again later.
 const ROUNDS_MAX: usize = 32;
@@ -77,11 +77,11 @@ pub struct WorkerContext {
     pub allocations: NodeAllocations,
     /// Ends the pod with this uid for a critical one.
     pub preempt: OnceLock<WakePod>,
-    /// The newest version of the Node object; what the agent says itself until the API server has told of it.
+    /// The newest version of the Node object; the agent's own until one was received from the API server.
     pub node: Mutex<Arc<Node>>,
-    /// The API server has told of the Node object.
+    /// Set once the Node object was received from the API server.
     pub node_known: Watched<bool>,
-    /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
+    /// Containers and sandboxes that containerd reported as ended, and that no worker has observed as ended yet.
     pub exited: Mutex<HashSet<String>>,
     /// Containers whose logs are followed.
     pub followed: Arc<FollowedLogs>,
@@ -280,7 +280,7 @@ impl PodWorker {
     }
 
     /// One round, dropped wherever it waits when the pod is to end meanwhile: in a pull, a hook, a grace period or an
-    /// answer that does not come. What it has begun is observed anew by the next.
+    /// answer that does not come. What it has begun is observed again by the next.
     async fn interruptible_round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
         let ending = self.inbox.ending.clone();
         if ending.is_cancelled() || self.ended || self.failure.is_some() {

@@ -26,7 +26,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody known asks.
+    /// The client is not authenticated.
     Unauthorized,
     /// They may not.
     Forbidden(String),
@@ -42,7 +42,7 @@ pub struct Delegated {
     client: Client,
     node_name: String,
     tokens: AnswerCache<TokenDigest, UserInfo>,
-    /// Tokens that are nobody's have a table of their own: invented ones displace no others.
+    /// Refused tokens have a table of their own: invented ones displace no valid ones.
     unauthenticated: AnswerCache<TokenDigest, ()>,
     decisions: AnswerCache<DecisionKey, bool>,
     known_tokens: KnownTokens<TokenDigest>,

@@ -14,7 +14,7 @@ use super::{Delegated, Refusal, created};
 
 /// Upstream's cache time of tokens.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
-/// Longer tokens are nobody's: those of service accounts have about a thousand bytes.
+/// Longer tokens are not authenticated: those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// Key of a token in the cache: a digest keeps the token out of memory and has one size.

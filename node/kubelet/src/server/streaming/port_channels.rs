@@ -138,7 +138,7 @@ impl Port {
             Ok(socket) => self.join(socket).await,
             Err(reason) => {
                 let words = format!("error forwarding port {number} to pod: {reason}");
-                // Nobody is told where the client has gone.
+                // A client that has gone needs no error.
                 let _ = output.send(framed(error_channel, words.as_bytes())).await;
             }
         }

@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub(super) channels: Channels,
 }
 
-/// Answers the request, and lets `talk` go on with the client; what it returns is the last the client hears.
+/// Answers the request, and lets `talk` go on with the client; its result is sent to the client last.
 pub(super) async fn open<Talk>(
     context: &ManagerContext,
     slot: StreamSlot,
@@ -84,7 +84,7 @@ where
             wanted,
             channels,
         });
-        // A client that has gone hears nothing, and needs nothing.
+        // A client that has gone needs no status.
         let _ = output.send(Output::Verdict(last.await)).await;
     });
     response

@@ -69,7 +69,7 @@ pub(super) fn accept(
             };
             answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
             answer.insert("sec-websocket-accept", key);
-            // Who asks for none is told none.
+            // A request without a protocol gets an answer without one.
             if !protocol.is_empty() {
                 answer.insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
             }

@@ -146,7 +146,7 @@ fn early_verdict(status: &[u8]) -> Bytes {
     }
 }
 
-/// Tells the client that all is said, and lets `reader` read on until the client has answered or gone: a connection closed
+/// Sends the close frame, and lets `reader` read on until the client has answered or gone: a connection closed
 /// with bytes unread is reset, and what the client has not read by then may be lost to it.
 pub(super) async fn part(
     runtime: &Runtime,
