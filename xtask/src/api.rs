@@ -28,7 +28,7 @@ impl Api {
         }
     }
 
-    /// Whether the server answers and says it is ready.
+    /// Reports whether the server answers that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
         self.request("GET", "/readyz", None)
             .is_ok_and(|(code, _)| code == 200)

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::upstream::{self, Upstream};
 use crate::{process, tools};
 
-/// Where the heads of Tables are kept.
+/// File of the heads of Tables.
 const HEADS: &str = "apiserver/registry/src/columns/heads.tsv";
 
 #[derive(Debug, clap::Args)]

@@ -1,15 +1,15 @@
-//! What the environment says, read once.
+//! Settings of the environment, read once.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// Where things are.
+/// Paths of the repository and of tools.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The root of this repository.
     pub root: PathBuf,
-    /// Where upstream's programs are kept: `$KNARR_TOOLS`, or `knarr/tools` in the user's cache.
+    /// Folder of upstream's programs: `$KNARR_TOOLS`, or `knarr/tools` in the user's cache.
     pub tools: PathBuf,
 }
 

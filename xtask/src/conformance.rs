@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Only specs whose labels fit, in ginkgo's language: 'Conformance && !Serial'.
     #[arg(long)]
     label: Option<String>,
-    /// How many specs run at a time.
+    /// Number of specs at a time.
     #[arg(long, default_value_t = 4)]
     procs: u32,
     /// Against this cluster, as it is, instead of starting one.
@@ -45,12 +45,12 @@ pub(crate) struct Arguments {
     /// Leave out specs whose name matches this regular expression; may be given more than once.
     #[arg(long)]
     skip: Vec<String>,
-    /// When to give up, in ginkgo's spelling; what has not ended by then has failed.
+    /// Time limit in ginkgo's spelling; specs that have not ended by then have failed.
     #[arg(long, default_value = "1h")]
     timeout: String,
 }
 
-/// What the suite waits for with nothing to do: a continue token to expire.
+/// Slowest specs, which wait for a continue token to expire.
 const SLOWEST: &str = "should return chunks of results for list calls with an expired token|should support continue listing from the last key if the original version has been compacted away";
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -132,7 +132,7 @@ fn run_suite(config: &Config, arguments: &Arguments, kubeconfig: &Path, out: &Pa
     Ok(report)
 }
 
-/// What to run, as regular expressions.
+/// Returns the specs to run, as regular expressions.
 fn focuses(config: &Config, arguments: &Arguments) -> Result<Vec<String>> {
     if !arguments.focus.is_empty() {
         return Ok(arguments.focus.clone());

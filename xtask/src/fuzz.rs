@@ -84,7 +84,7 @@ const TARGETS: [Targets; 13] = [
     ),
 ];
 
-/// How many, from which seed on, and where.
+/// Number of runs, first seed, and targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Inputs for each target.

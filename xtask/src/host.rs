@@ -1,4 +1,4 @@
-//! Where the cluster of `up` lives: in the machine's own network, or in namespaces made for it.
+//! Place of the cluster of `up`: in the machine's own network, or in namespaces made for it.
 //!
 //! Isolated, everything the node does (bridge, routes, nftables, mounts) stays inside one network and one mount
 //! namespace, so that it cannot meet what else the machine runs; that is what the tests use.
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// Where its network namespace is to be opened, if it has one.
+    /// File of its network namespace, if it has one.
     pub fn network_namespace(&self) -> Option<PathBuf> {
         self.namespace.as_deref().map(netns_path)
     }
@@ -70,14 +70,14 @@ impl Host {
             .map_or("/".to_owned(), |name| format!("/knarr-{name}"))
     }
 
-    /// What a user types before a command to reach this place.
+    /// Prefix of a command that a user runs in this place.
     pub fn prefix(&self) -> String {
         self.namespace.as_ref().map_or(String::new(), |name| {
             format!("nsenter --net={} ", netns_path(name).display())
         })
     }
 
-    /// Whether it is a namespace of its own.
+    /// Reports whether it is a namespace of its own.
     pub fn is_isolated(&self) -> bool {
         self.namespace.is_some()
     }

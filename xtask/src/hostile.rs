@@ -16,7 +16,7 @@ const PORT: u16 = 6443;
 /// The disk of pods and images.
 const DISK: &str = "size=768m,mode=0700";
 
-/// How long, and what is attacked.
+/// Duration and selection of the attacks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Minutes of attacks; the tenants are alone for a tenth of that before and after.
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// The part of the tenants' requests that may fail under attack, in percent.
     #[arg(long, default_value_t = 0.1)]
     max_errors_percent: f64,
-    /// How far the attackers give way to other processes of this machine; they take the server's time otherwise.
+    /// Niceness of the attackers; without it they take the server's processor time.
     #[arg(long, default_value_t = 5)]
     nice: u8,
     /// Memory afterwards is at most so many times that before.

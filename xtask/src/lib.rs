@@ -1,4 +1,4 @@
-//! What `up` and `down` do to a machine, for themselves and for the tests that start a cluster of their own: the place
+//! Changes of `up` and `down` to a machine, for themselves and for the tests that start a cluster of their own: the place
 //! a node runs in ([`host`]), and leaving nothing of it behind ([`removal`]).
 //!
 //! Nothing here is linked into what users run.

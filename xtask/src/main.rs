@@ -54,7 +54,7 @@ enum Command {
     Tidy(tidy::Arguments),
     /// Break the log engine in many places, one by one; each time a proof must fail (some twenty minutes).
     Mutations(mutations::Arguments),
-    /// What operations cost, upstream's server beside ours.
+    /// Measures the cost of operations, upstream's server beside ours.
     Bench(bench::Arguments),
     /// Build upstream's programs (kubectl, kube-apiserver, etcd, e2e.test …) into a cache outside the tree.
     Tools(tools::Arguments),

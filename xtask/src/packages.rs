@@ -1,4 +1,4 @@
-//! What a fresh Debian 12 machine lacks, by the command that needs it.
+//! Packages that a fresh Debian 12 machine lacks, by the command that needs them.
 
 use crate::process;
 use anyhow::{Context, Result, bail};
@@ -84,7 +84,7 @@ pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Whether this process may do what root may.
+/// Reports whether this process has the rights of root.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(process::output(process::command("id").arg("-u"))?.trim() == "0")
 }

@@ -69,7 +69,7 @@ fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Who starts whom, from the top: each starts again what is below it.
+/// Supervisors, from the top: each restarts what is below it.
 const STARTERS: [&str; 3] = ["knarr server", "knarr agent", "containerd "];
 
 /// Processes of a command that have one of the directories among their arguments.
@@ -103,7 +103,7 @@ fn end(signal: &str, pids: &[u32]) {
     }
 }
 
-/// How long processes get to end, and groups to become empty, in steps of a [`TICK`].
+/// Time for processes to end, and for groups to become empty, in steps of a [`TICK`].
 const PATIENCE: u32 = 100;
 const TICK: Duration = Duration::from_millis(50);
 
@@ -125,7 +125,7 @@ fn stat(pid: u32) -> Option<u32> {
     (state != "Z" && state != "X").then(|| fields.next()?.parse().ok())?
 }
 
-/// What runs in containers: everything below these shims.
+/// Processes of containers: everything below these shims.
 fn descendants(parents: &[u32]) -> Vec<u32> {
     let all: Vec<(u32, u32)> = all_processes()
         .into_iter()
@@ -187,7 +187,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     found.push(folder.to_owned());
 }
 
-/// What containerd keeps elsewhere for each of its containers: the socket of the shim, and what a network plugin said.
+/// Removes files that containerd keeps elsewhere for each container: the socket of the shim, and the result of the network plugin.
 fn remove_traces(data_dir: &Path) {
     let tasks = data_dir.join("agent/containerd/state/io.containerd.runtime.v2.task/k8s.io");
     let results: Vec<PathBuf> = files("/var/lib/cni/results");

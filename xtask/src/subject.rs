@@ -16,7 +16,7 @@ pub(crate) struct Subject {
     child: Child,
 }
 
-/// What runs in it besides the API.
+/// Components besides the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Controllers {
     None,

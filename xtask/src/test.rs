@@ -24,7 +24,7 @@ const NEED_ROOT: [&str; 8] = [
 /// Upstream's programs that tests ask for by `tool_or_skip`.
 const TOOLS: [&str; 4] = ["etcd", "etcdutl", "kubectl", "kube-apiserver"];
 
-/// Which layers to run; all by default.
+/// Layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Only the crates' own tests: no root, no upstream tools, no containers.

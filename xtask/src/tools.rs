@@ -18,7 +18,7 @@ pub(crate) const KUBERNETES_VERSION: &str = "v1.37.1";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to build; all of the defaults when nothing is named.
+    /// Tools to build; all of the defaults when none is named.
     names: Vec<String>,
     /// List what can be built and what is there already.
     #[arg(long)]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-/// How a program is made.
+/// Recipe of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recipe {
     /// `go build` of a package, found through our module.
@@ -227,7 +227,7 @@ fn pin_path(program: &Path) -> std::path::PathBuf {
     program.with_file_name(format!(".{name}.pin"))
 }
 
-/// What a program was made from: the module's versions for most, and the source too where it is ours.
+/// Pin of a program: the module's versions for most, and the source too where it is ours.
 fn expected_pin(config: &Config, tool: &Tool) -> Result<String> {
     let module = config.root.join("conformance/tools");
     let mut pin = format!("{:?}\n", tool.recipe);

@@ -19,7 +19,7 @@ const DATA_DIR: &str = "/var/lib/knarr";
 const DATA_DIR_MODE: u32 = 0o750;
 const LOG_MODE: u32 = 0o640;
 
-/// Where the cluster keeps its things and where it runs.
+/// Folders of the cluster, and the place where it runs.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// Everything the cluster keeps.
@@ -208,7 +208,7 @@ fn next_steps(host: &Host, arguments: &Arguments) {
     println!("kubectl of the right version: cargo xtask tools kubectl");
 }
 
-/// What `down` has to be told to find this cluster.
+/// Flags with which `down` finds this cluster.
 fn flags(arguments: &Arguments) -> String {
     let mut flags = String::new();
     if arguments.data_dir != Path::new(DATA_DIR) {

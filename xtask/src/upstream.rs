@@ -16,7 +16,7 @@ use crate::{process, tools};
 /// The bearer token of the one user of the static token file, a member of `system:masters`.
 const ADMIN_TOKEN: &str = "admin-of-a-cluster-on-loopback";
 
-/// How often a starting server is asked, and how long it is waited for in all: 120 × 500 ms.
+/// Attempts until a starting server is ready: 120 × 500 ms.
 const READY_ATTEMPTS: u32 = 120;
 const READY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -30,7 +30,7 @@ pub(crate) struct Upstream {
     folder: PathBuf,
 }
 
-/// What runs besides etcd and the API server.
+/// Components besides etcd and the API server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
     /// kube-controller-manager and kube-scheduler.
@@ -150,7 +150,7 @@ impl Upstream {
         self.children.iter().take(2).map(Child::id).collect()
     }
 
-    /// What signs the API server's certificate, as PEM.
+    /// Authority of the API server's certificate, as PEM.
     pub(crate) fn certificate_authority(&self) -> PathBuf {
         self.folder.join("certs/apiserver.crt")
     }

@@ -12,13 +12,13 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What to measure.
+/// Parts to measure, and sizes of the load.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many pods to load.
+    /// Number of pods to create.
     #[arg(long, default_value_t = 10_000)]
     pods: usize,
-    /// How many watchers to fan out to.
+    /// Number of watchers.
     #[arg(long, default_value_t = 1_000)]
     watchers: usize,
     /// Only our own server.
@@ -79,7 +79,7 @@ fn write_table(
     }
 }
 
-/// Where what is measured, and what measures, was built.
+/// Folder of the built programs.
 struct Built(PathBuf);
 
 fn build(config: &Config, arguments: &Arguments) -> Result<Built> {

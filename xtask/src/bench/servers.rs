@@ -42,7 +42,7 @@ pub(super) fn measure(
     Ok(page::beside(&ours, &theirs))
 }
 
-/// What a server of ours is started for.
+/// Purpose of a server of ours.
 #[derive(Debug, Clone, Copy)]
 enum Measured<'a> {
     /// With controllers and scheduler.

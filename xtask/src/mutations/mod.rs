@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Which mutations.
+/// Selection of mutations.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only those whose name contains this text.
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     name: String,
 }
 
-/// What is broken in one crate.
+/// Mutations of one crate, and the tests that must fail.
 struct Suite {
     package: &'static str,
     /// From the project's root; the files are below it.
@@ -220,7 +220,7 @@ impl Drop for Broken {
 mod tests {
     use super::*;
 
-    /// Whoever changes a line that is broken here changes the mutation with it.
+    /// A change of a mutated line changes its mutation too.
     #[test]
     fn mutations_are_found_in_the_code() {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -263,7 +263,7 @@ fn by_folder<'m>(arrows: &Arrows<'m>) -> BTreeMap<Option<&'m str>, Vec<&'m str>>
     folders
 }
 
-/// Whether another crate that is used leads to this one, so that its own arrow says nothing new.
+/// Reports whether another used crate leads to this one, so that its own arrow adds nothing.
 fn follows(arrows: &Arrows<'_>, used: &BTreeSet<&str>, to: &str) -> bool {
     used.iter().any(|via| *via != to && leads(arrows, via, to))
 }

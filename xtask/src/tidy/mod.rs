@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Whether tidy may mend what it draws.
+/// Permission to redraw figures.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Redraw the figure of crates in ARCHITECTURE.md instead of reporting that it is out of date.

@@ -70,7 +70,7 @@ pub(super) fn links(texts: &Texts, exists: impl Fn(&Path) -> bool) -> Vec<String
     problems
 }
 
-/// What the links of a page point at; blocks of code have none.
+/// Targets of the links of a page; blocks of code have none.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| {

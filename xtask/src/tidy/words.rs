@@ -59,7 +59,7 @@ const CALLS: [&str; 10] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 18] = [
+const PLAIN: [&str; 19] = [
     "cluster/src/",
     "cmd/knarr/src/",
     "machinery/api/src/",
@@ -78,6 +78,7 @@ const PLAIN: [&str; 18] = [
     "node/proxy/src/",
     "node/sys/src/",
     "node/volume/src/",
+    "xtask/src/",
 ];
 
 /// Docs of items in [`PLAIN`] that begin with a clause.
