@@ -15,7 +15,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// Packed bytes that are unpacked at a time: at most a thousand times as many come of them.
-const STEP_BYTES: usize = 1 << 10;
+const STEP_BYTES: usize = 64;
+/// Bytes of the page after which other work of the thread gets its turn.
+const TURN_BYTES: usize = 16 << 10;
 
 /// How a page is packed.
 pub(super) enum Coding {
@@ -72,6 +74,8 @@ pub(super) struct Page<B> {
     body: B,
     coding: Coding,
     links: LinkRewriter,
+    /// What has come from the server of the page and has not passed.
+    rest: Bytes,
     ended: bool,
 }
 
@@ -81,24 +85,36 @@ impl<B> Page<B> {
             body,
             coding,
             links: LinkRewriter::new(links),
+            rest: Bytes::new(),
             ended: false,
         }
     }
 
-    /// The next piece as the client gets it; `None` is the end.
-    fn pass(&mut self, piece: Option<&[u8]>) -> io::Result<Vec<u8>> {
+    /// Passes on a turn's worth of what has come, as the client gets it.
+    fn pass(&mut self) -> io::Result<Vec<u8>> {
         let Coding::Packed { decoder, encoder } = &mut self.coding else {
-            return Ok(passed(&mut self.links, piece));
+            let piece = self.rest.split_to(self.rest.len().min(TURN_BYTES));
+            return Ok(passed(&mut self.links, Some(&piece)));
         };
-        for step in piece.unwrap_or_default().chunks(STEP_BYTES) {
-            decoder.write_all(step)?;
+        let mut turn = 0;
+        while turn < TURN_BYTES && !self.rest.is_empty() {
+            let step = self.rest.split_to(self.rest.len().min(STEP_BYTES));
+            decoder.write_all(&step)?;
             let unpacked = decoder.take(false)?;
+            turn += unpacked.len();
             encoder.write_all(&passed(&mut self.links, Some(&unpacked)))?;
         }
-        if piece.is_none() {
-            encoder.write_all(&passed(&mut self.links, None))?;
-        }
-        encoder.take(piece.is_none())
+        encoder.take(false)
+    }
+
+    /// What is left to say at the end of the page.
+    fn finish(&mut self) -> io::Result<Vec<u8>> {
+        let rest = passed(&mut self.links, None);
+        let Coding::Packed { encoder, .. } = &mut self.coding else {
+            return Ok(rest);
+        };
+        encoder.write_all(&rest)?;
+        encoder.take(true)
     }
 }
 
@@ -125,16 +141,30 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         while !self.ended {
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-                Some(Ok(frame)) => frame.into_data().ok(),
-                None => None,
+            let out = if self.rest.is_empty() {
+                match ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose() {
+                    Err(error) => return Poll::Ready(Some(Err(error.into()))),
+                    // Trailers would speak of bytes that are others now.
+                    Ok(frame) => match frame.and_then(|frame| frame.into_data().ok()) {
+                        Some(data) => {
+                            self.rest = data;
+                            continue;
+                        }
+                        None => {
+                            self.ended = true;
+                            self.finish()?
+                        }
+                    },
+                }
+            } else {
+                self.pass()?
             };
-            // Trailers would speak of bytes that are others now.
-            self.ended = frame.is_none();
-            let out = self.pass(frame.as_deref())?;
             if !out.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+            }
+            if !self.ended {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
         Poll::Ready(None)
@@ -145,11 +175,20 @@ where
 mod tests {
     use super::*;
     use flate2::read::{DeflateDecoder as DeflateReader, GzDecoder as GzReader};
-    use http_body_util::{BodyExt, StreamBody};
+    use http_body_util::{BodyExt, Full, StreamBody};
     use std::io::Read;
+    use std::task::Waker;
 
     const PAGE: &[u8] = b"<a href='/x'>test</a>";
     const EXPECTED: &[u8] = b"<a href='/proxy/x'>test</a>";
+
+    fn links() -> Links {
+        Links {
+            prefix: "/proxy".to_owned(),
+            backend: "b".to_owned(),
+            client: "c".to_owned(),
+        }
+    }
 
     /// What a page becomes that comes in pieces of this size.
     async fn sent(
@@ -157,17 +196,12 @@ mod tests {
         encoding: &str,
         piece: usize,
     ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
-        let links = Links {
-            prefix: "/proxy".to_owned(),
-            backend: "b".to_owned(),
-            client: "c".to_owned(),
-        };
         let pieces: Vec<_> = page
             .chunks(piece)
             .map(|piece| Ok::<_, io::Error>(Frame::data(Bytes::copy_from_slice(piece))))
             .collect();
         let body = StreamBody::new(futures::stream::iter(pieces));
-        let page = Page::new(body, Coding::of(encoding).unwrap(), links);
+        let page = Page::new(body, Coding::of(encoding).unwrap(), links());
         Ok(page.collect().await?.to_bytes().to_vec())
     }
 
@@ -202,5 +236,19 @@ mod tests {
         let gzip = gzip.finish().unwrap();
         let packed = sent(&gzip, "gzip", gzip.len()).await.unwrap();
         assert!(packed.len() < 128 << 10, "{} bytes", packed.len());
+    }
+
+    #[tokio::test]
+    async fn page_packed_to_burst_lets_others_have_their_turn() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&vec![b' '; 8 << 20]).unwrap();
+        let body = Full::new(Bytes::from(gzip.finish().unwrap()));
+        let mut page = Page::new(body, Coding::of("gzip").unwrap(), links());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut turns = 0;
+        while !matches!(Pin::new(&mut page).poll_frame(&mut cx), Poll::Ready(None)) {
+            turns += 1;
+        }
+        assert!(turns >= 100, "{turns} turns");
     }
 }

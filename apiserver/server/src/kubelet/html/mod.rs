@@ -3,8 +3,11 @@
 //! The tokens are those of the HTML standard as far as links need it: tags with their attributes, comments, and elements
 //! whose text is no markup. A page comes in pieces, and at most one unfinished tag of it is held.
 
+mod tag;
+
 use super::links::Links;
 use std::mem::take;
+use tag::{Tag, TagState, is_space};
 
 /// Attributes that hold a link, by element (upstream's list).
 const LINKS: [(&str, &[&str]); 25] = [
@@ -54,6 +57,10 @@ const TAG_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Text,
+    /// A start tag, whose bytes so far are held.
+    Tag(TagState),
+    /// A start tag of more than [`TAG_BYTES_MAX`], and the element of [`RAW_TEXT`] that it begins.
+    LongTag(TagState, Option<&'static str>),
     /// With the dashes that came last: two and a `>` end it.
     Comment(u8),
     /// `<!doctype`, `<?xml`: up to the next `>`.
@@ -69,14 +76,16 @@ pub(super) struct LinkRewriter {
     state: State,
     /// Bytes that nothing can be said about before more come.
     held: Vec<u8>,
+    /// The start tag that has begun, at most [`TAG_BYTES_MAX`] of it.
+    tag: Vec<u8>,
 }
 
 /// One step through the bytes at hand.
 enum Step {
-    /// So many bytes are done with.
+    /// So many bytes pass as they are.
     Pass(usize),
-    /// A start tag of so many bytes.
-    Tag(usize),
+    /// So many bytes are done with.
+    Done(usize),
     /// More bytes are needed, if any come.
     Wait,
 }
@@ -87,24 +96,22 @@ impl LinkRewriter {
             links,
             state: State::Text,
             held: Vec::new(),
+            tag: Vec::new(),
         }
     }
 
-    /// Takes the next piece of the page and adds what is done to `out`.
+    /// Takes the next piece of the page and adds what is done to `out`, in time that is linear in the piece.
     pub(super) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         let mut page = take(&mut self.held);
         page.extend_from_slice(piece);
         let mut at = 0;
         while at < page.len() {
-            match self.step(&page[at..]) {
+            match self.step(&page[at..], out) {
                 Step::Pass(length) => {
                     out.extend_from_slice(&page[at..at + length]);
                     at += length;
                 }
-                Step::Tag(length) => {
-                    self.tag(&page[at..at + length], out);
-                    at += length;
-                }
+                Step::Done(length) => at += length,
                 Step::Wait => break,
             }
         }
@@ -113,12 +120,15 @@ impl LinkRewriter {
 
     /// The end of the page: an unfinished tag is text.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.tag);
         out.append(&mut self.held);
     }
 
-    fn step(&mut self, page: &[u8]) -> Step {
+    fn step(&mut self, page: &[u8], out: &mut Vec<u8>) -> Step {
         match self.state {
             State::Text => self.text(page),
+            State::Tag(state) => self.tag(page, state, out),
+            State::LongTag(state, element) => self.long_tag(page, state, element),
             State::Comment(dashes) => self.comment(page, dashes),
             State::Declaration => {
                 let end = page.iter().position(|byte| *byte == b'>');
@@ -138,11 +148,11 @@ impl LinkRewriter {
             Some(before) => return Step::Pass(before),
         }
         match page {
-            [_, first, ..] if first.is_ascii_alphabetic() => match Tag::end(page) {
-                Some(end) if end <= TAG_BYTES_MAX => Step::Tag(end),
-                None if page.len() <= TAG_BYTES_MAX => Step::Wait,
-                _ => Step::Pass(1),
-            },
+            [_, first, ..] if first.is_ascii_alphabetic() => {
+                self.tag.push(b'<');
+                self.state = State::Tag(TagState::Name);
+                Step::Done(1)
+            }
             [_, b'!', b'-', b'-', ..] => {
                 self.state = State::Comment(2);
                 Step::Pass(4)
@@ -154,6 +164,39 @@ impl LinkRewriter {
             }
             _ => Step::Pass(1),
         }
+    }
+
+    /// Takes bytes of a tag up to its end, or to the length from which on it is no longer held.
+    fn tag(&mut self, page: &[u8], mut state: TagState, out: &mut Vec<u8>) -> Step {
+        let room = TAG_BYTES_MAX - self.tag.len();
+        for (at, byte) in page.iter().take(room).enumerate() {
+            let Some(next) = state.next(*byte) else {
+                self.tag.extend_from_slice(&page[..=at]);
+                self.finish_tag(out);
+                return Step::Done(at + 1);
+            };
+            state = next;
+        }
+        let taken = page.len().min(room);
+        self.tag.extend_from_slice(&page[..taken]);
+        self.state = State::Tag(state);
+        if taken == room {
+            self.state = State::LongTag(state, raw_text(&Tag::name(&self.tag)));
+            out.append(&mut self.tag);
+        }
+        Step::Done(taken)
+    }
+
+    fn long_tag(&mut self, page: &[u8], mut state: TagState, element: Option<&'static str>) -> Step {
+        for (at, byte) in page.iter().enumerate() {
+            let Some(next) = state.next(*byte) else {
+                self.state = element.map_or(State::Text, State::Raw);
+                return Step::Pass(at + 1);
+            };
+            state = next;
+        }
+        self.state = State::LongTag(state, element);
+        Step::Pass(page.len())
     }
 
     /// `-->`, `--!>`, and at the beginning `>` and `->` end a comment.
@@ -200,8 +243,10 @@ impl LinkRewriter {
         Step::Pass(page.len())
     }
 
-    fn tag(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        let tag = Tag::parse(bytes);
+    /// Adds the tag that has ended to `out`, its links rewritten.
+    fn finish_tag(&mut self, out: &mut Vec<u8>) {
+        let bytes = take(&mut self.tag);
+        let tag = Tag::parse(&bytes);
         let known = LINKS.iter().find(|(element, _)| *element == tag.name);
         let names = known.map_or(&[][..], |(_, names)| names);
         let mut done = 0;
@@ -219,115 +264,13 @@ impl LinkRewriter {
             done = attribute.to;
         }
         out.extend_from_slice(&bytes[done..]);
-        if let Some(element) = RAW_TEXT.into_iter().find(|element| *element == tag.name) {
-            self.state = State::Raw(element);
-        }
+        self.state = raw_text(&tag.name).map_or(State::Text, State::Raw);
     }
 }
 
-/// A start tag.
-#[derive(Debug, Default)]
-struct Tag {
-    /// In lower case, as those of attributes.
-    name: String,
-    attributes: Vec<Attribute>,
-}
-
-/// An attribute, with the place of its value.
-#[derive(Debug)]
-struct Attribute {
-    name: String,
-    from: usize,
-    to: usize,
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0c)
-}
-
-fn lower(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).to_ascii_lowercase()
-}
-
-impl Tag {
-    /// The length of the tag that begins here; `None` where it does not end.
-    fn end(page: &[u8]) -> Option<usize> {
-        let mut reader = Reader { bytes: page, at: 1 };
-        reader.until(|byte| is_space(byte) || matches!(byte, b'/' | b'>'));
-        while reader.attribute().is_some() {}
-        (reader.peek()? == b'>').then_some(reader.at + 1)
-    }
-
-    /// Reads a tag that is known to end.
-    fn parse(bytes: &[u8]) -> Self {
-        let mut reader = Reader { bytes, at: 1 };
-        let name = lower(reader.until(|byte| is_space(byte) || matches!(byte, b'/' | b'>')));
-        let attributes = std::iter::from_fn(|| reader.attribute()).collect();
-        Self { name, attributes }
-    }
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn until(&mut self, ends: impl Fn(u8) -> bool) -> &'a [u8] {
-        let rest = &self.bytes[self.at..];
-        let length = rest.iter().position(|byte| ends(*byte)).unwrap_or(rest.len());
-        self.at += length;
-        &rest[..length]
-    }
-
-    /// The next attribute; `None` at the end of the tag, or of the bytes.
-    fn attribute(&mut self) -> Option<Attribute> {
-        self.until(|byte| !is_space(byte) && byte != b'/');
-        if self.peek()? == b'>' {
-            return None;
-        }
-        let name_at = self.at;
-        self.until(|byte| is_space(byte) || matches!(byte, b'/' | b'>' | b'='));
-        if self.at == name_at {
-            // A `=` where a name should be is part of one.
-            self.at += 1;
-            self.until(|byte| is_space(byte) || matches!(byte, b'/' | b'>' | b'='));
-        }
-        let name = lower(&self.bytes[name_at..self.at]);
-        self.until(|byte| !is_space(byte));
-        let (from, to) = match self.peek() {
-            Some(b'=') => {
-                self.at += 1;
-                self.value()
-            }
-            _ => (self.at, self.at),
-        };
-        Some(Attribute { name, from, to })
-    }
-
-    /// The place of a value.
-    fn value(&mut self) -> (usize, usize) {
-        self.until(|byte| !is_space(byte));
-        match self.peek() {
-            Some(quote @ (b'"' | b'\'')) => {
-                self.at += 1;
-                let from = self.at;
-                self.until(|byte| byte == quote);
-                let to = self.at;
-                self.at = (to + 1).min(self.bytes.len());
-                (from, to)
-            }
-            _ => {
-                let from = self.at;
-                self.until(|byte| is_space(byte) || byte == b'>');
-                (from, self.at)
-            }
-        }
-    }
+/// The element of [`RAW_TEXT`] of this name.
+fn raw_text(name: &str) -> Option<&'static str> {
+    RAW_TEXT.into_iter().find(|element| *element == name)
 }
 
 #[cfg(test)]
@@ -420,9 +363,51 @@ mod tests {
         ] {
             check(page, page);
         }
+        let long = format!("<script a='{}'><a href='/x'>", "a".repeat(TAG_BYTES_MAX));
+        check_in_pieces(long.as_bytes());
         let long = format!("<a title='{}' href='/x'>", "a".repeat(2 * TAG_BYTES_MAX));
-        for piece in [1_000, long.len()] {
-            assert_eq!(rewritten(long.as_bytes(), piece), long.as_bytes());
+        check_in_pieces(long.as_bytes());
+    }
+
+    #[track_caller]
+    fn check_in_pieces(page: &[u8]) {
+        for piece in [1, 1_000, page.len()] {
+            assert_eq!(rewritten(page, piece), page);
+        }
+    }
+
+    #[test]
+    fn html_tag_of_the_greatest_length_is_rewritten_and_a_longer_one_is_not() {
+        for (longer, is_rewritten) in [(0, true), (1, false)] {
+            let around = "<a title='' href='/x'>".len();
+            let title = "a".repeat(TAG_BYTES_MAX - around + longer);
+            let page = format!("<a title='{title}' href='/x'>");
+            for piece in [1, 1_000, page.len()] {
+                let found = rewritten(page.as_bytes(), piece) != page.as_bytes();
+                assert_eq!(found, is_rewritten, "{longer} in pieces of {piece}");
+            }
+        }
+    }
+
+    /// Looking for each end anew would take hours.
+    #[test]
+    fn html_tags_without_an_end_are_read_once() {
+        for unit in [
+            "<a",
+            "<a ",
+            "<a b='",
+            "<a<!-",
+            "<script</s",
+            "<!-- <a --",
+            "<a b=\"'",
+        ] {
+            let page = unit.repeat((4 << 20) / unit.len());
+            assert!(
+                rewritten(page.as_bytes(), page.len()) == page.as_bytes(),
+                "{unit}"
+            );
+            let slow = &page.as_bytes()[..256 << 10];
+            assert!(rewritten(slow, 1) == slow, "{unit} byte by byte");
         }
     }
 
