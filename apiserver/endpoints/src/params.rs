@@ -4,13 +4,13 @@ use crate::request_info::Query;
 use apiserver_registry::RegistryError;
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{
-    CreateOptions, DeleteOptions, FieldValidation, ListOptions, Preconditions, Predicate, Propagation,
-    RevisionMatch, UpdateOptions, WatchOptions,
+    CreateOptions, DeleteOptions, FieldValidation, ListOptions, Preconditions, Propagation, RevisionMatch,
+    UpdateOptions, WatchOptions,
 };
 use machinery_meta::field::Shown;
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
-use machinery_meta::{FieldError, FieldPath, Revision, Uid};
+use machinery_meta::{FieldError, FieldPath, Predicate, Revision, Uid};
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 

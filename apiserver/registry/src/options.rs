@@ -1,8 +1,6 @@
 //! What a caller may ask of each verb, already read and checked.
 
-use machinery_meta::Uid;
-use machinery_meta::field_selector::FieldSelector;
-use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{Predicate, Uid};
 use std::time::Duration;
 
 /// How unknown and duplicate fields of a body are taken.
@@ -48,13 +46,6 @@ pub enum RevisionMatch {
     /// Of a list with a limit and without a match: exactly then, as upstream's old clients expect, and of one name not
     /// older than that.
     Limited(machinery_meta::Revision),
-}
-
-/// Which objects are meant.
-#[derive(Debug, Clone, Default)]
-pub struct Predicate {
-    pub labels: LabelSelector,
-    pub fields: FieldSelector,
 }
 
 /// Options of list.

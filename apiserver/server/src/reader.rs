@@ -1,10 +1,10 @@
 //! Lets authentication, authorization and admission read objects from the registry.
 
-use apiserver_registry::options::{ListOptions, Predicate, RevisionMatch};
+use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{Registry, RegistryError, Scope};
 use apiserver_storage::Entry;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
-use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Revision};
+use machinery_meta::{GroupResource, ObjectKey, Predicate, Revision};
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,18 +30,14 @@ impl RegistryReader {
         &self,
         resource: &GroupResource,
         namespace: &str,
-        selector: &FieldSelector,
+        predicate: &Predicate,
     ) -> Result<Vec<Arc<Entry>>, ReadError> {
         let store = self
             .registry
             .preferred_store(&resource.group, &resource.resource)
             .ok_or_else(|| Self::no_such(resource, ""))?;
-        let predicate = Predicate {
-            fields: selector.clone(),
-            ..Predicate::default()
-        };
         let options = ListOptions {
-            predicate,
+            predicate: predicate.clone(),
             ..ListOptions::default()
         };
         let scope = Scope::of(namespace);
@@ -119,19 +115,7 @@ impl ObjectReader for RegistryReader {
         namespace: &'a str,
     ) -> ReadFuture<'a, Vec<ReadObject>> {
         Box::pin(async move {
-            let everything = FieldSelector::everything();
-            self.list_where(resource, namespace, &everything).await
-        })
-    }
-
-    fn list_where<'a>(
-        &'a self,
-        resource: &'a GroupResource,
-        namespace: &'a str,
-        selector: &'a FieldSelector,
-    ) -> ReadFuture<'a, Vec<ReadObject>> {
-        Box::pin(async move {
-            let entries = self.matching(resource, namespace, selector).await?;
+            let entries = self.matching(resource, namespace, &Predicate::default()).await?;
             Ok(entries.iter().map(|entry| read_object(entry)).collect())
         })
     }
@@ -140,10 +124,10 @@ impl ObjectReader for RegistryReader {
         &'a self,
         resource: &'a GroupResource,
         namespace: &'a str,
-        selector: &'a FieldSelector,
+        predicate: &'a Predicate,
     ) -> ReadFuture<'a, Vec<(ObjectKey, Revision)>> {
         Box::pin(async move {
-            let entries = self.matching(resource, namespace, selector).await?;
+            let entries = self.matching(resource, namespace, predicate).await?;
             let version = |entry: &Arc<Entry>| (entry.record.header.key.clone(), entry.revision);
             Ok(entries.iter().map(version).collect())
         })

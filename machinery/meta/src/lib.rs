@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
-//! who asks ([`user`]), which objects are meant ([`label_selector`], [`field_selector`]), amounts
+//! who asks ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
 //! ([`quantity`]), name syntax ([`syntax`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
 //! for connections that fail ([`dial`]) and what release this is ([`version`]).
 
@@ -14,6 +14,7 @@ pub mod header;
 pub mod key;
 pub mod label_selector;
 pub mod names;
+pub mod predicate;
 pub mod quantity;
 pub mod reader;
 pub mod syntax;
@@ -29,6 +30,7 @@ pub use header::{ObjectHeader, OwnerRef};
 pub use key::{ObjectKey, Revision, Uid};
 pub use label_selector::LabelSelector;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use predicate::Predicate;
 pub use quantity::Quantity;
 pub use text_map::TextMap;
 pub use user::UserInfo;

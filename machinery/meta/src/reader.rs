@@ -1,9 +1,9 @@
 //! Reader of objects for authorization and admission, which do not know the registry.
 
-use crate::field_selector::FieldSelector;
 use crate::header::ObjectHeader;
 use crate::key::{ObjectKey, Revision};
 use crate::names::GroupResource;
+use crate::predicate::Predicate;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,31 +42,18 @@ pub trait ObjectReader: Send + Sync {
     fn list<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str)
     -> ReadFuture<'a, Vec<ReadObject>>;
 
-    /// The objects of a namespace (empty: of all) whose header matches; a store need not copy the others.
-    fn list_where<'a>(
-        &'a self,
-        resource: &'a GroupResource,
-        namespace: &'a str,
-        selector: &'a FieldSelector,
-    ) -> ReadFuture<'a, Vec<ReadObject>> {
-        Box::pin(async move {
-            let mut objects = self.list(resource, namespace).await?;
-            objects.retain(|object| selector.matches(&object.header));
-            Ok(objects)
-        })
-    }
-
-    /// Returns the keys of the objects that match, and the version that each is in now; a store need not copy any of them.
+    /// Returns the keys of the objects of a namespace (empty: of all) that match, and the version that each is in now; a store need not copy any of them.
     fn versions<'a>(
         &'a self,
         resource: &'a GroupResource,
         namespace: &'a str,
-        selector: &'a FieldSelector,
+        predicate: &'a Predicate,
     ) -> ReadFuture<'a, Vec<(ObjectKey, Revision)>> {
         Box::pin(async move {
-            let objects = self.list_where(resource, namespace, selector).await?;
+            let objects = self.list(resource, namespace).await?;
+            let matching = objects.iter().filter(|object| predicate.matches(&object.header));
             let version = |object: &ReadObject| (object.header.key.clone(), object.revision);
-            Ok(objects.iter().map(version).collect())
+            Ok(matching.map(version).collect())
         })
     }
 }

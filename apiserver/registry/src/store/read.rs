@@ -3,10 +3,10 @@
 use super::Store;
 use crate::continue_token::{ContinueToken, INCONSISTENT_CONTINUE_MESSAGE};
 use crate::error::RegistryError;
-use crate::options::{ListOptions, Predicate, RevisionMatch};
+use crate::options::{ListOptions, RevisionMatch};
 use crate::scope::Scope;
 use apiserver_storage::{Entry, Key, Prefix, RangeOptions, ReadAt, StorageError};
-use machinery_meta::{ObjectHeader, Revision};
+use machinery_meta::Revision;
 use std::sync::Arc;
 
 /// One page of a list.
@@ -39,16 +39,6 @@ struct Span {
     after: Option<Key>,
     /// Whether the span was opened by a continue token.
     continued: bool,
-}
-
-impl Predicate {
-    pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
-    }
-
-    pub fn matches(&self, header: &ObjectHeader) -> bool {
-        self.labels.matches(header) && self.fields.matches(header)
-    }
 }
 
 impl Store {

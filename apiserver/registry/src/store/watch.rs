@@ -2,12 +2,12 @@
 
 use super::Store;
 use crate::error::RegistryError;
-use crate::options::{Predicate, WatchOptions};
+use crate::options::WatchOptions;
 use crate::scope::Scope;
 use apiserver_storage::{
     Entry, Event, Interest, Key, Page, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
 };
-use machinery_meta::Revision;
+use machinery_meta::{Predicate, Revision};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

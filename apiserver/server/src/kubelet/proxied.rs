@@ -10,8 +10,8 @@ use apiserver_endpoints::RequestInfo;
 use apiserver_registry::RegistryError;
 use http::Method;
 use machinery_api::pod::PodView;
-use machinery_meta::GroupResource;
-use machinery_meta::reader::ObjectReader;
+use machinery_meta::reader::{ObjectReader, ReadError};
+use machinery_meta::{GroupResource, LabelSelector};
 use serde::Deserialize;
 use std::net::IpAddr;
 
@@ -213,13 +213,15 @@ async fn service(
         Err(_) => target.port.to_owned(),
     };
     let slices = GroupResource::new("discovery.k8s.io", "endpointslices");
-    let listed = reader.list(&slices, namespace).await;
-    let listed = listed.map_err(|error| RegistryError::Internal(error.to_string()))?;
-    for object in listed {
-        let owner = object.header.label(SERVICE_NAME);
-        if owner != Some(target.name) {
+    let of_service = LabelSelector::from_pairs([(SERVICE_NAME, target.name)]).into();
+    let internal = |error: ReadError| RegistryError::Internal(error.to_string());
+    let versions = reader.versions(&slices, namespace, &of_service).await;
+    for (key, _) in versions.map_err(internal)? {
+        // A tenant may write as many as her quota holds, none of which says anything.
+        tokio::task::consume_budget().await;
+        let Some(object) = reader.get(&slices, &key).await.map_err(internal)? else {
             continue;
-        }
+        };
         let slice: EndpointSlice = serde_json::from_slice(&object.json)
             .map_err(|error| RegistryError::Internal(error.to_string()))?;
         if let Some((host, port)) = endpoint(reader, namespace, &slice, &port_name, choice).await {
@@ -295,6 +297,75 @@ async fn is_a_pods(reader: &dyn ObjectReader, namespace: &str, endpoint: &Endpoi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machinery_meta::reader::{ReadFuture, ReadObject};
+    use machinery_meta::{ObjectHeader, ObjectKey, Predicate, Revision};
+    use parking_lot::Mutex;
+    use std::future::ready;
+    use std::sync::Arc;
+
+    /// Slices without endpoints, each of the service that has the first letter of its name; writes down which are copied.
+    struct Slices {
+        names: Vec<&'static str>,
+        copied: Mutex<Vec<String>>,
+    }
+
+    impl Slices {
+        fn object(&self, name: &str) -> ReadObject {
+            self.copied.lock().push(name.to_owned());
+            ReadObject {
+                header: Arc::new(Self::header(name)),
+                revision: Revision(1),
+                json: b"{}".to_vec(),
+            }
+        }
+
+        fn header(name: &str) -> ObjectHeader {
+            let mut header = ObjectHeader {
+                key: ObjectKey::new("default", name),
+                ..ObjectHeader::default()
+            };
+            header.labels.push((SERVICE_NAME.into(), name[..1].into()));
+            header
+        }
+    }
+
+    impl ObjectReader for Slices {
+        fn get<'a>(&'a self, _: &'a GroupResource, key: &'a ObjectKey) -> ReadFuture<'a, Option<ReadObject>> {
+            Box::pin(ready(Ok(Some(self.object(&key.name)))))
+        }
+
+        fn list<'a>(&'a self, _: &'a GroupResource, _: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+            Box::pin(ready(Ok(self
+                .names
+                .iter()
+                .map(|name| self.object(name))
+                .collect())))
+        }
+
+        fn versions<'a>(
+            &'a self,
+            _: &'a GroupResource,
+            _: &'a str,
+            predicate: &'a Predicate,
+        ) -> ReadFuture<'a, Vec<(ObjectKey, Revision)>> {
+            let headers = self.names.iter().map(|name| Self::header(name));
+            let matching = headers.filter(|header| predicate.matches(header));
+            let versions = matching.map(|header| (header.key, Revision(1))).collect();
+            Box::pin(ready(Ok(versions)))
+        }
+    }
+
+    #[tokio::test]
+    async fn service_copies_no_slices_of_other_services() {
+        let slices = Slices {
+            names: vec!["a-1", "b-1", "a-2", "c-1"],
+            copied: Mutex::default(),
+        };
+        let target = Target::parse("a:web").unwrap();
+        let error = service(&slices, "default", &target, 0).await.unwrap_err();
+        assert!(matches!(error, RegistryError::Unavailable(_)), "{error}");
+        assert_eq!(*slices.copied.lock(), ["a-1", "a-2"]);
+    }
 
     #[test]
     fn names_of_proxied_things_are_split() {

@@ -4,7 +4,7 @@
 use super::{Place, RETRY, Startup};
 use crate::trust::{Trust, bundle};
 use apiserver_auth::authn::certificate_bundle;
-use apiserver_registry::options::{Predicate, WatchOptions};
+use apiserver_registry::options::WatchOptions;
 use apiserver_registry::store::WatchEvent;
 use apiserver_registry::{Part, RegistryError};
 use futures::future::BoxFuture;
@@ -55,10 +55,7 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
 /// Until the watch ends.
 async fn follow(facts: &Startup) -> Result<(), RegistryError> {
     let options = WatchOptions {
-        predicate: Predicate {
-            fields: FieldSelector::equals("metadata.name", PLACE.name),
-            ..Predicate::default()
-        },
+        predicate: FieldSelector::equals("metadata.name", PLACE.name).into(),
         ..WatchOptions::default()
     };
     let mut watch = facts.store(PLACE)?.watch(&PLACE.scope(), &options).await?;

@@ -7,7 +7,7 @@ use crate::trusted;
 use machinery_api::pod::PodView;
 use machinery_api::read_stored;
 use machinery_meta::reader::ReadError;
-use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Revision};
+use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Predicate, Revision};
 use machinery_schema::Tree;
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ impl NodeAuthorizer {
 
     /// Returns what pods of the node need whose last version the index has not read.
     async fn unseen(&self, node: &str, namespace: &str) -> BTreeSet<Need> {
-        let of_node = FieldSelector::equals("spec.nodeName", node);
+        let of_node = Predicate::from(FieldSelector::equals("spec.nodeName", node));
         let pods = GroupResource::new("", "pods");
         let versions = self.reader.versions(&pods, namespace, &of_node).await;
         let mut needs = BTreeSet::new();
@@ -147,7 +147,7 @@ impl NodeAuthorizer {
     async fn volumes_with(&self, secret: &ObjectKey) -> Vec<(Box<str>, ObjectKey)> {
         let mut found = self.index.volumes_with(secret);
         let volumes = GroupResource::new("", "persistentvolumes");
-        let all = FieldSelector::everything();
+        let all = Predicate::default();
         let versions = self.reader.versions(&volumes, "", &all).await;
         for (key, revision) in versions.unwrap_or_else(unreadable) {
             if self.index.has_read_volume(&key.name, revision) {
