@@ -3,14 +3,15 @@
 use super::x509;
 use crate::metadata::restore_member;
 use crate::strategy::Part;
-use crate::validation::{Errors, Path};
+use crate::validation::{Errors, Path, signer_name};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
 use std::collections::{BTreeSet, HashMap};
 
+const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 /// Ten minutes.
 const MIN_SECONDS: i64 = 600;
 const USAGES: [&str; 23] = [
@@ -161,30 +162,18 @@ fn usages(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
+/// Requests of the first API version named this signer where they named none; upstream keeps what is stored.
 fn signer(errors: &mut Errors, path: &Path<'_>, name: &str) {
-    if name.is_empty() {
-        errors.required(path, "");
-        return;
+    if name == LEGACY_SIGNER {
+        let detail = "the legacy signerName is not allowed via this API version";
+        return errors.invalid(path, name, detail);
     }
-    let Some((domain, rest)) = name.split_once('/') else {
-        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        errors.invalid(path, name, detail);
-        return;
-    };
-    errors.all_invalid(path, name, syntax::dns1123_subdomain(domain));
-    if !domain.contains('.') {
-        errors.invalid(
-            path,
-            name,
-            "should be a domain with at least two segments separated by dots",
-        );
-    }
-    errors.all_invalid(path, name, syntax::dns1123_subdomain(rest));
+    signer_name(errors, path, name);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, Tree, prepare_for_update};
+    use super::{Errors, Part, Path, Tree, prepare_for_update, signer};
 
     fn request(spec: &str, status: &str) -> Tree {
         Tree::from_json(&format!(r#"{{"spec":{spec},"status":{status}}}"#)).unwrap()
@@ -210,5 +199,36 @@ mod tests {
             r#"{"conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"}]}"#,
             "a decision is not changed through status"
         );
+    }
+
+    /// Each answer is upstream's.
+    #[test]
+    fn signers_are_named_as_upstream_has_them() {
+        for (name, expected) in [
+            ("kubernetes.io/kubelet-serving", None),
+            (
+                "kubernetes.io/legacy-unknown",
+                Some(
+                    r#"Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this API version"#,
+                ),
+            ),
+            (
+                "example.com/a/b",
+                Some(
+                    r#"Invalid value: "example.com/a/b": must be a fully qualified domain and path of the form 'example.com/signer-name'"#,
+                ),
+            ),
+            (
+                "local/me",
+                Some(
+                    r#"Invalid value: "local": should be a domain with at least two segments separated by dots"#,
+                ),
+            ),
+        ] {
+            let mut errors = Errors::new();
+            signer(&mut errors, &Path::of("signerName"), name);
+            let found: Vec<String> = errors.into_list().iter().map(|error| error.message()).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{name}");
+        }
     }
 }
