@@ -425,3 +425,53 @@ async fn storage_quota_of_the_whole_store_spares_the_system() {
     assert_eq!(storage.miscounted(), Vec::<String>::new());
     assert!(storage.usage().bytes <= 8 << 20);
 }
+
+/// Nobody's watches and continue tokens end early because a tenant changes one object again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_past_of_a_tenant_has_a_share() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let options = LogOptions {
+        kept_log_bytes: 4 << 20,
+        ..LogOptions::new("/memory")
+    };
+    let storage = Arc::new(LogStorage::open(&runtime, options).await.unwrap().0);
+    let cluster = start_on(config(), storage.clone()).await;
+    let [loud, quiet] = tenants(&cluster).await;
+    let own = |namespace| config_maps(namespace, "/c");
+    for (who, namespace) in [(&loud, "loud"), (&quiet, "quiet")] {
+        let object = config_map("c", 10);
+        let made = send(&cluster, who, Method::POST, &config_maps(namespace, ""), &object).await;
+        made.is(201);
+    }
+    let put = async |who, namespace, bytes: usize| {
+        let object = config_map("c", 100_000 + bytes);
+        send(&cluster, who, Method::PUT, &own(namespace), &object).await
+    };
+    let mut refused = None;
+    for round in 0..60 {
+        let answer = put(&loud, "loud", round).await;
+        if answer.code != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("a tenant writes the past of all").is(429);
+    assert_eq!(refused.headers["retry-after"], "30");
+    let status = refused.json();
+    assert_eq!(status["reason"], "TooManyRequests");
+    assert_eq!(status["details"]["retryAfterSeconds"], 30);
+    assert_eq!(
+        status["message"],
+        "Too many requests: the objects of namespace \"loud\" changed by more bytes than its share of the kept history, \
+         please try again later"
+    );
+    put(&quiet, "quiet", 0).await.is(200);
+    send(&cluster, &loud, Method::DELETE, &own("loud"), &Value::Null)
+        .await
+        .is(200);
+    let metrics = cluster.admin().get("/metrics").await.is(200).body;
+    assert!(
+        metrics.contains("knarr_storage_past_refused_writes_total 1"),
+        "{metrics}"
+    );
+}

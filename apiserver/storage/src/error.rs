@@ -78,6 +78,12 @@ pub enum StorageError {
         used: u64,
         limited: u64,
     },
+    /// A namespace has written its share of the changes that are kept: nothing of the group was written. Deletions go on.
+    #[error(
+        "the objects of {} changed by more bytes than its share of the kept history, please try again later",
+        owner_of_past(.namespace)
+    )]
+    PastShareExceeded { namespace: String, retry_seconds: u32 },
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),
@@ -114,6 +120,13 @@ pub enum StorageError {
 
 /// As many values of a range that cannot be read are named; upstream's number.
 const MAX_UNREADABLE: usize = 100;
+
+fn owner_of_past(namespace: &str) -> String {
+    match namespace {
+        "" => "this name".to_owned(),
+        namespace => format!("namespace \"{namespace}\""),
+    }
+}
 
 fn first_of(found: &[StorageError]) -> String {
     found.first().map(StorageError::to_string).unwrap_or_default()

@@ -30,6 +30,8 @@ pub struct Statistics {
     pub log_bytes: u64,
     /// The oldest revision that can be read.
     pub compacted_revision: u64,
+    /// Writes refused because their namespace had written its share of the kept changes.
+    pub refused_for_past: u64,
     /// Files of the log in which the scrub has found damage, each with what is wrong, and which are still needed.
     pub damaged_files: Vec<String>,
     /// Bytes that the scrub has read.

@@ -142,7 +142,7 @@ fn too_large(what: &str, size: usize, limit: usize) -> StorageError {
 }
 
 /// The parts, and about what the header takes beside them.
-fn stored_size(record: &Record) -> usize {
+pub(crate) fn stored_size(record: &Record) -> usize {
     let header = &record.header;
     let labels = header.labels.iter().map(|(key, value)| key.len() + value.len());
     let fields = header.fields.iter().map(|(path, value)| path.len() + value.len());

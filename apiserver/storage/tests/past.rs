@@ -7,8 +7,8 @@
 )]
 
 use apiserver_storage::{
-    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt,
-    Record, Revision, Storage, WatchRequest, Write,
+    Claim, Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, ObjectKey, Op, Prefix,
+    RangeOptions, ReadAt, Record, Revision, Storage, StorageError, WatchRequest, Write,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -239,7 +239,84 @@ fn past_is_kept_for_the_retention_time() {
     });
 }
 
-/// Who writes the same few objects again and again takes of the disk what is kept of the past, and no more.
+/// Puts an object of a namespace.
+fn put_in(namespace: &str, bytes: usize) -> Vec<Write> {
+    let header = ObjectHeader {
+        key: ObjectKey::new(namespace, "x"),
+        ..ObjectHeader::default()
+    };
+    let record = Record {
+        header: Arc::new(header),
+        ..record("n1", bytes)
+    };
+    vec![Write {
+        key: Key::parse(&format!("/registry/pods/{namespace}/x")).unwrap(),
+        expect: Expect::Any,
+        op: Op::Put { record, ttl: None },
+    }]
+}
+
+/// A tenant that writes without end is refused before others lose the changes that their watches need.
+#[test]
+fn past_of_others_is_not_shortened_by_a_tenant() {
+    let simulation = Simulation::new(6);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let retention = Duration::from_secs(300);
+        let options = LogOptions {
+            retention,
+            kept_log_bytes: 8 << 20,
+            ..options()
+        };
+        let (mut storage, _) = LogStorage::open(&runtime, options.clone()).await.unwrap();
+        let quiet = async |storage: &LogStorage| storage.commit_for(Claim::User, put_in("quiet", 100)).await;
+        let before = quiet(&storage).await.unwrap()[0].revision;
+        let mut refused = 0;
+        for round in 0..600 {
+            match storage.commit_for(Claim::User, put_in("loud", 50_000)).await {
+                Ok(_) => {}
+                Err(StorageError::PastShareExceeded {
+                    namespace,
+                    retry_seconds,
+                }) => {
+                    assert_eq!((&*namespace, retry_seconds), ("loud", 30));
+                    refused += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            quiet(&storage).await.unwrap();
+            runtime.sleep(Duration::from_millis(1)).await;
+            if round == 200 || round == 400 {
+                // What was written before a start counts.
+                storage.close().await;
+                drop(storage);
+                storage = LogStorage::open(&runtime, options.clone()).await.unwrap().0;
+            }
+        }
+        assert!(storage.compacted_revision().await.unwrap() <= before);
+        assert!(refused > 300, "{refused}");
+        let statistics = storage.statistics().unwrap();
+        assert!(statistics.refused_for_past > 0, "{statistics:?}");
+        let room = storage.has_room_for(Claim::User, &put_in("loud", 50_000));
+        assert!(matches!(room, Err(StorageError::PastShareExceeded { .. })));
+        let interests = vec![pods()];
+        let after = before;
+        let mut watch = storage.watch(WatchRequest { interests, after }).await.unwrap();
+        assert!(!watch.next_batch(10).await.unwrap().is_empty());
+        // Of what was there at the start it is not known who wrote it: nobody is refused for it, and it leaves by age.
+        runtime.sleep(retention * 3).await;
+        quiet(&storage).await.unwrap();
+        runtime.sleep(retention * 2).await;
+        storage
+            .commit_for(Claim::User, put_in("loud", 50_000))
+            .await
+            .unwrap();
+        storage.close().await;
+    });
+}
+
+/// Who writes the same few objects again and again takes of the disk what is kept of the past, and no more. So many
+/// namespaces write here that their shares add up to more.
 #[test]
 fn past_is_kept_up_to_its_bytes() {
     const KEPT: u64 = 4 << 20;
@@ -252,13 +329,18 @@ fn past_is_kept_up_to_its_bytes() {
             ..options()
         };
         let (storage, _) = LogStorage::open(&runtime, options.clone()).await.unwrap();
-        for round in 0..600 {
-            storage.commit(vec![put(round % 3, "n1", 50_000)]).await.unwrap();
+        let mut written = 0;
+        for round in 0..2_000 {
+            let group = put_in(&format!("n{}", round % 150), 5_000);
+            match storage.commit(group).await {
+                Ok(_) => written += 1,
+                Err(error) => assert!(matches!(error, StorageError::PastShareExceeded { .. }), "{error}"),
+            }
             // Checkpoints are written meanwhile.
             runtime.sleep(Duration::from_millis(1)).await;
         }
         let floor = storage.compacted_revision().await.unwrap();
-        assert!(floor > Revision(400), "{floor:?}");
+        assert!(written > 1_000 && floor > Revision(500), "{written} {floor:?}");
         let disk = runtime.disk();
         let length = |name: &String| {
             let file = disk.open(&options.dir.join(name), OpenMode::Read).unwrap();

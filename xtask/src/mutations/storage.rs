@@ -122,6 +122,20 @@ const TABLE: &[Mutation] = &[
         proof: PAST,
     },
     Mutation {
+        name: "a tenant writes all of the kept past",
+        file: "past_shares.rs",
+        from: "_ => held > left && held > self.room / LEAST_PART,",
+        to: "_ => false,",
+        proof: PAST,
+    },
+    Mutation {
+        name: "changes before a start are not counted as kept",
+        file: "engine.rs",
+        from: "let before = (files.bytes_after(feed.compacted()).unwrap_or(0), live.revision);",
+        to: "let before = (0, live.revision);",
+        proof: PAST,
+    },
+    Mutation {
         name: "a count leaves out the last block",
         file: "../../root.rs",
         from: "count += last.take_while(|(key, _)| prefix.contains(key)).count();",

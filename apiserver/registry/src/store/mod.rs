@@ -416,6 +416,11 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
         StorageError::NoSpace | StorageError::QuotaExceeded | StorageError::StoreQuotaExceeded => {
             RegistryError::Unclassified(error.to_string())
         }
+        StorageError::PastShareExceeded { retry_seconds, .. } => RegistryError::TooManyRequests {
+            message: format!("Too many requests: {error}"),
+            seconds: *retry_seconds,
+            causes: Vec::new(),
+        },
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
         StorageError::Unreachable { .. } | StorageError::Closed => {
             RegistryError::Unavailable(error.to_string())

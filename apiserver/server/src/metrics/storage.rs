@@ -26,6 +26,10 @@ const REFUSED: (&str, &str) = (
     "knarr_storage_refused_writes_total",
     "Writes refused because the disk was full.",
 );
+const REFUSED_FOR_PAST: (&str, &str) = (
+    "knarr_storage_past_refused_writes_total",
+    "Writes refused because their namespace had written its share of the changes that are kept.",
+);
 const RESERVE: (&str, &str) = (
     "knarr_storage_reserve_bytes",
     "Bytes of the disk reserve for deletions and restarts.",
@@ -85,6 +89,7 @@ impl StorageCollector {
             SIZE,
             FULL,
             REFUSED,
+            REFUSED_FOR_PAST,
             RESERVE,
             LOG,
             COMPACTED,
@@ -124,6 +129,7 @@ fn of_statistics(statistics: &Statistics) -> Vec<MetricFamily> {
         size(statistics),
         gauge(FULL, u64::from(statistics.full)),
         counter(REFUSED, statistics.refused_writes),
+        counter(REFUSED_FOR_PAST, statistics.refused_for_past),
         gauge(RESERVE, statistics.reserve_bytes),
         gauge(LOG, statistics.log_bytes),
         gauge(COMPACTED, statistics.compacted_revision),

@@ -344,7 +344,7 @@ fn put_by(write: &Write) -> Option<Held<'_>> {
 }
 
 /// A graceful deletion is an update first. Only the server sets the time, and once.
-fn marks_deletion(old: Option<&Entry>, new: &Record) -> bool {
+pub(crate) fn marks_deletion(old: Option<&Entry>, new: &Record) -> bool {
     let is_live = old.is_some_and(|old| !old.record.header.is_deleting());
     is_live && new.header.is_deleting()
 }

@@ -15,7 +15,7 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ledger::{Held, Ledger, Reserved};
+pub(crate) use ledger::{Held, Ledger, Reserved, marks_deletion};
 
 /// Bounds of what is stored, in bytes of memory; 0 sets none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -23,6 +23,8 @@ fn options() -> LogOptions {
         reserve_bytes: RESERVE,
         segment_bytes: 64 << 10,
         checkpoint_bytes: 32 << 10,
+        // Nothing is compacted but for room, and no share of the past is spent.
+        retention: Duration::ZERO,
         on_fatal: Arc::new(|error| panic!("{error}")),
         ..LogOptions::new("/var/lib/knarr/storage")
     }

@@ -183,6 +183,8 @@ impl Client {
             Err(StorageError::Conflict { current, .. }) => {
                 self.checker.lock().refuse(number, current.as_ref())
             }
+            // Of a small disk little is kept of the past.
+            Err(StorageError::PastShareExceeded { .. }) => self.checker.lock().refuse(number, None),
             Err(StorageError::NoSpace) if self.place == Place::Here => {
                 let mut checker = self.checker.lock();
                 checker.refuse(number, None);

@@ -172,6 +172,7 @@ fn has_room(engine: &Engine, live: &Live) -> Result<(), StorageError> {
 /// Gives up what was before a checkpoint that says so itself.
 fn forget(engine: &Engine, floor: Revision) {
     engine.feed.write().compact(floor);
+    engine.writer.lock().compacted(floor);
     while engine.feed.write().trim(TRIM_STEP) {}
     drop(engine.pins.lock().release(floor));
 }

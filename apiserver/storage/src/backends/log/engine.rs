@@ -10,6 +10,7 @@ use super::checkpointing::{self, Purpose};
 use super::files::{Appender, Files, Written};
 use super::keys::Seals;
 use super::options::LogOptions;
+use super::past_shares::PastShares;
 use super::scrub::Scrubbed;
 use super::seal;
 use super::upkeep::Expiries;
@@ -74,6 +75,20 @@ const REFUSED_AT_MOST: usize = 3;
 /// Each may hold a few megabytes.
 const PAST_READS: usize = 2;
 
+/// Of a file system the log keeps this part for reads of the past at most.
+const PART_OF_DISK: u64 = 8;
+
+/// Bytes of changes that are kept at most; without a bound where nothing is compacted by itself.
+pub(super) fn kept_log_bytes(options: &LogOptions, files: &Files) -> u64 {
+    if options.retention.is_zero() {
+        return u64::MAX;
+    }
+    let space = files.disk.space(&files.dir);
+    options
+        .kept_log_bytes
+        .min(space.map_or(u64::MAX, |space| space.total / PART_OF_DISK))
+}
+
 /// Where a flush stands. Each step does one thing, so that a simulation sees every state between them.
 enum Flush {
     Begin,
@@ -97,11 +112,15 @@ impl Engine {
         let sealed = live.root.values().filter(|entry| entry.record.is_sealed());
         let sealed = sealed.map(|entry| entry.key.clone()).collect();
         let ledger = Ledger::of(options.quota.clone(), live.root.values());
+        let kept = (kept_log_bytes(&options, &files), options.retention);
+        let before = (files.bytes_after(feed.compacted()).unwrap_or(0), live.revision);
+        let system = &options.quota.system_namespaces;
+        let shares = PastShares::new(kept, system, runtime.random_u64(), before);
         let pins = Pins::new(options.pinned_bytes);
         Self {
             runtime,
             options,
-            writer: Mutex::new(Writer::new(live.revision, encryption, ledger)),
+            writer: Mutex::new(Writer::new(live.revision, encryption, ledger, shares)),
             feed: RwLock::new(feed),
             live: RwLock::new(live),
             pins: Mutex::new(pins),
@@ -371,6 +390,7 @@ impl Engine {
     fn publish(&self, groups: Vec<Group>, batch: Option<u64>) {
         let mut wake: Vec<Waker> = Vec::new();
         let now = self.runtime.monotonic();
+        let mut floors = Revision::ZERO;
         let left = {
             let mut feed = self.feed.write();
             let left = {
@@ -387,6 +407,7 @@ impl Engine {
                 }
                 if let Some(floor) = group.floor {
                     feed.compact(floor);
+                    floors = floors.max(floor);
                 }
             }
             left
@@ -394,7 +415,11 @@ impl Engine {
         for event in groups.iter().flat_map(|group| &group.events) {
             self.expiries.changed(event, &self.runtime);
         }
-        self.writer.lock().published(&groups);
+        {
+            let mut writer = self.writer.lock();
+            writer.published(&groups);
+            writer.compacted(floors);
+        }
         for group in groups {
             drop(group.permit);
             // A caller that went away does not want to know.

@@ -92,13 +92,14 @@ impl Files {
         (behind || table.checkpoints.len() > 1).then(|| newest.revision())
     }
 
-    /// Bytes of all segments.
-    pub(super) fn log_bytes(&self) -> Result<u64, StorageError> {
+    /// Bytes of the segments that hold changes after a revision. Older ones, as far as they are there, are for the next
+    /// start and the state that those changes begin from.
+    pub(super) fn bytes_after(&self, revision: Revision) -> Result<u64, StorageError> {
         let length = |segment: Arc<Segment>| {
             let failed = StorageError::io(format!("looking at {}", segment.path.display()));
             segment.file.len().map_err(failed)
         };
-        self.segments().into_iter().map(length).sum()
+        self.segments_from(revision.next()).into_iter().map(length).sum()
     }
 
     /// Bytes of the files that a checkpoint of now makes superfluous.

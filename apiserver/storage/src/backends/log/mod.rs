@@ -2,7 +2,8 @@
 //!
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
-//! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
+//! that cursors follow. [`past_shares`] bounds what each
+//! namespace writes of the kept history, [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
 //! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`disk_reserve`] lets deletions go on when the
 //! disk is full, and [`reclaim`] takes what they free; [`resume`] lets a start go on where the log ends. [`keys`] knows what no key opens.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
@@ -23,6 +24,7 @@ mod keys;
 mod offline;
 mod options;
 mod past;
+mod past_shares;
 mod previous;
 mod reclaim;
 mod recovery;
@@ -411,6 +413,7 @@ impl Storage for LogStorage {
             reserve_bytes: room.reserve_bytes,
             log_bytes: segments.iter().map(|segment| segment.end()).sum(),
             compacted_revision: self.engine.feed.read().compacted().0,
+            refused_for_past: self.engine.writer.lock().refused_for_past(),
             damaged_files: self.engine.scrubbed.damaged(files),
             scrubbed_bytes: self.engine.scrubbed.bytes(),
             scrubs: self.engine.scrubbed.rounds(),

@@ -1,6 +1,6 @@
 //! Upkeep of the log by itself: expiry and compaction. Each sleeps until there is something to do.
 
-use super::engine::Engine;
+use super::engine::{Engine, kept_log_bytes};
 use crate::live::Live;
 use crate::{Claim, Entry, Event, Interest, Key, Prefix, StorageError, Write};
 use machinery_meta::Revision;
@@ -172,26 +172,20 @@ pub(super) async fn compact_by_age(engine: Arc<Engine>) {
     }
 }
 
-/// Of a file system the log keeps this part for reads of the past at most.
-const PART_OF_DISK: u64 = 8;
-
-/// Waits until the log holds more than is kept of the past, and returns the newest checkpoint, which a start begins with.
+/// Waits until more changes are kept than there is room for, although each namespace has its share, and returns the newest checkpoint, which a start begins with.
 /// Who writes much must not fill the disk with what was, nor take the memory that a disk in memory is.
 async fn too_much_kept(engine: &Arc<Engine>) -> Revision {
     let files = &engine.files;
-    let of_disk = files
-        .disk
-        .space(&files.dir)
-        .map(|space| space.total / PART_OF_DISK);
-    let most = engine.options.kept_log_bytes.min(of_disk.unwrap_or(u64::MAX));
+    let most = kept_log_bytes(&engine.options, files);
     loop {
         // Before the look, so that no end in between is missed. What can go is behind a checkpoint.
         let ended = engine.checkpointed.notified();
         // A full disk has its own way to room.
+        let compacted = engine.feed.read().compacted();
         if !files.room.is_full()
             && let Some(newest) = files.history_ends()
-            && newest > engine.feed.read().compacted()
-            && files.log_bytes().is_ok_and(|bytes| bytes > most)
+            && newest > compacted
+            && files.bytes_after(compacted).is_ok_and(|bytes| bytes > most)
         {
             tracing::info!(
                 "more was written than is kept of the past: changes before the last checkpoint are compacted"

@@ -1,6 +1,7 @@
 //! Taking up writes: compare, number, encode, queue. Nothing here waits or touches a file.
 
 use super::format::{self, BATCH_HEADER_BYTES, Stored};
+use super::past_shares::PastShares;
 use super::seal;
 use crate::encryption::{Encryption, Seal};
 use crate::live::{Recached, Root};
@@ -29,6 +30,7 @@ pub(super) struct Writer {
     encryption: Option<Arc<Encryption>>,
     /// Bytes of what is stored once everything queued is done.
     ledger: Ledger,
+    shares: PastShares,
 }
 
 /// The batch that the next flush takes.
@@ -79,8 +81,14 @@ const BATCH_BYTES: usize = crate::write::MAX_GROUP_BYTES;
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 impl Writer {
-    pub(super) fn new(last: Revision, encryption: Option<Arc<Encryption>>, ledger: Ledger) -> Self {
+    pub(super) fn new(
+        last: Revision,
+        encryption: Option<Arc<Encryption>>,
+        ledger: Ledger,
+        shares: PastShares,
+    ) -> Self {
         Self {
+            shares,
             encryption,
             ledger,
             last,
@@ -119,7 +127,8 @@ impl Writer {
         if group.iter().all(|write| matches!(write.op, Op::Check)) {
             return self.after_queued(newest_seen, Ok(Vec::new()));
         }
-        if let Err(error) = self.ledger.admit(&group, &before, claim) {
+        let shares = self.shares.check(&group, &before, claim);
+        if let Err(error) = shares.and_then(|()| self.ledger.admit(&group, &before, claim)) {
             return Submitted::Now(Err(error));
         }
         if self.pending.records > 0 && self.pending.bytes.len() + bytes > BATCH_BYTES {
@@ -131,7 +140,7 @@ impl Writer {
         Submitted::After(done, Ok(events))
     }
 
-    /// Whether the quota has room for a group now, taken up behind what is queued.
+    /// Whether quota and shares have room for a group now, taken up behind what is queued.
     pub(super) fn has_room_for(
         &mut self,
         root: &Root,
@@ -142,6 +151,7 @@ impl Writer {
             .iter()
             .map(|write| self.current(root, &write.key).1)
             .collect();
+        self.shares.check(group, &before, claim)?;
         self.ledger.admit(group, &before, claim)?;
         self.ledger.take_back(group, &before);
         Ok(())
@@ -149,6 +159,16 @@ impl Writer {
 
     pub(super) fn usage(&self) -> Usage {
         self.ledger.usage()
+    }
+
+    /// Counts changes up to a revision as no longer kept.
+    pub(super) fn compacted(&mut self, floor: Revision) {
+        self.shares.compacted(floor);
+    }
+
+    /// Groups refused as their namespace had written its share of what is kept.
+    pub(super) fn refused_for_past(&self) -> u64 {
+        self.shares.refused()
     }
 
     pub(super) fn is_over_quota(&self) -> bool {
@@ -255,6 +275,7 @@ impl Writer {
         let mut events = Vec::with_capacity(changes);
         for (write, previous) in group.into_iter().zip(before) {
             let revision = self.last.next();
+            self.shares.add(&write, previous.as_deref(), revision);
             let entry = match write.op {
                 Op::Check => continue,
                 Op::Delete => None,
