@@ -106,7 +106,10 @@ struct KeptList {
     revision: Revision,
     prefix: Prefix,
     list: PastList,
-    bytes: u64,
+    /// Bytes of it that the tree did not hold when it was made.
+    held: u64,
+    /// [`Live::left`] then: what has left the tree since may be held by the list.
+    left: u64,
 }
 
 /// Bytes that former states may hold, where nobody says otherwise.
@@ -146,9 +149,28 @@ impl Pins {
         self.floor
     }
 
-    /// Ends the pins that hold too much now that so many bytes have left the tree, so that the caller can drop them without
-    /// holding a lock. What the oldest holds is what all of them hold together.
-    pub(crate) fn end_large(&mut self, left: u64) -> Vec<Pin> {
+    /// Ends the pins and lists that hold too much now that so many bytes have left the tree, so that the caller can drop them
+    /// without holding a lock. What the oldest pin holds is what all of them hold together.
+    pub(crate) fn end_large(&mut self, left: u64) -> (Vec<Pin>, Vec<PastList>) {
+        (self.end_large_pins(left), self.end_large_lists(left))
+    }
+
+    /// The least recently used list first: a page of it puts it together again, where it is within the bound.
+    fn end_large_lists(&mut self, left: u64) -> Vec<PastList> {
+        let mut ended = Vec::new();
+        while let Some(last) = self.lists.back() {
+            let since = self.lists.iter().map(|kept| left.saturating_sub(kept.left)).max();
+            let held: u64 = self.lists.iter().map(|kept| kept.held).sum();
+            if held + since.unwrap_or(0) <= self.limit {
+                break;
+            }
+            ended.push(Arc::clone(&last.list));
+            self.lists.pop_back();
+        }
+        ended
+    }
+
+    fn end_large_pins(&mut self, left: u64) -> Vec<Pin> {
         let too_much = |pin: &Pin| left.saturating_sub(pin.left) > self.limit;
         if !self.roots.iter().any(too_much) {
             return Vec::new();
@@ -160,19 +182,24 @@ impl Pins {
         large
     }
 
-    /// Keeps a list, and of the others the newest, as far as they have room.
-    pub(crate) fn keep_list(&mut self, revision: Revision, prefix: &Prefix, list: &PastList) {
-        let bytes = list.iter().map(|entry| entry.footprint() as u64).sum();
+    /// Keeps a list, and of the others the newest, as far as they have room. `held` bytes of it were not in the tree when
+    /// [`Live::left`] was `left`.
+    pub(crate) fn keep_list(
+        &mut self,
+        revision: Revision,
+        prefix: &Prefix,
+        list: &PastList,
+        (held, left): (u64, u64),
+    ) {
         self.lists.truncate(MAX_PAST_LISTS - 1);
         self.lists.push_front(KeptList {
             revision,
             prefix: prefix.clone(),
             list: Arc::clone(list),
-            bytes,
+            held,
+            left,
         });
-        while self.lists.len() > 1 && self.lists.iter().map(|kept| kept.bytes).sum::<u64>() > self.limit {
-            self.lists.pop_back();
-        }
+        drop(self.end_large_lists(left));
     }
 
     pub(crate) fn list(&mut self, revision: Revision, prefix: &Prefix) -> Option<PastList> {
@@ -212,46 +239,38 @@ mod tests {
         for (revision, left) in [(1, 0), (5, 40), (7, 90)] {
             pins.pin(pin(revision, left));
         }
-        assert!(pins.end_large(100).is_empty());
+        assert!(pins.end_large(100).0.is_empty());
         assert_eq!(pins.floor(), Revision::ZERO);
         // The first is used again and still the one that holds most.
         assert!(pins.get(Revision(1)).is_some());
-        let ended: Vec<Revision> = pins.end_large(120).iter().map(|pin| pin.revision).collect();
+        let ended: Vec<Revision> = pins.end_large(120).0.iter().map(|pin| pin.revision).collect();
         assert_eq!(ended, [Revision(1)]);
         assert_eq!(pins.floor(), Revision(2));
         assert!(pins.get(Revision(1)).is_none() && pins.get(Revision(5)).is_some());
-        assert_eq!(pins.end_large(1_000).len(), 2);
+        assert_eq!(pins.end_large(1_000).0.len(), 2);
         assert_eq!(pins.floor(), Revision(8));
     }
 
     #[test]
     fn past_lists_are_kept_as_far_as_they_have_room() {
-        let entry = |name: &str| {
-            let key = crate::Key::parse(&format!("/registry/pods/a/{name}")).unwrap();
-            let record = crate::suite::record(name, "n1", "value");
-            Arc::new(Entry {
-                seal: Default::default(),
-                key,
-                revision: Revision(1),
-                created: Revision(1),
-                expires: None,
-                record,
-            })
-        };
         let prefix = Prefix::parse("/registry/pods/").unwrap();
-        let one: PastList = Arc::new([entry("a")]);
-        let two: PastList = Arc::new([entry("a"), entry("b")]);
-        let mut pins = Pins::new(2 * one[0].footprint() as u64);
-        let mut keep = |revision, list| {
-            pins.keep_list(Revision(revision), &prefix, list);
-            let is_kept = |own: &u64| pins.list(Revision(*own), &prefix).is_some();
-            (1..=revision).filter(is_kept).collect::<Vec<u64>>()
+        let list: PastList = Arc::new([]);
+        let mut pins = Pins::new(100);
+        let is_kept = |pins: &mut Pins, own: &u64| pins.list(Revision(*own), &prefix).is_some();
+        let mut keep = |revision, held| {
+            pins.keep_list(Revision(revision), &prefix, &list, held);
+            (1..=revision)
+                .filter(|own| is_kept(&mut pins, own))
+                .collect::<Vec<u64>>()
         };
-        assert_eq!(keep(1, &one), [1]);
-        assert_eq!(keep(2, &one), [1, 2]);
-        assert_eq!(keep(3, &one), [2, 3]);
-        // One that is too large alone is kept: each of its pages would put it together again.
-        let large: PastList = two.iter().chain(one.iter()).cloned().collect();
-        assert_eq!(keep(4, &large), [4]);
+        assert_eq!(keep(1, (50, 0)), [1]);
+        assert_eq!(keep(2, (50, 0)), [1, 2]);
+        assert_eq!(keep(3, (50, 0)), [2, 3]);
+        // What has left the tree since may be held by the older ones.
+        assert_eq!(keep(4, (0, 40)), [3, 4]);
+        assert_eq!(pins.end_large(110).1.len(), 1);
+        assert!(is_kept(&mut pins, &4));
+        assert_eq!(pins.end_large(161).1.len(), 1);
+        assert!(!is_kept(&mut pins, &4));
     }
 }

@@ -161,3 +161,66 @@ fn paged_list_that_is_short_goes_on_whatever_others_write() {
         assert!(matches!(long, Err(StorageError::Compacted { .. })), "{long:?}");
     });
 }
+
+/// Deleted after its first page, it is short by now and was not.
+#[test]
+fn paged_list_that_was_long_is_not_put_together_again() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        for history_bytes in [1 << 10, 1 << 20] {
+            let options = LogOptions {
+                pinned_bytes: 64 << 10,
+                history_bytes,
+                ..options()
+            };
+            let storage = LogStorage::open(&runtime, options).await.unwrap().0;
+            for name in 0..200 {
+                storage.commit(vec![put(name)]).await.unwrap();
+            }
+            let old = page(&storage, ReadAt::Latest, None).await.unwrap();
+            for name in 0..200 {
+                let op = Op::Delete;
+                storage.commit(vec![Write { op, ..put(name) }]).await.unwrap();
+            }
+            let ended = page(&storage, ReadAt::Exact(old.revision), None).await;
+            assert!(matches!(ended, Err(StorageError::Compacted { .. })), "{ended:?}");
+            storage.close().await;
+        }
+    });
+}
+
+/// No page has pinned its state, and what the tree still holds costs nothing.
+#[test]
+fn list_of_the_past_holds_no_more_than_pins_may() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        for history_bytes in [1 << 10, 1 << 20] {
+            let options = LogOptions {
+                pinned_bytes: 64 << 10,
+                history_bytes,
+                ..options()
+            };
+            let storage = LogStorage::open(&runtime, options).await.unwrap().0;
+            for name in 0..200 {
+                storage.commit(vec![put(name)]).await.unwrap();
+            }
+            storage.checkpoint();
+            runtime.sleep(Duration::from_secs(1)).await;
+            let at = ReadAt::Exact(storage.current_revision().await.unwrap());
+            let changed = async |names: std::ops::Range<u32>| {
+                for name in names {
+                    storage.commit(vec![put(name)]).await.unwrap();
+                }
+                page(&storage, at, None).await
+            };
+            let kept = changed(0..50).await.unwrap();
+            assert_eq!((kept.entries.len(), kept.remaining), (3, 197));
+            // The kept list ends, as what it holds alone has become too much.
+            let ended = changed(50..200).await;
+            assert!(matches!(ended, Err(StorageError::Compacted { .. })), "{ended:?}");
+            storage.close().await;
+        }
+    });
+}

@@ -404,7 +404,7 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "a list of the past is put together for every page",
         file: "mod.rs",
-        from: "self.engine.pins.lock().keep_list(at, prefix, &list);",
+        from: "self.engine.pins.lock().keep_list(at, prefix, &list, held);",
         to: "",
         proof: PAGING,
     },

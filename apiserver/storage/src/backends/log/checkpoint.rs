@@ -174,21 +174,23 @@ impl Checkpoint {
         whole.map_err(|found| corrupt(&self.path, self.end, found.0))
     }
 
-    /// The entries below a prefix, in the order of keys.
-    pub(super) fn below(&self, prefix: &Prefix) -> Result<Vec<Arc<Entry>>, StorageError> {
-        let mut out = Vec::new();
+    /// Calls `each` for the entries below a prefix, in the order of keys, until it says `false`.
+    pub(super) fn below(
+        &self,
+        prefix: &Prefix,
+        mut each: impl FnMut(Arc<Entry>) -> bool,
+    ) -> Result<(), StorageError> {
         let end = prefix.end();
         for block in self.block_for(prefix.as_str())..self.blocks.len() {
             if self.blocks[block].first.as_str() >= end.as_str() {
                 break;
             }
-            out.extend(
-                self.block(block)?
-                    .into_iter()
-                    .filter(|entry| prefix.contains(&entry.key)),
-            );
+            let mut entries = self.block(block)?.into_iter();
+            if !entries.all(|entry| !prefix.contains(&entry.key) || each(entry)) {
+                break;
+            }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Calls `each` for the entries at these keys, which are in order. Each block is read once.

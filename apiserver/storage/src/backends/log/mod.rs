@@ -3,7 +3,8 @@
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
 //! that cursors follow. [`past_shares`] bounds what each
-//! namespace writes of the kept history, [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
+//! namespace writes of the kept history, [`past`] reads what memory no longer has
+//! ([`past_state`] bounds a list), [`previous`] what was before each change. [`upkeep`] expires and compacts,
 //! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`disk_reserve`] lets deletions go on when the
 //! disk is full, and [`reclaim`] takes what they free; [`resume`] lets a start go on where the log ends. [`keys`] knows what no key opens.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
@@ -25,6 +26,7 @@ mod offline;
 mod options;
 mod past;
 mod past_shares;
+mod past_state;
 mod previous;
 mod reclaim;
 mod recovery;
@@ -59,6 +61,7 @@ use checkpointing::Purpose;
 use engine::Engine;
 use machinery_meta::Revision;
 use machinery_runtime::{MemDisk, Runtime, Scope};
+use past_state::ListBound;
 use std::fmt;
 use std::sync::Arc;
 
@@ -196,8 +199,8 @@ impl LogStorage {
         }
     }
 
-    /// Put together once for all pages of a list. Where the state held too much, which others may have brought about, only
-    /// a short list is.
+    /// Put together once for all pages of a list, as far as it holds no more than pins may. Where its state held more, which
+    /// others may have brought about, only a short list is: one that was short then.
     async fn past(&self, prefix: &Prefix, at: Revision) -> Result<PastList, StorageError> {
         let floor = {
             let mut pins = self.engine.pins.lock();
@@ -206,31 +209,21 @@ impl LogStorage {
             }
             pins.floor()
         };
-        if at < floor && !self.is_short(prefix) {
-            return Err(StorageError::Compacted {
-                asked: at,
-                compacted: floor,
-            });
-        }
-        let entries = self.engine.past_range(prefix.clone(), at).await?;
-        let list = PastList::from(entries);
-        self.engine.pins.lock().keep_list(at, prefix, &list);
+        let most = self.engine.options.pinned_bytes;
+        let bound = if at < floor {
+            ListBound::Short(SHORT_ENTRIES, most / SHORT_PART)
+        } else {
+            ListBound::Held(most)
+        };
+        let built = self.engine.past_range(prefix.clone(), at, bound).await?;
+        let built = built.ok_or_else(|| StorageError::Compacted {
+            asked: at,
+            compacted: floor.max(at.next()),
+        })?;
+        let list = PastList::from(built.entries);
+        let held = (built.held, built.left);
+        self.engine.pins.lock().keep_list(at, prefix, &list, held);
         Ok(list)
-    }
-
-    /// Reports whether what is below a prefix by now is a small part of what pins may hold.
-    fn is_short(&self, prefix: &Prefix) -> bool {
-        let root = self.engine.live.read().root.clone();
-        let most = self.engine.options.pinned_bytes / SHORT_PART;
-        let bytes = root.below(prefix, None).map(|entry| entry.footprint() as u64);
-        bytes
-            .take(SHORT_ENTRIES + 1)
-            .enumerate()
-            .try_fold(0, |sum: u64, (at, bytes)| {
-                let sum = sum.saturating_add(bytes);
-                (at < SHORT_ENTRIES && sum <= most).then_some(sum)
-            })
-            .is_some()
     }
 }
 

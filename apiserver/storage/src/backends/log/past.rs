@@ -2,10 +2,11 @@
 
 use super::engine::Engine;
 use super::format::Stored;
+use super::past_state::{Built, ListBound, PastState};
 use super::previous::{Change, Changes};
 use crate::cursor::PastEvents;
 use crate::feed::Slot;
-use crate::live::Root;
+use crate::live::Live;
 use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::TaskEnded;
@@ -39,23 +40,28 @@ impl Engine {
         .await
     }
 
-    /// The entries below a prefix as they were, in the order of keys.
+    /// The entries below a prefix as they were, in the order of keys; `None` where they are more than the bound.
     pub(super) async fn past_range(
         self: &Arc<Self>,
         prefix: Prefix,
         at: Revision,
-    ) -> Result<Vec<Arc<Entry>>, StorageError> {
+        bound: ListBound,
+    ) -> Result<Option<Built>, StorageError> {
         let (own, below) = (Arc::clone(self), prefix.clone());
-        let undo = move || Ok(own.undo(&below, at));
-        if let Some(entries) = self.in_the_past(&self.undone, undo).await? {
-            return Ok(entries);
+        let undo = move || Ok(own.undo(&below, at, bound));
+        if let Some(built) = self.in_the_past(&self.undone, undo).await? {
+            return Ok(built);
         }
         let own = Arc::clone(self);
         self.in_the_past(&self.past_reads, move || {
-            let read = own.rebuild(&prefix, at);
+            let read = own.rebuild(&prefix, at, bound);
             own.unless_compacted(at.next(), read)
         })
         .await
+    }
+
+    fn now(&self) -> Live {
+        self.live.read().clone()
     }
 
     /// Reads when it is the read's turn. The turn lasts as long as the work does, also where nobody waits for it any more.
@@ -189,45 +195,43 @@ impl Engine {
     }
 
     /// The state below a prefix at a revision: the last checkpoint before it and the log behind that.
-    fn rebuild(&self, prefix: &Prefix, at: Revision) -> Result<Vec<Arc<Entry>>, StorageError> {
+    fn rebuild(
+        &self,
+        prefix: &Prefix,
+        at: Revision,
+        bound: ListBound,
+    ) -> Result<Option<Built>, StorageError> {
+        let now = self.now();
+        let mut state = PastState::new(&now.root, bound);
         let checkpoints = self.files.checkpoints();
         let base = checkpoints
             .iter()
             .rev()
             .find(|checkpoint| checkpoint.revision() <= at);
         let start = base.map_or(Revision::ZERO, |checkpoint| checkpoint.revision());
-        let entries = base.map_or(Ok(Vec::new()), |checkpoint| checkpoint.below(prefix))?;
-        let mut state: BTreeMap<Key, Arc<Entry>> = entries
-            .into_iter()
-            .map(|entry| (entry.key.clone(), entry))
-            .collect();
-        if start < at {
+        if let Some(checkpoint) = base {
+            checkpoint.below(prefix, |entry| state.put(entry))?;
+        }
+        if start < at && state.is_within() {
             self.each_change(start.next(), at, |stored| {
                 match stored {
-                    Stored::Put { entry, .. } if prefix.contains(&entry.key) => {
-                        state.insert(entry.key.clone(), entry);
-                    }
-                    Stored::Delete { key, .. } => {
-                        state.remove(&key);
-                    }
+                    Stored::Put { entry, .. } if prefix.contains(&entry.key) => return state.put(entry),
+                    Stored::Delete { key, .. } => state.remove(&key),
                     Stored::Put { .. } | Stored::Compact { .. } => {}
                 }
                 true
             })?;
         }
-        Ok(state.into_values().collect())
+        Ok(state.built(now.left))
     }
 
     /// The state below a prefix at a revision, from what is there now and the changes since, when memory has those.
     /// Nobody waits for more than a few changes of it.
-    pub(super) fn undo(&self, prefix: &Prefix, at: Revision) -> Option<Vec<Arc<Entry>>> {
-        let (root, current): (Root, Revision) = {
-            let live = self.live.read();
-            (live.root.clone(), live.revision)
-        };
+    fn undo(&self, prefix: &Prefix, at: Revision, bound: ListBound) -> Option<Option<Built>> {
+        let now = self.now();
         let mut before: BTreeMap<Key, Option<Arc<Entry>>> = BTreeMap::new();
         let mut undone = at;
-        while undone < current {
+        while undone < now.revision {
             let feed = self.feed.read();
             let mut behind = feed.after(undone)?.take(UNDO_STEP).peekable();
             // Memory has all up to the revision of the tree; where it had not, this would never end.
@@ -241,22 +245,18 @@ impl Engine {
                 }
             }
         }
-        let mut state: BTreeMap<&Key, Arc<Entry>> = BTreeMap::new();
-        for entry in root.below(prefix, None) {
-            state.insert(&entry.key, Arc::clone(entry));
-        }
-        for (key, entry) in &before {
-            match entry {
-                Some(entry) => state.insert(key, Arc::clone(entry)),
-                None => state.remove(key),
-            };
-        }
-        Some(state.into_values().collect())
+        let mut state = PastState::new(&now.root, bound);
+        let kept = now.root.below(prefix, None);
+        let kept = kept.filter(|entry| !before.contains_key(&entry.key));
+        let mut all = before.values().flatten().chain(kept);
+        all.all(|entry| state.put(Arc::clone(entry)));
+        Some(state.built(now.left))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ListBound;
     use crate::{LogOptions, LogStorage, Prefix};
     use machinery_meta::Revision;
     use machinery_runtime::{MemDisk, Runtime, Simulation};
@@ -304,7 +304,8 @@ mod tests {
             let turns = u32::try_from(engine.past_reads.available_permits()).unwrap();
             let _all = engine.past_reads.acquire_many(turns).await.unwrap();
             let prefix = Prefix::parse("/registry/pods/").unwrap();
-            assert_eq!(engine.past_range(prefix, Revision::ZERO).await.unwrap(), []);
+            let built = engine.past_range(prefix, Revision::ZERO, ListBound::Held(0));
+            assert_eq!(built.await.unwrap().unwrap().entries, []);
         });
     }
 }
