@@ -1,7 +1,7 @@
 //! Events of tasks, to whoever listens.
 
 use crate::Machine;
-use containerd_client::events::{TaskExit, TaskStart};
+use containerd_client::events::{TaskExit, TaskOom, TaskStart};
 use containerd_client::types::Envelope;
 use parking_lot::Mutex;
 use prost::Message;
@@ -52,6 +52,13 @@ impl Machine {
             exited_at: None,
         };
         self.publish("/tasks/exit", "containerd.events.TaskExit", &event);
+    }
+
+    pub(crate) fn publish_out_of_memory(&self, id: &str) {
+        let event = TaskOom {
+            container_id: id.to_owned(),
+        };
+        self.publish("/tasks/oom", "containerd.events.TaskOOM", &event);
     }
 
     fn publish(&self, topic: &str, kind: &str, event: &impl Message) {

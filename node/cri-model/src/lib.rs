@@ -140,6 +140,11 @@ impl Containerd {
         self.machine.end_process(id, exit_code);
     }
 
+    /// The kernel kills a container's process for memory. The daemon hears of the end first, and of its reason after that.
+    pub fn run_out_of_memory(&self, id: &str) {
+        self.machine.end_for_memory(id);
+    }
+
     /// Containers, the oldest first.
     pub fn containers(&self) -> Vec<SeenContainer> {
         seen::containers(&self.machine)

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const KILLED: i32 = 137;
+/// Longest time in milliseconds from a container's end to the word that it ended for memory.
+const MEMORY_HEARD_AFTER_MS: u64 = 500;
 
 /// A process that was started.
 #[derive(Debug, Clone)]
@@ -44,6 +46,16 @@ impl Machine {
 
     /// A process ends; the daemon, where it lives, hears of it in its own time.
     pub(crate) fn end_process(self: &Arc<Self>, id: &str, exit_code: i32) {
+        self.end(id, exit_code, None);
+    }
+
+    /// A process ends for memory; that this was the reason, the daemon hears some time after the end.
+    pub(crate) fn end_for_memory(self: &Arc<Self>, id: &str) {
+        let late = Duration::from_millis(1 + self.runtime.random_u64() % MEMORY_HEARD_AFTER_MS);
+        self.end(id, KILLED, Some(late));
+    }
+
+    fn end(self: &Arc<Self>, id: &str, exit_code: i32, memory_heard_after: Option<Duration>) {
         let now = self.now();
         let ended = self.store.lock().process(id).is_some_and(|process| {
             let ends = process.runs();
@@ -61,6 +73,10 @@ impl Machine {
                 machine.publish_exit(&id, exit_code);
                 machine.lag().await;
                 machine.settle(&id);
+                if let Some(late) = memory_heard_after {
+                    machine.runtime.sleep(late).await;
+                    machine.name_memory(&id);
+                }
             };
             runtime.spawn("exit of a process", hear).detach();
         }
@@ -90,6 +106,14 @@ impl Machine {
             // Best effort, as runc's.
             let _ = self.groups.remove(&group);
         }
+        self.changed();
+    }
+
+    fn name_memory(&self, id: &str) {
+        if let Some(container) = self.store.lock().containers.get_mut(id) {
+            "OOMKilled".clone_into(&mut container.reason);
+        }
+        self.publish_out_of_memory(id);
         self.changed();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use futures::future::try_join_all;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use machinery_runtime::Runtime;
 use node_cri::v1;
 use node_cri::{CriClient, CriError};
@@ -83,6 +83,23 @@ pub struct ObservedContainer {
     pub log_path: String,
     /// The effective user of its first process, if the runtime reports it.
     pub user: Option<v1::LinuxContainerUser>,
+}
+
+/// Exit code of a process that was killed.
+const KILLED: i32 = 137;
+/// Time from a container's end in which the runtime may still learn that memory was the reason. Upstream's agent, which looks
+/// once a second, leaves it as long.
+const REASON_FINAL_AFTER: SignedDuration = SignedDuration::from_secs(1);
+
+impl ObservedContainer {
+    /// Reports whether the runtime may still name memory as the reason of this end: it hears of that from the kernel, by another
+    /// way than of the end itself, and says `Error` until then.
+    pub fn reason_may_change(&self, now: Timestamp) -> bool {
+        let killed =
+            self.state == ContainerState::Exited && self.exit_code == KILLED && self.reason == "Error";
+        let age = self.finished_at.map(|at| now.duration_since(at));
+        killed && age.is_some_and(|age| !age.is_negative() && age < REASON_FINAL_AFTER)
+    }
 }
 
 /// One sandbox the runtime has.

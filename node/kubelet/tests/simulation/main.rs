@@ -20,6 +20,7 @@ mod greedy;
 mod host_ports;
 mod late_sidecar;
 mod machine;
+mod out_of_memory;
 mod panics;
 mod pods;
 mod rules;
@@ -55,6 +56,13 @@ fn critical_pod_finds_room_on_a_full_node() {
 fn sidecar_whose_turn_comes_late_has_two_seconds_to_end() {
     for seed in seeds(3) {
         late_sidecar::run_seed(seed);
+    }
+}
+
+#[test]
+fn container_killed_for_memory_is_said_to_be() {
+    for seed in seeds(6) {
+        out_of_memory::run_seed(seed);
     }
 }
 

@@ -1,9 +1,10 @@
-//! One pod's worker: observe, decide, act, report; then wait to be woken. [`acting`] carries a plan out, [`ending`]
-//! has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it, [`saving`] what of it
-//! outlives the agent.
+//! One pod's worker: observe, decide, act, report; then wait to be woken. [`reading`] observes, [`acting`] carries a plan
+//! out, [`ending`] has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it, [`saving`]
+//! what of it outlives the agent.
 
 mod acting;
 mod ending;
+mod reading;
 mod reporting;
 mod resizing;
 mod saving;
@@ -26,7 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::backoff::BackOff;
-use super::observed::{ContainerState, ObservedPod, observe, observe_again};
+use super::observed::{ContainerState, ObservedPod};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
 use super::resize::allocation::NodeAllocations;
@@ -50,9 +51,7 @@ const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
 const REFRESH_AFTER: Duration = Duration::from_secs(600);
 /// Rounds without a pause; a pod that wants more is looked at again later.
 const ROUNDS_MAX: usize = 32;
-/// First and longest pause while the runtime's bookkeeping lags behind its events.
-const CATCH_UP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
-/// After giving up on that it is looked at again after this long.
+/// After giving up on a runtime whose bookkeeping lags behind its events it is looked at again after this long.
 const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
 /// Ended containers kept per name, for their logs and last state.
 const ENDED_CONTAINERS_KEPT: usize = 2;
@@ -383,65 +382,6 @@ impl PodWorker {
                 Ok(Some(self.after(volume_pause(self.volume_failures))))
             }
         }
-    }
-
-    /// Reads what the runtime has, listing it only where something may have been made or removed.
-    async fn read_runtime(&mut self) -> Result<ObservedPod, node_cri::CriError> {
-        // Taken: whatever happens from here on, also where this is dropped, is looked at whole by the next.
-        let last = self.last_seen.take();
-        let listed = !self
-            .inbox
-            .unlisted
-            .swap(false, std::sync::atomic::Ordering::AcqRel);
-        if let Some(last) = last.filter(|_| listed) {
-            let control = &self.context.control;
-            let seen = observe_again(&self.context.runtime, &control.cri, &last).await?;
-            if let Some(seen) = seen.filter(|seen| !self.is_behind(seen)) {
-                self.behind = false;
-                return Ok(seen);
-            }
-        }
-        self.observe().await
-    }
-
-    /// Reads what the runtime has. Its event stream is ahead of its own bookkeeping: what is known to
-    /// have ended is asked for again until it is seen so, or, if that takes long, after what can be done now.
-    async fn observe(&mut self) -> Result<ObservedPod, node_cri::CriError> {
-        let mut pause = CATCH_UP.0;
-        loop {
-            let observed = observe(&self.context.runtime, &self.context.control.cri, &self.uid).await?;
-            self.behind = self.is_behind(&observed);
-            if !self.behind || pause > CATCH_UP.1 {
-                return Ok(observed);
-            }
-            self.context.runtime.sleep(pause).await;
-            pause *= 2;
-        }
-    }
-
-    fn is_behind(&self, observed: &ObservedPod) -> bool {
-        let containers = observed
-            .containers
-            .iter()
-            .map(|found| (&found.id, found.state == ContainerState::Running));
-        let sandboxes = observed.sandboxes.iter().map(|found| (&found.id, found.ready));
-        // Invariant: an owner is known before the ended are looked at. An event either finds the owner
-        // and wakes us, or is found here.
-        let mut owners = self.context.owners.lock();
-        containers
-            .clone()
-            .chain(sandboxes.clone())
-            .for_each(|(id, _)| drop(owners.insert(id.clone(), self.uid.clone())));
-        drop(owners);
-        let mut exited = self.context.exited.lock();
-        let mut behind = false;
-        for (id, runs) in containers.chain(sandboxes) {
-            match runs {
-                true => behind |= exited.contains(id),
-                false => drop(exited.remove(id)),
-            }
-        }
-        behind
     }
 
     /// Reasons of earlier failures are kept for containers that still wait; the plan's own are added.
