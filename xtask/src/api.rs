@@ -11,6 +11,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+/// Flags of curl, and the fields of a kubeconfig that they take.
+const CREDENTIALS: [(&str, &str); 3] = [
+    ("--cacert", "certificate-authority-data"),
+    ("--cert", "client-certificate-data"),
+    ("--key", "client-key-data"),
+];
+
 /// The API of the cluster that keeps its things in `data_dir`.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
@@ -123,6 +130,11 @@ impl Api {
         Ok((code.parse()?, body.to_owned()))
     }
 
+    pub(crate) fn remove_credentials(&self) -> Result<()> {
+        let files = CREDENTIALS.map(|(_, field)| self.data_dir.join(format!("up.{field}")));
+        files.iter().try_for_each(|file| Ok(fs::remove_file(file)?))
+    }
+
     fn curl(&self, method: &str, path: &str) -> Result<Command> {
         let mut curl = self.host.command("curl");
         curl.args([
@@ -134,11 +146,7 @@ impl Api {
             "\n%{http_code}",
         ]);
         let kubeconfig = fs::read_to_string(crate::up::kubeconfig(&self.data_dir))?;
-        for (flag, field) in [
-            ("--cacert", "certificate-authority-data"),
-            ("--cert", "client-certificate-data"),
-            ("--key", "client-key-data"),
-        ] {
+        for (flag, field) in CREDENTIALS {
             curl.arg(flag).arg(self.credential(&kubeconfig, field)?);
         }
         curl.args(["--request", method, &format!("{}{path}", self.base)]);

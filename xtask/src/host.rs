@@ -58,6 +58,34 @@ impl Host {
         }
     }
 
+    /// Removal of the cluster that keeps its files there, running or not. Where its namespace is gone, so is all that was in it.
+    pub fn uninstall(&self, knarr: &Path, data_dir: &Path) -> Command {
+        let is_gone = self.network_namespace().is_some_and(|path| !path.is_file());
+        let mut command = match is_gone {
+            true => process::command(knarr),
+            false => self.command(knarr),
+        };
+        command.args([
+            "uninstall",
+            "--stop",
+            "--yes",
+            "--cgroup-root",
+            &self.cgroup_root(),
+        ]);
+        command.arg("--data-dir").arg(data_dir);
+        command
+    }
+
+    /// Removes that cluster, and the namespace with every link in it. Returns the list of what was removed.
+    pub fn remove_cluster(&self, knarr: &Path, data_dir: &Path) -> Result<String> {
+        let mut list = String::new();
+        if data_dir.try_exists()? {
+            list = process::output(&mut self.uninstall(knarr, data_dir))?;
+        }
+        self.remove()?;
+        Ok(list)
+    }
+
     /// File of its network namespace, if it has one.
     pub fn network_namespace(&self) -> Option<PathBuf> {
         self.namespace.as_deref().map(netns_path)
@@ -75,11 +103,6 @@ impl Host {
         self.namespace.as_ref().map_or(String::new(), |name| {
             format!("nsenter --net={} ", netns_path(name).display())
         })
-    }
-
-    /// Reports whether it is a namespace of its own.
-    pub fn is_isolated(&self) -> bool {
-        self.namespace.is_some()
     }
 
     /// Removes the namespace and every link in it.

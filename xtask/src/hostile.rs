@@ -8,7 +8,6 @@ use crate::{packages, process, upstream};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use xtask::host::Host;
-use xtask::removal;
 
 /// The port of a server that nobody else can see.
 const PORT: u16 = 6443;
@@ -64,9 +63,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     if let Some(reason) = without_node {
         println!("==> without a node: {reason}");
     }
-    let cluster = TestCluster::new(without_node.is_none())?;
+    let cluster = TestCluster::new(without_node.is_none(), knarr)?;
     println!("==> {} seconds of attacks", arguments.duration());
-    process::run(&mut cluster.command(&knarr, &attacker, arguments)?)
+    process::run(&mut cluster.command(&attacker, arguments)?)
 }
 
 /// The server's program and the attackers'.
@@ -108,16 +107,18 @@ struct TestCluster {
     scratch: PathBuf,
     /// With a node, a network namespace of its own.
     host: Option<Host>,
+    knarr: PathBuf,
 }
 
 impl TestCluster {
-    fn new(with_node: bool) -> Result<Self> {
+    fn new(with_node: bool, knarr: PathBuf) -> Result<Self> {
         let path = process::output(process::command("mktemp").args(["-d", "-t", "knarr-hostile.XXXXXX"]))?;
         let name = format!("knarr-hostile-{}", std::process::id());
         let host = with_node.then(|| Host::prepare(Some(name))).transpose()?;
         let cluster = Self {
             scratch: PathBuf::from(path.trim()),
             host,
+            knarr,
         };
         if cluster.host.is_some() {
             cluster.mount_disk()?;
@@ -141,7 +142,7 @@ impl TestCluster {
         self.scratch.join("data")
     }
 
-    fn command(&self, knarr: &Path, attacker: &Path, arguments: &Arguments) -> Result<std::process::Command> {
+    fn command(&self, attacker: &Path, arguments: &Arguments) -> Result<std::process::Command> {
         let kubeconfig = self.scratch.join("kubeconfig");
         let mut command = match &self.host {
             Some(host) => host.command(attacker),
@@ -159,7 +160,7 @@ impl TestCluster {
         if self.host.is_some() {
             command.arg("--node");
         }
-        command.arg("--").arg(knarr).arg("server");
+        command.arg("--").arg(&self.knarr).arg("server");
         command.arg("--data-dir").arg(self.data_dir());
         command.arg("--write-kubeconfig").arg(&kubeconfig);
         match &self.host {
@@ -181,11 +182,10 @@ impl TestCluster {
 
 impl Drop for TestCluster {
     fn drop(&mut self) {
-        if let Some(host) = &self.host
-            && let Err(error) =
-                removal::remove(&self.data_dir(), host, |_| {}).context("taking the cluster down")
-        {
-            println!("{error:#}");
+        if let Some(host) = &self.host {
+            if let Err(error) = host.remove_cluster(&self.knarr, &self.data_dir()) {
+                println!("taking the cluster down: {error:#}");
+            }
             // What is not taken down holds it.
             let _ = process::run(process::command("umount").arg("--lazy").arg(self.disk()));
         }

@@ -29,7 +29,7 @@ mod up_and_down;
 mod upstream;
 
 use clap::Parser;
-use xtask::{host, process, removal};
+use xtask::{host, process};
 
 /// Knarr's automation.
 #[derive(Debug, Parser)]

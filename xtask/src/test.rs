@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Only the crates' own tests: no root, no upstream tools, no containers.
     #[arg(long)]
     pub unit: bool,
+    /// Only up, up again, and down, with the debug binary as it was built last.
+    #[arg(long, conflicts_with = "unit")]
+    pub up_and_down: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -38,6 +41,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         return cargo(config, &["test", "--quiet", "--workspace"]);
     }
     packages::ensure(packages::NODE)?;
+    if arguments.up_and_down {
+        return up_and_down::run(config);
+    }
     packages::ensure(packages::TEST)?;
     step("upstream's tools");
     tools::ensure(config, &TOOLS)?;

@@ -43,10 +43,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let begun = now();
     packages::ensure(packages::NODE)?;
     packages::ensure(&["curl"])?;
-    let knarr = match &arguments.binary {
-        Some(binary) => binary.clone(),
-        None => build(config, arguments.dev)?,
-    };
+    let knarr = binary(config, arguments)?;
     let host = Host::prepare(arguments.isolated.clone())?;
     DirBuilder::new()
         .recursive(true)
@@ -56,11 +53,21 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let api = start(&knarr, &host, arguments)?;
     wait("the node to be Ready", || api.node_is_ready())?;
     images(&knarr, &host, arguments)?;
-    first_workload(config, &api)?;
-    ask(&api)?;
+    let asked = first_workload(config, &api).and_then(|()| ask(&api));
+    // `knarr uninstall` refuses a directory with files that are not the cluster's.
+    api.remove_credentials()?;
+    asked?;
     println!("==> done in {:.0} s", begun.elapsed().as_secs_f64());
     next_steps(&host, arguments);
     Ok(())
+}
+
+/// The binary that is given, or one built now.
+pub(crate) fn binary(config: &Config, arguments: &Arguments) -> Result<PathBuf> {
+    match &arguments.binary {
+        Some(binary) => Ok(binary.clone()),
+        None => build(config, arguments.dev),
+    }
 }
 
 fn build(config: &Config, dev: bool) -> Result<PathBuf> {
@@ -129,7 +136,8 @@ fn images(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<()> {
             .args(["image", "import", "--data-dir"])
             .arg(&arguments.data_dir)
             .arg(&image),
-    )
+    )?;
+    Ok(fs::remove_file(image)?)
 }
 
 fn first_workload(config: &Config, api: &Api) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `up` twice and `down`, as a user types them: the second time is harmless, and afterwards nothing is left.
+//! `up` twice and `down`, as a user types them: the second time is harmless, and afterwards nothing is left in the kernel or on disk.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -20,38 +20,79 @@ pub(crate) fn run(config: &Config) -> Result<()> {
         binary: Some(config.root.join("target/debug/knarr")),
     };
     let host = Host::existing(Some(name));
-    let told = up::run(config, &arguments).and_then(|()| up::run(config, &arguments));
-    // Whatever came of it, nothing of it stays.
-    let removed = down::run(config, &arguments);
-    told?;
+    let started = up::run(config, &arguments).and_then(|()| up::run(config, &arguments));
+    let removed = uninstalled(&arguments, &host);
+    // Whatever came of it, nothing of it stays; there is nothing to remove by now.
+    down::run(config, &arguments)?;
+    started?;
     removed?;
-    nothing_is_left(&arguments.data_dir, &host)?;
-    Ok(fs::remove_dir_all(scratch)?)
-}
-
-fn nothing_is_left(data_dir: &Path, host: &Host) -> Result<()> {
-    let text = data_dir.to_string_lossy().into_owned();
-    if data_dir.try_exists()? {
-        bail!("down left {text}");
-    }
     if let Some(namespace) = host.network_namespace()
         && namespace.try_exists()?
     {
         bail!("down left the network namespace {}", namespace.display());
     }
+    Ok(fs::remove_dir_all(scratch)?)
+}
+
+/// Uninstalls the cluster as its user does, and looks for what is left while its network is there.
+fn uninstalled(arguments: &up::Arguments, host: &Host) -> Result<()> {
+    let knarr = arguments.binary.as_deref().context("there is a binary")?;
+    process::run(&mut host.uninstall(knarr, &arguments.data_dir))?;
+    nothing_is_left(&arguments.data_dir, host)?;
+    let again = host.uninstall(knarr, &arguments.data_dir).output()?;
+    let answer = String::from_utf8_lossy(&again.stderr);
+    if again.status.success() || !answer.contains("there is nothing to remove") {
+        bail!("a second uninstall said: {answer}");
+    }
+    Ok(())
+}
+
+fn nothing_is_left(data_dir: &Path, host: &Host) -> Result<()> {
+    let text = data_dir.to_string_lossy().into_owned();
+    let agent = format!("{text}/agent");
+    if data_dir.try_exists()? {
+        bail!("uninstall left {text}");
+    }
     if fs::read_to_string("/proc/self/mountinfo")?.contains(&text) {
-        bail!("down left mounts below {text}");
+        bail!("uninstall left mounts below {text}");
     }
     let processes = processes_with(&text)?;
     if !processes.is_empty() {
-        bail!("down left the processes {}", processes.join(", "));
+        bail!("uninstall left the processes {}", processes.join(", "));
     }
     for controller in fs::read_dir("/sys/fs/cgroup").context("listing cgroups")? {
         let left = controller?
             .path()
             .join(host.cgroup_root().trim_start_matches('/'));
         if left.try_exists()? {
-            bail!("down left the cgroup {}", left.display());
+            bail!("uninstall left the cgroup {}", left.display());
+        }
+    }
+    for record in fs::read_dir("/run/knarr")? {
+        let record = record?.path();
+        if fs::read_to_string(&record)?.trim() == agent {
+            bail!("uninstall left {}", record.display());
+        }
+    }
+    no_network_is_left(host)
+}
+
+/// Lines of the kernel's network that name the cluster's: tables, routes, links of pods, addresses.
+const NETWORK: [(&[&str], &str); 4] = [
+    (&["nft", "list", "tables"], "knarr"),
+    (&["ip", "route", "show", "table", "all", "proto", "75"], " "),
+    (&["ip", "-o", "link", "show"], "veth"),
+    (
+        &["ip", "-o", "address", "show", "dev", "lo", "scope", "global"],
+        "inet ",
+    ),
+];
+
+fn no_network_is_left(host: &Host) -> Result<()> {
+    for (words, mark) in NETWORK {
+        let found = process::output(host.command(words[0]).args(&words[1..]))?;
+        if let Some(left) = found.lines().find(|line| line.contains(mark)) {
+            bail!("uninstall left in the kernel: {left}");
         }
     }
     Ok(())

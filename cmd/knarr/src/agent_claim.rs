@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Emptied by a restart of the machine, as processes are.
-const RECORDS: &str = "/run/knarr";
+pub(crate) const RECORDS: &str = "/run/knarr";
 /// A longer path is none.
 const PATH_BYTES_MAX: u64 = 4_096;
 

@@ -14,6 +14,7 @@ mod open_files;
 mod own_certificate;
 mod server;
 mod storage;
+mod uninstall;
 mod version;
 
 use clap::error::ErrorKind;
@@ -66,6 +67,8 @@ enum Command {
     Storage(storage::StorageArguments),
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
+    /// Removes a cluster from this machine: its processes, what they left in the kernel, and its files
+    Uninstall(uninstall::UninstallArguments),
     /// Prints the version
     Version(version::VersionArguments),
 }
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
+        Command::Uninstall(arguments) => uninstall::run(&arguments),
         Command::Version(arguments) => version::run(&arguments),
     };
     ended(done.map(|()| ExitCode::SUCCESS))

@@ -41,10 +41,11 @@ fn flags(block: &str) -> Option<Vec<&str>> {
 }
 
 fn run(block: &str, server: &Server, program: &Path) -> Output {
-    let script = format!("kubectl() {{ \"$KUBECTL\" \"$@\"; }}\n{block}");
+    let script = format!("kubectl() {{ \"$KUBECTL\" \"$@\"; }}\nknarr() {{ \"$KNARR\" \"$@\"; }}\n{block}");
     Command::new("sh")
         .args(["-ec", &script])
         .env("KUBECTL", program)
+        .env("KNARR", env!("CARGO_BIN_EXE_knarr"))
         .env("KUBECONFIG", server.kubeconfig())
         .env("HOME", server.dir.path())
         .current_dir(server.dir.path())

@@ -123,6 +123,11 @@ impl ProcessIdentity {
         self.signal(Signal::SIGTERM)
     }
 
+    /// Kills that very process; says whether it was there.
+    pub fn kill(&self) -> bool {
+        self.signal(Signal::SIGKILL)
+    }
+
     /// Sends a signal if that very process still runs; says whether it did.
     pub fn signal(&self, signal: Signal) -> bool {
         let Ok(pid) = i32::try_from(self.pid) else {

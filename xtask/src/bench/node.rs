@@ -5,7 +5,6 @@ use crate::{packages, process};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use xtask::host::Host;
-use xtask::removal;
 
 /// The port of a server that nobody else can see.
 const PORT: u16 = 6443;
@@ -17,7 +16,7 @@ pub(super) fn measure(built: &Built, scratch: &Path) -> Result<Option<String>> {
         return Ok(None);
     }
     println!("==> Knarr with a node");
-    let cluster = Isolated::new(scratch.join("node"))?;
+    let cluster = Isolated::new(scratch.join("node"), built.program("knarr"))?;
     let figures = process::output(&mut cluster.bench(built, scratch))?;
     let figures: Vec<Figure> = serde_json::from_str(&figures).context("reading the figures")?;
     Ok(Some(page::alone(&figures)))
@@ -38,12 +37,17 @@ fn missing_prerequisite() -> Result<Option<&'static str>> {
 struct Isolated {
     host: Host,
     data_dir: PathBuf,
+    knarr: PathBuf,
 }
 
 impl Isolated {
-    fn new(data_dir: PathBuf) -> Result<Self> {
+    fn new(data_dir: PathBuf, knarr: PathBuf) -> Result<Self> {
         let host = Host::prepare(Some(format!("knarr-bench-{}", std::process::id())))?;
-        Ok(Self { host, data_dir })
+        Ok(Self {
+            host,
+            data_dir,
+            knarr,
+        })
     }
 
     fn bench(&self, built: &Built, scratch: &Path) -> std::process::Command {
@@ -66,7 +70,7 @@ impl Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        if let Err(error) = removal::remove(&self.data_dir, &self.host, |_| {}) {
+        if let Err(error) = self.host.remove_cluster(&self.knarr, &self.data_dir) {
             println!("the cluster was not taken down: {error:#}");
         }
     }

@@ -28,6 +28,7 @@ use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::Cluster;
 use identities::Identities;
 use machinery_runtime::Runtime;
+use node_sys::process::ProcessIdentity;
 use paths::Paths;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
     let root_ca = arguments.serving.root_ca()?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
+    record_process(&paths);
     let shared = storage.shared();
     if let Some(shared) = shared {
         authorities::share(shared, &arguments, &paths, &runtime).await?;
@@ -115,6 +117,17 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     tracing::info!("shutting down");
     cluster.shutdown().await;
     Ok(())
+}
+
+/// Writes down which process serves this directory, for `knarr up` and `knarr uninstall`.
+fn record_process(paths: &Paths) {
+    let path = paths.process();
+    let written = ProcessIdentity::of(std::process::id())
+        .and_then(|own| node_sys::fs::write_atomically(&path, own.to_text().as_bytes(), 0o640));
+    if let Err(error) = written {
+        // A server starts on a full disk, too.
+        tracing::warn!(%error, path = %path.display(), "the server's process was not recorded");
+    }
 }
 
 async fn open_storage(

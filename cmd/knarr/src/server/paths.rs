@@ -23,7 +23,7 @@ impl Paths {
 
     /// Puts the agent's files, which are containerd's and the pods' too, into `elsewhere`, made if missing. `agent` below
     /// the data directory is then a link to it, by which later starts without the flag, `knarr image` and
-    /// `cargo xtask down` find them.
+    /// `knarr uninstall` find them.
     ///
     /// # Errors
     /// An agent has files already, other than there: they are not moved.
@@ -59,6 +59,11 @@ impl Paths {
 
     pub(crate) fn storage(&self) -> PathBuf {
         self.data.join("storage")
+    }
+
+    /// The record of the server's process.
+    pub(crate) fn process(&self) -> PathBuf {
+        self.data.join("server.pid")
     }
 
     /// The administrator's kubeconfig.

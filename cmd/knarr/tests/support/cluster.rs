@@ -124,7 +124,9 @@ impl Cluster {
     /// Takes everything down and says what is left of it on this machine.
     pub(crate) fn remove(&self) -> Result<(), String> {
         let data_dir = self.data_dir();
-        xtask::removal::remove(&data_dir, &self.host, |_| {}).map_err(|error| format!("{error:#}"))?;
+        let knarr = Path::new(env!("CARGO_BIN_EXE_knarr"));
+        let removed = self.host.remove_cluster(knarr, &data_dir);
+        removed.map_err(|error| format!("{error:#}"))?;
         let _ = self.server.lock().expect("nobody panics while holding it").wait();
         std::fs::remove_dir_all(self.dir.path()).map_err(|error| error.to_string())?;
         let left = remains(self.dir.path(), &self.host);

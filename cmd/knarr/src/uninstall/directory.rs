@@ -1,0 +1,352 @@
+//! The directories of a cluster: found by the names that Knarr gives, so that a directory of anything else is never removed.
+
+use anyhow::{Context, bail, ensure};
+use node_sys::fs::remove_tree;
+use node_sys::mount::{LinuxMounter, Mounter};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Directories whose removal would take more than a cluster, and so would that of any above them.
+const SYSTEM: &[&str] = &[
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var/cache",
+    "/var/lib",
+    "/var/log",
+    "/var/run",
+    "/var/tmp",
+];
+/// The longest list of accounts that is read, and so many foreign names are quoted.
+const PASSWD_BYTES_MAX: u64 = 1 << 20;
+const NAMES_QUOTED_MAX: usize = 5;
+
+/// Names that Knarr gives in one kind of directory.
+struct Layout {
+    names: &'static [&'static str],
+    /// A directory is such a one if it has one of these.
+    marks: &'static [&'static str],
+}
+
+const SERVER: Layout = Layout {
+    names: &[
+        "admin.kubeconfig",
+        "agent",
+        "pki",
+        "server.log",
+        "server.pid",
+        "storage",
+    ],
+    marks: &["pki", "storage"],
+};
+const AGENT: Layout = Layout {
+    names: &[
+        "agent.log",
+        "agent.pid",
+        "client-ca.crt",
+        "cni",
+        "cni-state",
+        "containerd",
+        "dns-zone",
+        "host-settings",
+        "image_manager",
+        "images",
+        "kube-proxy.kubeconfig",
+        "kubeconfig",
+        "kubelet.crt",
+        "kubelet.key",
+        "logs",
+        "pods",
+        "run",
+    ],
+    marks: &["agent.pid", "client-ca.crt", "containerd", "kubeconfig"],
+};
+/// Names in `pki`: those of certificates and keys.
+const PKI: &[&str] = &[
+    "apiserver",
+    "apiserver-kubelet-client",
+    "ca",
+    "front-proxy-ca",
+    "front-proxy-client",
+    "sa",
+];
+/// Beginnings of names in `storage`.
+const STORAGE: &[&str] = &["ACTIVE", "LOCK", "checkpoint-", "log-", "reserve-", "restore.tmp"];
+/// Beginnings of paths, in an agent's directory, on which the agent mounts. What is mounted elsewhere is somebody's disk.
+const MOUNTS: &[&str] = &["containerd/namespace", "containerd/state", "pods", "run"];
+
+/// The directories of one cluster, without links on the way to them.
+#[derive(Debug)]
+pub(super) struct Directories {
+    /// The server's; absent on a machine that only has an agent.
+    pub(super) server: Option<PathBuf>,
+    /// The agent's, whether below the server's or elsewhere; absent beside a server without an agent.
+    pub(super) agent: Option<PathBuf>,
+}
+
+impl Directories {
+    /// Recognises the directories of a cluster.
+    ///
+    /// # Errors
+    /// The directory is absent, is one of the system's or of a user's, or holds something else.
+    pub(super) fn find(data_dir: &Path) -> anyhow::Result<Self> {
+        let dir = match data_dir.canonicalize() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!(
+                    "there is nothing to remove: {} does not exist",
+                    data_dir.display()
+                )
+            }
+            found => found.with_context(|| format!("--data-dir {}", data_dir.display()))?,
+        };
+        guard(&dir)?;
+        let names = names(&dir)?;
+        let has_mark = |layout: &Layout| {
+            layout
+                .marks
+                .iter()
+                .any(|mark| names.iter().any(|name| name == mark))
+        };
+        if has_mark(&SERVER) {
+            holds_only(&dir, &names, SERVER.names)?;
+            hold_only_own_files(&dir)?;
+            let agent = agent_of(&dir)?;
+            return Ok(Self {
+                server: Some(dir),
+                agent,
+            });
+        }
+        ensure!(
+            has_mark(&AGENT),
+            "{} is not the data directory of a cluster: it has neither {} nor {}",
+            dir.display(),
+            SERVER.marks.join(", "),
+            AGENT.marks.join(", ")
+        );
+        check_agent(&dir)?;
+        Ok(Self {
+            server: None,
+            agent: Some(dir),
+        })
+    }
+
+    /// Both, the outer one first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
+        [&self.server, &self.agent]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+    }
+
+    pub(super) fn list(&self) -> Vec<String> {
+        let inside = |path: &&Path| {
+            self.server
+                .as_deref()
+                .is_some_and(|server| *path != server && path.starts_with(server))
+        };
+        let own = self.all().filter(|path| !inside(path));
+        own.map(|path| format!("directory   {}", path.display()))
+            .collect()
+    }
+
+    /// Removes them with all that is in them. No link is followed; nothing may be mounted inside them any more. A directory on
+    /// which a disk is mounted stays, empty.
+    pub(super) fn remove(&self) -> anyhow::Result<()> {
+        // The agent's first: after an interruption the server's still leads to it.
+        for folder in [&self.agent, &self.server].into_iter().flatten() {
+            let mut names = names(folder)?;
+            // The marks last, by which what is left after an interruption is recognised.
+            names.sort_by_key(|name| {
+                SERVER.marks.contains(&name.as_str()) || AGENT.marks.contains(&name.as_str())
+            });
+            for path in names
+                .into_iter()
+                .map(|name| folder.join(name))
+                .filter(|path| !is_mount_point(path))
+            {
+                remove_entry(&path)?;
+            }
+            match fs::remove_dir(folder) {
+                // A disk is mounted there, or on the agent's directory in it.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ResourceBusy | ErrorKind::DirectoryNotEmpty
+                    ) =>
+                {
+                    super::say(&format!("{} stays: a disk is mounted there", folder.display()))?;
+                }
+                removed => removed.with_context(|| format!("removing {}", folder.display()))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses directories of the system and of users, and those above them.
+fn guard(dir: &Path) -> anyhow::Result<()> {
+    let accounts = node_sys::fs::read_head(Path::new("/etc/passwd"), PASSWD_BYTES_MAX).unwrap_or_default();
+    let homes = homes(&String::from_utf8_lossy(&accounts));
+    let system = SYSTEM.iter().map(PathBuf::from);
+    if let Some(kept) = system.chain(homes).find(|kept| kept.starts_with(dir)) {
+        bail!(
+            "--data-dir {} is not removed: {} belongs to the system or is a home directory",
+            dir.display(),
+            kept.display()
+        );
+    }
+    ensure!(dir.is_dir(), "--data-dir {} is not a directory", dir.display());
+    Ok(())
+}
+
+/// Home directories of those who can log in.
+fn homes(accounts: &str) -> Vec<PathBuf> {
+    let fields = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let people = fields.filter(|fields| {
+        let shell = fields
+            .get(6)
+            .unwrap_or(&"")
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
+        !matches!(shell, "nologin" | "false" | "sync")
+    });
+    let homes = people.filter_map(|fields| fields.get(5).map(PathBuf::from));
+    homes.filter(|home| home.is_absolute()).collect()
+}
+
+fn names(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
+    // A disk that is mounted there has a folder of its file system's own.
+    let is_disk = is_mount_point(dir);
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names: anyhow::Result<Vec<String>> = names.collect();
+    Ok(names?
+        .into_iter()
+        .filter(|name| !(is_disk && name == "lost+found"))
+        .collect())
+}
+
+fn is_mount_point(dir: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
+    dir.parent().is_some_and(|parent| device(parent) != device(dir))
+}
+
+/// Refuses a directory with an entry of another name.
+fn holds_only(dir: &Path, names: &[String], known: &[&str]) -> anyhow::Result<()> {
+    let foreign = names.iter().filter(|name| !known.contains(&plain(name)));
+    refuse_foreign(dir, foreign)
+}
+
+fn refuse_foreign<'a>(dir: &Path, foreign: impl Iterator<Item = &'a String>) -> anyhow::Result<()> {
+    let foreign: Vec<&str> = foreign.map(String::as_str).take(NAMES_QUOTED_MAX).collect();
+    ensure!(
+        foreign.is_empty(),
+        "{} holds files that are not Knarr's: {}; move them away first",
+        dir.display(),
+        foreign.join(", ")
+    );
+    Ok(())
+}
+
+/// The name without what a write that was interrupted has added to it.
+fn plain(name: &str) -> &str {
+    let name = [".tmp", ".new"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
+    name.strip_prefix('.').unwrap_or(name)
+}
+
+/// Looks into the directories of the server that hold nothing but files.
+fn hold_only_own_files(server: &Path) -> anyhow::Result<()> {
+    let pki = server.join("pki");
+    if pki.is_dir() {
+        let is_own = |name: &str| {
+            let (stem, end) = plain(name).rsplit_once('.').unwrap_or((name, ""));
+            PKI.contains(&stem) && matches!(end, "crt" | "key" | "pub" | "srl")
+        };
+        refuse_foreign(&pki, names(&pki)?.iter().filter(|name| !is_own(name)))?;
+    }
+    let storage = server.join("storage");
+    if storage.is_dir() {
+        let is_own = |name: &str| {
+            STORAGE
+                .iter()
+                .any(|begin| name.trim_start_matches('.').starts_with(begin))
+        };
+        refuse_foreign(&storage, names(&storage)?.iter().filter(|name| !is_own(name)))?;
+    }
+    refuse_mounts(server, &[])
+}
+
+/// The agent's directory of a server's, elsewhere where that is a link.
+fn agent_of(server: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let agent = match server.join("agent").canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        found => found.with_context(|| format!("{}/agent", server.display()))?,
+    };
+    guard(&agent)?;
+    check_agent(&agent)?;
+    Ok(Some(agent))
+}
+
+fn check_agent(agent: &Path) -> anyhow::Result<()> {
+    holds_only(agent, &names(agent)?, AGENT.names)?;
+    refuse_mounts(agent, MOUNTS)
+}
+
+/// Refuses where something is mounted below a directory that the agent has not mounted there.
+fn refuse_mounts(dir: &Path, own: &[&str]) -> anyhow::Result<()> {
+    let is_own = |inside: &Path| own.iter().any(|begin| inside.starts_with(begin));
+    for point in LinuxMounter.below(dir)? {
+        let inside = point.strip_prefix(dir).unwrap_or(&point);
+        // The agent's directory has a look of its own.
+        let is_agents = own.is_empty() && inside.starts_with("agent");
+        let is_itself = inside.as_os_str().is_empty();
+        ensure!(
+            is_itself || is_agents || is_own(inside),
+            "{} is a mount that is not Knarr's: unmount it first",
+            point.display()
+        );
+    }
+    Ok(())
+}
+
+fn remove_entry(path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("removing {}", path.display());
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.with_context(failed)?,
+    };
+    match found.is_dir() {
+        true => remove_tree(path),
+        false => fs::remove_file(path),
+    }
+    .with_context(failed)
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

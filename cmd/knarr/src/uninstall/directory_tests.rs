@@ -1,0 +1,102 @@
+use super::*;
+
+/// A server's directory as it is on disk, with an agent's in it.
+fn cluster(root: &Path) -> PathBuf {
+    let data = root.join("data");
+    for folder in ["pki", "storage", "agent/containerd/root", "agent/pods/uid"] {
+        fs::create_dir_all(data.join(folder)).unwrap();
+    }
+    for file in [
+        "pki/ca.crt",
+        "pki/sa.pub",
+        "storage/LOCK",
+        "admin.kubeconfig",
+        "agent/agent.pid",
+        "agent/pods/uid/any",
+    ] {
+        fs::write(data.join(file), "").unwrap();
+    }
+    data
+}
+
+#[track_caller]
+fn refused(dir: &Path, reason: &str) {
+    let error = Directories::find(dir).unwrap_err();
+    assert!(format!("{error:#}").contains(reason), "{error:#}");
+}
+
+#[test]
+fn uninstall_refuses_what_is_not_a_clusters_directory() {
+    for system in ["/", "/usr", "/var", "/var/lib", "/home", "/etc", "/tmp"] {
+        refused(Path::new(system), "belongs to the system");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    refused(&folder.path().join("absent"), "there is nothing to remove");
+    refused(folder.path(), "is not the data directory of a cluster");
+    std::os::unix::fs::symlink("/usr", folder.path().join("link")).unwrap();
+    refused(&folder.path().join("link"), "belongs to the system");
+    fs::write(folder.path().join("pki"), "").unwrap();
+    refused(&folder.path().join("pki"), "is not a directory");
+}
+
+#[test]
+fn uninstall_refuses_home_directories_of_those_who_log_in() {
+    let accounts = "root:x:0:0::/root:/bin/bash\nknarr:x:999:999::/var/lib/knarr:/usr/sbin/nologin\nann:x:1000:1000::/data/ann:/bin/zsh\n";
+    assert_eq!(
+        homes(accounts),
+        [PathBuf::from("/root"), PathBuf::from("/data/ann")]
+    );
+}
+
+#[test]
+fn uninstall_refuses_a_directory_that_holds_anything_else() {
+    for foreign in [
+        "tokens.csv",
+        "agent/photos",
+        "pki/mine.crt",
+        "storage/notes",
+        "etc/x",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = cluster(folder.path());
+        Directories::find(&data).unwrap();
+        let path = data.join(foreign);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "").unwrap();
+        refused(&data, "holds files that are not Knarr's");
+    }
+}
+
+#[test]
+fn uninstall_removes_its_directories_and_nothing_that_links_lead_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cluster(folder.path());
+    let (elsewhere, others) = (folder.path().join("disk"), folder.path().join("others"));
+    fs::rename(data.join("agent"), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, data.join("agent")).unwrap();
+    fs::create_dir(&others).unwrap();
+    fs::write(others.join("kept"), "").unwrap();
+    for link in ["pods/uid/link", "logs"] {
+        std::os::unix::fs::symlink(&others, elsewhere.join(link)).unwrap();
+    }
+    // What a write that was interrupted leaves is the cluster's too.
+    fs::write(data.join(".server.pid.tmp"), "").unwrap();
+    fs::write(elsewhere.join("agent.pid.tmp"), "").unwrap();
+    let found = Directories::find(&data).unwrap();
+    assert_eq!(found.list().len(), 2);
+    found.remove().unwrap();
+    assert!(!data.try_exists().unwrap() && !elsewhere.try_exists().unwrap());
+    assert!(others.join("kept").try_exists().unwrap());
+    refused(&data, "there is nothing to remove");
+}
+
+#[test]
+fn uninstall_recognises_an_agents_directory_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = cluster(folder.path()).join("agent");
+    let found = Directories::find(&agent).unwrap();
+    assert_eq!(
+        (found.server, found.agent.as_deref()),
+        (None, Some(agent.as_path()))
+    );
+}

@@ -1,0 +1,81 @@
+//! `knarr uninstall`: removes a cluster from this machine, and nothing else.
+//!
+//! [`directory`] recognises the cluster's directories and refuses all others, [`processes`] are those that run, [`kernel`] and
+//! [`cgroups`] what they left in the kernel, [`files`] what lies on disk. Everything is looked at first and listed; without `--yes` that is all.
+
+mod cgroups;
+mod directory;
+mod files;
+mod kernel;
+mod processes;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use directory::Directories;
+use files::Traces;
+use kernel::Remains;
+use machinery_runtime::Runtime;
+use processes::Processes;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The flags.
+#[derive(Debug, Args)]
+pub(crate) struct UninstallArguments {
+    /// Data directory of the server, or of an agent without one
+    #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
+    data_dir: PathBuf,
+    /// Parent cgroup of pods, as the node agent had it
+    #[arg(long, default_value = "/")]
+    cgroup_root: String,
+    /// End the server and the node agent first; without it a cluster that runs is refused
+    #[arg(long)]
+    stop: bool,
+    /// Remove what is listed
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(crate) fn run(arguments: &UninstallArguments) -> anyhow::Result<()> {
+    let directories = Directories::find(&arguments.data_dir)?;
+    if !node_sys::machine::is_root() {
+        bail!("removing a cluster needs root: run this as root");
+    }
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting")?;
+    executor.block_on(async { uninstall(arguments, &directories, &Runtime::real()).await })
+}
+
+async fn uninstall(
+    arguments: &UninstallArguments,
+    directories: &Directories,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    let mut running = Processes::of(directories)?;
+    if !arguments.stop {
+        running.refuse_keepers()?;
+    }
+    let traces = Traces::find(directories);
+    let remains = Remains::find(directories, &arguments.cgroup_root).await?;
+    let lines = [running.list(), remains.list(), traces.list(), directories.list()];
+    for line in lines.iter().flatten() {
+        say(line)?;
+    }
+    if !arguments.yes {
+        bail!("nothing has been removed; --yes removes what is listed");
+    }
+    running.end(runtime).await?;
+    // A unit of systemd, or whatever else kept them running, may have started them again.
+    running = Processes::of(directories)?;
+    running.refuse_any()?;
+    remains.remove(directories, runtime).await?;
+    traces.remove()?;
+    directories.remove()?;
+    say("removed")
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("writing to standard output")
+}
