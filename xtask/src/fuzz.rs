@@ -38,7 +38,7 @@ const fn targets(package: &'static str, names: &'static [&'static str]) -> Targe
     }
 }
 
-const TARGETS: [Targets; 13] = [
+const TARGETS: [Targets; 14] = [
     targets("machinery-schema", &["fuzz::"]),
     targets("machinery-x509", &["certificates_of_any_bytes"]),
     Targets {
@@ -58,6 +58,10 @@ const TARGETS: [Targets; 13] = [
     targets("apiserver-auth", &["jwt_altered_token_does_not_verify"]),
     targets("apiserver-server", &["html_of_any_bytes"]),
     targets("apiserver-storage", &["log_format_record_fuzz_never_panics"]),
+    Targets {
+        program: Some("snapshot"),
+        ..targets("apiserver-storage", &["any_bytes"])
+    },
     targets(
         "node-kubelet",
         &[

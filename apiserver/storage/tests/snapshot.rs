@@ -169,8 +169,49 @@ fn snapshot_of_any_bytes_is_answered() {
         let disk = SimDisk::new(1);
         let file = disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
         file.write_at(0, input).unwrap();
-        let _ = read(&disk, true);
+        let _ = machinery_fuzz::in_proportion(input, HELD_BY_BYTE, || read(&disk, true));
     });
+}
+
+/// A page is read twice, and an entry of few bytes takes a few hundred.
+const HELD_BY_BYTE: usize = 8;
+
+/// Each of a thousand elements is all that is behind the others: copied, they would be a thousand times the page.
+#[test]
+fn snapshot_whose_elements_share_their_bytes_is_refused() {
+    const PAGE: usize = 4096;
+    const LEAF: [u8; 2] = [2, 0];
+    let disk = written(400);
+    state(&disk)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
+        .unwrap();
+    let whole = disk.read(Path::new(FILE)).unwrap();
+    let mut whole = whole[..whole.len() - 32].to_vec();
+    let pages = whole.chunks_mut(PAGE).enumerate();
+    let leaves = pages.filter(|(at, page)| page[8..10] == LEAF && page[..8] == (*at as u64).to_le_bytes());
+    for (_, page) in leaves {
+        let count = usize::from(u16::from_le_bytes([page[10], page[11]]));
+        for at in 1..count {
+            let start = 16 + at * 16;
+            // The value of the first element once more, from another place.
+            let first: Vec<u8> = page[20..32].to_vec();
+            page[start + 4..start + 16].copy_from_slice(&first);
+            let position = u32::from_le_bytes(first[..4].try_into().unwrap());
+            let moved = position - u32::try_from(at * 16).unwrap();
+            page[start + 4..start + 8].copy_from_slice(&moved.to_le_bytes());
+            let left = u32::try_from(PAGE).unwrap() - 16 - position - 17;
+            page[start + 12..start + 16].copy_from_slice(&left.to_le_bytes());
+        }
+    }
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
+    file.write_at(0, &whole).unwrap();
+    let refused = machinery_fuzz::in_proportion(&whole, HELD_BY_BYTE, || read(&disk, true));
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("elements of a page share their bytes"),
+        "{refused}"
+    );
 }
 
 /// Pages of a file of bbolt's: their numbers, and where the first child of a branch is named.

@@ -20,6 +20,7 @@ const ENCRYPTION: &[&str] = &["--test", "encryption"];
 const PAGING: &[&str] = &["--test", "paging"];
 const RECOVERY: &[&str] = &["--test", "recovery"];
 const PAST: &[&str] = &["--test", "past"];
+const NAMES: &[&str] = &["--test", "names"];
 const COUNTS: &[&str] = &["--lib", "root::"];
 
 const TABLE: &[Mutation] = &[
@@ -134,6 +135,27 @@ const TABLE: &[Mutation] = &[
         from: "let before = (files.bytes_after(feed.compacted()).unwrap_or(0), live.revision);",
         to: "let before = (0, live.revision);",
         proof: PAST,
+    },
+    Mutation {
+        name: "a piece of the reserve counts that has no name",
+        file: "disk_reserve/pieces.rs",
+        from: "self.disk.rename(&unfinished, &Self::path(&self.dir, number))?;",
+        to: "drop(self.disk.rename(&unfinished, &Self::path(&self.dir, number)));",
+        proof: NAMES,
+    },
+    Mutation {
+        name: "a backup is reported as made that has no name",
+        file: "backup.rs",
+        from: "named.map_err(|error| self.failed(error))?;",
+        to: "drop(named);",
+        proof: NAMES,
+    },
+    Mutation {
+        name: "elements of a snapshot's page share their bytes",
+        file: "snapshot/bolt_reader.rs",
+        from: "if bytes > page.len() {",
+        to: "if false {",
+        proof: SNAPSHOT,
     },
     Mutation {
         name: "a count leaves out the last block",

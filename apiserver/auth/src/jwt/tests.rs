@@ -28,6 +28,9 @@ fn jwt_signed_token_verifies_and_no_other() {
     ));
 }
 
+/// A part is decoded, and its claims are read from that.
+const HELD_BY_BYTE: usize = 4;
+
 #[test]
 fn jwt_altered_token_does_not_verify() {
     let key = SigningKey::generate().unwrap();
@@ -37,8 +40,11 @@ fn jwt_altered_token_does_not_verify() {
         let Ok(text) = std::str::from_utf8(input) else {
             return;
         };
-        drop(unverified_issuer(text));
-        assert!(verify::<Claims>(&keys, text).is_err() || text == token);
+        let verified = machinery_fuzz::in_proportion(input, HELD_BY_BYTE, || {
+            drop(unverified_issuer(text));
+            verify::<Claims>(&keys, text)
+        });
+        assert!(verified.is_err() || text == token);
     });
 }
 

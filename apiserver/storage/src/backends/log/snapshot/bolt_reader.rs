@@ -152,9 +152,15 @@ impl<'a> BoltReader<'a> {
     ) -> Result<(), StorageError> {
         let damaged = |_| self.corrupt(offset, "the header of a page is damaged");
         let (flags, count) = head_of(page).map_err(damaged)?;
+        let mut bytes = 0;
         for at in 0..count {
             let damaged = |_| self.corrupt(offset, "an element of a page is damaged");
             let element = element(page, flags, at).map_err(damaged)?;
+            // Elements that share bytes would make a page of a megabyte many gigabytes.
+            bytes += ELEMENT_BYTES + element.key.len() + element.value.len();
+            if bytes > page.len() {
+                return Err(self.corrupt(offset, "elements of a page share their bytes"));
+            }
             if flags == LEAF {
                 each(element.flags, element.key, element.value)?;
             } else {
