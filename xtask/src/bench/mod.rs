@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Measure a debug build, to work on what is slow; such figures are never written.
     #[arg(long, conflicts_with = "write")]
     dev: bool,
-    /// Write the tables to docs/performance.md.
+    /// Write the tables to docs/promises.md.
     #[arg(long)]
     write: bool,
 }

@@ -1,4 +1,4 @@
-//! The figures as tables, and their places in `docs/performance.md`.
+//! The figures as tables, and their places in `docs/promises.md`.
 
 use super::Figure;
 use crate::config::Config;
@@ -83,14 +83,14 @@ pub(super) fn alone(ours: &[Figure]) -> String {
 }
 
 pub(super) fn write(config: &Config, markers: TableMarkers, table: &str) -> Result<()> {
-    let path = config.root.join("docs/performance.md");
+    let path = config.root.join("docs/promises.md");
     let page = fs::read_to_string(&path)?;
     let begin = markers.begin;
     let (before, rest) = page
         .split_once(begin)
-        .with_context(|| format!("docs/performance.md has lost its marker {begin}"))?;
+        .with_context(|| format!("docs/promises.md has lost its marker {begin}"))?;
     let (_, after) = rest
         .split_once(END)
-        .context("docs/performance.md has lost its end marker")?;
+        .context("docs/promises.md has lost its end marker")?;
     Ok(fs::write(path, format!("{before}{begin}{table}{END}{after}"))?)
 }
