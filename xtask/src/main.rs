@@ -5,7 +5,6 @@
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
-mod api;
 mod bench;
 mod ci;
 mod codegen;

@@ -61,6 +61,17 @@ pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result
     Ok(Claim { _lock: lock })
 }
 
+/// Refuses while the agent of another data directory, or its containerd with its pods, runs.
+pub(crate) fn refuse_another(record: &Path, data_dir: &Path) -> anyhow::Result<()> {
+    let other = recorded(record);
+    // A directory that is yet to be made is no one's.
+    let own = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    match other.as_os_str().is_empty() || other == own {
+        true => Ok(()),
+        false => is_left(&other),
+    }
+}
+
 fn recorded(record: &Path) -> PathBuf {
     let text = node_sys::fs::read_head(record, PATH_BYTES_MAX).unwrap_or_default();
     PathBuf::from(String::from_utf8_lossy(&text).trim())
@@ -148,6 +159,10 @@ mod tests {
             std::fs::write(machine.data("one").join(file), &own).unwrap();
             let refused = machine.claim("two", 0).unwrap_err();
             assert!(refused.contains(words) && refused.contains("/one "), "{refused}");
+            let record = machine.folder.path().join("record");
+            let looked = refuse_another(&record, &machine.folder.path().join("absent")).unwrap_err();
+            assert_eq!(looked.to_string(), refused);
+            refuse_another(&record, &machine.data("one")).unwrap();
             drop(machine.claim("one", 0).unwrap());
         }
         for file in ["containerd/containerd.pid", "agent.pid"] {

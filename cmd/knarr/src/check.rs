@@ -6,6 +6,10 @@ use node_sys::exec::find_program;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+const DEFAULT_CNI_BIN_DIR: &str = "/usr/lib/cni";
+/// What stands before the Debian package in a finding.
+const INSTALL: &str = "apt-get install ";
+
 /// Flags of `knarr check`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CheckArguments {
@@ -16,8 +20,19 @@ pub(crate) struct CheckArguments {
     #[arg(long, default_value = "/var/lib/knarr")]
     data_dir: PathBuf,
     /// Folder of the CNI plugins
-    #[arg(long, default_value = "/usr/lib/cni")]
+    #[arg(long, default_value = DEFAULT_CNI_BIN_DIR)]
     cni_bin_dir: PathBuf,
+}
+
+impl CheckArguments {
+    /// Requirements of server and agent with this data directory, and defaults elsewhere.
+    pub(crate) fn of(data_dir: &Path) -> Self {
+        Self {
+            disable_agent: false,
+            data_dir: data_dir.to_owned(),
+            cni_bin_dir: DEFAULT_CNI_BIN_DIR.into(),
+        }
+    }
 }
 
 /// Grade of a finding.
@@ -56,6 +71,22 @@ fn advice(text: impl Into<String>) -> Finding {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
+    let findings = findings(arguments);
+    print(&findings)?;
+    refuse_missing(&findings)
+}
+
+/// Prints what is missing and what is advised, and nothing of a machine that has all.
+pub(crate) fn run_quietly(arguments: &CheckArguments) -> anyhow::Result<()> {
+    let findings = findings(arguments);
+    let (_, told): (Vec<_>, Vec<_>) = findings
+        .into_iter()
+        .partition(|finding| finding.grade == Grade::Well);
+    print(&told)?;
+    refuse_missing(&told)
+}
+
+fn findings(arguments: &CheckArguments) -> Vec<Finding> {
     let mut findings = vec![
         check_free_space(&arguments.data_dir),
         socket_path(&arguments.data_dir),
@@ -69,7 +100,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         findings.push(forwarding());
         findings.push(swap());
     }
-    for finding in &findings {
+    findings
+}
+
+fn print(findings: &[Finding]) -> anyhow::Result<()> {
+    for finding in findings {
         let mark = match finding.grade {
             Grade::Well => "ok     ",
             Grade::Advice => "advice ",
@@ -77,19 +112,23 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         };
         writeln!(std::io::stdout(), "{mark}  {}", finding.text).context("writing to standard output")?;
     }
-    let count = findings
-        .iter()
-        .filter(|finding| finding.grade == Grade::Missing)
-        .count();
-    if count > 0 {
-        let requirements = if count == 1 {
-            "requirement is"
-        } else {
-            "requirements are"
-        };
-        bail!("{count} {requirements} not met, see the lines above");
-    }
     Ok(())
+}
+
+fn refuse_missing(findings: &[Finding]) -> anyhow::Result<()> {
+    let missing = || findings.iter().filter(|finding| finding.grade == Grade::Missing);
+    let packages: Vec<&str> = missing()
+        .filter_map(|finding| Some(finding.text.rsplit_once(INSTALL)?.1))
+        .collect();
+    let install = match packages.is_empty() {
+        true => String::new(),
+        false => format!("; on Debian `{INSTALL}{}` helps", packages.join(" ")),
+    };
+    match missing().count() {
+        0 => Ok(()),
+        1 => bail!("1 requirement is not met, see the line above{install}"),
+        count => bail!("{count} requirements are not met, see the lines above{install}"),
+    }
 }
 
 fn root() -> Finding {
@@ -108,7 +147,7 @@ fn programs() -> Vec<Finding> {
     ];
     let look = |(program, package): (&str, &str)| match find_program(program) {
         Some(path) => well(format!("{program} is {}", path.display())),
-        None => missing(format!("{program} is missing: apt-get install {package}")),
+        None => missing(format!("{program} is missing: {INSTALL}{package}")),
     };
     needed.into_iter().map(look).collect()
 }
@@ -222,4 +261,30 @@ fn socket_path(data_dir: &Path) -> Finding {
         "--data-dir {} is too long for socket paths: choose a shorter one",
         data_dir.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_names_the_packages_of_all_that_is_missing() {
+        refuse_missing(&[well("all is there"), advice("swap is on")]).unwrap();
+        let one = [missing("runc is missing: apt-get install runc"), well("no swap")];
+        let refusal = refuse_missing(&one).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "1 requirement is not met, see the line above; on Debian `apt-get install runc` helps"
+        );
+        let two = [
+            missing("nft is missing: apt-get install nftables"),
+            missing("not root"),
+            missing("x: apt-get install y"),
+        ];
+        let refusal = refuse_missing(&two).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "3 requirements are not met, see the lines above; on Debian `apt-get install nftables y` helps"
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! `knarr image`: images without a registry. `import` and `ls` speak to the node's container runtime,
 //! `build` makes an archive of what knarr brings along.
 
+use crate::server::paths::Paths;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use machinery_runtime::Runtime;
@@ -44,8 +45,9 @@ enum Action {
     },
 }
 
+/// Image that the binary makes.
 #[derive(ValueEnum, Debug, Clone, Copy)]
-enum Built {
+pub(crate) enum Built {
     /// Holds a sandbox's namespaces
     Pause,
     /// Answers HTTP with its host name
@@ -64,17 +66,44 @@ pub(crate) fn run(arguments: &ImageArguments) -> anyhow::Result<()> {
     }
 }
 
+impl Built {
+    fn image(self) -> BaseImage {
+        match self {
+            Self::Pause => BaseImage::Pause,
+            Self::Hello => BaseImage::Hello,
+        }
+    }
+}
+
 fn build(image: Built, archive: &Path) -> anyhow::Result<()> {
-    let image = match image {
-        Built::Pause => BaseImage::Pause,
-        Built::Hello => BaseImage::Hello,
-    };
+    write_built(image.image(), archive)?;
+    print_line(&format!("{} in {}", image.image().reference(), archive.display()))
+}
+
+fn write_built(image: BaseImage, archive: &Path) -> anyhow::Result<()> {
     let architecture = node_sys::machine::Machine::observe().architecture;
     let content = image
         .archive(BASE_PROGRAM, architecture)
         .context("making the archive")?;
-    std::fs::write(archive, content).with_context(|| format!("writing {}", archive.display()))?;
-    print_line(&format!("{} in {}", image.reference(), archive.display()))
+    std::fs::write(archive, content).with_context(|| format!("writing {}", archive.display()))
+}
+
+/// Imports an image that the binary makes into the agent's own containerd, unless it is there.
+pub(crate) async fn import_built(runtime: &Runtime, data_dir: &Path, image: Built) -> anyhow::Result<()> {
+    let image = image.image();
+    let agent = Paths::new(data_dir).agent();
+    let client = CriClient::new(agent.join("containerd/containerd.sock"));
+    let listed = client.list_images(v1::ListImagesRequest { filter: None }).await?;
+    let mut names = listed.images.iter().flat_map(|found| &found.repo_tags);
+    if names.any(|name| name == image.reference()) {
+        return Ok(());
+    }
+    let archive = agent.join("images/up.tar");
+    write_built(image, &archive)?;
+    let imported = import_archive(runtime, &client, &archive).await;
+    std::fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))?;
+    imported.with_context(|| format!("importing {}", image.reference()))?;
+    Ok(())
 }
 
 fn client(arguments: &ImageArguments) -> anyhow::Result<CriClient> {

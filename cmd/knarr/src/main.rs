@@ -15,6 +15,7 @@ mod own_certificate;
 mod server;
 mod storage;
 mod uninstall;
+mod up;
 mod version;
 
 use clap::error::ErrorKind;
@@ -55,6 +56,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Starts a cluster on this machine with a first workload, and tells what to type next
+    Up(up::UpArguments),
     /// Runs the control plane in the foreground, and the node agent beside it
     Server(Box<server::ServerArguments>),
     /// Runs the node agent in the foreground: pods, their network, service rules and DNS
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
     };
     logging::init(arguments.verbosity);
     let done = match arguments.command {
+        Command::Up(arguments) => up::run(&arguments),
         Command::Server(arguments) => server::run(*arguments),
         Command::Agent(arguments) => agent::run(*arguments),
         Command::Image(arguments) => image::run(&arguments),

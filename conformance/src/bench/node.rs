@@ -264,7 +264,7 @@ fn start_pod(running: &Running) -> load::Operation {
     })
 }
 
-/// What `cargo xtask up` runs, alone and without a probe.
+/// What `knarr up` runs, alone and without a probe.
 fn pod(number: usize) -> String {
     format!(
         r#"{{"metadata":{{"name":"pod-{number}"}},"spec":{{"containers":[{{"name":"hello","image":"knarr.local/hello:1","imagePullPolicy":"IfNotPresent"}}]}}}}"#

@@ -80,7 +80,7 @@ impl Supervised {
 }
 
 /// The last line of a log that is not empty, its end where it is longer than [`LAST_LINE_BYTES`].
-fn last_line(log: &Path) -> Option<String> {
+pub fn last_line(log: &Path) -> Option<String> {
     let file = File::open(log).ok()?;
     let begin = file.metadata().ok()?.len().saturating_sub(LAST_LINE_BYTES);
     let mut end = Vec::new();

@@ -58,7 +58,7 @@ const SERVER: Layout = Layout {
         "server.pid",
         "storage",
     ],
-    marks: &["pki", "storage"],
+    marks: &["pki", "server.pid", "storage"],
 };
 const AGENT: Layout = Layout {
     names: &[

@@ -1,0 +1,155 @@
+//! The server: adopted where it runs, started where nothing stands in its way.
+
+use super::{Look, UpArguments, read, say, wait};
+use crate::agent_claim;
+use crate::check::{self, CheckArguments};
+use crate::server::paths::Paths;
+use anyhow::{Context, bail};
+use machinery_client::Client;
+use machinery_runtime::Runtime;
+use node_sys::exec::Daemon;
+use node_sys::process::ProcessIdentity;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+/// The node agent's ports.
+const AGENT_PORTS: [u16; 2] = [10250, 10248];
+
+/// A client of the cluster's administrator, as soon as the server is ready.
+///
+/// # Errors
+/// The machine lacks something, another cluster runs on it, a port is taken, or the server ends.
+pub(super) async fn ensure(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<Client> {
+    let paths = Paths::new(&arguments.data_dir);
+    let server = match ProcessIdentity::recorded(&paths.process()) {
+        Some(running) => {
+            say(&format!(
+                "==> the server is already running (process {})",
+                running.pid
+            ))?;
+            running
+        }
+        None => {
+            refuse_obstacles(arguments, &paths)?;
+            start(arguments, &paths)?
+        }
+    };
+    let what = format!("the server to be ready (its log is {})", log(&paths).display());
+    wait(runtime, &what, || look(&paths, &server, runtime)).await
+}
+
+/// Looks for what would keep a cluster from starting, and says what to do about it.
+fn refuse_obstacles(arguments: &UpArguments, paths: &Paths) -> anyhow::Result<()> {
+    say("==> checking the machine")?;
+    check::run_quietly(&CheckArguments::of(&arguments.data_dir))?;
+    agent_claim::refuse_another(&agent_claim::record()?, &paths.agent())
+        .context("a machine has one cluster, and another one runs on it")?;
+    refuse_port(
+        arguments.secure_port,
+        "end it, or choose another port with --secure-port",
+    )?;
+    // An agent outlives its server, and is adopted by the next one.
+    if ProcessIdentity::recorded(&paths.in_agent("agent.pid")).is_none() {
+        for port in AGENT_PORTS {
+            refuse_port(
+                port,
+                "the node agent needs it: end the other program (another Kubernetes?)",
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_port(port: u16, advice: &str) -> anyhow::Result<()> {
+    match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "port {port} is in use by another program, which `ss -ltnp 'sport = :{port}'` shows; {advice}"
+        ),
+        // Whatever else is wrong is said by the program that needs the port.
+        _ => Ok(()),
+    }
+}
+
+fn start(arguments: &UpArguments, paths: &Paths) -> anyhow::Result<ProcessIdentity> {
+    say("==> starting the server")?;
+    node_sys::fs::make_private_folder(&arguments.data_dir)
+        .with_context(|| format!("making --data-dir {}", arguments.data_dir.display()))?;
+    let words: [OsString; 5] = [
+        "server".into(),
+        "--data-dir".into(),
+        std::path::absolute(&arguments.data_dir)?.into(),
+        "--secure-port".into(),
+        arguments.secure_port.to_string().into(),
+    ];
+    let daemon = Daemon {
+        program: std::env::current_exe().context("finding this program")?,
+        args: words
+            .into_iter()
+            .chain(arguments.server_flags.iter().cloned())
+            .collect(),
+        env: Vec::new(),
+        log: log(paths),
+        pid_file: paths.process(),
+    };
+    daemon.start().context("starting the server")
+}
+
+fn log(paths: &Paths) -> PathBuf {
+    paths.process().with_file_name("server.log")
+}
+
+/// One look at whether the server is ready.
+async fn look(paths: &Paths, server: &ProcessIdentity, runtime: &Runtime) -> Result<Client, Look> {
+    if !server.is_alive() {
+        let log = log(paths);
+        return Err(Look::Failed(anyhow::anyhow!(
+            "the server ended: {}; its log is {}",
+            last_line(&log),
+            log.display()
+        )));
+    }
+    // The server writes it anew where its address is another than at the last start.
+    let client = Client::from_kubeconfig(&paths.admin(), runtime.clone()).await;
+    let client = client.map_err(|error| Look::NotYet(error.chain()))?;
+    client
+        .get_path("/readyz", &[])
+        .await
+        .map_err(|error| Look::NotYet(error.chain()))?;
+    read(&client, "/api/v1/namespaces/default").await?;
+    Ok(client)
+}
+
+/// The last line of a log that says why a program ended.
+fn last_line(log: &Path) -> String {
+    let last = node_sys::supervise::last_line(log).unwrap_or_else(|| "without a word".to_owned());
+    last.trim_start_matches("knarr: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn up_names_a_port_that_is_taken_and_what_to_do() {
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let refused = refuse_port(port, "choose another").unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("port {port} is in use")) && refused.ends_with("choose another"),
+            "{refused}"
+        );
+        drop(other);
+        refuse_port(port, "").unwrap();
+    }
+
+    #[test]
+    fn up_quotes_the_last_line_of_a_server_that_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("server.log");
+        assert_eq!(last_line(&log), "without a word");
+        std::fs::write(&log, "began\nknarr: no space\n\n").unwrap();
+        assert_eq!(last_line(&log), "no space");
+    }
+}
