@@ -314,8 +314,8 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "the log keeps more of the past than its bytes",
         file: "upkeep.rs",
-        from: "files.log_bytes().is_ok_and(|bytes| bytes > most)",
-        to: "files.log_bytes().is_ok_and(|bytes| bytes > most.saturating_mul(9))",
+        from: "files.bytes_after(compacted).is_ok_and(|bytes| bytes > most)",
+        to: "files.bytes_after(compacted).is_ok_and(|bytes| bytes > most.saturating_mul(9))",
         proof: PAST,
     },
     Mutation {
