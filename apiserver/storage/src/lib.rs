@@ -31,7 +31,7 @@ mod write;
 pub use backends::etcd::{EtcdOptions, EtcdStorage};
 pub use backends::log::{
     Backup, BackupFile, CheckReport, Finding, LogOptions, LogStorage, OfflineState, RecoveryReport,
-    RestoreOptions, Restored, SnapshotContent, SnapshotOptions, check, restore, write_backup,
+    RestoreOptions, Restored, Salvaged, SnapshotContent, SnapshotOptions, check, restore, write_backup,
 };
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};

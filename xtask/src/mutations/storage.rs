@@ -21,6 +21,7 @@ const PAGING: &[&str] = &["--test", "paging"];
 const RECOVERY: &[&str] = &["--test", "recovery"];
 const PAST: &[&str] = &["--test", "past"];
 const NAMES: &[&str] = &["--test", "names"];
+const SALVAGE: &[&str] = &["--test", "salvage"];
 const COUNTS: &[&str] = &["--lib", "root::"];
 
 const TABLE: &[Mutation] = &[
@@ -156,6 +157,27 @@ const TABLE: &[Mutation] = &[
         from: "if bytes > page.len() {",
         to: "if false {",
         proof: SNAPSHOT,
+    },
+    Mutation {
+        name: "damage is named at the start of its block",
+        file: "checkpoint.rs",
+        from: "entries.map_err(|(at, found)| corrupt(&self.path, start + at as u64, found.0))?;",
+        to: "entries.map_err(|(_, found)| corrupt(&self.path, start, found.0))?;",
+        proof: SALVAGE,
+    },
+    Mutation {
+        name: "what follows two damaged records of a block is believed",
+        file: "salvage.rs",
+        from: "Some(_) if begin > 0 => return (entries, damage),",
+        to: "",
+        proof: SALVAGE,
+    },
+    Mutation {
+        name: "the log behind a checkpoint with damage is not read",
+        file: "recovery.rs",
+        from: "misses: true,",
+        to: "misses: false,",
+        proof: SALVAGE,
     },
     Mutation {
         name: "a count leaves out the last block",

@@ -240,9 +240,12 @@ fn saved(files: &[File]) -> u64 {
     let simulation = Simulation::new(7);
     let disk = simulation.disk();
     put(&disk, files);
-    let (state, ended) = OfflineState::open_damaged(&*disk, &options().dir).unwrap();
-    assert!(matches!(ended, Some(StorageError::Corrupt { .. })), "{ended:?}");
-    state.revision().0
+    let saved = OfflineState::open_damaged(&*disk, &options().dir).unwrap();
+    assert!(
+        matches!(saved.ended, Some(StorageError::Corrupt { .. })),
+        "{saved:?}"
+    );
+    saved.state.revision().0
 }
 
 fn newest_segment(files: &[File]) -> PathBuf {

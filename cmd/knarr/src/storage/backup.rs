@@ -3,7 +3,7 @@
 use super::source;
 use crate::server::paths::Paths;
 use anyhow::{Context, bail};
-use apiserver_storage::{OfflineState, StorageError, write_backup};
+use apiserver_storage::{OfflineState, Salvaged, StorageError, write_backup};
 use clap::{Args, ValueEnum};
 use machinery_runtime::{RealDisk, Runtime};
 use std::io::Write;
@@ -100,9 +100,12 @@ fn write_state(state: &OfflineState, file: &Path) -> anyhow::Result<u64> {
 
 fn save_damaged(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     let dir = Paths::new(data_dir).storage();
-    let (state, ended) = OfflineState::open_damaged(&RealDisk::new(), &dir)?;
+    let Salvaged { state, ended, lost } = OfflineState::open_damaged(&RealDisk::new(), &dir)?;
+    for error in &lost {
+        tracing::warn!(%error, "objects of the checkpoint are left out here");
+    }
     if let Some(error) = ended {
-        tracing::warn!(%error, "objects after the damage are left out");
+        tracing::warn!(%error, "changes after the damage are left out");
     }
     if state.entries().next().is_none() {
         bail!("no object before the damage: nothing was written, restore a backup");

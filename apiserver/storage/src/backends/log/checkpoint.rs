@@ -26,15 +26,16 @@ pub(super) struct Checkpoint {
     /// Keys of its records: those that were written by this process, or read as the state that it began with.
     pub(super) seals: Arc<Seals>,
     file: Box<dyn DiskFile>,
-    blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     /// Where the last block ends.
     end: u64,
 }
 
+/// A run of records, as the index has it.
 #[derive(Debug)]
-struct Block {
-    offset: u64,
-    first: Key,
+pub(super) struct Block {
+    pub(super) offset: u64,
+    pub(super) first: Key,
 }
 
 /// A checkpoint being written.
@@ -224,14 +225,22 @@ impl Checkpoint {
             .saturating_sub(1)
     }
 
-    fn block(&self, at: usize) -> Result<Vec<Arc<Entry>>, StorageError> {
+    pub(super) fn block_bytes(&self, at: usize) -> Result<Vec<u8>, StorageError> {
         let start = self.blocks[at].offset;
         let end = self.blocks.get(at + 1).map_or(self.end, |next| next.offset);
         let size = usize::try_from(end.saturating_sub(start)).expect("a block fits in memory");
         let mut bytes = vec![0; size];
         let read = self.file.read_at(start, &mut bytes);
         let read = read.map_err(StorageError::io(format!("reading {}", self.path.display())))?;
-        let entries = read_block(&bytes[..read]).map_err(|found| corrupt(&self.path, start, found.0))?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    fn block(&self, at: usize) -> Result<Vec<Arc<Entry>>, StorageError> {
+        let start = self.blocks[at].offset;
+        let bytes = self.block_bytes(at)?;
+        let entries = read_block(&bytes);
+        let entries = entries.map_err(|(at, found)| corrupt(&self.path, start + at as u64, found.0))?;
         if entries
             .first()
             .is_none_or(|entry| entry.key != self.blocks[at].first)
@@ -242,7 +251,7 @@ impl Checkpoint {
     }
 }
 
-fn corrupt(path: &Path, offset: u64, found: &str) -> StorageError {
+pub(super) fn corrupt(path: &Path, offset: u64, found: &str) -> StorageError {
     StorageError::Corrupt {
         file: path.display().to_string(),
         offset,
@@ -250,14 +259,16 @@ fn corrupt(path: &Path, offset: u64, found: &str) -> StorageError {
     }
 }
 
-fn read_block(bytes: &[u8]) -> Result<Vec<Arc<Entry>>, Malformed> {
+/// Errors: where the record begins that is damaged.
+fn read_block(bytes: &[u8]) -> Result<Vec<Arc<Entry>>, (usize, Malformed)> {
     let mut reader = Reader::new(bytes);
     let mut out = Vec::new();
     while !reader.is_empty() {
-        match format::take_stored(&mut reader)?.0 {
+        let at = bytes.len() - reader.left();
+        match format::take_stored(&mut reader).map_err(|found| (at, found))?.0 {
             Stored::Put { entry, .. } => out.push(entry),
             Stored::Delete { .. } | Stored::Compact { .. } => {
-                return Err(Malformed("a checkpoint holds something else than entries"));
+                return Err((at, Malformed("a checkpoint holds something else than entries")));
             }
         }
     }

@@ -7,7 +7,8 @@
 //! ([`past_state`] bounds a list), [`previous`] what was before each change. [`upkeep`] expires and compacts,
 //! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`disk_reserve`] lets deletions go on when the
 //! disk is full, and [`reclaim`] takes what they free; [`resume`] lets a start go on where the log ends. [`keys`] knows what no key opens.
-//! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
+//! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`salvage`] reads what is whole of a damaged
+//! checkpoint. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
 //! Never: a change visible before it is durable, a flush while another runs, a file written in place.
 
@@ -32,6 +33,7 @@ mod reclaim;
 mod recovery;
 mod restore;
 mod resume;
+mod salvage;
 mod scrub;
 mod seal;
 mod segment;
@@ -42,7 +44,7 @@ mod wire;
 mod writer;
 
 pub use backup::{Backup, BackupFile, write_backup};
-pub use offline::{CheckReport, Finding, OfflineState, check};
+pub use offline::{CheckReport, Finding, OfflineState, Salvaged, check};
 pub use options::LogOptions;
 pub use recovery::RecoveryReport;
 pub use restore::{RestoreOptions, Restored, restore};

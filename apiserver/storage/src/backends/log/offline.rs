@@ -28,6 +28,16 @@ pub struct OfflineState {
     pub(super) lock: Option<Box<dyn DiskLock>>,
 }
 
+/// What is whole of a damaged directory.
+#[derive(Debug)]
+pub struct Salvaged {
+    pub state: OfflineState,
+    /// Why a server does not start on it, if it does not: the log is saved up to there.
+    pub ended: Option<StorageError>,
+    /// Places of the checkpoint whose objects are left out, as far as the log behind it does not have them.
+    pub lost: Vec<StorageError>,
+}
+
 /// Something in a directory that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -65,19 +75,23 @@ impl OfflineState {
         })
     }
 
-    /// The same up to the first damage, and the error that ended it.
-    pub fn open_damaged(disk: &dyn Disk, dir: &Path) -> Result<(Self, Option<StorageError>), StorageError> {
+    /// The same up to the first damage of the log; of a checkpoint that nothing makes up for, what is whole.
+    pub fn open_damaged(disk: &dyn Disk, dir: &Path) -> Result<Salvaged, StorageError> {
         let lock = lock_to_read(disk, dir)?;
         let (mut found, mut report, active) = look(disk, dir)?;
         let store = found.store(0, &active)?;
-        let (live, ended) = recovery::load_what_is_whole(&mut found, &active, &mut report)?;
-        let own = Self {
+        let whole = recovery::load_what_is_whole(&mut found, &active, &mut report)?;
+        let state = Self {
             store,
-            revision: live.revision,
-            root: live.root,
+            revision: whole.live.revision,
+            root: whole.live.root,
             lock,
         };
-        Ok((own, ended))
+        Ok(Salvaged {
+            state,
+            ended: whole.ended,
+            lost: whole.lost,
+        })
     }
 
     /// Reads a backup.
@@ -192,9 +206,8 @@ pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
 impl OfflineState {
     fn open_damaged_unlocked(disk: &dyn Disk, dir: &Path) -> Result<Revision, StorageError> {
         let (mut found, mut report, active) = look(disk, dir)?;
-        Ok(recovery::load_what_is_whole(&mut found, &active, &mut report)?
-            .0
-            .revision)
+        let whole = recovery::load_what_is_whole(&mut found, &active, &mut report)?;
+        Ok(whole.live.revision)
     }
 }
 

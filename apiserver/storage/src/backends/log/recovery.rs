@@ -163,18 +163,71 @@ pub(super) fn for_reading() -> LogOptions {
     }
 }
 
-/// The same of a damaged log, up to the first damage. The error that ended it, if any.
+/// What is whole of a damaged directory.
+pub(super) struct Whole {
+    pub(super) live: Live,
+    pub(super) ended: Option<StorageError>,
+    pub(super) lost: Vec<StorageError>,
+}
+
+/// The same of a damaged log, up to the first damage. Where a checkpoint is damaged, and those before it with the log do not
+/// reach as far, it is read record by record.
 pub(super) fn load_what_is_whole(
     found: &mut Found,
     active: &Active,
     report: &mut RecoveryReport,
-) -> Result<(Live, Option<StorageError>), StorageError> {
+) -> Result<Whole, StorageError> {
+    let checkpoints = found.checkpoints.clone();
     let mut replay = Replay::from_checkpoint(found, &for_reading(), report)?;
     let read = replay.segments(&found.segments, report);
     let read = read.and_then(|next_batch| found.is_whole(active, next_batch));
     let ended = found.has_newest(active).and(read).err();
-    let loaded = replay.finish(found, 0, report);
-    Ok((loaded.live, ended))
+    let whole = Whole {
+        live: replay.finish(found, 0, report).live,
+        ended,
+        lost: Vec::new(),
+    };
+    let newest = checkpoints.last();
+    match newest.filter(|newest| whole.ended.is_some() && newest.revision() > whole.live.revision) {
+        Some(newest) => salvage(newest, whole, found, report),
+        None => Ok(whole),
+    }
+}
+
+/// A damaged checkpoint and the log behind it.
+fn salvage(
+    checkpoint: &Checkpoint,
+    before: Whole,
+    found: &Found,
+    report: &mut RecoveryReport,
+) -> Result<Whole, StorageError> {
+    let mut live = Live {
+        revision: checkpoint.revision(),
+        batch: checkpoint.header.batch,
+        ..Live::default()
+    };
+    let lost = checkpoint.each_whole(|entry| {
+        live.bytes += entry.record.len() as u64;
+        live.root.insert(entry.key.clone(), entry);
+    })?;
+    if live.root.len() == 0 {
+        return Ok(before);
+    }
+    report.checkpoint = Some(checkpoint.revision());
+    let mut replay = Replay {
+        feed: Feed::new(live.revision, Revision(checkpoint.header.compacted), 0),
+        live,
+        last: None,
+        encryption: None,
+        broken: None,
+        misses: true,
+    };
+    let read = replay.segments(&found.segments, report);
+    Ok(Whole {
+        live: replay.live,
+        ended: read.err().or(before.ended),
+        lost,
+    })
 }
 
 /// Makes the names of a new directory and of those above it durable, as far as they may be read.
@@ -239,6 +292,8 @@ struct Replay {
     last: Option<Batch>,
     encryption: Option<Arc<Encryption>>,
     broken: Option<(u64, &'static str)>,
+    /// Objects of the checkpoint may be missing.
+    misses: bool,
 }
 
 impl Replay {
@@ -255,6 +310,7 @@ impl Replay {
             live,
             last: None,
             broken: None,
+            misses: false,
         })
     }
 
@@ -340,7 +396,8 @@ impl Replay {
         let found = previous
             .as_ref()
             .map_or(Revision::ZERO, |previous| previous.revision);
-        if revision != self.live.revision.next() || found != expected {
+        let follows = found == expected || self.misses && previous.is_none();
+        if revision != self.live.revision.next() || !follows {
             return Err("a change does not follow the one before it");
         }
         let event = Event {
