@@ -343,15 +343,15 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "a request undoes changes on its own thread",
         file: "mod.rs",
-        from: "let entries = self.engine.past_range(prefix.clone(), at).await?;",
-        to: "let entries = match self.engine.undo(prefix, at) {\n            Some(own) => own,\n            None => self.engine.past_range(prefix.clone(), at).await?,\n        };",
+        from: "let built = self.engine.past_range(prefix.clone(), at, bound).await?;",
+        to: "let built = match self.engine.undo(prefix, at, bound) {\n            Some(own) => own,\n            None => self.engine.past_range(prefix.clone(), at, bound).await?,\n        };",
         proof: PAST,
     },
     Mutation {
         name: "changes beyond the first few are not undone",
         file: "past.rs",
-        from: "while undone < current {",
-        to: "if undone < current {",
+        from: "while undone < now.revision {",
+        to: "if undone < now.revision {",
         proof: PAST,
     },
     Mutation {
