@@ -1,4 +1,4 @@
-//! Why admission refused.
+//! Reasons for which admission refuses a write.
 
 use machinery_meta::GroupResource;
 use machinery_meta::reader::ReadError;
@@ -19,7 +19,7 @@ pub enum AdmissionError {
     /// The whole message of the answer with 429.
     #[error("{0}")]
     TooManyRequests(String),
-    /// What the decision rests on does not hold together yet; another try may succeed.
+    /// The objects that the decision depends on are not consistent yet; another attempt may succeed.
     #[error("{0}")]
     Internal(String),
     #[error(transparent)]

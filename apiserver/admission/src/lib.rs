@@ -1,10 +1,10 @@
-//! What may change or refuse a write before it is stored.
+//! Plugins that change or refuse a write before it is stored.
 //!
-//! The plugins run in the order of [`plugins::all`]: first every one that may change the object, then, once it is
-//! complete and valid, every one that may only refuse it. Which requests a plugin handles the plugin says itself.
+//! They run in the order of [`plugins::all`]: first every plugin that may change the object, then, once the object is
+//! complete and valid, every one that may only refuse it. Each plugin decides which requests it handles.
 //!
-//! Objects are read through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are not
-//! known here. Webhooks and CEL policies will be further plugins.
+//! Objects are read through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are
+//! not known here. Webhooks and CEL policies will be further plugins.
 
 mod error;
 pub mod permissions;
@@ -34,7 +34,7 @@ pub trait Plugin: Send + Sync {
     /// Upstream's operations of this plugin: a request with one of them is counted, whatever its resource.
     fn operations(&self) -> &'static [Operation];
 
-    /// Whether the plugin has anything to say about such a request.
+    /// Reports whether the plugin applies to the request; the chain calls `mutate` and `validate` only then.
     fn handles(&self, request: &Request<'_>) -> bool;
 
     /// May change the object.

@@ -16,6 +16,6 @@ pub struct Right<'a> {
 /// The server's authorizers.
 #[async_trait]
 pub trait Permissions: Send + Sync {
-    /// Whether the user has the right.
+    /// Reports whether the authorizers allow the user this right.
     async fn has(&self, user: &UserInfo, right: Right<'_>) -> bool;
 }

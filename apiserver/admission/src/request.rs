@@ -1,4 +1,4 @@
-//! What is being done (apiserver's `admission.Attributes`), without the objects.
+//! A request as admission plugins see it (apiserver's `admission.Attributes`), without the objects.
 
 use machinery_meta::{GroupResource, UserInfo};
 
@@ -39,7 +39,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether this is about the resource itself, in this group.
+    /// Reports whether the request addresses the resource itself, in this group, and no subresource.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.group == group && self.resource == resource
     }

@@ -1,9 +1,9 @@
-//! Who is asking and what they may do.
+//! Authentication and authorization.
 //!
-//! A request brings [`authn::Credentials`]; the authenticators in [`authn`] turn them into a
-//! [`UserInfo`](machinery_meta::UserInfo) or refuse. [`impersonation`] may replace it. Then the
-//! authorizers in [`authz`] are asked about [`authz::Attributes`], in order, until one has an opinion:
-//! members of `system:masters`, the node authorizer, RBAC. Both sides read objects through
+//! A request carries [`authn::Credentials`]; the authenticators in [`authn`] turn them into a
+//! [`UserInfo`](machinery_meta::UserInfo) or refuse them. [`impersonation`] may replace the user. Then the
+//! authorizers in [`authz`] decide about [`authz::Attributes`], in order, until one has an opinion: members of
+//! `system:masters`, the node authorizer, RBAC. Both sides read objects through
 //! [`ObjectReader`](machinery_meta::reader::ObjectReader); roles and bindings are kept compiled, change by change.
 //!
 //! Beside them: [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 const MIN_EXPIRATION_SECONDS: i64 = 600;
 const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
-/// What the ServiceAccount admission plugin asks for; such tokens live longer and warn instead.
+/// The lifetime that the ServiceAccount admission plugin requests; such tokens live longer, and their use is warned
+/// of.
 const WARN_ONLY_EXPIRATION_SECONDS: i64 = 3_607;
 const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3_600;
 
@@ -36,7 +37,7 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ve
     Ok(Option::<Vec<String>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// What the token lives and dies with.
+/// The object whose deletion ends the token's validity.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BoundObjectReference {
@@ -57,7 +58,7 @@ pub struct IssuedToken {
     pub credential_id: String,
 }
 
-/// Why no token was issued; each has one HTTP answer.
+/// Failures to issue a token; each has one HTTP answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenRequestError {
     #[error("the request is invalid")]

@@ -15,7 +15,7 @@ use apiserver_admission::{
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
-use apiserver_auth::authz::{Attributes as Question, AuthorizerChain, Target};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
 use apiserver_registry::error::Cause;
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
@@ -75,7 +75,7 @@ struct Authorizers(AuthorizerChain);
 #[async_trait]
 impl Permissions for Authorizers {
     async fn has(&self, user: &UserInfo, right: Right<'_>) -> bool {
-        let target = Target::Resource(ResourceTarget {
+        let target = AttributesTarget::Resource(ResourceTarget {
             group: right.group,
             version: "*",
             resource: right.resource,
@@ -83,7 +83,7 @@ impl Permissions for Authorizers {
             name: right.name,
             ..ResourceTarget::default()
         });
-        let question = Question {
+        let question = AuthzAttributes {
             user,
             verb: right.verb,
             target,

@@ -2,9 +2,9 @@
 
 use crate::kubelet::Kubelets;
 use crate::metrics::WatchMetrics;
-use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes, Forbidden};
-use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
+use apiserver_auth::reviews::{ReviewError, ReviewRequest, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo, WatchEvents};
 use apiserver_registry::context::LARGE_OBJECT_BYTES;
@@ -101,7 +101,7 @@ impl Hooks for ServerHooks {
             Ok((spec_json(object), member_json(object, "metadata")))
         });
         let (spec, metadata) = read.await?;
-        let asked = Asked {
+        let asked = ReviewRequest {
             user: &ctx.user,
             namespace,
             metadata: &metadata,
@@ -187,7 +187,7 @@ impl Hooks for ServerHooks {
         verb: &str,
         info: &RequestInfo,
     ) -> Result<(), RegistryError> {
-        let target = Target::Resource(ResourceTarget {
+        let target = AttributesTarget::Resource(ResourceTarget {
             group: &info.api_group,
             version: &info.api_version,
             resource: &info.resource,

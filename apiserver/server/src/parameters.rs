@@ -2,7 +2,7 @@
 //! the right to read them (upstream's `authz.go` of these kinds).
 
 use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::{Attributes as Question, AuthorizerChain, Target};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
 use apiserver_registry::{Attributes, Operation, Registry, RegistryError, RequestContext};
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey, UserInfo};
@@ -190,7 +190,7 @@ impl Parameters {
     }
 
     async fn may(&self, user: &UserInfo, verb: &str, on: &Resource, namespace: &str, name: &str) -> bool {
-        let target = Target::Resource(ResourceTarget {
+        let target = AttributesTarget::Resource(ResourceTarget {
             group: &on.group,
             version: &on.version,
             resource: &on.resource,
@@ -198,7 +198,7 @@ impl Parameters {
             name,
             ..ResourceTarget::default()
         });
-        let question = Question { user, verb, target };
+        let question = AuthzAttributes { user, verb, target };
         self.authorizers.authorize(&question).await.is_allowed()
     }
 }

@@ -20,7 +20,7 @@ pub struct MalformedToken(&'static str);
 ///
 /// Items are [`MalformedToken`] where the subprotocols name a token that cannot be read.
 pub fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = Result<String, MalformedToken>> {
-    let word = bearer_word(headers).filter(|token| !token.is_empty());
+    let word = bearer_credentials(headers).filter(|token| !token.is_empty());
     word.map(Ok)
         .into_iter()
         .chain(websocket_token(headers).transpose())
@@ -28,7 +28,7 @@ pub fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = Result<String,
 
 /// Returns what stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
 /// each other. What is no UTF-8 is a token of nobody.
-fn bearer_word(headers: &HeaderMap) -> Option<String> {
+fn bearer_credentials(headers: &HeaderMap) -> Option<String> {
     let value = String::from_utf8_lossy(headers.get(http::header::AUTHORIZATION)?.as_bytes());
     let mut words = value.trim().split(' ');
     let is_bearer = words.next()?.eq_ignore_ascii_case("bearer");
@@ -39,7 +39,7 @@ fn bearer_word(headers: &HeaderMap) -> Option<String> {
 pub fn ignored_token_warning(headers: &HeaderMap) -> Option<&'static str> {
     const WARNING: &str =
         "the provided Authorization header contains extra space before the bearer token, and is ignored";
-    bearer_word(headers)?.is_empty().then_some(WARNING)
+    bearer_credentials(headers)?.is_empty().then_some(WARNING)
 }
 
 /// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.

@@ -38,7 +38,8 @@ pub const NAMES: [&str; 11] = [
     "DenyServiceExternalIPs",
 ];
 
-/// What upstream enables by default, as far as it is built, `DenyServiceExternalIPs`, and `EventRateLimit` where it is given.
+/// Plugins in running order: those that upstream enables by default, as far as they are built,
+/// `DenyServiceExternalIPs`, and `EventRateLimit` if it is configured.
 pub fn all(
     reader: &Arc<dyn ObjectReader>,
     permissions: &Arc<dyn Permissions>,

@@ -212,7 +212,7 @@ mod tests {
         format!(r#"{{"key":"{key}","operator":"{operator}","value":"{value}","effect":"{effect}"{seconds}}}"#)
     }
 
-    /// What is left of these, by name.
+    /// Names of the tolerations that remain after merging these.
     fn left(names: &[&str]) -> Vec<String> {
         let tree = list(names.len(), |at| named(names[at]));
         let all: Vec<Ref<'_>> = tree.root().list("all").collect();

@@ -1,6 +1,6 @@
-//! Who is asking.
+//! Authentication: the user of a request.
 //!
-//! Authenticators look at a request's [`Credentials`] in the order of [`AuthenticatorChain::new`]'s list. One that does
+//! Authenticators read a request's [`Credentials`] in the order of [`AuthenticatorChain::new`]'s list. One that does
 //! not find its kind of credentials passes; one that finds them either names the user or refuses. A request whose
 //! credentials were refused is never treated as anonymous.
 
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// A boxed future, so that authenticators stay usable behind `dyn`.
 pub type AuthnFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a request brings.
+/// The parts of a request that authenticators read.
 #[derive(Debug, Clone, Copy)]
 pub struct Credentials<'a> {
     pub peer: Option<&'a PeerCertificate>,
@@ -40,7 +40,7 @@ pub struct Credentials<'a> {
     pub now: Timestamp,
 }
 
-/// What an authenticator found.
+/// An authenticator's result.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// Not my kind of credentials.
@@ -55,12 +55,12 @@ pub struct Authenticated {
     pub user: UserInfo,
     /// The audiences the credentials are good for; `None` for credentials that know none.
     pub audiences: Option<Vec<String>>,
-    pub remarks: Remarks,
+    pub remarks: AuthenticationNotes,
 }
 
-/// Remarks on credentials: annotations for the audit log, and warnings to the client.
+/// AuthenticationNotes on credentials: annotations for the audit log, and warnings to the client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Remarks {
+pub struct AuthenticationNotes {
     pub annotations: Vec<(&'static str, String)>,
     pub warnings: Vec<&'static str>,
 }
@@ -70,7 +70,7 @@ impl Authenticated {
         Self {
             user,
             audiences: None,
-            remarks: Remarks::default(),
+            remarks: AuthenticationNotes::default(),
         }
     }
 }
@@ -82,14 +82,14 @@ const WITHOUT_CREDENTIALS: &str = "no credentials were given";
 #[error("{reason}")]
 pub struct Refusal {
     pub reason: String,
-    pub remarks: Remarks,
+    pub remarks: AuthenticationNotes,
 }
 
 impl Refusal {
     pub fn new(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            remarks: Remarks::default(),
+            remarks: AuthenticationNotes::default(),
         }
     }
 
@@ -129,7 +129,7 @@ impl AuthenticatorChain {
     }
 
     async fn identify(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
-        let (mut reasons, mut remarks) = (Vec::new(), Remarks::default());
+        let (mut reasons, mut remarks) = (Vec::new(), AuthenticationNotes::default());
         for authenticator in &self.0 {
             // Anonymous stands last and takes only requests that brought nothing.
             if !reasons.is_empty() && authenticator.name() == anonymous::NAME {

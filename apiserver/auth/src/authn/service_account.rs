@@ -2,7 +2,7 @@
 
 use super::legacy_service_account::{TokenTracker, TokenUse};
 use super::token::{TokenAuthenticator, accepted};
-use super::{Authenticated, AuthnFuture, Outcome, Refusal, Remarks};
+use super::{Authenticated, AuthenticationNotes, AuthnFuture, Outcome, Refusal};
 use crate::jwt::{self, Claims, ObjectClaim, VerifyingKey};
 use crate::trusted;
 use jiff::Timestamp;
@@ -170,8 +170,8 @@ fn check_times(claims: &Claims, now: Timestamp) -> Result<(), Refusal> {
 }
 
 /// A token that lives on only because clients did not renew it is marked in the audit log.
-fn remarks(claims: &Claims, now: Timestamp) -> Remarks {
-    let mut remarks = Remarks::default();
+fn remarks(claims: &Claims, now: Timestamp) -> AuthenticationNotes {
+    let mut remarks = AuthenticationNotes::default();
     let late = claims.kubernetes.warnafter.map(|after| now.as_second() - after);
     if let Some(late) = late.filter(|late| *late > 0) {
         remarks.annotations.push((

@@ -1,7 +1,8 @@
 //! Bearer tokens: found in a request once, then shown to each kind of token in order, with a short memory of successes.
 
 use super::{
-    Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, Remarks, authenticated,
+    Authenticated, AuthenticationNotes, Authenticator, AuthnFuture, Credentials, Outcome, Refusal,
+    authenticated,
 };
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// As upstream: how long a verified token is believed without looking again.
 const REMEMBER_SECONDS: i64 = 10;
-/// How many verified tokens are remembered.
+/// Verified tokens kept in memory at most.
 const REMEMBER_TOKENS: usize = 4_096;
 
 const INVALID: &str = "invalid bearer token";
@@ -53,11 +54,11 @@ impl TokenAuthenticators {
         &self.api_audiences
     }
 
-    /// Who a token names, for askers with these audiences (`TokenReview`).
+    /// Returns the user of a token, for clients of these audiences (`TokenReview`).
     pub async fn review(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
         // Upstream's list begins with the refusal of its own loopback token.
         let mut reasons = vec![INVALID.to_owned()];
-        let mut remarks = Remarks::default();
+        let mut remarks = AuthenticationNotes::default();
         for kind in &self.kinds {
             match kind.authenticate_token(token, audiences, now).await {
                 Outcome::Pass => {}

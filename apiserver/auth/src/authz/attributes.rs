@@ -1,4 +1,4 @@
-//! What is asked (apiserver's `authorizer.Attributes`).
+//! Attributes of a request that authorizers decide on (apiserver's `authorizer.Attributes`).
 
 use machinery_meta::{FieldSelector, LabelSelector, UserInfo};
 
@@ -7,12 +7,12 @@ use machinery_meta::{FieldSelector, LabelSelector, UserInfo};
 pub struct Attributes<'a> {
     pub user: &'a UserInfo,
     pub verb: &'a str,
-    pub target: Target<'a>,
+    pub target: AttributesTarget<'a>,
 }
 
 /// To what.
 #[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
+pub enum AttributesTarget<'a> {
     Resource(ResourceTarget<'a>),
     /// A path that is no resource, such as `/healthz`.
     Path(&'a str),
@@ -32,7 +32,7 @@ pub struct ResourceTarget<'a> {
 }
 
 impl ResourceTarget<'_> {
-    /// Whether the request is limited to objects whose field has this value.
+    /// Reports whether a field selector limits the request to objects whose field has this value.
     pub(crate) fn selects(&self, field: &str, value: &str) -> bool {
         self.field_selector.and_then(|selector| selector.required(field)) == Some(value)
     }

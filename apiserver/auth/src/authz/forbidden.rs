@@ -1,9 +1,9 @@
 //! The words of a refusal (apiserver's `responsewriters.Forbidden`).
 
-use super::{Attributes, Decision, Target};
+use super::{Attributes, AttributesTarget, Decision};
 use machinery_meta::GroupResource;
 
-/// What a 403 says: `endpoints::status` makes the `Status` of it.
+/// The content of an answer with 403; `endpoints::status` makes the `Status` of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forbidden {
     /// Empty for a path.
@@ -22,12 +22,12 @@ impl Forbidden {
             detail.push_str(&reason);
         }
         match &attributes.target {
-            Target::Path(_) => Self {
+            AttributesTarget::Path(_) => Self {
                 resource: GroupResource::default(),
                 name: String::new(),
                 detail,
             },
-            Target::Resource(target) => Self {
+            AttributesTarget::Resource(target) => Self {
                 resource: GroupResource::new(target.group, target.resource),
                 name: target.name.to_owned(),
                 detail,
@@ -48,8 +48,8 @@ impl Forbidden {
 fn cannot(attributes: &Attributes<'_>) -> String {
     let (user, verb) = (&attributes.user.name, attributes.verb);
     match &attributes.target {
-        Target::Path(path) => format!("User {user:?} cannot {verb} path {path:?}"),
-        Target::Resource(target) => {
+        AttributesTarget::Path(path) => format!("User {user:?} cannot {verb} path {path:?}"),
+        AttributesTarget::Resource(target) => {
             let resource = if target.subresource.is_empty() {
                 target.resource.to_owned()
             } else {
@@ -85,7 +85,7 @@ mod tests {
     use machinery_meta::UserInfo;
 
     #[track_caller]
-    fn check(target: Target<'_>, reason: Reason, expected: &str) {
+    fn check(target: AttributesTarget<'_>, reason: Reason, expected: &str) {
         let user = UserInfo::named("jane<", ["dev"]);
         let attributes = Attributes {
             user: &user,
@@ -107,7 +107,7 @@ mod tests {
             ..ResourceTarget::default()
         };
         check(
-            Target::Resource(pods),
+            AttributesTarget::Resource(pods),
             Reason::None,
             r#"pods is forbidden: User "jane&lt;" cannot list resource "pods" in API group "" in the namespace "a""#,
         );
@@ -120,12 +120,12 @@ mod tests {
             ..ResourceTarget::default()
         };
         check(
-            Target::Resource(scale),
+            AttributesTarget::Resource(scale),
             Reason::Text("RBAC: x".into()),
             r#"deployments.apps "web" is forbidden: User "jane&lt;" cannot list resource "deployments/scale" in API group "apps" at the cluster scope: RBAC: x"#,
         );
         check(
-            Target::Path("/metrics"),
+            AttributesTarget::Path("/metrics"),
             Reason::None,
             r#"forbidden: User "jane&lt;" cannot list path "/metrics""#,
         );

@@ -1,8 +1,8 @@
-//! What a user may do.
+//! Authorization: the requests that a user may make.
 //!
-//! The authorizers are asked in the order of [`default_chain`]; the first that allows or denies decides, and when none
-//! has an opinion the request is refused with the reasons they gave, each behind its authorizer's name. A new authorizer
-//! is a file here and a line there.
+//! Authorizers decide in the order of [`default_chain`]; the first that allows or denies settles the request. If none
+//! has an opinion, the request is refused with the reasons they gave, each behind its authorizer's name. A new
+//! authorizer is a file here and a line there.
 
 pub mod attributes;
 pub mod forbidden;
@@ -10,7 +10,7 @@ pub mod masters;
 pub mod node;
 pub mod rbac;
 
-pub use attributes::{Attributes, Target};
+pub use attributes::{Attributes, AttributesTarget};
 pub use forbidden::Forbidden;
 
 use machinery_meta::UserInfo;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A boxed future, so that authorizers stay usable behind `dyn`.
 pub type AuthzFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What one authorizer, or the chain, says.
+/// The decision of one authorizer, or of the chain.
 #[derive(Debug, Clone)]
 pub enum Decision {
     Allow(Reason),
@@ -48,7 +48,7 @@ impl Decision {
     }
 }
 
-/// Why; written out only when somebody reads it.
+/// The reason of a decision, formatted only when it is displayed.
 #[derive(Debug, Clone, Default)]
 pub enum Reason {
     #[default]
@@ -83,7 +83,7 @@ pub trait Authorizer: Send + Sync + fmt::Debug {
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules>;
 }
 
-/// What is known of a user's rules (`SelfSubjectRulesReview`).
+/// Rules of a user, as far as authorizers can list them (`SelfSubjectRulesReview`).
 #[derive(Debug, Clone, Default)]
 pub struct UserRules {
     pub rules: Vec<rbac::PolicyRule>,

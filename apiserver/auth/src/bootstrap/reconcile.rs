@@ -1,4 +1,5 @@
-//! What a default role or binding lacks (upstream's `reconciliation` package), decided without reading anything.
+//! Parts missing from a stored default role or binding (upstream's `reconciliation` package), decided without reading
+//! anything.
 
 use crate::authz::rbac::coverage;
 use crate::authz::rbac::{PolicyRule, RoleRef};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What to do with an object that exists.
+/// The action that completes an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
     Nothing,

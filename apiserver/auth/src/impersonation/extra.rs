@@ -1,4 +1,4 @@
-//! What constrained impersonation wants of a user's extras.
+//! Requirements of constrained impersonation for a user's extras.
 
 use machinery_meta::syntax::dns1123_subdomain;
 use machinery_meta::{FieldError, FieldPath};

@@ -9,7 +9,7 @@ const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
-/// How many headers of this kind one request may carry.
+/// Impersonation headers that one request may carry.
 const MAX_HEADERS: usize = 256;
 
 /// The user that the headers ask for, as they say it.

@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 use ring::digest;
 use std::collections::HashMap;
 
-/// How many users' modes are remembered. When there are more, all are forgotten: it is a matter of order only.
+/// Users whose last mode is kept. Above this number all are forgotten, which changes only the order of attempts.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Why the request does not go on under another name.
+/// The reason for which a request is refused instead of going on as another user.
 #[derive(Debug, thiserror::Error)]
 pub enum ImpersonationError {
     #[error("requested {0} without impersonating a user name")]

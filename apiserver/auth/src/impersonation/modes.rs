@@ -2,7 +2,7 @@
 
 use super::headers::Wanted;
 use super::{Impersonated, extra};
-use crate::authz::attributes::{ResourceTarget, Target};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use crate::authz::{Attributes, AuthorizerChain, Decision, Forbidden, Reason};
 use machinery_meta::UserInfo;
 use machinery_meta::syntax::{dns1123_label, dns1123_subdomain};
@@ -65,7 +65,7 @@ impl Mode {
         self.kind != Kind::Legacy
     }
 
-    /// Whether the mode is for this user at all.
+    /// Reports whether the mode covers impersonation of this user by this requestor.
     fn applies(&self, wanted: &Wanted, requestor: &UserInfo) -> bool {
         let plain = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = node(&wanted.name);
@@ -167,7 +167,7 @@ fn result(wanted: &Wanted, mut groups: Vec<String>) -> UserInfo {
 }
 
 impl Questions<'_> {
-    async fn ask(&self, verb: &str, target: Target<'_>) -> Result<(), Forbidden> {
+    async fn ask(&self, verb: &str, target: AttributesTarget<'_>) -> Result<(), Forbidden> {
         let attributes = Attributes {
             user: self.requestor,
             verb,
@@ -181,7 +181,7 @@ impl Questions<'_> {
     }
 
     async fn may(&self, target: ResourceTarget<'_>) -> Result<(), Forbidden> {
-        self.ask(self.mode.verb, Target::Resource(target)).await
+        self.ask(self.mode.verb, AttributesTarget::Resource(target)).await
     }
 
     /// A refusal that no authorizer is asked about.
@@ -189,7 +189,7 @@ impl Questions<'_> {
         let attributes = Attributes {
             user: self.requestor,
             verb: self.mode.verb,
-            target: Target::Resource(target),
+            target: AttributesTarget::Resource(target),
         };
         Forbidden::new(&attributes, &Decision::Deny(Reason::Text(why.to_owned())))
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::authz::attributes::{ResourceTarget, Target};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use crate::authz::{Authorizer, AuthzFuture, Decision, UserRules};
 use crate::testing::block_on;
 use http::{HeaderName, HeaderValue};
@@ -86,7 +86,7 @@ impl User {
 
 #[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(default)]
-struct Asked {
+struct RecordedRequest {
     verb: String,
     group: String,
     version: String,
@@ -97,16 +97,16 @@ struct Asked {
     path: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     fn of(attributes: &Attributes<'_>) -> Self {
         let verb = attributes.verb.to_owned();
         match &attributes.target {
-            Target::Path(path) => Self {
+            AttributesTarget::Path(path) => Self {
                 verb,
                 path: (*path).to_owned(),
                 ..Self::default()
             },
-            Target::Resource(own) => Self {
+            AttributesTarget::Resource(own) => Self {
                 verb,
                 group: own.group.to_owned(),
                 version: own.version.to_owned(),
@@ -119,11 +119,11 @@ impl Asked {
         }
     }
 
-    fn target(&self) -> Target<'_> {
+    fn target(&self) -> AttributesTarget<'_> {
         if self.resource.is_empty() {
-            return Target::Path(&self.path);
+            return AttributesTarget::Path(&self.path);
         }
-        Target::Resource(ResourceTarget {
+        AttributesTarget::Resource(ResourceTarget {
             group: &self.group,
             version: &self.version,
             resource: &self.resource,
@@ -139,7 +139,7 @@ impl Asked {
 #[derive(Debug, Clone, Deserialize)]
 struct Check {
     #[serde(flatten)]
-    asked: Asked,
+    asked: RecordedRequest,
     user: User,
     allowed: bool,
 }
@@ -149,7 +149,7 @@ struct Check {
 struct Case {
     case: String,
     requestor: User,
-    request: Asked,
+    request: RecordedRequest,
     wanted: User,
     checks: Vec<Check>,
     user: Option<User>,
@@ -161,7 +161,7 @@ struct Case {
 #[derive(Debug)]
 struct Recorded {
     checks: Vec<Check>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<RecordedRequest>>,
 }
 
 impl Authorizer for Recorded {
@@ -170,7 +170,7 @@ impl Authorizer for Recorded {
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
-        let asked = Asked::of(attributes);
+        let asked = RecordedRequest::of(attributes);
         let known = self.checks.iter().find(|check| check.asked == asked);
         let known = known.unwrap_or_else(|| panic!("upstream does not ask {asked:?}"));
         assert_eq!(known.user.info(), *attributes.user, "{asked:?}");
@@ -273,7 +273,7 @@ fn impersonation_tries_the_mode_that_served_a_user_last_first() {
     let request = Attributes {
         user: &user,
         verb: "get",
-        target: Target::Path("/version"),
+        target: AttributesTarget::Path("/version"),
     };
     let map = headers(&[("impersonate-user", "jane")]);
     for expected in [

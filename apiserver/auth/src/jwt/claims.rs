@@ -1,4 +1,4 @@
-//! What a service account token states.
+//! Claims of a service account token.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// No token of ours comes near this.
 pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// Why a token could not be made or read.
+/// Failures to make or to read a token.
 #[derive(Debug, thiserror::Error)]
 pub enum JwtError {
     #[error("not a JSON web token")]

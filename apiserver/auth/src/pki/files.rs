@@ -1,4 +1,4 @@
-//! Where keys and certificates are kept: a folder, nowhere, or what would be in a folder.
+//! Storage of keys and certificates: in a folder, in memory only, or in a draft over a folder.
 
 use super::PkiError;
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(super) enum Store {
     Nowhere,
     Folder(PathBuf),
-    /// What is in the folder, and what was to be written there.
+    /// A folder that is read and never written, and the files that would have been written to it.
     Draft(PathBuf, RefCell<BTreeMap<String, String>>),
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Subject {
     pub(super) groups: Vec<String>,
 }
 
-/// What a kept certificate must say.
+/// Requirements on a stored certificate.
 pub(super) enum Wanted<'a> {
     /// At least these names and addresses.
     Names(&'a ServingNames),

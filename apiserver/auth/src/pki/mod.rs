@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What cannot be made or read.
+/// Failures to make or to read keys and certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     #[error("{action} {}", path.display())]
@@ -63,11 +63,11 @@ pub struct Pki {
     pub cluster: Authority,
     pub front_proxy: Authority,
     pub service_accounts: SigningKey,
-    /// What the API server shows to its clients.
+    /// The API server's serving certificate.
     pub serving: Identity,
-    /// What it shows to kubelets.
+    /// The API server's client certificate for kubelets.
     pub kubelet_client: Identity,
-    /// What it shows to aggregated servers.
+    /// The API server's client certificate for aggregated servers.
     pub front_proxy_client: Identity,
 }
 
@@ -111,7 +111,7 @@ impl Pki {
         })
     }
 
-    /// When the first of the leaves should be made anew; calling [`Pki::open`] then does it.
+    /// Time at which the first of the leaf certificates is due for renewal; calling [`Pki::open`] then renews it.
     pub fn renew_at(&self) -> Timestamp {
         let leaves = [&self.serving, &self.kubelet_client, &self.front_proxy_client];
         leaves

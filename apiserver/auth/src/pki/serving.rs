@@ -31,26 +31,26 @@ pub struct GivenCertificates {
 /// The certificates of a listener; a change counts for the next connection.
 #[derive(Debug)]
 pub struct ServingIdentity {
-    own: ArcSwap<Own>,
-    given: ArcSwap<Given>,
+    own: ArcSwap<OwnCertificate>,
+    given: ArcSwap<GivenCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct OwnCertificate {
     key: Arc<CertifiedKey>,
     names: ServingNames,
 }
 
 /// See [`GivenCertificates`].
 #[derive(Debug, Default)]
-struct Given {
+struct GivenCertificate {
     default: Option<Arc<ServingCertificate>>,
     named: Vec<Arc<ServingCertificate>>,
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-impl Own {
+impl OwnCertificate {
     fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Self, PkiError> {
         let key = CertifiedKey::from_der(identity.chain().to_vec(), identity.key(), provider)?;
         Ok(Self {
@@ -60,7 +60,7 @@ impl Own {
     }
 }
 
-impl Given {
+impl GivenCertificate {
     fn new(given: &GivenCertificates) -> Self {
         let mut by_name = HashMap::new();
         let mut insert = |name: &str, certificate: &Arc<ServingCertificate>| {
@@ -100,7 +100,7 @@ impl Given {
 impl ServingIdentity {
     pub fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, PkiError> {
         Ok(Arc::new(Self {
-            own: ArcSwap::from_pointee(Own::new(identity, provider)?),
+            own: ArcSwap::from_pointee(OwnCertificate::new(identity, provider)?),
             given: ArcSwap::default(),
             provider: Arc::clone(provider),
         }))
@@ -108,13 +108,14 @@ impl ServingIdentity {
 
     /// Replaces the server's own certificate.
     pub fn replace(&self, identity: &Identity) -> Result<(), PkiError> {
-        self.own.store(Arc::new(Own::new(identity, &self.provider)?));
+        self.own
+            .store(Arc::new(OwnCertificate::new(identity, &self.provider)?));
         Ok(())
     }
 
     /// Replaces the operator's certificates.
     pub fn give(&self, given: &GivenCertificates) {
-        self.given.store(Arc::new(Given::new(given)));
+        self.given.store(Arc::new(GivenCertificate::new(given)));
     }
 
     /// Verifies and signs.

@@ -1,6 +1,7 @@
-//! What all servers of one cluster have in common: the authorities and the key of service account tokens.
+//! Secrets that all servers of one cluster share: the authorities and the key of service account tokens.
 //!
-//! Each server signs its own serving and client certificates with them, so a certificate or token of one is good for all.
+//! Each server signs its own serving and client certificates with them, so a certificate or token of one is valid for
+//! all.
 
 use super::authority::Authority;
 use super::files::Store;

@@ -2,8 +2,8 @@
 
 use super::selectors;
 use super::spec::{NonResourceAttributes, SubjectAccessReviewSpec};
-use super::{Asked, ReviewError, Reviewer};
-use crate::authz::attributes::{ResourceTarget, Target};
+use super::{ReviewError, ReviewRequest, Reviewer};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use crate::authz::{Attributes, Decision};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, UserInfo};
@@ -24,7 +24,7 @@ struct Status {
 
 pub(super) async fn subject(
     reviewer: &Reviewer,
-    asked: Asked<'_>,
+    asked: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
@@ -35,7 +35,7 @@ pub(super) async fn subject(
 
 pub(super) async fn local(
     reviewer: &Reviewer,
-    asked: Asked<'_>,
+    asked: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
@@ -61,7 +61,11 @@ pub(super) async fn local(
     decide(reviewer, &given_user(&spec), &spec, problems).await
 }
 
-pub(super) async fn own(reviewer: &Reviewer, asked: Asked<'_>, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
+pub(super) async fn own(
+    reviewer: &Reviewer,
+    asked: ReviewRequest<'_>,
+    spec: &[u8],
+) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems: Vec<FieldError> = check_attributes(&spec).into_iter().collect();
     problems.extend(check_selectors(&spec));
@@ -167,9 +171,9 @@ async fn decide(
                 field_selector: fields.selector.as_ref(),
                 label_selector: None,
             };
-            (asked.verb.as_str(), Target::Resource(target))
+            (asked.verb.as_str(), AttributesTarget::Resource(target))
         }
-        (None, Some(asked)) => (asked.verb.as_str(), Target::Path(&asked.path)),
+        (None, Some(asked)) => (asked.verb.as_str(), AttributesTarget::Path(&asked.path)),
         (None, None) => return Err(ReviewError::BadRequest("no attributes".to_owned())),
     };
     let decision = reviewer

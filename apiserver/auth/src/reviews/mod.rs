@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use machinery_meta::{FieldError, UserInfo};
 use std::sync::Arc;
 
-/// Why there is no answer.
+/// Failures to answer a review.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     #[error("{0}")]
@@ -40,9 +40,9 @@ pub struct Reviewer {
     pub tokens: Arc<TokenAuthenticators>,
 }
 
-/// Who asks, and where.
+/// A request for a review: its user, and its place in the API.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ReviewRequest<'a> {
     pub user: &'a UserInfo,
     /// Of the request; empty at the cluster scope.
     pub namespace: &'a str,
@@ -53,7 +53,12 @@ pub struct Asked<'a> {
 
 impl Reviewer {
     /// The `status` of a review of this kind.
-    pub async fn answer(&self, kind: &str, asked: Asked<'_>, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
+    pub async fn answer(
+        &self,
+        kind: &str,
+        asked: ReviewRequest<'_>,
+        spec: &[u8],
+    ) -> Result<Vec<u8>, ReviewError> {
         let spec = if spec.is_empty() { b"{}" } else { spec };
         match kind {
             "SubjectAccessReview" => access::subject(self, asked, spec).await,

@@ -1,6 +1,6 @@
-//! What may I do? `SelfSubjectRulesReview`.
+//! `SelfSubjectRulesReview`: the rules of the requesting user.
 
-use super::{Asked, ReviewError, Reviewer};
+use super::{ReviewError, ReviewRequest, Reviewer};
 use crate::authz::rbac::PolicyRule;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,11 @@ struct NonResourceRule {
     non_resource_urls: Vec<String>,
 }
 
-pub(super) async fn own(reviewer: &Reviewer, asked: Asked<'_>, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
+pub(super) async fn own(
+    reviewer: &Reviewer,
+    asked: ReviewRequest<'_>,
+    spec: &[u8],
+) -> Result<Vec<u8>, ReviewError> {
     let spec: Spec = serde_json::from_slice(spec)?;
     if spec.namespace.is_empty() {
         return Err(ReviewError::BadRequest("no namespace on request".to_owned()));

@@ -5,15 +5,16 @@ use super::spec::{SelectorAttributes, SelectorRequirement};
 use machinery_meta::field_selector::Term;
 use machinery_meta::{FieldError, FieldPath, FieldSelector, LabelSelector, syntax};
 
-/// What of a selector was understood. Its parts are all required, so that those left out only widen the question.
+/// The part of a selector that was parsed. All requirements of a selector apply together, so leaving some out only
+/// widens the request.
 #[derive(Debug)]
-pub(super) struct Understood<S> {
+pub(super) struct ParsedSelector<S> {
     pub(super) selector: Option<S>,
     /// Some of it was not.
     failed: bool,
 }
 
-impl<S> Default for Understood<S> {
+impl<S> Default for ParsedSelector<S> {
     fn default() -> Self {
         Self {
             selector: None,
@@ -22,7 +23,7 @@ impl<S> Default for Understood<S> {
     }
 }
 
-impl<S> Understood<S> {
+impl<S> ParsedSelector<S> {
     fn of(selector: Option<S>) -> Self {
         let failed = selector.is_none();
         Self { selector, failed }
@@ -36,30 +37,33 @@ impl<S> Understood<S> {
 }
 
 /// The `evaluationError` that the two selectors are worth.
-pub(super) fn errors(fields: &Understood<FieldSelector>, labels: &Understood<LabelSelector>) -> String {
+pub(super) fn errors(
+    fields: &ParsedSelector<FieldSelector>,
+    labels: &ParsedSelector<LabelSelector>,
+) -> String {
     let told = [fields.error("fieldSelector"), labels.error("labelSelector")];
     told.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The comparisons of a field selector. A requirement's text is never read again as a selector: it may hold anything.
-pub(super) fn fields(given: &SelectorAttributes) -> Understood<FieldSelector> {
+pub(super) fn fields(given: &SelectorAttributes) -> ParsedSelector<FieldSelector> {
     if !given.raw_selector.is_empty() {
-        return Understood::of(FieldSelector::parse(&given.raw_selector).ok());
+        return ParsedSelector::of(FieldSelector::parse(&given.raw_selector).ok());
     }
     let terms: Vec<Term> = given.requirements.iter().filter_map(term).collect();
     if terms.is_empty() {
-        return Understood {
+        return ParsedSelector {
             selector: None,
             failed: !given.requirements.is_empty(),
         };
     }
     let failed = terms.len() < given.requirements.len();
     match FieldSelector::from_terms(terms) {
-        Ok(selector) => Understood {
+        Ok(selector) => ParsedSelector {
             selector: Some(selector),
             failed,
         },
-        Err(_) => Understood::of(None),
+        Err(_) => ParsedSelector::of(None),
     }
 }
 
@@ -80,15 +84,15 @@ fn term(requirement: &SelectorRequirement) -> Option<Term> {
 }
 
 /// No authorizer asks for labels; what does not read is told all the same.
-pub(super) fn labels(given: &SelectorAttributes) -> Understood<LabelSelector> {
+pub(super) fn labels(given: &SelectorAttributes) -> ParsedSelector<LabelSelector> {
     if !given.raw_selector.is_empty() {
-        return Understood::of(LabelSelector::parse(&given.raw_selector).ok());
+        return ParsedSelector::of(LabelSelector::parse(&given.raw_selector).ok());
     }
     let known = |one: &&SelectorRequirement| {
         matches!(one.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
     };
     let count = given.requirements.iter().filter(known).count();
-    Understood {
+    ParsedSelector {
         selector: (count > 0).then(LabelSelector::everything),
         failed: count < given.requirements.len(),
     }
@@ -191,7 +195,7 @@ mod tests {
     fn selectors_that_do_not_parse_are_reported() {
         let told = |of: &SelectorAttributes| {
             (
-                errors(&fields(of), &Understood::default()),
+                errors(&fields(of), &ParsedSelector::default()),
                 fields(of).selector.is_some(),
             )
         };
@@ -212,7 +216,7 @@ mod tests {
         );
         let labelled = given("", &[("a", "Foo", &[])]);
         assert_eq!(
-            errors(&Understood::default(), &labels(&labelled)),
+            errors(&ParsedSelector::default(), &labels(&labelled)),
             "spec.resourceAttributes.labelSelector ignored due to parse error"
         );
     }

@@ -1,6 +1,6 @@
-//! Who is this? `TokenReview`, and of oneself `SelfSubjectReview`.
+//! `TokenReview`: the user of a token; and `SelfSubjectReview`: the requesting user.
 
-use super::{Asked, ReviewError, Reviewer};
+use super::{ReviewError, ReviewRequest, Reviewer};
 use crate::authn::Outcome;
 use crate::authn::token::common;
 use machinery_meta::UserInfo;
@@ -50,7 +50,7 @@ impl From<UserInfo> for User {
 
 pub(super) async fn review(
     reviewer: &Reviewer,
-    asked: Asked<'_>,
+    asked: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: Spec = serde_json::from_slice(spec)?;
@@ -93,7 +93,7 @@ pub(super) async fn review(
     Ok(serde_json::to_vec(&status)?)
 }
 
-pub(super) fn own(asked: Asked<'_>) -> Result<Vec<u8>, ReviewError> {
+pub(super) fn own(asked: ReviewRequest<'_>) -> Result<Vec<u8>, ReviewError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Own {

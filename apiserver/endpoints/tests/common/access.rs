@@ -1,6 +1,6 @@
 //! Who sends the requests of the tests, and RBAC that is asked about each of them and again wherever a handler asks.
 
-use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
 use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, NoHooks, RequestInfo};
@@ -70,7 +70,7 @@ impl Access {
         info: &RequestInfo,
     ) -> Result<(), RegistryError> {
         let target = if info.is_resource_request {
-            Target::Resource(ResourceTarget {
+            AttributesTarget::Resource(ResourceTarget {
                 group: &info.api_group,
                 version: &info.api_version,
                 resource: &info.resource,
@@ -81,7 +81,7 @@ impl Access {
                 label_selector: None,
             })
         } else {
-            Target::Path(&info.path)
+            AttributesTarget::Path(&info.path)
         };
         let attributes = Attributes { user, verb, target };
         let decision = self.0.authorize(&attributes).await;

@@ -8,8 +8,8 @@ use crate::exchange::{Exchange, Response};
 use crate::metrics::{Identified, Metrics};
 use crate::state::ServerState;
 use apiserver_auth::authn::{
-    AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials, have_expired,
-    is_anonymous,
+    AuthenticationNotes, AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, forget_credentials,
+    have_expired, is_anonymous,
 };
 use apiserver_registry::RegistryError;
 use apiserver_registry::latency::LatencyPart;
@@ -83,7 +83,7 @@ fn unchecked(exchange: &Exchange) -> Response {
 }
 
 /// Hands remarks on credentials to the audit log and to the client.
-fn note(exchange: &Exchange, remarks: Remarks) {
+fn note(exchange: &Exchange, remarks: AuthenticationNotes) {
     for (name, value) in remarks.annotations {
         exchange.context.audit.add(name, value);
     }

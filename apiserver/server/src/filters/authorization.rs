@@ -6,7 +6,7 @@ use super::forbid;
 use crate::exchange::{Exchange, Response};
 use crate::metrics::{Decided, Metrics};
 use crate::state::ServerState;
-use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Decision, Forbidden};
 use apiserver_registry::RegistryError;
 use apiserver_registry::latency::LatencyPart;
@@ -42,7 +42,7 @@ pub(super) async fn with_attributes<T>(
         .filter(|text| !text.is_empty())
         .and_then(|t| LabelSelector::parse(t).ok());
     let target = if info.is_resource_request {
-        Target::Resource(ResourceTarget {
+        AttributesTarget::Resource(ResourceTarget {
             group: &info.api_group,
             version: &info.api_version,
             resource: &info.resource,
@@ -53,7 +53,7 @@ pub(super) async fn with_attributes<T>(
             label_selector: labels.as_ref(),
         })
     } else {
-        Target::Path(&info.path)
+        AttributesTarget::Path(&info.path)
     };
     let attributes = Attributes {
         user: &exchange.context.user,

@@ -6,7 +6,7 @@
 //! by its domain with `/*`. Nobody gets the certificate of a cluster's master by asking for it.
 
 use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::{Attributes as Asked, AuthorizerChain, Target};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
 use apiserver_registry::certificates::{common_name, organizations};
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
 use base64::Engine;
@@ -188,7 +188,7 @@ fn other_node(user: &UserInfo, attributes: &Attributes, object: &Tree) -> Option
 async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [signer, &format!("{domain}/*")] {
-        let target = Target::Resource(ResourceTarget {
+        let target = AttributesTarget::Resource(ResourceTarget {
             group: GROUP,
             version: "*",
             resource: "signers",
@@ -196,7 +196,7 @@ async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer:
             ..ResourceTarget::default()
         });
         if authorizers
-            .authorize(&Asked { user, verb, target })
+            .authorize(&AuthzAttributes { user, verb, target })
             .await
             .is_allowed()
         {

@@ -18,9 +18,9 @@ impl Authorizer for Grant {
         "grant"
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Asked<'a>) -> AuthzFuture<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a AuthzAttributes<'a>) -> AuthzFuture<'a, Decision> {
         let is_granted = match &attributes.target {
-            Target::Resource(target) => {
+            AttributesTarget::Resource(target) => {
                 (target.group, target.resource) == (GROUP, "signers")
                     && (attributes.verb, target.name) == (self.0, self.1)
             }

@@ -26,7 +26,7 @@ pub struct Limit {
     pub cache_size: i32,
 }
 
-/// What has a bucket of its own.
+/// The unit that has a token bucket of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitType {
     Server,

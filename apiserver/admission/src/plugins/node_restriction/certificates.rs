@@ -1,13 +1,13 @@
 //! PodCertificateRequests: for pods that run on the node, with the account they run as.
 
-use super::{Asked, NodeRestriction, Verdict, missing, refuse};
+use super::{NodeRequest, NodeRestriction, Verdict, missing, refuse};
 use crate::permissions::Right;
 use crate::{AdmissionError, Operation};
 use machinery_api::pod::PodView;
 use machinery_schema::Tree;
 
 impl NodeRestriction {
-    pub(super) async fn pod_certificate(&self, asked: Asked<'_>) -> Verdict {
+    pub(super) async fn pod_certificate(&self, asked: NodeRequest<'_>) -> Verdict {
         let request = asked.request;
         if request.operation != Operation::Create {
             return refuse(format!("unexpected operation {}", asked.operation()));
@@ -54,7 +54,7 @@ impl NodeRestriction {
         ))
     }
 
-    async fn same_account(&self, asked: Asked<'_>, object: &Tree, pod: &str) -> Verdict {
+    async fn same_account(&self, asked: NodeRequest<'_>, object: &Tree, pod: &str) -> Verdict {
         let namespace = asked.request.namespace;
         let name = object.str_at(&["spec", "serviceAccountName"]);
         let given = object.str_at(&["spec", "serviceAccountUID"]);
@@ -73,7 +73,13 @@ impl NodeRestriction {
     }
 
     /// The pod mounts a certificate of the signer, or the node has a right to ask for one.
-    async fn signer(&self, asked: Asked<'_>, pod: PodView<'_>, object: &Tree, full_name: &str) -> Verdict {
+    async fn signer(
+        &self,
+        asked: NodeRequest<'_>,
+        pod: PodView<'_>,
+        object: &Tree,
+        full_name: &str,
+    ) -> Verdict {
         let signer = object.str_at(&["spec", "signerName"]);
         let mounted = pod.projections().any(|source| {
             let certificate = source.get("podCertificate");

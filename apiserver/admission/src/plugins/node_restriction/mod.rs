@@ -30,7 +30,7 @@ pub(super) struct NodeRestriction {
 
 /// One request of a node.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct NodeRequest<'a> {
     node: &'a str,
     request: &'a Request<'a>,
     object: Option<&'a Tree>,
@@ -43,7 +43,7 @@ fn refuse(why: impl Into<String>) -> Verdict {
     Err(AdmissionError::forbidden(why))
 }
 
-impl Asked<'_> {
+impl NodeRequest<'_> {
     fn operation(&self) -> &'static str {
         self.request.operation.as_str()
     }
@@ -73,7 +73,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whether a member is the same in both; empty and absent are the same.
+/// Reports whether a member is equal in both objects; an empty member equals an absent one.
 fn same(object: &Tree, old: &Tree, path: &[&str]) -> bool {
     let of = |tree: &Tree| {
         let value = tree.at(path)?.to_json();
@@ -119,7 +119,7 @@ impl NodeRestriction {
         found.ok_or_else(|| missing("", "pod", name))
     }
 
-    async fn check(&self, asked: Asked<'_>) -> Verdict {
+    async fn check(&self, asked: NodeRequest<'_>) -> Verdict {
         let request = asked.request;
         match (request.group, request.resource) {
             ("", "pods") => match request.subresource {
@@ -194,7 +194,7 @@ impl NodeRestriction {
                 request.user.name
             ));
         };
-        self.check(Asked {
+        self.check(NodeRequest {
             node,
             request,
             object,

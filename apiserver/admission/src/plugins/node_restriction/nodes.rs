@@ -1,6 +1,6 @@
 //! The node itself, its lease, its CSINode and its ResourceSlices.
 
-use super::{Asked, LEASE_NAMESPACE, Verdict, refuse, same};
+use super::{LEASE_NAMESPACE, NodeRequest, Verdict, refuse, same};
 use crate::Operation;
 use machinery_schema::{Ref, Tree};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const KUBELET_LABELS: [&str; 11] = [
 ];
 const KUBELET_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-pub(super) fn node(asked: Asked<'_>) -> Verdict {
+pub(super) fn node(asked: NodeRequest<'_>) -> Verdict {
     let (node, name) = (asked.node, asked.request.name);
     if name != node {
         return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
@@ -103,7 +103,7 @@ fn is_forbidden(key: &str) -> bool {
     below(RESTRICTED_NAMESPACE) || ((below("kubernetes.io") || below("k8s.io")) && !own)
 }
 
-pub(super) fn lease(asked: Asked<'_>) -> Verdict {
+pub(super) fn lease(asked: NodeRequest<'_>) -> Verdict {
     if asked.request.namespace != LEASE_NAMESPACE {
         return refuse(format!(
             "can only access leases in the {LEASE_NAMESPACE:?} system namespace"
@@ -112,7 +112,7 @@ pub(super) fn lease(asked: Asked<'_>) -> Verdict {
     own_name(asked, "node lease")
 }
 
-pub(super) fn csi_node(asked: Asked<'_>) -> Verdict {
+pub(super) fn csi_node(asked: NodeRequest<'_>) -> Verdict {
     own_name(asked, "CSINode")?;
     if asked.request.subresource == "status" {
         return refuse("CSIVolumeHealth feature gate is disabled");
@@ -121,7 +121,7 @@ pub(super) fn csi_node(asked: Asked<'_>) -> Verdict {
 }
 
 /// The name in the object counts on create, that in the address otherwise.
-fn own_name(asked: Asked<'_>, what: &str) -> Verdict {
+fn own_name(asked: NodeRequest<'_>, what: &str) -> Verdict {
     let name = match (asked.request.operation, asked.object) {
         (Operation::Create, Some(object)) => object.str_at(&["metadata", "name"]),
         _ => asked.request.name,
@@ -135,7 +135,7 @@ fn own_name(asked: Asked<'_>, what: &str) -> Verdict {
 }
 
 /// Updates are the authorizer's: it knows the stored slice.
-pub(super) fn resource_slice(asked: Asked<'_>) -> Verdict {
+pub(super) fn resource_slice(asked: NodeRequest<'_>) -> Verdict {
     let (slice, verb) = match asked.request.operation {
         Operation::Create => (asked.object, "create"),
         Operation::Delete => (asked.old, "delete"),

@@ -1,6 +1,6 @@
 //! Pods of the node: mirror pods, status, eviction, and the status of their claims.
 
-use super::{Asked, NodeRestriction, Verdict, missing, refuse, same};
+use super::{NodeRequest, NodeRestriction, Verdict, missing, refuse, same};
 use crate::{AdmissionError, Operation};
 use machinery_api::pod::{MIRROR_ANNOTATION, PodView};
 use machinery_schema::{Ref, Tree};
@@ -70,8 +70,8 @@ const CLAIM_FIELDS: [&str; 4] = [
 ];
 
 impl NodeRestriction {
-    pub(super) async fn pod_itself(&self, asked: Asked<'_>) -> Verdict {
-        let Asked { node, request, .. } = asked;
+    pub(super) async fn pod_itself(&self, asked: NodeRequest<'_>) -> Verdict {
+        let NodeRequest { node, request, .. } = asked;
         match request.operation {
             Operation::Create => self.create_pod(node, asked.written()?).await,
             Operation::Delete => {
@@ -147,8 +147,8 @@ impl NodeRestriction {
         ))
     }
 
-    pub(super) async fn eviction(&self, asked: Asked<'_>) -> Verdict {
-        let Asked { node, request, .. } = asked;
+    pub(super) async fn eviction(&self, asked: NodeRequest<'_>) -> Verdict {
+        let NodeRequest { node, request, .. } = asked;
         if request.operation != Operation::Create {
             return refuse(format!("unexpected operation {}", asked.operation()));
         }
@@ -218,7 +218,7 @@ fn named_by(volume: Ref<'_>) -> Result<Option<&'static str>, String> {
     Ok(None)
 }
 
-pub(super) fn status(asked: Asked<'_>) -> Verdict {
+pub(super) fn status(asked: NodeRequest<'_>) -> Verdict {
     let (pod, old) = asked.update()?;
     let node = asked.node;
     if PodView::new(old.root()).node_name() != node {
@@ -239,7 +239,7 @@ pub(super) fn status(asked: Asked<'_>) -> Verdict {
 }
 
 /// Nodes tell how far a claim has grown; they neither relabel it nor add finalizers or owners.
-pub(super) fn volume_claim_status(asked: Asked<'_>) -> Verdict {
+pub(super) fn volume_claim_status(asked: NodeRequest<'_>) -> Verdict {
     let (claim, old) = asked.update()?;
     let rest = |tree: &Tree| {
         let mut rest = tree.clone();

@@ -84,7 +84,8 @@ fn world(table: &Table, case: &Case) -> Objects {
     objects
 }
 
-/// What the plugin says, and what it asked the authorizers.
+/// Runs the plugin on a case; returns the error's text, the right requested from the authorizers, and whether the
+/// error is `Forbidden`.
 fn run(table: &Table, case: &Case) -> (String, String, bool) {
     let rights = Arc::new(Rights {
         granted: case.asks.ends_with(" allow"),

@@ -1,6 +1,6 @@
 //! Tokens of the accounts of the node's pods, for audiences that those pods mount.
 
-use super::{Asked, NodeRestriction, Stored, Verdict, missing, refuse};
+use super::{NodeRequest, NodeRestriction, Stored, Verdict, missing, refuse};
 use crate::permissions::Right;
 use crate::{AdmissionError, Operation};
 use machinery_api::pod::PodView;
@@ -18,7 +18,7 @@ const MIGRATED: [(&str, &str); 7] = [
 ];
 
 impl NodeRestriction {
-    pub(super) async fn service_account(&self, asked: Asked<'_>) -> Verdict {
+    pub(super) async fn service_account(&self, asked: NodeRequest<'_>) -> Verdict {
         let request = asked.request;
         if request.operation != Operation::Create || request.subresource != "token" {
             return Ok(());
@@ -45,7 +45,7 @@ impl NodeRestriction {
     }
 
     /// `ServiceAccountNodeAudienceRestriction`: the one audience is one that the pod mounts or the node has a right to.
-    async fn audience(&self, asked: Asked<'_>, token: &Tree, pod: &Stored) -> Verdict {
+    async fn audience(&self, asked: NodeRequest<'_>, token: &Tree, pod: &Stored) -> Verdict {
         let audiences = token.at(&["spec", "audiences"]);
         let mut audiences = audiences.into_iter().flat_map(Ref::items);
         let audience = audiences.next().and_then(Ref::as_str).unwrap_or_default();
@@ -74,7 +74,8 @@ impl NodeRestriction {
         ))
     }
 
-    /// Whether a volume of the pod needs tokens for the audience; an error only where no volume does.
+    /// Reports whether a volume of the pod needs tokens for the audience. A failed read is an error only if no volume
+    /// does.
     async fn mounts_audience(
         &self,
         namespace: &str,

@@ -47,7 +47,8 @@ impl ServiceAccount {
         serde_json::from_slice(&found.json).map_err(|error| refused(&error))
     }
 
-    /// Whether a complete pod names only what it may.
+    /// Refuses a complete pod that refers to secrets which its service account does not list, if the account limits
+    /// them.
     async fn check(&self, request: &Request<'_>, pod: &Tree) -> Result<(), AdmissionError> {
         let is_new = request.operation == Operation::Create;
         if is_new && annotation(pod, MIRROR_POD).is_some() {

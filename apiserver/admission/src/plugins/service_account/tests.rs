@@ -19,7 +19,7 @@ fn plugin() -> ServiceAccount {
     ServiceAccount::new(&reader, Arc::new(|| 0))
 }
 
-/// What a pod with this spec is refused with, on the way in and once it is complete.
+/// Compares the refusal of a pod with this spec, by `validate` and, on create, by `mutate`, with the expected one.
 #[track_caller]
 fn check(operation: Operation, metadata: &str, spec: &str, expected: Option<&str>) {
     let user = UserInfo::named("jane", ["dev"]);

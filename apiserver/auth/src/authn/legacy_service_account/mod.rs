@@ -3,7 +3,7 @@
 //! nobody uses can be found.
 
 use super::token::{TokenAuthenticator, accepted};
-use super::{Authenticated, AuthnFuture, Outcome, Refusal, Remarks};
+use super::{Authenticated, AuthenticationNotes, AuthnFuture, Outcome, Refusal};
 use crate::jwt::claims::LEGACY_ISSUER;
 use crate::jwt::{self, LegacyClaims, VerifyingKey};
 use crate::trusted;
@@ -54,7 +54,7 @@ pub trait TokenTracker: Send + Sync + fmt::Debug {
 pub struct LegacyServiceAccountTokens {
     reader: Arc<dyn ObjectReader>,
     keys: Vec<VerifyingKey>,
-    /// What a token without audiences is good for.
+    /// Audiences of a token that names none.
     api_audiences: Vec<String>,
     tracker: Arc<dyn TokenTracker>,
 }
@@ -123,7 +123,7 @@ impl LegacyServiceAccountTokens {
     ) -> Result<Authenticated, Refusal> {
         let claims: LegacyClaims =
             jwt::verify(&self.keys, token).map_err(|error| Refusal::new(error.to_string()))?;
-        let mut remarks = Remarks::default();
+        let mut remarks = AuthenticationNotes::default();
         let own = if claims.aud.is_empty() {
             self.tracker.count(TokenUse::Legacy);
             remarks
@@ -150,7 +150,7 @@ impl LegacyServiceAccountTokens {
         token: &str,
         claims: &LegacyClaims,
         now: Timestamp,
-        remarks: &mut Remarks,
+        remarks: &mut AuthenticationNotes,
     ) -> Result<(), Refusal> {
         let (namespace, name) = (claims.namespace.as_str(), claims.secret.as_str());
         let key = ObjectKey::new(namespace, name);

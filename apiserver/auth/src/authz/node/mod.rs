@@ -1,7 +1,7 @@
-//! What a node's agent may do: its own node and lease, its pods, and what those pods need.
+//! The node authorizer: a kubelet may use its own node and lease, its pods, and the objects that those pods need.
 //!
-//! Upstream keeps a graph of all pods; here the question is answered from an [`index`] of what the pods that are bound to the
-//! asking node name, and from the objects themselves where it is behind.
+//! Upstream keeps a graph of all pods. This authorizer decides by an [`index`] of the objects that the pods bound to
+//! the requesting node refer to, and reads the objects themselves where the index is behind.
 
 mod index;
 mod relations;
@@ -10,7 +10,7 @@ pub use index::NodeIndex;
 
 use super::attributes::ResourceTarget;
 use super::rbac::PolicyRule;
-use super::{Attributes, Authorizer, AuthzFuture, Decision, Reason, Target, UserRules};
+use super::{Attributes, AttributesTarget, Authorizer, AuthzFuture, Decision, Reason, UserRules};
 use crate::bootstrap;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
@@ -32,7 +32,7 @@ impl fmt::Debug for NodeAuthorizer {
     }
 }
 
-/// What remains to be found out after the request itself was looked at.
+/// The next step of a decision, after the request itself has been read.
 enum Step {
     Decided(Decision),
     /// Allowed when one of the node's pods needs the object.
@@ -245,12 +245,14 @@ impl NodeAuthorizer {
             return Decision::no_opinion(format!("unknown node for user {:?}", attributes.user.name));
         }
         let step = match &attributes.target {
-            Target::Resource(target) => first_step(node, attributes.verb, target),
-            Target::Path(_) => Step::ByRules,
+            AttributesTarget::Resource(target) => first_step(node, attributes.verb, target),
+            AttributesTarget::Path(_) => Step::ByRules,
         };
         match (step, &attributes.target) {
             (Step::Decided(decision), _) => decision,
-            (Step::Related(kind), Target::Resource(target)) if self.related(node, kind, target).await => {
+            (Step::Related(kind), AttributesTarget::Resource(target))
+                if self.related(node, kind, target).await =>
+            {
                 Decision::Allow(Reason::None)
             }
             (Step::Related(_), _) => Decision::no_opinion(format!(

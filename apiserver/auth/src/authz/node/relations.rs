@@ -1,4 +1,4 @@
-//! Whether an object is needed on a node: by one of its pods, or by a volume of one.
+//! Relations of objects to nodes: an object is related if one of the node's pods, or a volume of one, needs it.
 
 use super::index::{Need, Needed, VolumeNeeds};
 use super::{Kind, NodeAuthorizer};
@@ -118,7 +118,7 @@ impl NodeAuthorizer {
         }
     }
 
-    /// Whether a volume bound to a claim of one of the node's pods needs this secret on the node.
+    /// Reports whether a volume bound to a claim of one of the node's pods needs this secret on the node.
     async fn volume_needs_secret(&self, node: &str, secret: &ObjectKey) -> bool {
         let volumes = self.volumes_with(secret).await;
         let mut namespaces: BTreeSet<&str> = BTreeSet::new();

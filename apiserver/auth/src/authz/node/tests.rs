@@ -61,7 +61,7 @@ fn decide(node: &NodeAuthorizer, user: &UserInfo, case: &Case) -> Decision {
     block_on(node.authorize(&Attributes {
         user,
         verb: &case.verb,
-        target: Target::Resource(target),
+        target: AttributesTarget::Resource(target),
     }))
 }
 

@@ -1,8 +1,8 @@
-//! Whether the rules somebody holds cover other rules, in a bounded number of steps.
+//! Coverage of rules by the rules that a subject holds, computed in a bounded number of steps.
 //!
 //! A rule grants every combination of its verbs, groups, resources and names, and each of them must be covered by one
-//! held rule. Combinations are not looked at one by one: values that the same held rules match are one class, and
-//! classes are intersected as sets of held rules. What an administrator is asked for is one class in each dimension.
+//! held rule. Combinations are not compared one by one: values that the same held rules match form one class, and
+//! classes are intersected as sets of held rules. A request of an administrator is one class in each dimension.
 
 use super::rules::PolicyRule;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,7 +21,7 @@ pub type Held = Vec<Arc<[PolicyRule]>>;
 pub struct Missing {
     /// Each with one group and resource (and name), or one path.
     pub rules: Vec<PolicyRule>,
-    /// How many there are besides.
+    /// Number of missing rules beyond those in `rules`.
     pub more: usize,
 }
 
@@ -167,10 +167,10 @@ fn both(a: &Set, b: &Set, budget: &mut Budget) -> Result<Set, TooComplex> {
     Ok(few.iter().filter(is_common).copied().collect())
 }
 
-/// What of `asked` the held rules do not cover.
+/// Returns the rules in `asked` that the held rules do not cover.
 ///
 /// # Errors
-/// [`TooComplex`] where that takes too many steps; whoever asks refuses.
+/// [`TooComplex`] if the comparison takes too many steps; the caller refuses the request.
 pub fn missing(held: &Held, asked: &[PolicyRule]) -> Result<Missing, TooComplex> {
     let index = Index::new(held);
     let mut budget = Budget(MAX_STEPS);

@@ -6,7 +6,7 @@
 use super::coverage::{self, Held, Missing};
 use super::rules::PolicyRule;
 use super::{RbacAuthorizer, RoleRef};
-use crate::authz::attributes::{ResourceTarget, Target};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use crate::authz::{Attributes, AuthorizerChain};
 use machinery_meta::UserInfo;
 use machinery_schema::{Kind, Ref, Tree};
@@ -22,7 +22,7 @@ const GARBAGE_COLLECTION_FIELDS: [&str; 5] = [
     "resourceVersion",
 ];
 
-/// Whether a role or binding may be written as it is.
+/// The verdict on writing a role or binding as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantCheck {
     Allowed,
@@ -49,7 +49,7 @@ pub struct GrantChange<'a> {
     pub new: &'a Tree,
 }
 
-/// Why a change grants more than its author holds.
+/// The reason for which a change grants more than its author holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Escalation {
     /// Rules the author lacks.
@@ -63,7 +63,7 @@ pub enum Escalation {
 }
 
 impl GrantChange<'_> {
-    /// Whether nothing changes but what garbage collection needs to delete the object some day.
+    /// Reports whether the change is limited to the fields that garbage collection needs to delete the object later.
     pub fn is_only_garbage_collection(&self) -> bool {
         self.old.is_some_and(|old| compared(old) == compared(self.new))
     }
@@ -151,7 +151,7 @@ fn rules_of(role: &Tree) -> Result<Vec<PolicyRule>, serde_json::Error> {
     }
 }
 
-/// Whether the role gathers others; a selector list of an unknown form counts as one that does.
+/// Reports whether the role aggregates others; a selector list of an unknown form counts as aggregation.
 fn has_aggregation_rule(role: &Tree) -> bool {
     role.at(&["aggregationRule", "clusterRoleSelectors"])
         .is_some_and(|selectors| !is_nothing(selectors))
@@ -241,7 +241,7 @@ async fn may(chain: &AuthorizerChain, user: &UserInfo, verb: &str, target: Grant
         .authorize(&Attributes {
             user,
             verb,
-            target: Target::Resource(resource),
+            target: AttributesTarget::Resource(resource),
         })
         .await
         .is_allowed()

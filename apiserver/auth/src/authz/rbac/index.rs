@@ -55,12 +55,12 @@ impl fmt::Display for Grant {
 /// Rules by role name, of one scope.
 type Roles = HashMap<Box<str>, Rules>;
 
-/// Grants of one holder, by the binding's name.
+/// Grants of one subject, by the binding's name.
 type Grants = BTreeMap<Box<str>, Vec<Arc<Grant>>>;
 
-/// Who holds a grant.
+/// The type of a subject in a binding; a service account is a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holder {
+enum SubjectRef {
     User,
     Group,
 }
@@ -70,8 +70,8 @@ enum Holder {
 struct Bindings {
     users: HashMap<Box<str>, Grants>,
     groups: HashMap<Box<str>, Grants>,
-    /// The holders that each binding names.
-    subjects: HashMap<Box<str>, Vec<(Holder, Box<str>)>>,
+    /// The subjects of each binding.
+    subjects: HashMap<Box<str>, Vec<(SubjectRef, Box<str>)>>,
 }
 
 /// One of the four resources.
@@ -224,18 +224,18 @@ struct Subject {
 }
 
 impl Subject {
-    /// The holder, and how a decision names it; `namespace` is the binding's.
-    fn holder(&self, namespace: &str) -> Option<(Holder, String, String)> {
+    /// The subject with its name, and its name in decisions; `namespace` is the binding's.
+    fn subject_ref(&self, namespace: &str) -> Option<(SubjectRef, String, String)> {
         let name = &self.name;
         match self.kind.as_str() {
-            "User" => Some((Holder::User, name.clone(), format!("User {name:?}"))),
-            "Group" => Some((Holder::Group, name.clone(), format!("Group {name:?}"))),
+            "User" => Some((SubjectRef::User, name.clone(), format!("User {name:?}"))),
+            "Group" => Some((SubjectRef::Group, name.clone(), format!("Group {name:?}"))),
             "ServiceAccount" => {
                 let own = self.namespace.as_str();
                 let namespace = if own.is_empty() { namespace } else { own };
                 let user = format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}");
                 let shown = format!("ServiceAccount {:?}", format!("{name}/{namespace}"));
-                Some((Holder::User, user, shown))
+                Some((SubjectRef::User, user, shown))
             }
             _ => None,
         }
@@ -248,9 +248,9 @@ impl Bindings {
         let Some(body) = body else {
             return;
         };
-        let mut holders = Vec::new();
+        let mut subject_refs = Vec::new();
         for subject in body.subjects.iter().flatten() {
-            let Some((holder, name, shown)) = subject.holder(&key.namespace) else {
+            let Some((subject_ref, name, shown)) = subject.subject_ref(&key.namespace) else {
                 continue;
             };
             let grant = Arc::new(Grant {
@@ -259,18 +259,18 @@ impl Bindings {
                 role: body.role_ref.clone(),
                 subject: shown.into(),
             });
-            let grants = self.map(holder).entry(name.as_str().into()).or_default();
+            let grants = self.map(subject_ref).entry(name.as_str().into()).or_default();
             grants.entry(key.name.as_str().into()).or_default().push(grant);
-            holders.push((holder, name.into()));
+            subject_refs.push((subject_ref, name.into()));
         }
-        if !holders.is_empty() {
-            self.subjects.insert(key.name.as_str().into(), holders);
+        if !subject_refs.is_empty() {
+            self.subjects.insert(key.name.as_str().into(), subject_refs);
         }
     }
 
     fn remove(&mut self, binding: &str) {
-        for (holder, name) in self.subjects.remove(binding).unwrap_or_default() {
-            let map = self.map(holder);
+        for (subject_ref, name) in self.subjects.remove(binding).unwrap_or_default() {
+            let map = self.map(subject_ref);
             if let Some(grants) = map.get_mut(&name) {
                 grants.remove(binding);
                 if grants.is_empty() {
@@ -280,10 +280,10 @@ impl Bindings {
         }
     }
 
-    fn map(&mut self, holder: Holder) -> &mut HashMap<Box<str>, Grants> {
-        match holder {
-            Holder::User => &mut self.users,
-            Holder::Group => &mut self.groups,
+    fn map(&mut self, subject_ref: SubjectRef) -> &mut HashMap<Box<str>, Grants> {
+        match subject_ref {
+            SubjectRef::User => &mut self.users,
+            SubjectRef::Group => &mut self.groups,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::rules::{PolicyRule, is_path_of};
 use crate::authz::Attributes;
-use crate::authz::attributes::{ResourceTarget, Target};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -23,25 +23,25 @@ struct Lookup {
     by_resource: HashMap<Box<str>, Vec<usize>>,
     /// Positions of rules that name paths.
     of_paths: Vec<usize>,
-    words: Vec<RuleWords>,
+    lists: Vec<RuleLists>,
 }
 
 /// The lists of one rule.
 #[derive(Debug)]
-struct RuleWords {
-    verbs: Words,
-    groups: Words,
-    names: Words,
+struct RuleLists {
+    verbs: StringSet,
+    groups: StringSet,
+    names: StringSet,
 }
 
 #[derive(Debug)]
-enum Words {
+enum StringSet {
     All,
     Few(Box<[Box<str>]>),
     Many(HashSet<Box<str>>),
 }
 
-impl Words {
+impl StringSet {
     /// With `star`, `*` stands for every word.
     fn new(list: &[String], star: bool) -> Self {
         let words = || list.iter().map(|word| word.as_str().into());
@@ -63,16 +63,16 @@ impl Words {
     }
 }
 
-impl RuleWords {
+impl RuleLists {
     fn new(rule: &PolicyRule) -> Self {
         let names = if rule.resource_names.is_empty() {
-            Words::All
+            StringSet::All
         } else {
-            Words::new(&rule.resource_names, false)
+            StringSet::new(&rule.resource_names, false)
         };
         Self {
-            verbs: Words::new(&rule.verbs, true),
-            groups: Words::new(&rule.api_groups, true),
+            verbs: StringSet::new(&rule.verbs, true),
+            groups: StringSet::new(&rule.api_groups, true),
             names,
         }
     }
@@ -91,7 +91,7 @@ impl Rules {
             if !rule.non_resource_urls.is_empty() {
                 lookup.of_paths.push(at);
             }
-            lookup.words.push(RuleWords::new(rule));
+            lookup.lists.push(RuleLists::new(rule));
         }
         Self {
             list: list.into(),
@@ -104,18 +104,18 @@ impl Rules {
         &self.list
     }
 
-    /// Whether both are the same role's.
+    /// An identity of the rules: two values have the same one if they come from the same role.
     pub(super) fn identity(&self) -> *const PolicyRule {
         self.list.as_ptr()
     }
 
-    /// Whether one of the rules permits the request.
+    /// Reports whether one of the rules permits the request.
     pub(super) fn allow(&self, attributes: &Attributes<'_>) -> bool {
         match &attributes.target {
-            Target::Resource(target) => self.allow_resource(attributes.verb, target),
-            Target::Path(path) => self.lookup.of_paths.iter().any(|at| {
+            AttributesTarget::Resource(target) => self.allow_resource(attributes.verb, target),
+            AttributesTarget::Path(path) => self.lookup.of_paths.iter().any(|at| {
                 let urls = &self.list[*at].non_resource_urls;
-                self.lookup.words[*at].verbs.has(attributes.verb)
+                self.lookup.lists[*at].verbs.has(attributes.verb)
                     && urls.iter().any(|url| is_path_of(url, path))
             }),
         }
@@ -137,7 +137,7 @@ impl Rules {
             .any(|at| {
                 #[cfg(test)]
                 looked_at::RULES.with(|count| count.set(count.get() + 1));
-                let words = &self.lookup.words[*at];
+                let words = &self.lookup.lists[*at];
                 words.verbs.has(verb) && words.groups.has(target.group) && words.names.has(target.name)
             })
     }
@@ -189,7 +189,7 @@ mod tests {
         });
         let user = UserInfo::default();
         let mut asked = 0;
-        let mut compare = |verb: &str, target: Target<'_>| {
+        let mut compare = |verb: &str, target: AttributesTarget<'_>| {
             let attributes = Attributes {
                 user: &user,
                 verb,
@@ -205,13 +205,13 @@ mod tests {
         };
         for verb in ["get", "watch"] {
             for path in ["/healthz/etcd", "/x", "/y"] {
-                compare(verb, Target::Path(path));
+                compare(verb, AttributesTarget::Path(path));
             }
             for (resource, subresource) in [("pods", ""), ("pods", "log"), ("nodes", "scale"), ("", "log")] {
                 for (group, name) in [("", ""), ("apps", "a"), ("batch", "n7"), ("", "n41")] {
                     compare(
                         verb,
-                        Target::Resource(ResourceTarget {
+                        AttributesTarget::Resource(ResourceTarget {
                             group,
                             resource,
                             subresource,

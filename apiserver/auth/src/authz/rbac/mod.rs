@@ -66,11 +66,12 @@ impl RbacAuthorizer {
         index.rules(role, namespace).map(|rules| Arc::clone(rules.list()))
     }
 
-    /// What is found is looked at without the lock: however much that is, changes and other requests go on.
+    /// Collects the user's grants under the lock and compares them without it, so that many grants delay neither
+    /// changes nor other requests.
     fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let namespace = match &attributes.target {
-            super::Target::Resource(target) => target.namespace,
-            super::Target::Path(_) => "",
+            super::AttributesTarget::Resource(target) => target.namespace,
+            super::AttributesTarget::Path(_) => "",
         };
         let mut found: Vec<(Arc<Grant>, Rules)> = Vec::new();
         let missing = self.0.read().visit(attributes.user, namespace, |grant, rules| {

@@ -1,7 +1,7 @@
-//! What a rule matches.
+//! Matching of requests by RBAC rules.
 
 use crate::authz::Attributes;
-use crate::authz::attributes::{ResourceTarget, Target};
+use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use serde::{Deserialize, Serialize};
 
 const ALL: &str = "*";
@@ -35,12 +35,14 @@ fn has(list: &[String], value: &str) -> bool {
 }
 
 impl PolicyRule {
-    /// Whether this rule permits the request.
+    /// Reports whether this rule permits the request.
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         has(&self.verbs, attributes.verb)
             && match &attributes.target {
-                Target::Resource(target) => self.matches_resource(target),
-                Target::Path(path) => self.non_resource_urls.iter().any(|url| is_path_of(url, path)),
+                AttributesTarget::Resource(target) => self.matches_resource(target),
+                AttributesTarget::Path(path) => {
+                    self.non_resource_urls.iter().any(|url| is_path_of(url, path))
+                }
             }
     }
 
@@ -190,7 +192,7 @@ mod tests {
             let attributes = Attributes {
                 user: &user,
                 verb,
-                target: Target::Resource(target),
+                target: AttributesTarget::Resource(target),
             };
             assert_eq!(rule.allows(&attributes), expected, "{rule:?} {attributes:?}");
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::authz::attributes::ResourceTarget;
-use crate::authz::{AuthorizerChain, Target, masters::Masters};
+use crate::authz::{AttributesTarget, AuthorizerChain, masters::Masters};
 use machinery_schema::Tree;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ fn ask(rbac: &RbacAuthorizer, user: &UserInfo, verb: &str, namespace: &str) -> D
     let attributes = Attributes {
         user,
         verb,
-        target: Target::Resource(target),
+        target: AttributesTarget::Resource(target),
     };
     crate::testing::block_on(rbac.authorize(&attributes))
 }
@@ -114,7 +114,7 @@ fn authorizer_chain_names_reasons_and_counts_decisions() {
     let rbac = Arc::new(rbac());
     let chain = AuthorizerChain::new(vec![Arc::new(Masters), Arc::clone(&rbac) as Arc<dyn Authorizer>]);
     let decide = |user: &UserInfo| {
-        let target = Target::Path("/metrics");
+        let target = AttributesTarget::Path("/metrics");
         let attributes = Attributes {
             user,
             verb: "get",
