@@ -23,7 +23,7 @@ pub struct Own {
 }
 
 impl Reach {
-    /// Whether a connection may go there.
+    /// Reports whether a connection to the address is allowed.
     pub(crate) fn permits(self, address: SocketAddr, own: &Own) -> bool {
         let ip = address.ip().to_canonical();
         !own.leads_back(ip, address.port()) && (self == Self::Any || is_global_unicast(ip))

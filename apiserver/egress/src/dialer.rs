@@ -28,7 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// A body on its way out.
 pub type OutgoingBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
-/// Why there is no answer.
+/// Failures of a request to another server.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
     #[error("{0}")]
@@ -50,7 +50,7 @@ pub enum EgressError {
     },
 }
 
-/// How Go's client words a connection that ends before its answer.
+/// Text of Go's client for a connection that ends before its answer.
 fn exchange_words(to: &str, error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
@@ -64,7 +64,7 @@ fn exchange_words(to: &str, error: &hyper::Error) -> String {
     }
 }
 
-/// Where to.
+/// The server that a connection is opened to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// An address or a name.
@@ -74,7 +74,7 @@ pub struct Destination {
     pub reach: Reach,
 }
 
-/// What a connection shows, and what it asks to be shown.
+/// Protection of a connection: the certificate that it presents, and those that it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
     /// TCP alone.

@@ -7,9 +7,9 @@ use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What one read takes, in each direction.
+/// Size of one read, in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
-/// How long a client may take to hear the end of what it was told, and to close.
+/// Time that a client has to receive the rest of the upstream's bytes and to close.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Copies bytes between the two, both ways, until both have ended; in a task of the runtime's scope, which keeps what is
@@ -32,14 +32,14 @@ pub fn tunnel(runtime: &Runtime, client: OnUpgrade, upstream: OnUpgrade, held: i
         .detach();
 }
 
-/// Why bytes no longer go one way.
+/// The reason for which bytes no longer flow in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Who spoke has said all.
+    /// The sender has finished.
     Said,
-    /// Who spoke has gone.
+    /// The sender's connection broke.
     Gone,
-    /// Who listened takes no more.
+    /// The receiver accepts no more.
     Refused,
 }
 

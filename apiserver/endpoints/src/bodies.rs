@@ -19,7 +19,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// The limit for reviews and requests for tokens, which anybody may send: they are short, and read and answered as a whole.
 pub(crate) const MAX_QUESTION_BYTES: usize = 256 * 1024;
 
-/// What a body is expected to be.
+/// The type that a body is expected to have.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected<'a> {
     pub(crate) gvk: GroupVersionKind,
@@ -166,7 +166,7 @@ fn settle_strictness(
     }
 }
 
-/// What upstream says of a body it cannot decode: by its kind where that could be read.
+/// Upstream's error for a body that cannot be decoded: by its kind if that could be read.
 fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &DecodeError) -> RegistryError {
     if *error == DecodeError::TooManyValues {
         return RegistryError::TooLargePatch(error.to_string());
@@ -198,11 +198,11 @@ fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &De
     })
 }
 
-/// What upstream reads a body's kind with, as Go prints it.
+/// The Go type with which upstream reads a body's kind, as Go prints it.
 const GO_TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// What a document is that is none of an object, in the words of Go's decoder.
+/// The type of a JSON document that is no object, in the words of Go's decoder.
 fn not_an_object(bytes: &[u8]) -> Option<&'static str> {
     // Only documents that are JSON at all.
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).ok()?;
@@ -257,7 +257,7 @@ pub(crate) fn check_name(object: &Tree, name: &str) -> Result<(), RegistryError>
     }))
 }
 
-/// What the body calls itself must be what the address serves; saying nothing is fine.
+/// Refuses a body whose `kind` or `apiVersion` is not the one that the address serves; absent ones are accepted.
 fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError> {
     let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
     let wanted = &expected.gvk;
@@ -281,7 +281,7 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
     ))
 }
 
-/// Why an object is none of the wanted kind in any version; a kind that is not said is the wanted one.
+/// The problem of an object that is not of the wanted kind in any version; an absent kind is the wanted one.
 pub(crate) fn other_kind(wanted: &GroupVersionKind, api_version: &str, kind: &str) -> Option<String> {
     let parsed: GroupVersion = api_version.parse().unwrap_or_default();
     let found_kind = if kind.is_empty() { &wanted.kind } else { kind };

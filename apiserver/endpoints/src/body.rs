@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// Why a body ended early.
+/// The error with which a body ends early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Produces a long body piece by piece, so that a list is never held as one text.
@@ -105,7 +105,7 @@ impl Body {
         Self::from(Inner::Other(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// Whether all of it is there to be sent: only its client can make it slow.
+    /// Reports whether the whole body is in memory, so that only its client can make it slow.
     pub fn is_at_hand(&self) -> bool {
         match &*self.inner.lock() {
             Inner::Stream(_) | Inner::Other(_) => false,

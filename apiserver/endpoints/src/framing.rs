@@ -25,7 +25,7 @@ pub(crate) fn type_meta(kind: &str, api_version: &str) -> Bytes {
     Bytes::from(format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\","))
 }
 
-/// How one object is put together from its record.
+/// The parts from which one object is assembled with its record.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectFrame {
     /// Goes before the object's second slice: type meta, or only `{`.

@@ -1,4 +1,4 @@
-//! What other parts of the server answer: reviews, tokens and streams.
+//! Requests that other parts of the server answer: reviews, tokens and streams.
 
 use crate::body::Body;
 use crate::request_info::RequestInfo;
@@ -22,7 +22,7 @@ pub struct ConnectRequest<'a> {
 #[derive(Debug, Clone)]
 pub struct Component {
     pub name: &'static str,
-    /// What is wrong where it is not well.
+    /// The problem of an unhealthy component.
     pub health: Result<(), String>,
 }
 
@@ -51,7 +51,7 @@ pub trait Hooks: Send + Sync {
         object: Tree,
     ) -> Result<Tree, RegistryError>;
 
-    /// Whether the user may do something else than the request's own verb with its object; an error says no.
+    /// Checks that the user may use another verb than the request's own on its object; an error refuses.
     async fn authorize(
         &self,
         ctx: &RequestContext,

@@ -21,7 +21,7 @@ pub struct MemoryShares {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// How much of that ordinary users may take.
+    /// The part of `free` that ordinary users may take.
     free_for_ordinary: usize,
     /// By user; nobody holds nothing.
     held: BTreeMap<Box<str>, usize>,

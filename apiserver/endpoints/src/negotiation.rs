@@ -1,4 +1,4 @@
-//! Which form an answer takes (`Accept`) and a body has (`Content-Type`).
+//! Negotiation of the form of an answer (`Accept`) and of a body (`Content-Type`).
 
 use crate::request_info::Query;
 use apiserver_registry::RegistryError;
@@ -33,7 +33,7 @@ impl Format {
     }
 }
 
-/// What is shown of an object.
+/// The representation of an object in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum View {
     #[default]
@@ -56,7 +56,7 @@ pub struct Form {
     pub pretty: bool,
 }
 
-/// Which kinds of answer an endpoint can give.
+/// Formats and representations that an endpoint can produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
     pub protobuf: bool,
@@ -186,7 +186,7 @@ fn error_format(headers: &HeaderMap) -> Format {
         .unwrap_or_default()
 }
 
-/// Whether the client takes gzip.
+/// Reports whether the client accepts gzip.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(ACCEPT_ENCODING)
@@ -196,7 +196,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
         .any(|coding| coding.split(';').next().is_some_and(|name| name.trim() == "gzip"))
 }
 
-/// What the client likes best of documents that have media types of their own; the first where it takes anything.
+/// The document that the client prefers, among documents with media types of their own; the first if it accepts any.
 pub(crate) fn choose<T: Copy>(headers: &HeaderMap, offers: &[(&str, T)]) -> Option<T> {
     let text = header_text(headers, &ACCEPT);
     if text.trim().is_empty() {
@@ -291,7 +291,7 @@ pub fn content(headers: &HeaderMap, offer: Offer) -> Result<Format, RegistryErro
     Err(RegistryError::UnsupportedMediaType(offer.media_types()))
 }
 
-/// How a patch is written.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     Json,

@@ -199,7 +199,7 @@ fn quoted(hash: &str) -> HeaderValue {
     format!("\"{hash}\"").parse().expect("hexadecimal digits")
 }
 
-/// What a v2 document is called in protobuf; the second is the older spelling.
+/// Media types of a v2 document in protobuf; the second is the older spelling.
 const V2_PROTOBUF: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -251,7 +251,7 @@ fn rendered_whole(program: &str, rows: &Rows, form: v2::Form) -> Vec<u8> {
     v2::render(&parts, program, form)
 }
 
-/// What a group version serves, as the renderer wants it.
+/// Kinds of a group version, as input of the renderer.
 fn kinds<'a>(group: &'a str, version: &'a Version) -> GroupVersionKinds<'a> {
     GroupVersionKinds {
         group,

@@ -22,7 +22,7 @@ const INTERVALS: usize = 64;
 /// Intervals that a piece may be in the making: a minute of usual ones, as long as a request may take.
 const LONGEST_MAKING: u32 = 12;
 
-/// How much of a body is to be read in each interval.
+/// The number of bytes of a body that its client must read in each interval.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadingPace {
     bytes: usize,

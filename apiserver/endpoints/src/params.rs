@@ -17,7 +17,7 @@ use std::time::Duration;
 const NOT_OLDER_THAN: &str = "NotOlderThan";
 const EXACT: &str = "Exact";
 
-/// What a list or watch asks for, before it is known which of the two it is.
+/// Options of a list or a watch, before the two are told apart.
 #[derive(Debug, Default)]
 struct Raw<'q> {
     resource_version: &'q str,

@@ -24,7 +24,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(READ - 1)
 }
 
-/// What is left of a body; it can be dropped at any moment.
+/// The unread rest of a body; it can be dropped at any moment.
 #[derive(Default)]
 pub(crate) struct ReadBody(Mutex<Rest>);
 

@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method and address alone (upstream's `RequestInfoResolver`).
+//! The meaning of a request, read from its method and address alone (upstream's `RequestInfoResolver`).
 
 use apiserver_registry::Scope;
 use apiserver_registry::strategy::path_segment_problems;
@@ -18,7 +18,7 @@ pub struct RequestInfo {
     pub api_version: String,
     /// The namespace that authorization and audit read: that of the scope, and for a namespace itself its own name.
     pub namespace: String,
-    /// Where the request acts: what storage reads.
+    /// The scope of the request, as storage reads it.
     pub scope: Scope,
     pub resource: String,
     pub subresource: String,

@@ -15,7 +15,7 @@ use machinery_schema::protobuf::{close_envelope, encode_message, write_bytes};
 use machinery_schema::{Strictness, Tree, decode_json, encode_json, encode_protobuf};
 use std::sync::Arc;
 
-/// How an answer is to be shown.
+/// Options of a response, negotiated before the work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Showing {
     pub(crate) form: Form,
@@ -349,7 +349,7 @@ fn joined(
     Ok(out)
 }
 
-/// Whether a page is sent from the stored slices, without a copy of its own.
+/// Reports whether a page is sent from the stored slices, without a copy of its own.
 pub(crate) fn is_shared(row: &ResourceRow, form: Form, page: &ListPage) -> bool {
     // Of an empty list the form alone decides.
     has_slices(form) && page.entries.iter().all(|entry| is_current(row, entry))

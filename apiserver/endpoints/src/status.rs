@@ -122,7 +122,7 @@ impl Status {
         }
     }
 
-    /// What a delete answers when nothing of the object is left.
+    /// The answer to a delete after which nothing of the object is left.
     pub fn success(details: Option<Details>) -> Self {
         Self {
             status: "Success",

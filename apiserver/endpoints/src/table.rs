@@ -9,7 +9,7 @@ use machinery_meta::Revision;
 use machinery_schema::Tree;
 use std::fmt::Write;
 
-/// What a row of a table carries besides its cells.
+/// The part of the object that a table's row carries beside its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum IncludeObject {
     None,

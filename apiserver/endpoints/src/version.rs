@@ -1,4 +1,4 @@
-//! What `/version` says.
+//! The answer to `/version`.
 
 use serde::Serialize;
 

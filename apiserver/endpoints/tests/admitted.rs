@@ -1,4 +1,5 @@
-//! What admission is told of each operation: upstream's attributes, in both phases, for every way to write or connect.
+//! Attributes that admission receives for each operation: upstream's, in both phases, for every way to write or
+//! connect.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -26,7 +27,7 @@ struct Case(
 const NONE: Value = Value::Null;
 
 impl Api {
-    /// What was asked, in the order of asking: `mutate CREATE v1 Pod pods ns/name object old`.
+    /// Calls of admission for a request, in order: `mutate CREATE v1 Pod pods ns/name object old`.
     async fn asked(&self, method: Method, path: &str, content: &str, body: &Value) -> Vec<String> {
         self.admission.take();
         let text = if body.is_null() {

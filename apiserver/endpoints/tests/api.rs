@@ -480,7 +480,7 @@ fn query_keeps_every_word() {
     assert_eq!(query.get("stdout"), Some("true"));
 }
 
-/// What is stored must be read again, whatever an annotation says.
+/// A stored object must be readable, whatever its annotations contain.
 #[tokio::test]
 async fn hpa_annotation_without_metric_is_ignored() {
     let api = Api::new().await;

@@ -25,7 +25,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// What does not hold.
+/// A statement that does not hold.
 type Wrong = String;
 
 impl Api {
@@ -57,7 +57,7 @@ fn status_of(row: &ResourceRow) -> Result<Value, Wrong> {
     own.ok_or_else(|| format!("registry/testdata/status.json has nothing of {name}"))
 }
 
-/// Whether everything that `part` says is said by `whole`.
+/// Reports whether `whole` contains everything in `part`.
 fn says(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part
@@ -334,7 +334,7 @@ impl<'a> Life<'a> {
         self.writes_nothing("the same again", again).await
     }
 
-    /// What is read in a form can be sent back in it, and is the same object.
+    /// An object that was read in a format can be written back in it, and is the same object.
     async fn has_forms(&self) -> Result<(), Wrong> {
         for form in [PROTOBUF, YAML, JSON] {
             let read = self.api.ask(Method::GET, &self.object, (JSON, form), "").await;

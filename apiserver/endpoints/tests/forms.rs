@@ -142,7 +142,7 @@ fn events(format: &str, mut body: &[u8]) -> Result<Vec<(String, Value)>, String>
     Ok(all)
 }
 
-/// What differs between two answers to the same request without a reason.
+/// Removes the members in which two answers to the same request may differ.
 fn mask(value: &mut Value) {
     if value["kind"] == "PartialObjectMetadataList" {
         // Protobuf has no type of each item.

@@ -21,7 +21,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const WIDGET_DEFINITIONS: &str = include_str!("../testdata/fuzz/definitions.txt");
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Where a body is sent, and where what it makes is listed.
+/// An address that accepts bodies, and the list in which the objects made from them appear.
 #[derive(Clone, Copy)]
 struct Door {
     method: &'static Method,

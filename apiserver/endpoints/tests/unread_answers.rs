@@ -88,7 +88,7 @@ fn unread_answers_to_writes_wait_for_a_users_part() {
 }
 
 const LARGE: usize = 900_000;
-/// What one owner's answers may refer to.
+/// Bytes that one owner's answers may refer to.
 const REFERRED: usize = 256 << 20;
 
 async fn with_large_object(runtime: Runtime) -> Api {

@@ -1,9 +1,9 @@
-//! How a model of etcd behaves within what etcd promises: who is late, what is lost, how streams are cut.
+//! Faults of a model of etcd, within etcd's guarantees: members that lag, messages that are lost, streams that break.
 
 use machinery_runtime::Runtime;
 use std::time::Duration;
 
-/// What may happen to those who use an [`Etcd`](crate::Etcd).
+/// Rates and bounds of the faults that clients of an [`Etcd`](crate::Etcd) meet.
 #[derive(Debug, Clone)]
 pub struct FaultProfile {
     /// Members; each applies the one order of commands in its own time and serves some of the requests.
@@ -90,7 +90,7 @@ impl FaultInjector {
         self.runtime.random_u64() % count.max(1)
     }
 
-    /// Whether this is one of so many.
+    /// Draws whether this is the one in so many; never if `count` is zero.
     pub(crate) fn one_in(&self, count: u64) -> bool {
         count != 0 && self.below(count) == 0
     }

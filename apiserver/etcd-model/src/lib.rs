@@ -41,7 +41,7 @@ pub struct Etcd {
     _scope: Scope,
 }
 
-/// What happened to a key at a revision.
+/// A change of a key at a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     pub revision: i64,
@@ -76,7 +76,7 @@ impl Etcd {
         }
     }
 
-    /// What a client is given to reach it. Whatever endpoint is named there, this is what answers.
+    /// A transport to this etcd for a client; requests to any endpoint arrive here.
     pub fn transport(&self) -> Transport {
         Transport {
             members: Arc::clone(&self.members),
@@ -89,12 +89,12 @@ impl Etcd {
         self.members.revision()
     }
 
-    /// How many watches its members have.
+    /// Number of watches of its members.
     pub fn watches(&self) -> usize {
         self.members.watches()
     }
 
-    /// How many requests that are no watch were answered.
+    /// Number of requests answered, without watches.
     pub fn requests(&self) -> usize {
         self.members.requests.load(Ordering::Relaxed)
     }

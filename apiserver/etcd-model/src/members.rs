@@ -18,9 +18,9 @@ use tonic::Status;
 pub(crate) struct Members {
     pub(crate) felt: FaultInjector,
     agreed: Mutex<Agreed>,
-    /// How many commands are agreed on.
+    /// Number of agreed commands.
     length: Signal<usize>,
-    /// How often everything was restored from a backup.
+    /// Number of restores from a backup.
     restored: Signal<u64>,
     /// Requests answered that are no watch.
     pub(crate) requests: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What etcd says when it refuses, word for word: clients read the words.
+//! Errors of etcd, word for word: clients parse them.
 
 use tonic::Status;
 

@@ -23,7 +23,7 @@ use tonic_prost::ProstCodec;
 
 /// `--max-request-bytes`, as it is when nobody says otherwise.
 const MAX_REQUEST_BYTES: usize = 3 << 19;
-/// What gRPC adds to it before it refuses by itself.
+/// Size above which gRPC itself refuses a message: the request's bound and gRPC's own margin.
 const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES + (512 << 10);
 /// The shortest time to live that is granted, in seconds.
 const MIN_TTL: i64 = 2;

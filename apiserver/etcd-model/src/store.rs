@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use tonic::Status;
 
-/// What all members apply, in one order.
+/// A command that all members apply, in one order.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Txn(TxnRequest),
@@ -26,13 +26,13 @@ pub(crate) struct Store {
     revision: i64,
     compacted: i64,
     keys: BTreeMap<Vec<u8>, Vec<Version>>,
-    /// What each revision changed, from the compacted one on.
+    /// Changes of each revision, from the compacted one on.
     history: BTreeMap<i64, Vec<Event>>,
     /// The keys that go with a lease.
     leases: BTreeMap<i64, BTreeSet<Vec<u8>>>,
 }
 
-/// What a key became at a revision; nothing when it was deleted.
+/// The value of a key at a revision; `None` if it was deleted.
 #[derive(Debug)]
 struct Version {
     revision: i64,
@@ -61,13 +61,13 @@ impl Store {
         self.compacted
     }
 
-    /// What each revision from this one on changed.
+    /// Changes of each revision, from this one on.
     pub(crate) fn changes_from(&self, revision: i64) -> impl Iterator<Item = (i64, &[Event])> {
         let changes = self.history.range(revision..);
         changes.map(|(revision, events)| (*revision, &events[..]))
     }
 
-    /// What a transaction answers; of everything else only whether it was refused.
+    /// Applies a command and returns the answer of a transaction; other commands return only an error or success.
     pub(crate) fn apply(&mut self, command: &Command) -> Result<TxnResponse, Status> {
         match command {
             Command::Txn(request) => return self.txn(request),
@@ -83,14 +83,14 @@ impl Store {
         })
     }
 
-    /// What is at a key as of a revision, without regard to compaction.
+    /// The value of a key at a revision, without regard to compaction.
     fn find(&self, key: &[u8], at: i64) -> Option<&KeyValue> {
         let versions = self.keys.get(key)?;
         let version = versions.iter().rfind(|version| version.revision <= at)?;
         version.kv.as_ref()
     }
 
-    /// What was there just before a change, as etcd finds it for a watch; nothing when that is compacted by now.
+    /// The value just before a change, as etcd finds it for a watch; `None` if it has been compacted.
     pub(crate) fn before(&self, event: &Event) -> Option<KeyValue> {
         let kv = event.kv.as_ref()?;
         let at = kv.mod_revision - 1;
@@ -357,7 +357,7 @@ impl Store {
     }
 }
 
-/// What etcd refuses before it looks at a key.
+/// Refuses the requests that etcd refuses before it reads a key.
 fn check_form(operations: &[RequestOp]) -> Result<(), Status> {
     let mut put_keys = BTreeSet::new();
     for operation in operations {

@@ -25,7 +25,7 @@ struct Stream {
     out: Sender<Result<WatchResponse, Status>>,
 }
 
-/// Why a stream is over.
+/// The reason for which a stream ends.
 enum End {
     /// The client has gone, or the server ends it without a word.
     Quiet,
@@ -125,7 +125,7 @@ async fn cut_off(members: &Members, member: usize, needs_leader: bool) -> End {
     End::Said(refusals::no_leader())
 }
 
-/// What the client asks for after it has begun to watch: how far it is.
+/// Answers requests of the client after the first: those for progress.
 async fn listen(members: &Members, member: usize, id: u64, requests: &mut Streaming<WatchRequest>) -> End {
     loop {
         match requests.message().await {

@@ -31,7 +31,7 @@ enum State {
     Victim(Message),
 }
 
-/// What a stream is given to send.
+/// A message to a stream.
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
     /// Changes of whole revisions, in order, and the revision that the header names.
@@ -89,7 +89,7 @@ impl Watchers {
             .retain(|_, watcher| watcher.catch_up(store, batch_revisions));
     }
 
-    /// Whoever asked for it and is in step learns how far it is.
+    /// Sends progress to every watcher in step that requested it.
     pub(crate) fn progress(&mut self, store: &Store) {
         for watcher in self.watchers.values_mut() {
             if watcher.asked.progress_notify && matches!(watcher.state, State::InStep) {
@@ -109,7 +109,7 @@ impl Watchers {
         }
     }
 
-    /// What a snapshot from the leader does: nobody is in step any more.
+    /// Restores the watchers from a snapshot of the leader: none is in step any more.
     pub(crate) fn restore(&mut self, store: &Store) {
         for watcher in self.watchers.values_mut() {
             if matches!(watcher.state, State::InStep) && watcher.min_revision <= store.revision() {
@@ -144,7 +144,7 @@ impl Watcher {
         }
     }
 
-    /// Whether it lives on.
+    /// Sends a watcher what it has missed; returns whether the watcher goes on.
     fn catch_up(&mut self, store: &Store, batch_revisions: usize) -> bool {
         match std::mem::replace(&mut self.state, State::InStep) {
             State::InStep => true,

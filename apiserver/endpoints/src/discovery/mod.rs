@@ -1,6 +1,6 @@
-//! Which groups, versions and resources there are: `/api`, `/apis` and what lies between them and the resources.
+//! Discovery of groups, versions and resources: `/api`, `/apis` and the paths between them and the resources.
 //!
-//! Everything is read from the registry's rows when asked for, so it cannot disagree with what is served.
+//! Answers are made from the registry's rows on request, so they cannot disagree with what is served.
 
 mod aggregated;
 mod legacy;
@@ -91,7 +91,7 @@ fn verbs(row: &ResourceRow, verbs: Verbs) -> Value {
     names.into()
 }
 
-/// What is served, for people who look around.
+/// Paths that the server serves, for people who explore it (`/`).
 fn index(rows: &Rows) -> Value {
     let mut paths: Vec<String> = OWN_PATHS.iter().map(|path| (*path).to_owned()).collect();
     for group in &rows.groups {

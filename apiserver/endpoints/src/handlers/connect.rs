@@ -61,8 +61,8 @@ fn opens_a_process(info: &RequestInfo) -> bool {
     info.resource == "pods" && matches!(info.subresource.as_str(), "attach" | "exec" | "portforward")
 }
 
-/// Whether a connection may be asked for by this method. Proxies take every method, as their verbs say; those they have no
-/// verb for are of what stands behind them.
+/// Reports whether a connection may be requested with this method. Proxies accept every method for which they have a
+/// verb; other methods are decided by the server behind them.
 pub(super) fn connects(sub: &Subresource, info: &RequestInfo, method: &Method) -> bool {
     match *method {
         Method::HEAD | Method::OPTIONS => sub.verbs.has(Verb::Delete),

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 /// Evictions that the budget's controller has not confirmed; upstream's `MaxDisruptedPodSize`.
 const MAX_DISRUPTED_PODS: usize = 2_000;
-/// What upstream says when a budget does not allow an eviction.
+/// Upstream's message when a budget does not allow an eviction.
 const MESSAGE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const MANY_BUDGETS: &str =
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
 
-/// Why a pod may be evicted.
+/// The reason for which a pod may be evicted.
 pub(super) enum Verdict {
     /// No budget covers it, or its budget has counted it.
     Counted,
@@ -175,7 +175,7 @@ impl TakeOne {
     }
 }
 
-/// Why a budget without disruptions left allows none, in upstream's words.
+/// The reason for which a budget without disruptions left allows none, in upstream's words.
 fn exhausted(budget: &Tree, name: &str) -> String {
     let conditions = budget
         .at(&["status", "conditions"])

@@ -29,7 +29,7 @@ struct Eviction<'a> {
     options: DeleteOptions,
 }
 
-/// How the eviction of a pod went that no budget can keep.
+/// The result of an eviction that budgets do not decide.
 enum Unguarded {
     Deleted,
     /// The pod runs: budgets decide.

@@ -89,8 +89,8 @@ impl Call {
         }
     }
 
-    /// What admission is told of an operation that stores nothing of this kind: a connection, a review, a subresource
-    /// with a kind of its own.
+    /// Attributes for admission of an operation that stores nothing of this kind: a connection, a review, a
+    /// subresource with a kind of its own.
     pub(crate) fn attributes(&self, operation: Operation, name: &str, dry_run: bool) -> Attributes {
         let row = self.row();
         let sub = row.subresource(&self.info.subresource);
@@ -371,7 +371,7 @@ fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryErro
     }
 }
 
-/// What upstream's outermost handler says of paths nobody serves.
+/// Upstream's answer to paths that it does not serve.
 pub(crate) fn not_found_page() -> Response<Body> {
     http::Response::builder()
         .status(404)

@@ -1,28 +1,30 @@
-//! How often watches are written to when the machine cannot keep up.
+//! A throttle for watches on a machine that cannot keep up.
 //!
-//! A write to a connection costs more than what it carries. On a machine that keeps up every watch is told of a change at
-//! once. Where watches come late to their changes the processor is short, and each of them rests between two frames for a
-//! multiple of that lateness: what happens meanwhile goes out in one frame, and requests get their turn.
+//! A write to a connection costs more than the bytes it carries. While the machine keeps up, every watch receives a
+//! change at once. When changes are delivered late, the processor is the bottleneck, and each watch pauses between
+//! two frames for a multiple of the lag: the changes of the pause are sent in one frame, and other requests get the
+//! processor meanwhile.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// How many times the lateness a watch rests. If telling all watches of a change takes a moment, they come half of it
-/// late, so they rest sixteen of them: changes that come seldomer are never held back.
+/// Factor between the mean delivery lag and the delay between two frames. If the delivery of one change to all
+/// watches takes a moment, the mean lag is half of it and the delay sixteen times it, so changes at a lower rate are
+/// never delayed.
 const TIMES: u32 = 32;
 /// No watch rests longer.
 const LONGEST: Duration = Duration::from_millis(100);
 /// A shorter rest is none: it gathers nothing, and timers are coarser.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// How late the watches of a server are.
+/// Delivery lag of all watches of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(Mutex<Lateness>);
 
 /// The mean is taken over this moment and the one before, so that what was long ago is forgotten.
 #[derive(Debug, Default)]
 struct Lateness {
-    /// Which since the clock began; each is as long as the longest rest.
+    /// Number of the current moment since the clock began; a moment is as long as [`LONGEST`].
     moment: u128,
     now: Sum,
     before: Sum,

@@ -29,7 +29,7 @@ fn at<'a>(object: &'a Tree, path: &[String]) -> Option<Ref<'a>> {
     path.iter().try_fold(object.root(), |at, name| at.get(name))
 }
 
-/// What a patch finds where a custom object does not say how many it wants; upstream's number.
+/// Replicas in the scale of a custom object that has none, as a patch sees it; upstream's number.
 const UNSET: i64 = i32::MIN as i64;
 
 /// The scale an object shows.
@@ -129,7 +129,7 @@ fn answer(showing: Showing, scale: &Tree) -> Result<Response<Body>, RegistryErro
     respond::tree_answer(&columns::scale(), showing, StatusCode::OK, scale)
 }
 
-/// How the scale is to change.
+/// The requested change of the scale.
 enum Wanted {
     Whole(Tree),
     Patched { kind: PatchType, bytes: Bytes },
@@ -299,7 +299,7 @@ fn scale_kind() -> GroupVersionKind {
     SCALE.clone()
 }
 
-/// What the owners of a scale's fields are noted by.
+/// The subject under which owners of a scale's fields are recorded.
 fn window() -> Result<Subject<'static>, RegistryError> {
     let (schema, ty) = scale_type()?;
     Ok(Subject::window(schema, ty, &SCALE, "scale"))

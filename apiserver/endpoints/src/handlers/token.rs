@@ -13,7 +13,7 @@ use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
-/// How long a token is asked for where the request does not say (upstream's default of TokenRequests).
+/// Lifetime of a token whose request names none (upstream's default of TokenRequests).
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 
 pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {

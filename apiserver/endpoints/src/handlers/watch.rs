@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// A watch without `timeoutSeconds` ends after this long, or up to twice as long.
 const MIN_WATCH: Duration = Duration::from_secs(30 * 60);
-/// How often a quiet watch is told that nothing happened.
+/// Interval between bookmarks of a watch without events.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before a watch ends, so that its client can go on from there.
 const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
@@ -128,7 +128,7 @@ struct Streaming {
     encoded_bytes: usize,
     over: bool,
     pace: Arc<Pace>,
-    /// When the watch was ready for what comes next: it was asked for it, or its rest was over.
+    /// Time since which the watch is ready for the next events: its client requested them, or its delay was over.
     free_at: Duration,
     /// Kept from event to event, as `ended` is: to begin waiting costs more than to go on.
     timer: (Duration, BoxFuture<'static, ()>),

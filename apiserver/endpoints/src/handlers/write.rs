@@ -56,7 +56,7 @@ async fn written_answer(
     Ok(room.with(answer()?))
 }
 
-/// What is stored but does nothing yet says so.
+/// Warns of a kind that is stored and not enforced yet.
 fn warn_not_enforced(call: &Call) {
     let row = call.row();
     if !row.custom
@@ -235,7 +235,8 @@ fn without_owners(live: &Tree) -> Tree {
 }
 
 impl Patch {
-    /// Whether a merge leaves the record of owners alone: its name, and an escape that could write it, are not there.
+    /// Reports whether a merge cannot touch the record of owners: the body has neither its name nor an escape that
+    /// could spell it.
     fn leaves_owners(&self) -> bool {
         let merges = matches!(self.kind, PatchType::Merge | PatchType::Strategic);
         let has = |word: &[u8]| self.bytes.windows(word.len()).any(|part| part == word);

@@ -1,4 +1,4 @@
-//! What one answer holds.
+//! Memory that one answer holds.
 
 use super::ledger::Holder;
 use super::{HeldUnread, UnreadMemory};

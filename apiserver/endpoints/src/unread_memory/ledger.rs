@@ -1,4 +1,4 @@
-//! Who holds how much, and who has been behind for how long.
+//! A ledger of the memory that each owner's answers hold, and of how long each has been unread.
 
 use super::account::{Account, Unread};
 use super::{LONGEST_UNREAD, PATIENCE};

@@ -99,7 +99,7 @@ impl UnreadMemory {
         self.waiting.wait(ctx, bytes, room).await
     }
 
-    /// What `attempt` returns, as soon as there is room for so much more of this holder's.
+    /// Returns the result of `attempt`, as soon as the holder has room for so much more.
     async fn once_given_back<T>(
         &self,
         holder: &Holder,

@@ -57,7 +57,7 @@ fn unread_answers_that_are_handed_out_wake_their_owners_alone() {
     });
 }
 
-/// Whoever asks for room with a spent share looks at few of the answers, however many are unread.
+/// A request for room with a spent share examines few of the answers, however many are unread.
 #[test]
 fn unread_answers_are_looked_at_in_order() {
     const ASKED: usize = 16;
@@ -87,8 +87,8 @@ fn unread_answers_are_looked_at_in_order() {
     });
 }
 
-/// Where owners who read on slowly hold all there is, those who hold less have further answers, and cost the one who holds
-/// most.
+/// If the answers of slow owners hold all of the memory, an owner who holds less still gets answers, at the cost of
+/// the owner who holds most.
 #[test]
 fn unread_answers_of_the_owner_with_most_give_way_where_all_is_spent() {
     let simulation = Simulation::new(1);

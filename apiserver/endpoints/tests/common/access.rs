@@ -1,4 +1,4 @@
-//! Who sends the requests of the tests, and RBAC that is asked about each of them and again wherever a handler asks.
+//! Users that send the tests' requests, and RBAC that authorizes each request, and each further check of a handler.
 
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
