@@ -342,9 +342,9 @@ const TABLE: &[Mutation] = &[
     },
     Mutation {
         name: "a request undoes changes on its own thread",
-        file: "mod.rs",
-        from: "let built = self.engine.past_range(prefix.clone(), at, bound).await?;",
-        to: "let built = match self.engine.undo(prefix, at, bound) {\n            Some(own) => own,\n            None => self.engine.past_range(prefix.clone(), at, bound).await?,\n        };",
+        file: "past.rs",
+        from: "if let Some(built) = self.in_the_past(&self.undone, undo).await? {",
+        to: "let undone: Result<_, StorageError> = undo();\n        if let Some(built) = undone? {",
         proof: PAST,
     },
     Mutation {
