@@ -1,6 +1,7 @@
 //! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
 //! containerd they use, in a mount namespace that outlives this process.
 
+use crate::config_file::ConfigArguments;
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
 use crate::{agent_claim, check, executors, open_files, own_certificate};
@@ -32,6 +33,8 @@ const DNS_ADDRESS_INDEX: usize = 10;
 /// Flags of `knarr agent`; names are the kubelet's where it has them.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentArguments {
+    #[command(flatten)]
+    config: ConfigArguments,
     /// Data directory of the agent
     #[arg(long, default_value = "/var/lib/knarr/agent")]
     data_dir: PathBuf,
@@ -68,6 +71,7 @@ pub(crate) struct AgentArguments {
 
 /// Runs until it receives a signal to end. Pods, containerd and the rules in the kernel stay.
 pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
+    arguments.config.log();
     node_proxy::check_keywords(&arguments.node.nodeport_addresses).context("--nodeport-addresses")?;
     if !node_sys::machine::is_root() {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");

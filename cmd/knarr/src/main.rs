@@ -4,6 +4,8 @@ mod agent;
 mod agent_claim;
 mod agent_reserve;
 mod check;
+mod completion;
+mod config_file;
 mod executors;
 mod forwarded;
 mod image;
@@ -19,7 +21,7 @@ mod up;
 mod version;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -72,6 +74,8 @@ enum Command {
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Removes a cluster from this machine: its processes, what they left in the kernel, and its files
     Uninstall(uninstall::UninstallArguments),
+    /// Prints a script by which a shell completes commands and flags
+    Completion(completion::CompletionArguments),
     /// Prints the version
     Version(version::VersionArguments),
 }
@@ -80,7 +84,14 @@ enum Command {
 const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words = match config_file::expand_own(&Arguments::command()) {
+        Ok(words) => words,
+        Err(error) => {
+            logging::print_error(&error.into());
+            return ExitCode::FAILURE;
+        }
+    };
+    let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         // Help, and nothing else, goes to standard output.
         Err(help) if !help.use_stderr() || help.kind() == NO_COMMAND => help.exit(),
@@ -99,6 +110,7 @@ fn main() -> ExitCode {
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
         Command::Uninstall(arguments) => uninstall::run(&arguments),
+        Command::Completion(arguments) => completion::run(&arguments, Arguments::command()),
         Command::Version(arguments) => version::run(&arguments),
     };
     ended(done.map(|()| ExitCode::SUCCESS))

@@ -1,4 +1,5 @@
-//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md` and `docs/nodes.md`, in their order.
+//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md` and
+//! `docs/configuration.md`, in their order.
 //!
 //! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
 //! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
@@ -110,6 +111,14 @@ fn page_fairness_commands_work() {
 #[test]
 fn page_nodes_commands_work() {
     check("page_nodes_commands_work", include_str!("../../../docs/nodes.md"));
+}
+
+#[test]
+fn page_configuration_commands_work() {
+    check(
+        "page_configuration_commands_work",
+        include_str!("../../../docs/configuration.md"),
+    );
 }
 
 /// Units have flags that the program knows and settings that systemd knows.

@@ -2,6 +2,7 @@
 
 use super::controllers::{ControllerArguments, duration};
 use super::paths::Paths;
+use crate::config_file::ConfigArguments;
 use crate::forwarded::Forwarded;
 use crate::node_arguments::NodeArguments;
 use anyhow::{Context, bail};
@@ -24,6 +25,8 @@ const ETCD_PATIENCE: Duration = Duration::from_secs(20);
 /// See the module.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
     /// Data directory
     #[arg(long, default_value = super::DEFAULT_DATA_DIR)]
     pub(crate) data_dir: PathBuf,

@@ -8,7 +8,10 @@ use std::ffi::OsStr;
 /// Every flag of `knarr server`, in order of their names; none in a process that was started otherwise.
 pub(super) fn shown() -> Vec<(String, String)> {
     let command = Arguments::command();
-    let matches = command.clone().try_get_matches().ok();
+    let matches = command
+        .clone()
+        .try_get_matches_from(crate::config_file::words())
+        .ok();
     let server = matches
         .as_ref()
         .and_then(|matches| matches.subcommand_matches("server"));

@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
+    arguments.config.log();
     let runtime = Runtime::real();
     let paths = Paths::new(&arguments.data_dir);
     let mut config = arguments.server_config(&paths)?;
