@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// Pieces on their way in either direction; beyond it the faster side waits.
-pub(super) const PIECES_MAX: usize = 16;
+/// Pieces on their way in either direction, of at most 32 KiB; beyond it the faster side waits.
+pub(super) const PIECES_MAX: usize = 8;
 
 /// From the client.
 #[derive(Debug, Clone, PartialEq, Eq)]

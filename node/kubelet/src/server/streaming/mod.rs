@@ -4,7 +4,8 @@
 //! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
 //! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
 //! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to
-//! connections inside the pod's network namespace. Each pod has a bounded number of [`stream_slots`] for them.
+//! connections inside the pod's network namespace. Each pod has a bounded number of [`stream_slots`] for them,
+//! and what a client has sent and nobody has read is bounded for each connection ([`unread`]).
 
 mod attach;
 mod channels;
@@ -15,6 +16,7 @@ mod session;
 pub mod spdy;
 mod spdy_channels;
 mod stream_slots;
+mod unread;
 mod upgrade;
 mod websocket;
 

@@ -9,14 +9,15 @@ use bytes::Bytes;
 use futures::stream::SplitStream;
 use futures::{SinkExt, StreamExt};
 use machinery_runtime::Runtime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
 use super::super::routes::Query;
 use super::channels::PIECES_MAX;
-use super::port_forward::{CHUNK_BYTES, connect};
+use super::port_forward::connection::{Ended, connect, read_some};
+use super::unread::{Room, UnreadReceiver, UnreadSender};
 use super::upgrade::Taken;
 use super::websocket::{self, Framing, framed};
 
@@ -56,7 +57,7 @@ pub(super) fn ports(query: &Query) -> Result<Vec<u16>, String> {
 struct Port {
     number: u16,
     data_channel: u8,
-    input: mpsc::Receiver<Bytes>,
+    input: UnreadReceiver,
     output: mpsc::Sender<Bytes>,
 }
 
@@ -71,9 +72,9 @@ pub(super) async fn serve(
     let (mut sink, stream) = websocket::open(connection).await.split();
     let (output, mut outputs) = mpsc::channel::<Bytes>(PIECES_MAX);
     let scope = runtime.child_scope();
-    let mut inputs = Vec::with_capacity(ports.len());
+    let (room, mut inputs) = (Room::default(), Vec::with_capacity(ports.len()));
     for (data_channel, number) in (0..).step_by(2).zip(ports) {
-        let (sender, input) = mpsc::channel(PIECES_MAX);
+        let (sender, input) = room.queue();
         inputs.push(sender);
         let port = Port {
             number: *number,
@@ -102,7 +103,7 @@ pub(super) async fn serve(
 async fn distribute(
     mut stream: SplitStream<WebSocketStream<Taken>>,
     framing: Framing,
-    inputs: Vec<mpsc::Sender<Bytes>>,
+    inputs: Vec<UnreadSender>,
 ) {
     while let Some(Ok(message)) = stream.next().await {
         if message.is_close() {
@@ -119,7 +120,7 @@ async fn distribute(
             && data.len() > 1
         {
             // A connection that has ended takes no more; the others go on.
-            let _ = port.send(data.slice(1..)).await;
+            let _ = port.send(&data[1..]).await;
         }
     }
 }
@@ -146,7 +147,7 @@ impl Port {
 
     /// Until the server in the pod has said all it has to say.
     async fn join(mut self, socket: TcpStream) {
-        let (mut from, mut to) = socket.into_split();
+        let (from, mut to) = socket.into_split();
         let outward = async {
             while let Some(piece) = self.input.recv().await {
                 if to.write_all(&piece).await.is_err() {
@@ -157,10 +158,14 @@ impl Port {
         };
         let (channel, output) = (self.data_channel, &self.output);
         let inward = async {
-            let mut buffer = vec![0; CHUNK_BYTES];
-            while let Ok(count) = from.read(&mut buffer).await {
-                if count == 0 || output.send(framed(channel, &buffer[..count])).await.is_err() {
-                    break;
+            // The place comes first: a port whose client does not read keeps no data.
+            while from.readable().await.is_ok()
+                && let Ok(place) = output.reserve().await
+            {
+                match read_some(&from) {
+                    Ok(Some(piece)) => place.send(framed(channel, &piece)),
+                    Ok(None) => {}
+                    Err(Ended) => break,
                 }
             }
         };

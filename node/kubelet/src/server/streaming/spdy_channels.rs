@@ -7,7 +7,7 @@ use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted, parse_size};
-use super::spdy::session::{SpdySession, SpdyStream, SpdyWriter};
+use super::spdy::session::{Reading, SpdySession, SpdyStream, SpdyWriter};
 use super::upgrade::Taken;
 
 /// Protocols spoken for exec and attach, best first.
@@ -63,14 +63,16 @@ impl Streams {
                 });
             }
             let stream = session.accept().await?;
-            match stream.header("streamtype") {
-                "error" => error = Some(stream),
-                "stdin" => stdin = Some(stream),
-                "stdout" => stdout = Some(stream),
-                "stderr" => stderr = Some(stream),
-                "resize" => resize = Some(stream),
-                _ => {}
-            }
+            let (place, reading) = match stream.header("streamtype") {
+                "error" => (&mut error, Reading::Dropped),
+                "stdin" => (&mut stdin, Reading::Kept),
+                "stdout" => (&mut stdout, Reading::Dropped),
+                "stderr" => (&mut stderr, Reading::Dropped),
+                "resize" => (&mut resize, Reading::Kept),
+                _ => continue,
+            };
+            stream.answer(reading).await;
+            *place = Some(stream);
         }
     }
 }

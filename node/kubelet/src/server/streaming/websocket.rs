@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::channels::{Channels, Input, Output, PIECES_MAX, parse_size};
+use super::unread::PIECE_BYTES_MAX;
 use super::upgrade::Taken;
 
 /// Protocols spoken for exec and attach, best first.
@@ -112,7 +113,7 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>, protocol:
             let Some(data) = framing.data(message) else {
                 continue;
             };
-            if let Some(piece) = parse(&data) {
+            for piece in parse(&data) {
                 // A process that has ended takes no more; the rest is read for the farewell's sake.
                 let _ = input_sender.send(piece).await;
             }
@@ -166,12 +167,16 @@ pub(super) async fn part(
     }
 }
 
-fn parse(data: &Bytes) -> Option<Input> {
-    match data.first()? {
-        0 => Some(Input::Stdin(data.slice(1..))),
-        4 => parse_size(&data[1..]),
-        &CLOSE_CHANNEL => (data.get(1) == Some(&0)).then_some(Input::StdinEnd),
-        _ => None,
+fn parse(data: &Bytes) -> Vec<Input> {
+    match data.split_first() {
+        // Copies, so that no piece keeps the whole message.
+        Some((0, stdin)) => stdin
+            .chunks(PIECE_BYTES_MAX)
+            .map(|piece| Input::Stdin(Bytes::copy_from_slice(piece)))
+            .collect(),
+        Some((4, size)) => parse_size(size).into_iter().collect(),
+        Some((&CLOSE_CHANNEL, [0, ..])) => vec![Input::StdinEnd],
+        _ => Vec::new(),
     }
 }
 

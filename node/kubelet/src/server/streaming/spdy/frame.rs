@@ -1,9 +1,11 @@
 //! Frames. Pure.
+//!
+//! Data of a frame comes in pieces, as far as they are there: no frame has to be held as a whole, so none is too long.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// A frame larger than this ends the session; what is sent is far smaller.
-pub const FRAME_BYTES_MAX: usize = 1 << 20;
+/// A control frame longer than this ends the session; what is sent is far shorter.
+pub const CONTROL_BYTES_MAX: usize = 64 << 10;
 const HEAD_BYTES: usize = 8;
 const VERSION: u16 = 3;
 const CONTROL: u16 = 0x8000;
@@ -66,9 +68,9 @@ pub enum Frame {
     Data {
         /// Its id.
         id: u32,
-        /// True if nothing more is sent on it.
+        /// True if nothing more is sent on it, this piece is the last.
         fin: bool,
-        /// The bytes.
+        /// The bytes, or the next ones of a longer frame.
         data: Bytes,
     },
     /// Settings, windows and other things that need no answer.
@@ -79,7 +81,7 @@ pub enum Frame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Larger than we take.
-    #[error("a frame is larger than {FRAME_BYTES_MAX} bytes")]
+    #[error("a control frame is longer than {CONTROL_BYTES_MAX} bytes")]
     TooLarge,
     /// Of another version of the protocol.
     #[error("a frame is of version {0}")]
@@ -89,30 +91,64 @@ pub enum FrameError {
     TooShort,
 }
 
-/// Takes the first whole frame out of a buffer; `None` if there is none yet.
-pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
-    let Some(head) = buffer.get(..HEAD_BYTES) else {
-        return Ok(None);
-    };
-    let length = usize::from(head[5]) << 16 | usize::from(head[6]) << 8 | usize::from(head[7]);
-    if length > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLarge);
+/// Reads the frames of one connection.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// Data of a frame of which a part has been read.
+    rest: Option<Rest>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    id: u32,
+    fin: bool,
+    length: usize,
+}
+
+impl Decoder {
+    /// Takes the first whole control frame or piece of data out of a buffer; `None` if there is none yet.
+    pub fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+        if let Some(rest) = self.rest.take() {
+            return Ok(self.piece(rest, buffer));
+        }
+        let Some(&[a, b, c, d, flags, high, middle, low]) = buffer.first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let fin = flags & FLAG_FIN != 0;
+        let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        if first & CONTROL == 0 {
+            buffer.advance(HEAD_BYTES);
+            let id = u32::from(first) << 16 | u32::from(second);
+            return Ok(self.piece(Rest { id, fin, length }, buffer));
+        }
+        if first & !CONTROL != VERSION {
+            return Err(FrameError::Version(first & !CONTROL));
+        }
+        if length > CONTROL_BYTES_MAX {
+            return Err(FrameError::TooLarge);
+        }
+        if buffer.len() < HEAD_BYTES + length {
+            return Ok(None);
+        }
+        buffer.advance(HEAD_BYTES);
+        control(second, fin, buffer.split_to(length).freeze()).map(Some)
     }
-    if buffer.len() < HEAD_BYTES + length {
-        return Ok(None);
-    }
-    let mut head = buffer.split_to(HEAD_BYTES).freeze();
-    let body = buffer.split_to(length).freeze();
-    let first = head.get_u16();
-    let second = head.get_u16();
-    let fin = head.get_u8() & FLAG_FIN != 0;
-    if first & CONTROL == 0 {
-        let id = (u32::from(first) << 16) | u32::from(second);
-        return Ok(Some(Frame::Data { id, fin, data: body }));
-    }
-    match first & !CONTROL {
-        VERSION => control(second, fin, body).map(Some),
-        other => Err(FrameError::Version(other)),
+
+    /// As much of the data as is there, which is all of a frame that has none.
+    fn piece(&mut self, rest: Rest, buffer: &mut BytesMut) -> Option<Frame> {
+        let Rest { id, fin, length } = rest;
+        let count = length.min(buffer.len());
+        let left = length - count;
+        if left > 0 {
+            self.rest = Some(Rest { length: left, ..rest });
+            if count == 0 {
+                return None;
+            }
+        }
+        let data = buffer.split_to(count).freeze();
+        let fin = fin && left == 0;
+        Some(Frame::Data { id, fin, data })
     }
 }
 
@@ -198,7 +234,7 @@ fn control_head(kind: u16, fin: bool, length: usize, out: &mut BytesMut) {
     put_flags_and_length(fin, length, out);
 }
 
-/// One byte of flags and three of length. Invariant: what we send is below [`FRAME_BYTES_MAX`].
+/// One byte of flags and three of length. Invariant: what we send is far below 16 MiB.
 fn put_flags_and_length(fin: bool, length: usize, out: &mut BytesMut) {
     let flags = u32::from(if fin { FLAG_FIN } else { 0 });
     out.put_u32(flags << 24 | u32::try_from(length).unwrap_or(0));
@@ -213,11 +249,36 @@ mod tests {
         let mut buffer = BytesMut::new();
         encode(&frame, &mut buffer);
         let whole = buffer.clone();
-        for cut in 0..whole.len() {
+        let is_data = matches!(frame, Frame::Data { .. });
+        let cuts = if is_data { HEAD_BYTES } else { whole.len() };
+        for cut in 0..cuts {
             assert_eq!(decode(&mut BytesMut::from(&whole[..cut])), Ok(None));
         }
         assert_eq!(decode(&mut buffer), Ok(Some(frame)));
         assert!(buffer.is_empty());
+    }
+
+    fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+        Decoder::default().decode(buffer)
+    }
+
+    #[test]
+    fn spdy_data_of_a_long_frame_comes_in_pieces() {
+        let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::new());
+        let mut take = |bytes: &[u8]| {
+            buffer.extend_from_slice(bytes);
+            decoder.decode(&mut buffer).unwrap()
+        };
+        let piece = |fin, data: &'static [u8]| {
+            let data = Bytes::from_static(data);
+            Some(Frame::Data { id: 9, fin, data })
+        };
+        // The end belongs to the last piece, 16 MiB would be no different.
+        assert_eq!(take(&[0, 0, 0, 9, FLAG_FIN, 0, 0, 5]), None);
+        assert_eq!(take(b"ab"), piece(false, b"ab"));
+        assert_eq!(take(b""), None);
+        assert_eq!(take(b"cde"), piece(true, b"cde"));
+        assert_eq!(take(&[0, 0, 0, 9, 0, 0xff, 0xff, 0xff, 1]), piece(false, &[1]));
     }
 
     #[test]
@@ -270,7 +331,14 @@ mod tests {
         }
         machinery_fuzz::fuzz([&good], |input| {
             let mut buffer = BytesMut::from(input);
-            machinery_fuzz::in_proportion(input, 16, || while let Ok(Some(_)) = decode(&mut buffer) {});
+            let mut decoder = Decoder::default();
+            machinery_fuzz::in_proportion(
+                input,
+                16,
+                || {
+                    while let Ok(Some(_)) = decoder.decode(&mut buffer) {}
+                },
+            );
             assert!(buffer.len() <= input.len());
         });
     }
@@ -282,7 +350,7 @@ mod tests {
             decode(&mut BytesMut::from(&version_two[..])),
             Err(FrameError::Version(2))
         );
-        let too_large = [0, 0, 0, 1, 0, 0xff, 0xff, 0xff];
+        let too_large = [0x80, 3, 0, 1, 0, 0xff, 0xff, 0xff];
         assert_eq!(
             decode(&mut BytesMut::from(&too_large[..])),
             Err(FrameError::TooLarge)

@@ -2,9 +2,11 @@
 //!
 //! [`frame`] turns bytes into frames and back, pure; [`headers`] has the compressed header blocks;
 //! [`session`] runs a connection: streams opened by either side, data both ways, half-closed ends.
+//! [`streams`] counts those that have not ended.
 //! Flow control is left out, as it is by every other implementation in this field: windows are
-//! announced and ignored. A stream holds back its connection when its reader is slow.
+//! announced and ignored. A stream holds back its connection when its reader is slow (decision 0083).
 
 pub mod frame;
 pub mod headers;
 pub mod session;
+mod streams;
