@@ -69,16 +69,6 @@ impl Wanted {
     }
 }
 
-/// Reads a terminal size as clients send it: `{"Width":80,"Height":24}`.
-pub(super) fn parse_size(text: &[u8]) -> Option<Input> {
-    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
-    let side = |name: &str| u16::try_from(value[name].as_u64()?).ok();
-    Some(Input::Resize {
-        width: side("Width")?,
-        height: side("Height")?,
-    })
-}
-
 /// The verdict on a command that ended.
 pub(super) fn verdict(exit_code: i32) -> Bytes {
     let value = if exit_code == 0 {

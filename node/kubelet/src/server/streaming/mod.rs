@@ -16,6 +16,7 @@ mod session;
 pub mod spdy;
 mod spdy_channels;
 mod stream_slots;
+mod terminal_sizes;
 mod unread;
 mod upgrade;
 mod websocket;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
 use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted, parse_size};
+use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted};
 use super::spdy::session::{Reading, SpdySession, SpdyStream, SpdyWriter};
+use super::terminal_sizes::TerminalSizes;
 use super::upgrade::Taken;
 
 /// Protocols spoken for exec and attach, best first.
@@ -84,7 +84,7 @@ async fn read(streams: Streams, mut session: SpdySession, to: mpsc::Sender<Input
         mut resize,
         ..
     } = streams;
-    let mut sizes = BytesMut::new();
+    let mut sizes = TerminalSizes::default();
     loop {
         tokio::select! {
             biased;
@@ -101,18 +101,9 @@ async fn read(streams: Streams, mut session: SpdySession, to: mpsc::Sender<Input
                 }
             }
             piece = next(&mut resize), if resize.is_some() => match piece {
-                Some(data) => {
-                    sizes.extend_from_slice(&data);
-                    while let Some(end) = sizes.iter().position(|byte| *byte == b'}') {
-                        let text = sizes.split_to(end + 1);
-                        if let Some(size) = parse_size(&text)
-                            && to.send(size).await.is_err()
-                        {
-                            return;
-                        }
-                    }
-                }
-                None => resize = None,
+                Some(data) if sizes.forward(&data, &to).await => {}
+                // What comes after an error is dropped with the stream.
+                _ => resize = None,
             },
             // Streams that come late are of no use; the end of the connection is what matters.
             late = session.accept() => if late.is_none() {

@@ -21,7 +21,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::channels::{Channels, Input, Output, PIECES_MAX, parse_size};
+use super::channels::{Channels, Input, Output, PIECES_MAX};
+use super::terminal_sizes::TerminalSizes;
 use super::unread::PIECE_BYTES_MAX;
 use super::upgrade::Taken;
 
@@ -106,16 +107,16 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>, protocol:
     let (output, mut outputs) = mpsc::channel::<Output>(PIECES_MAX);
     let (mut sink, mut stream) = socket.split();
     let reader = runtime.spawn("websocket reader", async move {
+        let mut receiving = Receiving {
+            to: input_sender,
+            sizes: Some(TerminalSizes::default()),
+        };
         while let Some(Ok(message)) = stream.next().await {
             if message.is_close() {
                 break;
             }
-            let Some(data) = framing.data(message) else {
-                continue;
-            };
-            for piece in parse(&data) {
-                // A process that has ended takes no more; the rest is read for the farewell's sake.
-                let _ = input_sender.send(piece).await;
+            if let Some(data) = framing.data(message) {
+                receiving.take(&data).await;
             }
         }
     });
@@ -167,16 +168,33 @@ pub(super) async fn part(
     }
 }
 
-fn parse(data: &Bytes) -> Vec<Input> {
-    match data.split_first() {
-        // Copies, so that no piece keeps the whole message.
-        Some((0, stdin)) => stdin
-            .chunks(PIECE_BYTES_MAX)
-            .map(|piece| Input::Stdin(Bytes::copy_from_slice(piece)))
-            .collect(),
-        Some((4, size)) => parse_size(size).into_iter().collect(),
-        Some((&CLOSE_CHANNEL, [0, ..])) => vec![Input::StdinEnd],
-        _ => Vec::new(),
+/// The client's side of a session.
+struct Receiving {
+    to: mpsc::Sender<Input>,
+    /// `None` after something that is no size.
+    sizes: Option<TerminalSizes>,
+}
+
+impl Receiving {
+    /// A process that has ended takes no more; the rest is read for the farewell's sake.
+    async fn take(&mut self, message: &[u8]) {
+        match message.split_first() {
+            Some((0, stdin)) => {
+                // Copies, so that no piece keeps the whole message.
+                for piece in stdin.chunks(PIECE_BYTES_MAX) {
+                    let _ = self.to.send(Input::Stdin(Bytes::copy_from_slice(piece))).await;
+                }
+            }
+            Some((4, sizes)) => {
+                if let Some(reader) = &mut self.sizes
+                    && !reader.forward(sizes, &self.to).await
+                {
+                    self.sizes = None;
+                }
+            }
+            Some((&CLOSE_CHANNEL, [0, ..])) => drop(self.to.send(Input::StdinEnd).await),
+            _ => {}
+        }
     }
 }
 
@@ -220,6 +238,28 @@ mod tests {
             None,
             "no channel has it"
         );
+    }
+
+    #[tokio::test]
+    async fn websocket_sizes_end_with_what_is_none() {
+        let (to, mut input) = mpsc::channel(PIECES_MAX);
+        let sizes = Some(TerminalSizes::default());
+        let mut receiving = Receiving { to, sizes };
+        // A value may go over messages.
+        for message in [
+            &b"\x04{\"Width\":1,"[..],
+            b"\x04\"Height\":2}",
+            b"\x041",
+            b"\x04{}",
+            b"\0in",
+        ] {
+            receiving.take(message).await;
+        }
+        drop(receiving);
+        let (width, height) = (1, 2);
+        assert_eq!(input.recv().await, Some(Input::Resize { width, height }));
+        assert_eq!(input.recv().await, Some(Input::Stdin(Bytes::from_static(b"in"))));
+        assert_eq!(input.recv().await, None);
     }
 
     #[test]
