@@ -1,11 +1,10 @@
 //! Doing one thing inside another namespace.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
+use tokio::net::TcpSocket;
 
 /// Entering a namespace, or what was done there, failed.
 #[derive(Debug, thiserror::Error)]
@@ -50,11 +49,10 @@ pub fn in_network_namespace<T: Send>(
     })
 }
 
-/// A TCP connection made from inside a network namespace; it goes on working outside.
-pub fn connect_in(
-    namespace: &Path,
-    address: SocketAddr,
-    timeout: Duration,
-) -> Result<std::io::Result<TcpStream>, NamespaceError> {
-    in_network_namespace(namespace, || TcpStream::connect_timeout(&address, timeout))
+/// A TCP socket of IPv4 made inside a network namespace. It belongs there wherever it is connected, which blocks nobody.
+///
+/// # Errors
+/// When the namespace cannot be entered; the inner one when there can be no socket.
+pub fn tcp_socket_in(namespace: &Path) -> Result<std::io::Result<TcpSocket>, NamespaceError> {
+    in_network_namespace(namespace, TcpSocket::new_v4)
 }

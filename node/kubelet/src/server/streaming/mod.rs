@@ -9,6 +9,7 @@
 
 mod attach;
 mod channels;
+mod connects;
 mod exec;
 mod port_channels;
 mod port_forward;

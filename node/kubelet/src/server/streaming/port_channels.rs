@@ -3,8 +3,6 @@
 //! The data of the n-th port of the query is channel 2n, its errors are channel 2n+1; the first message of each from here
 //! is the port, as two bytes little-endian (upstream's `portforward/websocket.go`). All ports are connected to at once.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use futures::stream::SplitStream;
 use futures::{SinkExt, StreamExt};
@@ -16,7 +14,7 @@ use tokio_tungstenite::WebSocketStream;
 
 use super::super::routes::Query;
 use super::channels::PIECES_MAX;
-use super::port_forward::connection::{Ended, connect, read_some};
+use super::port_forward::connection::{Dialer, Ended, read_some};
 use super::unread::{Room, UnreadReceiver, UnreadSender};
 use super::upgrade::Taken;
 use super::websocket::{self, Framing, framed};
@@ -67,7 +65,7 @@ pub(super) async fn serve(
     connection: Taken,
     framing: Framing,
     ports: &[u16],
-    network: Option<PathBuf>,
+    dialer: &Dialer,
 ) {
     let (mut sink, stream) = websocket::open(connection).await.split();
     let (output, mut outputs) = mpsc::channel::<Bytes>(PIECES_MAX);
@@ -82,10 +80,10 @@ pub(super) async fn serve(
             input,
             output: output.clone(),
         };
-        let (task, network) = (runtime.clone(), network.clone());
+        let (task, dialer) = (runtime.clone(), dialer.clone());
         scope
             .runtime()
-            .spawn("forwarded port", port.forward(task, network));
+            .spawn("forwarded port", port.forward(task, dialer));
     }
     drop(output);
     let reader = scope
@@ -126,7 +124,7 @@ async fn distribute(
 }
 
 impl Port {
-    async fn forward(self, runtime: Runtime, network: Option<PathBuf>) {
+    async fn forward(self, runtime: Runtime, dialer: Dialer) {
         let (error_channel, output) = (self.data_channel + 1, self.output.clone());
         for channel in [self.data_channel, error_channel] {
             let first = framed(channel, &self.number.to_le_bytes());
@@ -135,7 +133,7 @@ impl Port {
             }
         }
         let number = self.number;
-        match connect(&runtime, network, number).await {
+        match dialer.connect(&runtime, number).await {
             Ok(socket) => self.join(socket).await,
             Err(reason) => {
                 let words = format!("error forwarding port {number} to pod: {reason}");

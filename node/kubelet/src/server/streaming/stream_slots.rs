@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, StatusCode};
 use parking_lot::Mutex;
 
 use super::super::routes::{Body, text};
+use super::connects::{AllConnects, Connects, PodConnects};
 
 /// Streams of one pod; an API server has half as many for it.
 const STREAMS_OF_POD_MAX: usize = 128;
@@ -16,7 +17,15 @@ const STREAMS_OF_POD_MAX: usize = 128;
 /// Open streams by pod.
 #[derive(Debug, Default)]
 pub(in crate::server) struct StreamSlots {
-    open: Mutex<HashMap<Arc<str>, usize>>,
+    open: Mutex<HashMap<Arc<str>, OpenStreams>>,
+    connects: AllConnects,
+}
+
+/// Open streams of one pod.
+#[derive(Debug)]
+struct OpenStreams {
+    count: usize,
+    connects: PodConnects,
 }
 
 /// One of the slots of a pod, held as long as the stream lasts.
@@ -24,6 +33,7 @@ pub(in crate::server) struct StreamSlots {
 pub(in crate::server) struct StreamSlot {
     of: Arc<StreamSlots>,
     pod: Arc<str>,
+    connects: PodConnects,
 }
 
 impl StreamSlots {
@@ -35,15 +45,26 @@ impl StreamSlots {
     ) -> Result<StreamSlot, Box<Response<Body>>> {
         let pod: Arc<str> = format!("{namespace}/{pod}").into();
         let mut open = self.open.lock();
-        let count = open.entry(Arc::clone(&pod)).or_default();
-        if *count >= STREAMS_OF_POD_MAX {
+        let streams = open.entry(Arc::clone(&pod)).or_insert_with(|| OpenStreams {
+            count: 0,
+            connects: self.connects.of_pod(),
+        });
+        if streams.count >= STREAMS_OF_POD_MAX {
             return Err(Box::new(full(&pod)));
         }
-        *count += 1;
+        streams.count += 1;
         Ok(StreamSlot {
             of: Arc::clone(self),
+            connects: streams.connects.clone(),
             pod,
         })
+    }
+}
+
+impl StreamSlot {
+    /// Turns of the connects that the stream asks for.
+    pub(super) fn connects(&self) -> Connects {
+        self.connects.clone().of_connection()
     }
 }
 
@@ -58,9 +79,9 @@ fn full(pod: &str) -> Response<Body> {
 impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.of.open.lock();
-        if let Some(count) = open.get_mut(&self.pod) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(streams) = open.get_mut(&self.pod) {
+            streams.count -= 1;
+            if streams.count == 0 {
                 open.remove(&self.pod);
             }
         }

@@ -9,9 +9,10 @@ use bytes::{Bytes, BytesMut};
 use machinery_meta::dial::dial_error;
 use machinery_runtime::Runtime;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpSocket, TcpStream};
 
+use super::super::connects::Connects;
 use super::super::spdy::session::SpdyStream;
 use super::super::unread::PIECE_BYTES_MAX;
 
@@ -23,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// In upstream's words, for the error stream.
 pub(super) async fn forward(
     runtime: &Runtime,
-    network: Option<PathBuf>,
+    dialer: &Dialer,
     error: &SpdyStream,
     mut data: SpdyStream,
 ) -> Result<(), String> {
@@ -34,7 +35,7 @@ pub(super) async fn forward(
     let refused = |reason: &dyn std::fmt::Display| {
         format!("failed to connect to localhost:{port} inside the pod: {reason}")
     };
-    let outcome = connect(runtime, network, port).await;
+    let outcome = dialer.connect(runtime, port).await;
     let socket = match outcome {
         Ok(socket) => socket,
         Err(reason) => {
@@ -96,26 +97,71 @@ pub(in super::super) fn read_some(from: &OwnedReadHalf) -> Result<Option<Bytes>,
     }
 }
 
-/// A connection to a port as the pod itself would make it.
-pub(in super::super) async fn connect(
-    runtime: &Runtime,
-    network: Option<PathBuf>,
-    port: u16,
-) -> Result<TcpStream, String> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let connect = move || -> Result<std::net::TcpStream, String> {
-        let stream = match network {
-            Some(path) => node_sys::namespace::connect_in(&path, address, CONNECT_TIMEOUT)
+/// The way into one pod, for one client's connection.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Dialer {
+    /// The pod's network namespace; `None` is the node's own.
+    pub(in super::super) network: Option<PathBuf>,
+    pub(in super::super) connects: Connects,
+}
+
+impl Dialer {
+    /// Connects to a port as the pod itself would, once it is its turn.
+    ///
+    /// # Errors
+    /// In upstream's words.
+    pub(in super::super) async fn connect(&self, runtime: &Runtime, port: u16) -> Result<TcpStream, String> {
+        let _turn = self.connects.turn().await;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        // Only the making needs a thread: it has to be in the pod's namespace.
+        let socket = match self.network.clone() {
+            Some(path) => runtime
+                .blocking(move || node_sys::namespace::tcp_socket_in(&path))
+                .await
+                .map_err(|error| error.to_string())?
                 .map_err(|error| error.to_string())?,
-            None => std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT),
+            None => TcpSocket::new_v4(),
         };
-        let stream = stream.map_err(|error| dial_error(&address.ip().to_string(), port, &error))?;
-        stream.set_nonblocking(true).map_err(|error| error.to_string())?;
-        Ok(stream)
-    };
-    let stream = runtime
-        .blocking(connect)
-        .await
-        .map_err(|error| error.to_string())??;
-    TcpStream::from_std(stream).map_err(|error| error.to_string())
+        let connected = async { socket?.connect(address).await };
+        let outcome = runtime.timeout(CONNECT_TIMEOUT, connected).await;
+        outcome
+            .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+            .map_err(|error| dial_error(&address.ip().to_string(), port, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::connects::AllConnects;
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn port_forward_connect_that_waits_takes_no_thread() {
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        tokio.block_on(async {
+            let runtime = Runtime::real();
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            // A full backlog: who connects now gets no answer.
+            let listener = socket.listen(0).unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut filling: Vec<_> = (0..4).map(|_| Box::pin(TcpStream::connect(address))).collect();
+            for connect in &mut filling {
+                drop(connect.now_or_never());
+            }
+            let connects = AllConnects::default().of_pod().of_connection();
+            let network = None;
+            let dialer = Dialer { network, connects };
+            tokio::select! {
+                biased;
+                outcome = dialer.connect(&runtime, address.port()) => panic!("{outcome:?}"),
+                done = runtime.blocking(|| 7) => assert_eq!(done, Ok(7)),
+            }
+        });
+    }
 }

@@ -23,6 +23,7 @@ use crate::managers::ManagerContext;
 use crate::pods::observed::observe;
 use crate::pods::{spec, uid};
 use crate::server::routes::{Body, Query, text};
+use connection::Dialer;
 
 /// SPDY inside a WebSocket; the others have channels, two to a port.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
@@ -60,6 +61,8 @@ pub(in crate::server) async fn port_forward(
         Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal),
     };
     let runtime = context.runtime.clone();
+    let connects = slot.connects();
+    let dialer = Dialer { network, connects };
     runtime.clone().spawn("port-forward session", async move {
         let _slot = slot;
         let Ok(connection) = connection.await else { return };
@@ -68,11 +71,11 @@ pub(in crate::server) async fn port_forward(
             Carrier::Spdy => SpdySession::server(&runtime, connection),
             Carrier::WebSocket if has_channels => {
                 let framing = Framing::of(protocol);
-                return port_channels::serve(&runtime, connection, framing, &ports, network).await;
+                return port_channels::serve(&runtime, connection, framing, &ports, &dialer).await;
             }
             Carrier::WebSocket => SpdySession::server(&runtime, tunnel::open(&runtime, connection).await),
         };
-        pairs::serve(&runtime, session, network).await;
+        pairs::serve(&runtime, session, dialer).await;
     });
     response
 }

@@ -1,13 +1,12 @@
 //! The two streams of a forwarded connection find each other.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
 
 use super::super::spdy::session::{Reading, SpdySession, SpdyStream};
-use super::connection::forward;
+use super::connection::{Dialer, forward};
 
 /// A client opens both streams of a connection at once (upstream's `streamCreationTimeout`).
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +21,7 @@ struct Half {
 }
 
 /// Pairs streams and forwards each pair, until the client has gone.
-pub(super) async fn serve(runtime: &Runtime, mut session: SpdySession, network: Option<PathBuf>) {
+pub(super) async fn serve(runtime: &Runtime, mut session: SpdySession, dialer: Dialer) {
     let mut halves = Halves::new();
     let connections = runtime.child_scope();
     loop {
@@ -38,9 +37,9 @@ pub(super) async fn serve(runtime: &Runtime, mut session: SpdySession, network: 
         let Some((error, data)) = paired(runtime, &mut halves, stream).await else {
             continue;
         };
-        let (task, network) = (runtime.clone(), network.clone());
+        let (task, dialer) = (runtime.clone(), dialer.clone());
         connections.runtime().spawn("forwarded connection", async move {
-            if let Err(message) = forward(&task, network, &error, data).await {
+            if let Err(message) = forward(&task, &dialer, &error, data).await {
                 error.writer().write(message.into()).await;
             }
             error.writer().finish().await;
@@ -124,6 +123,7 @@ async fn end_overdue(runtime: &Runtime, halves: &mut Halves) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::connects::AllConnects;
     use super::*;
     use bytes::Bytes;
     use machinery_runtime::Simulation;
@@ -133,7 +133,9 @@ mod tests {
     fn began(runtime: &Runtime) -> SpdySession {
         let (client, server) = tokio::io::duplex(64 << 10);
         let (own, session) = (runtime.clone(), SpdySession::server(runtime, server));
-        let served = async move { serve(&own, session, None).await };
+        let connects = AllConnects::default().of_pod().of_connection();
+        let network = None;
+        let served = async move { serve(&own, session, Dialer { network, connects }).await };
         runtime.spawn("port-forward session", served);
         SpdySession::client(runtime, client)
     }
