@@ -29,7 +29,7 @@ fn panicking(at: &Arc<AtomicU8>) -> ObservedDisk {
             DiskCall::Write if path.extension().is_some_and(|kind| kind == "tmp") => IN_CHECKPOINT,
             DiskCall::Read(_) => IN_READ,
             DiskCall::Sync => IN_SYNC,
-            DiskCall::Write | DiskCall::SyncDir => return,
+            DiskCall::Write | DiskCall::SyncDir | DiskCall::Forget(..) => return,
         };
         assert!(at.load(Ordering::SeqCst) != place, "as wanted");
     })

@@ -180,6 +180,13 @@ const TABLE: &[Mutation] = &[
         proof: SALVAGE,
     },
     Mutation {
+        name: "the scrub reads what the page cache has",
+        file: "scrub.rs",
+        from: "    file.forget_cached(offset, length);\n    let found = read();",
+        to: "    let found = read();",
+        proof: &["--test", "scrub"],
+    },
+    Mutation {
         name: "a count leaves out the last block",
         file: "../../root.rs",
         from: "count += last.take_while(|(key, _)| prefix.contains(key)).count();",

@@ -90,6 +90,10 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// Forgets what memory keeps of a part of the file, as far as it is durable: the next read of it asks the device. A file
+    /// system without such a memory, or that keeps it, does nothing.
+    fn forget_cached(&self, _offset: u64, _length: u64) {}
+
     /// Makes everything written so far durable, and the length with it.
     fn sync_data(&self) -> io::Result<()>;
 

@@ -13,6 +13,8 @@ pub enum DiskCall {
     Write,
     /// So many bytes were read from a file.
     Read(usize),
+    /// So many bytes of a file from an offset on are forgotten by the page cache.
+    Forget(u64, u64),
     /// Sync of a file's writes.
     Sync,
     /// Names in a directory are made durable.
@@ -111,6 +113,11 @@ impl DiskFile for ObservedFile {
         let read = self.file.read_at(offset, buffer)?;
         (self.observer)(&self.path, DiskCall::Read(read));
         Ok(read)
+    }
+
+    fn forget_cached(&self, offset: u64, length: u64) {
+        (self.observer)(&self.path, DiskCall::Forget(offset, length));
+        self.file.forget_cached(offset, length);
     }
 
     fn sync_data(&self) -> io::Result<()> {

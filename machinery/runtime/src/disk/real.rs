@@ -1,6 +1,7 @@
 //! The machine's file system.
 
 use super::{Disk, DiskFile, DiskLock, OpenMode, Space};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -120,6 +121,17 @@ impl DiskFile for RealFile {
             }
         }
         Ok(read)
+    }
+
+    fn forget_cached(&self, offset: u64, length: u64) {
+        let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) else {
+            return;
+        };
+        // Advice: where it is not taken, reads are as right as before.
+        let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        if let Err(error) = posix_fadvise(&self.0, offset, length, advice) {
+            tracing::debug!(%error, "the page cache keeps a part of a file");
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -5,7 +5,7 @@
 
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
 use super::keys::Seals;
-use super::scrub::Verified;
+use super::scrub::{Verified, past_cache};
 use super::seal;
 use super::wire::{Malformed, Put, Reader};
 use crate::encryption::Encryption;
@@ -144,13 +144,15 @@ impl Checkpoint {
     /// Reads blocks again from the one at position `at` on, about so many bytes of them.
     pub(super) fn verify_some(&self, at: u64, at_most: u64) -> Result<Verified, StorageError> {
         if at == 0 {
-            self.verify_header()?;
+            past_cache(&*self.file, (0, SECTOR as u64), || self.verify_header())?;
         }
         let mut at = usize::try_from(at).unwrap_or(usize::MAX);
         let start = self.blocks.get(at).map_or(self.end, |block| block.offset);
         let mut bytes = 0;
         while at < self.blocks.len() && bytes < at_most {
-            self.block(at)?;
+            let offset = self.blocks[at].offset;
+            let end = self.blocks.get(at + 1).map_or(self.end, |next| next.offset);
+            past_cache(&*self.file, (offset, end - offset), || self.block(at))?;
             at += 1;
             bytes = self.blocks.get(at).map_or(self.end, |next| next.offset) - start;
         }

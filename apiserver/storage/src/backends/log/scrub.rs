@@ -8,13 +8,28 @@ use super::engine::Engine;
 use super::files::Files;
 use super::segment::Segment;
 use crate::StorageError;
-use machinery_runtime::TaskEnded;
+use machinery_runtime::{DiskFile, TaskEnded};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Reads a part of a file as the device has it, and leaves nothing of it in the page cache.
+///
+/// The cache may have the bytes as they were written, whatever has become of them; and everything that is stored, once
+/// read, would take the place of what others need there.
+pub(super) fn past_cache<T>(
+    file: &dyn DiskFile,
+    (offset, length): (u64, u64),
+    read: impl FnOnce() -> T,
+) -> T {
+    file.forget_cached(offset, length);
+    let found = read();
+    file.forget_cached(offset, length);
+    found
+}
 
 /// What the scrub has found so far.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use super::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, SegmentHeader,
     Stored, TRAILER,
 };
-use super::scrub::Verified;
+use super::scrub::{Verified, past_cache};
 use super::wire::{Malformed, Reader};
 use crate::StorageError;
 use machinery_meta::Revision;
@@ -214,6 +214,11 @@ impl Segment {
 
     /// The same from an offset on, about so many bytes.
     pub(super) fn verify_some(&self, from: u64, at_most: u64) -> Result<Verified, StorageError> {
+        let rest = self.end().saturating_sub(from);
+        past_cache(&*self.file, (from, rest), || self.verify_from(from, at_most))
+    }
+
+    fn verify_from(&self, from: u64, at_most: u64) -> Result<Verified, StorageError> {
         self.ensure_read()?;
         if from == 0 {
             self.verify_header()?;
