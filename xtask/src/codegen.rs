@@ -1,7 +1,7 @@
 //! `cargo xtask codegen [--check]`: the facts about the built-in kinds, from upstream's code and server.
 //!
 //! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
-//! upstream's types say, into `machinery/api/facts` (described there in `README.md`), and the heads of its Tables. Then
+//! upstream's types say, into `machinery/api/facts` (described there in `README.md`), and the headers of its Tables. Then
 //! the table that is built into the binary is compiled from the facts: `machinery/api/src/table.bin`.
 
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::upstream::{self, Upstream};
 use crate::{process, tools};
 
-/// File of the heads of Tables.
-const HEADS: &str = "apiserver/registry/src/columns/heads.tsv";
+/// File of the headers of Tables.
+const HEADERS: &str = "apiserver/registry/src/columns/headers.tsv";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -64,8 +64,8 @@ fn update_facts(config: &Config, check: bool) -> Result<usize> {
             fs::remove_file(to)?;
         }
     }
-    let heads = update_file(&fresh.join("heads.tsv"), &config.root.join(HEADS), check)?;
-    Ok(differing.len() + heads)
+    let headers = update_file(&fresh.join("headers.tsv"), &config.root.join(HEADERS), check)?;
+    Ok(differing.len() + headers)
 }
 
 /// Returns 1 if the file differs, or differed until it was written.

@@ -89,7 +89,7 @@ pub(crate) fn list_meta(revision: &str, continue_token: &str, remaining: Option<
 pub(crate) fn table_head(columns: &Columns, beta: bool, list_meta: &str, heads: bool) -> String {
     let version = if beta { "v1beta1" } else { "v1" };
     let heads = if heads {
-        heads_json(&columns.heads)
+        heads_json(&columns.headers)
     } else {
         "null".into()
     };

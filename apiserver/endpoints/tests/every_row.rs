@@ -492,7 +492,7 @@ fn every_row_life_cycle() {
         made.json(201).unwrap();
         let rows = api.registry.rows();
         let mut wrong = Vec::new();
-        for row in rows.all().filter(|row| !row.virtual_kind) {
+        for row in rows.all().filter(|row| row.has_store) {
             let told = match Life::of(&api, row).await {
                 Ok(life) => life.tell().await,
                 Err(missing) => Err(missing),

@@ -1,11 +1,11 @@
-//! What the record of owners costs of a create and of a patch, beside decoding the pod and filling its defaults:
-//! `cargo bench -p apiserver-registry`.
+//! Cost of the record of owners in a create and in a patch, beside decoding the pod and filling its defaults: `cargo
+//! bench -p apiserver-registry`.
 //!
-//! Times are the thread's time on a processor, so that what else runs there matters less.
+//! Times are the thread's time on a processor, so that other work on the machine matters less.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use apiserver_registry::managed_fields::{Subject, Writer, track};
-use apiserver_registry::{Part, ResourceRow, kinds};
+use apiserver_registry::{ObjectPart, ResourceRow, kinds};
 use machinery_schema::{Step, Strictness, Tree, apply_defaults, decode_json, encode_json};
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ fn main() {
     let nothing = Tree::new(&pods.schema, pods.ty);
     let fresh = decoded(pods, &text);
     measure("decode, default", || drop(black_box(decoded(pods, &text))));
-    let tracked = |live: &Tree, object: &Tree, part: Part, manager: &str| {
+    let tracked = |live: &Tree, object: &Tree, part: ObjectPart, manager: &str| {
         let writer = Writer {
             manager: manager.to_owned(),
             now: "2026-01-01T00:00:00Z".to_owned(),
@@ -34,9 +34,9 @@ fn main() {
     };
     measure("copy", || drop(black_box(fresh.clone())));
     measure("create: copy, record", || {
-        drop(black_box(tracked(&nothing, &fresh, Part::Main, "kubectl")));
+        drop(black_box(tracked(&nothing, &fresh, ObjectPart::Main, "kubectl")));
     });
-    let mut live = tracked(&nothing, &fresh, Part::Main, "kubectl");
+    let mut live = tracked(&nothing, &fresh, ObjectPart::Main, "kubectl");
     live.set_str(&["metadata", "uid"], "u");
     println!(
         "record of {} bytes",
@@ -45,21 +45,21 @@ fn main() {
     );
     let noted = annotated(&live, "a");
     measure("first patch by another manager: copy, record", || {
-        drop(black_box(tracked(&live, &noted, Part::Main, "controller")));
+        drop(black_box(tracked(&live, &noted, ObjectPart::Main, "controller")));
     });
     measure("first patch by the creator: copy, record", || {
-        drop(black_box(tracked(&live, &noted, Part::Main, "kubectl")));
+        drop(black_box(tracked(&live, &noted, ObjectPart::Main, "kubectl")));
     });
-    let live = tracked(&live, &noted, Part::Main, "controller");
+    let live = tracked(&live, &noted, ObjectPart::Main, "controller");
     let again = annotated(&live, "b");
     measure("next patch: copy, record", || {
-        drop(black_box(tracked(&live, &again, Part::Main, "controller")));
+        drop(black_box(tracked(&live, &again, ObjectPart::Main, "controller")));
     });
     let mut ready = live.clone();
     ready.set_str(&["status", "phase"], "Running");
     ready.set_str(&["status", "podIP"], "10.0.0.1");
     measure("first status: copy, record", || {
-        drop(black_box(tracked(&live, &ready, Part::Status, "kubelet")));
+        drop(black_box(tracked(&live, &ready, ObjectPart::Status, "kubelet")));
     });
     let mut out = Vec::new();
     encode_json(&live, &mut out);

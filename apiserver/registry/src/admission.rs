@@ -84,7 +84,7 @@ pub enum Operation {
     Connect,
 }
 
-/// What is being done, without the objects (apiserver's `admission.Attributes`).
+/// Attributes of an operation for admission, without the objects (apiserver's `admission.Attributes`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     pub operation: Operation,
@@ -95,7 +95,7 @@ pub struct Attributes {
     pub namespace: String,
     /// Empty while a name is still to be generated.
     pub name: String,
-    /// Whether the name stands in the request's address, as it does in all but a plain create.
+    /// The name stands in the request's address, as it does in all requests but a plain create.
     pub addressed: bool,
     pub dry_run: bool,
 }
@@ -174,10 +174,10 @@ impl SystemDoors {
 
 /// The way to an [`Admitted`].
 #[derive(Clone, Copy)]
-pub struct Door<'a>(Way<'a>);
+pub struct Door<'a>(DoorSource<'a>);
 
 #[derive(Clone, Copy)]
-enum Way<'a> {
+enum DoorSource<'a> {
     Chain(&'a dyn Admission),
     System(SystemWriter),
     Following(&'a Admitted),
@@ -186,9 +186,9 @@ enum Way<'a> {
 impl std::fmt::Debug for Door<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Way::Chain(_) => f.write_str("Chain"),
-            Way::System(writer) => f.debug_tuple("System").field(writer).finish(),
-            Way::Following(admitted) => f.debug_tuple("Following").field(admitted).finish(),
+            DoorSource::Chain(_) => f.write_str("Chain"),
+            DoorSource::System(writer) => f.debug_tuple("System").field(writer).finish(),
+            DoorSource::Following(admitted) => f.debug_tuple("Following").field(admitted).finish(),
         }
     }
 }
@@ -248,17 +248,17 @@ impl Admitted {
 impl<'a> Door<'a> {
     /// The door of a client's request.
     pub fn new(chain: &'a dyn Admission) -> Self {
-        Self(Way::Chain(chain))
+        Self(DoorSource::Chain(chain))
     }
 
     /// The door of the server's own writes.
     pub(crate) const fn system(writer: SystemWriter) -> Self {
-        Self(Way::System(writer))
+        Self(DoorSource::System(writer))
     }
 
     /// The door of a write that carries out what was admitted under another kind (upstream's `ValidateAllObjectFunc`).
     pub fn following(admitted: &'a Admitted) -> Self {
-        Self(Way::Following(admitted))
+        Self(DoorSource::Following(admitted))
     }
 
     /// Lets the chain change the candidate; the defaults of the schema are applied again.
@@ -270,7 +270,7 @@ impl<'a> Door<'a> {
         old: Option<&Tree>,
     ) -> Result<Mutated<'a>, RegistryError> {
         self.check(&attributes)?;
-        if let Way::Chain(chain) = self.0 {
+        if let DoorSource::Chain(chain) = self.0 {
             chain.mutate(ctx, &attributes, object, old).await?;
             apply_defaults(object);
         }
@@ -288,7 +288,7 @@ impl<'a> Door<'a> {
         old: &Tree,
     ) -> Result<Admitted, RegistryError> {
         self.check(&attributes)?;
-        if let Way::Chain(chain) = self.0 {
+        if let DoorSource::Chain(chain) = self.0 {
             chain.validate(ctx, &attributes, None, Some(old)).await?;
         }
         Ok(Admitted { attributes })
@@ -304,22 +304,24 @@ impl<'a> Door<'a> {
     /// A writer of the server's own writes what its name says.
     fn check(self, attributes: &Attributes) -> Result<(), RegistryError> {
         match self.0 {
-            Way::System(writer) if !writer.is_for(attributes) => Err(RegistryError::Internal(format!(
-                "{writer:?} does not write {:?} of {:?}",
-                attributes.operation, attributes.resource
-            ))),
+            DoorSource::System(writer) if !writer.is_for(attributes) => {
+                Err(RegistryError::Internal(format!(
+                    "{writer:?} does not write {:?} of {:?}",
+                    attributes.operation, attributes.resource
+                )))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Whether the write carries out what was admitted before.
+    /// Reports whether the write carries out an operation that was admitted before.
     pub(crate) fn is_following(self) -> bool {
-        matches!(self.0, Way::Following(_))
+        matches!(self.0, DoorSource::Following(_))
     }
 
-    /// Whether plugins are asked: then the defaults of the kind follow a mutation.
+    /// Reports whether plugins decide; the kind's defaults are then applied again after mutation.
     pub(crate) fn has_plugins(self) -> bool {
-        matches!(self.0, Way::Chain(_))
+        matches!(self.0, DoorSource::Chain(_))
     }
 }
 
@@ -338,7 +340,7 @@ impl Mutated<'_> {
         object: &Tree,
         old: Option<&Tree>,
     ) -> Result<Admitted, RegistryError> {
-        if let Way::Chain(chain) = self.door.0 {
+        if let DoorSource::Chain(chain) = self.door.0 {
             chain.validate(ctx, &self.attributes, Some(object), old).await?;
         }
         Ok(Admitted {

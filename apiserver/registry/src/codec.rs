@@ -19,7 +19,7 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
 }
 
 /// The record of an entry as the schema of now has it.
-pub(crate) fn renewed(row: &ResourceRow, entry: &Entry) -> Result<Record, RegistryError> {
+pub(crate) fn migrate_record(row: &ResourceRow, entry: &Entry) -> Result<Record, RegistryError> {
     let tree = decode_stored(row, entry)?;
     Ok(record(row, &as_stored(row, tree)))
 }

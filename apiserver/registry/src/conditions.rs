@@ -2,7 +2,7 @@
 
 use machinery_schema::{Tree, Value};
 
-/// What a condition says.
+/// The content of a condition.
 #[derive(Debug, Clone, Copy)]
 pub struct Condition<'a> {
     pub kind: &'a str,

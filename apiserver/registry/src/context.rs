@@ -1,4 +1,4 @@
-//! What goes with a request from the first filter to storage.
+//! The context of a request, from the first filter to storage.
 
 use crate::error::RegistryError;
 use crate::latency::LatencyTracker;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who asks, until when, and what is said on the way. Cheap to clone.
+/// User, deadline, warnings and audit record of a request. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
     pub user: Arc<UserInfo>,
@@ -22,7 +22,7 @@ pub struct RequestContext {
     pub namespace: Arc<str>,
     /// On the runtime's monotonic clock.
     pub deadline: Option<Duration>,
-    /// What the audit log and the answer's `Audit-Id` call the request.
+    /// The request's id in the audit log and in the answer's `Audit-Id`.
     pub audit_id: Arc<str>,
     /// The client's `User-Agent`; the default field manager is its first word.
     pub user_agent: Arc<str>,
@@ -197,7 +197,7 @@ pub fn flow_of(user: &UserInfo, namespace: &Arc<str>) -> HeavyFlow {
     }
 }
 
-/// What upstream says of a request that was not answered in time.
+/// Upstream's message for a request that was not answered in time.
 pub const TIME_IS_UP: &str = "request did not complete within the allotted timeout";
 
 /// Warnings that say more than this are cut, each to so much, and the rest is dropped, as upstream does.

@@ -20,7 +20,7 @@ and now may show up in the list.";
 /// Longer tokens are nobody's.
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// Where a list stands: the revision of its first page and the first key still to send.
+/// The position of a paged list: the revision of its first page and the next key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ContinueToken {
     #[serde(rename = "v")]
@@ -110,7 +110,7 @@ impl ContinueToken {
     }
 }
 
-/// What Go calls the type of a JSON value; nothing for null.
+/// Go's name for the type of a JSON value; none for null.
 fn go_type(value: Ref<'_>) -> Option<&'static str> {
     Some(match value.to_json().as_bytes().first()? {
         b'{' => "object",
@@ -122,7 +122,7 @@ fn go_type(value: Ref<'_>) -> Option<&'static str> {
     })
 }
 
-/// Where the text stops being base64, as Go counts: a single character too many is wrong from itself on.
+/// Go's error for text that is not base64, with Go's offset: a single excess character is wrong at itself.
 fn corrupt(text: &str, error: &DecodeError) -> String {
     let at = match error {
         DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,

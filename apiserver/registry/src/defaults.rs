@@ -321,7 +321,7 @@ pub fn apply(group: &str, plural: &str, object: &mut Tree) {
     }
 }
 
-/// Where a kind has a pod's spec; nowhere for most.
+/// Path of the pod spec in a kind; none for most.
 fn pod_spec_of(group: &str, plural: &str) -> Option<&'static [&'static str]> {
     Some(match (group, plural) {
         ("", "pods") => &["spec"],
@@ -501,7 +501,7 @@ fn metrics(object: &mut Tree) {
     });
 }
 
-/// Where a behavior is given, both its directions have all their rules.
+/// Fills all rules of both directions, if a behavior is given.
 pub(crate) fn behavior(object: &mut Tree) {
     object.with(&["spec", "behavior"], |mut behavior| {
         if behavior.is_null() {

@@ -1,4 +1,4 @@
-//! Why a verb could not be carried out. Only `endpoints::status` turns these into a `Status`.
+//! Failures of verbs. Only `endpoints::status` turns these into a `Status`.
 
 use machinery_meta::{FieldError, GroupKind, GroupResource, Revision};
 
@@ -129,7 +129,7 @@ pub struct Cause {
     pub field: String,
 }
 
-/// What upstream says when a revision moved between read and write.
+/// Upstream's message when the revision changed between read and write.
 pub const OPTIMISTIC_LOCK_MESSAGE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 

@@ -11,7 +11,7 @@ use crate::options::{CreateOptions, UpdateOptions};
 use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::store::{Replacement, Store, Target};
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use machinery_meta::UserInfo;
 use machinery_schema::{Ref, Strictness, Tree, apply_defaults, decode_json};
 use serde_json::json;
@@ -27,7 +27,7 @@ pub struct EventRecorder {
     ctx: RequestContext,
     events: Store,
     component: &'static str,
-    /// What it does, for components that say so.
+    /// The `action` in events of components that set one.
     action: &'static str,
 }
 
@@ -86,7 +86,7 @@ impl EventRecorder {
         let target = Target {
             scope: &scope,
             name,
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let (change, options) = (Replacement(event), UpdateOptions::default());
         let written = self

@@ -27,7 +27,7 @@ fn row(info: &'static KindInfo) -> ResourceRow {
     let gvk = info.gvk.clone();
     let schema = Arc::clone(machinery_api::schema());
     let stored = stored_form(info);
-    let virtual_kind = info.etcd_prefix.is_none();
+    let has_store = info.etcd_prefix.is_some();
     ResourceRow {
         plural: info.plural.clone(),
         singular: info.singular.clone(),
@@ -47,12 +47,12 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         columns: columns::built_in(&gvk.group, &gvk.version, &info.plural),
         selectable: selectable(&gvk.group, &info.plural).into(),
         strategy: strategy(&info.gvk.group, &info.plural),
-        virtual_kind,
+        has_store,
         openapi_schema: None,
-        closed: machinery_runtime::CancellationToken::new(),
-        retired: machinery_runtime::CancellationToken::new(),
+        terminating: machinery_runtime::CancellationToken::new(),
+        superseded: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
-        storage_version_hash: if virtual_kind {
+        storage_version_hash: if !has_store {
             String::new()
         } else {
             storage_version_hash(&stored.gvk)

@@ -3,7 +3,7 @@
 use machinery_meta::ObjectHeader;
 use machinery_schema::Ref;
 
-/// Whether a header's labels match; an empty selector matches everything.
+/// Reports whether a header's labels match; an empty selector matches everything.
 pub fn matches(selector: Ref<'_>, header: &ObjectHeader) -> bool {
     let labels = selector.get("matchLabels").into_iter().flat_map(Ref::entries);
     for (key, value) in labels {

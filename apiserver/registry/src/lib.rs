@@ -46,18 +46,18 @@ pub mod options;
 mod point_of_no_return;
 pub mod registry;
 pub mod row;
-mod rules;
 pub mod scope;
 pub mod store;
 mod stored;
 pub mod strategy;
 pub mod table_strategy;
 mod user_class;
+mod validation_rules;
 mod values;
 pub mod verbs;
 
 pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, SystemDoors, SystemWriter};
-/// What a store answers with is storage's own: the one encoded copy, shared.
+/// Entries of storage, which stores answer with: the one encoded copy, shared.
 pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, RequestRecorder, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
@@ -70,7 +70,7 @@ pub use row::{OpenApiSchema, ResourceRow, ScalePaths, Selectable, Subresource, S
 pub use scope::Scope;
 pub use store::{Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written};
 pub use stored::Stored;
-pub use strategy::{Change, Part, Strategy};
+pub use strategy::{AllocationChange, ObjectPart, Strategy};
 pub use user_class::{SYSTEM_NAMESPACES, UserClass};
 pub use values::{built_in_values, stored_resources};
 pub use verbs::{Verb, Verbs};

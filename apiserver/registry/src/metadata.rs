@@ -234,7 +234,7 @@ pub fn set_generation(object: &mut Tree, generation: i64) {
     );
 }
 
-/// What is wrong with the metadata of a new object.
+/// Problems of a new object's metadata.
 pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
     let mut problems = Vec::new();
@@ -269,7 +269,7 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
     problems
 }
 
-/// What is wrong with changed metadata.
+/// Problems of changed metadata.
 pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
     let mut problems = validate_common(object, row, &path).into_list();

@@ -1,9 +1,9 @@
-//! What a caller may ask of each verb, already read and checked.
+//! Options of each verb, already parsed and checked.
 
 use machinery_meta::{Predicate, Uid};
 use std::time::Duration;
 
-/// How unknown and duplicate fields of a body are taken.
+/// Treatment of unknown and duplicate fields in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     Ignore,
@@ -33,7 +33,7 @@ pub struct UpdateOptions {
     pub create_missing: bool,
 }
 
-/// Which revision a read asks for.
+/// The revision that a read requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RevisionMatch {
     /// The newest state.
@@ -69,7 +69,7 @@ pub struct WatchOptions {
     pub timeout: Option<Duration>,
 }
 
-/// What becomes of an object's dependents.
+/// Treatment of an object's dependents when it is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     Orphan,

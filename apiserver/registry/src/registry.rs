@@ -43,7 +43,7 @@ pub struct Version {
     pub resources: Vec<Arc<ResourceRow>>,
 }
 
-/// How many parts a prefix has behind `/registry`: `pods`, `services/specs`, `knarr.test/boats`.
+/// Parts of a prefix after `/registry`: `pods`, `services/specs`, `knarr.test/boats`.
 const PREFIX_PARTS: usize = 2;
 
 /// One moment's rows. `generation` grows with every change.
@@ -57,7 +57,7 @@ pub struct Rows {
     custom: BTreeMap<String, Custom>,
 }
 
-/// What a CustomResourceDefinition is served as.
+/// The rows that a CustomResourceDefinition is served as.
 #[derive(Debug, Clone)]
 pub(crate) struct Custom {
     /// All that the rows are made of, as text.
@@ -65,7 +65,7 @@ pub(crate) struct Custom {
     rows: Vec<Arc<ResourceRow>>,
 }
 
-/// Where groups and versions stand among the others, while rows are added.
+/// Positions of groups and versions among the others, while rows are added.
 #[derive(Default)]
 struct Places {
     groups: HashMap<String, usize>,
@@ -148,7 +148,7 @@ impl Rows {
             versions.len() - 1
         });
         versions[at].resources.push(Arc::clone(&row));
-        if !row.virtual_kind {
+        if row.has_store {
             let stored = self.by_prefix.entry(row.stored.prefix.clone());
             let stored = stored.or_insert_with(|| Arc::clone(&row));
             if row.is_stored_form() {
@@ -338,7 +338,7 @@ impl Registry {
 
     fn exchange(&self, old: &Rows, custom: BTreeMap<String, Custom>, before: Option<Custom>) {
         for row in before.iter().flat_map(|known| &known.rows) {
-            row.retired.cancel();
+            row.superseded.cancel();
         }
         let rows = Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1);
         self.0.rows.store(Arc::new(rows));
@@ -348,7 +348,7 @@ impl Registry {
     pub(crate) fn close_custom(&self, definition: &str) {
         let rows = self.0.rows.load();
         for row in rows.custom.get(definition).iter().flat_map(|known| &known.rows) {
-            row.closed.cancel();
+            row.terminating.cancel();
         }
     }
 }

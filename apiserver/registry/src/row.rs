@@ -33,17 +33,17 @@ pub struct ResourceRow {
     pub columns: Columns,
     pub selectable: Arc<[Selectable]>,
     pub strategy: Arc<dyn Strategy>,
-    /// Answers creates without storing anything (reviews); no store stands behind it.
-    pub virtual_kind: bool,
+    /// Objects are stored; without it the kind answers creates and stores nothing (reviews).
+    pub has_store: bool,
     /// A warning every answer carries (deprecated versions).
     pub deprecation_warning: Option<String>,
     /// Upstream's hash of the version it is stored in, for discovery.
     pub storage_version_hash: String,
     pub openapi_schema: Option<OpenApiSchema>,
-    /// Cancelled when its definition is deleted: objects go from then on, and none come.
-    pub closed: CancellationToken,
-    /// Cancelled when other rows take this one's place; watches end with it.
-    pub retired: CancellationToken,
+    /// Cancelled when its definition is deleted: no object is created from then on.
+    pub terminating: CancellationToken,
+    /// Cancelled when other rows replace this one, which ends its watches.
+    pub superseded: CancellationToken,
 }
 
 /// A custom kind's `openAPIV3Schema`, for its OpenAPI document.
@@ -69,7 +69,7 @@ impl OpenApiSchema {
     }
 }
 
-/// How and where objects of the kind are kept.
+/// The form and the place in which objects of the kind are stored.
 #[derive(Debug, Clone)]
 pub struct StoredForm {
     /// With a slash at its end: `/registry/pods/`.
@@ -112,7 +112,7 @@ pub struct Subresource {
     pub role: SubresourceRole,
 }
 
-/// What a subresource does.
+/// The action of a subresource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubresourceRole {
     /// The object's status, bodies are the whole object.
@@ -133,7 +133,7 @@ pub enum SubresourceRole {
     Log,
 }
 
-/// Where an object keeps what `scale` shows.
+/// Paths of the members that `scale` shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScalePaths {
     pub spec_replicas: Vec<String>,
@@ -147,12 +147,12 @@ pub struct ScalePaths {
 /// A field that field selectors may ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selectable {
-    /// What the selector writes: `spec.nodeName`.
+    /// The name in selectors: `spec.nodeName`.
     pub label: String,
     pub path: Vec<String>,
     /// The value of an absent field: empty for strings, `0` and `false` for others.
     pub absent: &'static str,
-    /// Where to look when the field is absent or empty.
+    /// The field that is read if this one is absent or empty.
     pub otherwise: Option<Vec<String>>,
 }
 

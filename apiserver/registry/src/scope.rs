@@ -1,4 +1,4 @@
-//! Where a request acts.
+//! The scope of a request.
 
 /// The whole cluster, or one namespace of it. Made once, from the request's address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -74,7 +74,7 @@ impl<'a> Stored<'a> {
         self.0.usage()
     }
 
-    /// Whether the last write that the quota of the store refused has no room yet.
+    /// Reports whether the last write that the store's quota refused would be refused again.
     pub fn is_over_quota(self) -> bool {
         self.0.is_over_quota()
     }

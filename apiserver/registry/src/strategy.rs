@@ -1,16 +1,16 @@
-//! What a kind may decide about its own objects.
+//! The decisions of a kind about its own objects.
 //!
 //! The order of calls is the same for every kind. Create: `defaults` (while decoding and after each mutation) →
-//! [metadata filled] → mutating admission → `prepare_for_create` → `validate` → `warnings` → validating admission →
+//! mutating admission → [metadata filled] → `prepare_for_create` → `validate` → validating admission → `warnings` →
 //! `allocate` → stored. Update: the change applied to the live object → `defaults` → mutating admission →
-//! `prepare_for_update` → `validate_update` → validating admission → `allocate` → stored unless equal.
-//! Only `defaults`, the `prepare_` methods and `allocate` may change the object; all others only look.
+//! `prepare_for_update` → `validate_update` → validating admission → `allocate` → stored unless equal. Only
+//! `defaults`, the `prepare_` methods and `allocate` may change the object.
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
-use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
+use crate::validation_rules::ValidationRules;
 use apiserver_storage::Write;
 use async_trait::async_trait;
 use machinery_meta::{FieldError, syntax};
@@ -18,9 +18,9 @@ use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
 use std::time::Duration;
 
-/// Which part of the object a write is about.
+/// The part of the object that a write addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ObjectPart {
     /// Everything but what a subresource owns.
     Main,
     /// The `status` subresource.
@@ -29,9 +29,9 @@ pub enum Part {
     Other(&'static str),
 }
 
-/// What is being written, for [`Strategy::allocate`].
+/// The operation that [`Strategy::allocate`] allocates for.
 #[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
+pub enum AllocationChange<'a> {
     Create,
     Update { old: Ref<'a> },
     Delete,
@@ -40,7 +40,7 @@ pub enum Change<'a> {
 /// A kind's own rules. Every method has the neutral answer, so that a simple kind writes only what differs.
 #[async_trait]
 pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
-    /// What is wrong with a name; `prefix` for a `generateName`.
+    /// Problems of a name; `prefix` for a `generateName`.
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         name_rule(syntax::dns1123_subdomain, name, prefix)
     }
@@ -57,11 +57,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     fn prepare_for_create(&self, _ctx: &RequestContext, _object: &mut Tree) {}
 
     /// Drops what this part may not change. Status (or all but status) is restored from `old` before.
-    fn prepare_for_update(&self, _ctx: &RequestContext, _part: Part, _object: &mut Tree, _old: &Tree) {}
+    fn prepare_for_update(&self, _ctx: &RequestContext, _part: ObjectPart, _object: &mut Tree, _old: &Tree) {}
 
-    /// What makes an object of the kind acceptable.
-    fn rules(&self) -> Rules {
-        Rules::NONE
+    /// The validation rules of the kind.
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::NONE
     }
 
     /// Every problem of a new object; metadata are checked by generic code.
@@ -73,14 +73,14 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     fn validate_update(
         &self,
         ctx: &RequestContext,
-        part: Part,
+        part: ObjectPart,
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
         self.rules().of_changed(part, object, old, ctx.runtime.now())
     }
 
-    /// What a client should know about an accepted object; `old` on update.
+    /// Warnings about an accepted object; `old` on update.
     fn warnings(&self, _object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
         Vec::new()
     }
@@ -100,7 +100,7 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         true
     }
 
-    /// What counts as a change of the spec for `metadata.generation`.
+    /// Reports whether an update increments `metadata.generation`.
     fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
         crate::metadata::spec_differs(object, old)
     }
@@ -130,7 +130,7 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Holds a deleted object beyond its finalizers (a namespace's `spec.finalizers`).
-    fn is_held(&self, _object: Ref<'_>) -> bool {
+    fn keeps_after_finalizers(&self, _object: Ref<'_>) -> bool {
         false
     }
 
@@ -157,13 +157,13 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         &self,
         _ctx: &RequestContext,
         _registry: &Registry,
-        _change: Change<'_>,
+        _change: AllocationChange<'_>,
         _object: &mut Tree,
     ) -> Result<Vec<Write>, RegistryError> {
         Ok(Vec::new())
     }
 
-    /// Whether [`Strategy::allocate`] has anything to do at all.
+    /// Reports whether [`Strategy::allocate`] does anything for the kind.
     fn allocates(&self) -> bool {
         false
     }

@@ -5,10 +5,10 @@ use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::options::DeleteOptions;
 use crate::registry::Registry;
-use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Change, Part, Strategy, name_rule, path_segment_problems};
+use crate::strategy::{AllocationChange, ObjectPart, Strategy, name_rule, path_segment_problems};
 use crate::validation::{Path, ip_problems};
+use crate::validation_rules::ValidationRules;
 use crate::{
     apps, batch, certificates, coordination, core, discovery, extensions, networking, rbac, resource,
     scheduling, storage,
@@ -19,7 +19,7 @@ use machinery_meta::syntax;
 use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
 
-/// How a kind differs in what every kind has.
+/// Differences between kinds in the behavior that every kind has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
     pub names: NameRule,
@@ -31,7 +31,7 @@ pub struct Traits {
     pub qualified_finalizers: bool,
 }
 
-/// Which names a kind allows.
+/// The rule for names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     Subdomain,
@@ -101,7 +101,7 @@ impl Traits {
         }
     }
 
-    /// What it owns stays by default.
+    /// Dependents are orphaned by default.
     pub(crate) const fn orphaning(self) -> Self {
         Self {
             garbage: GarbagePolicy::Orphan,
@@ -123,11 +123,11 @@ impl Traits {
 pub(crate) struct Kind {
     plural: &'static str,
     traits: Traits,
-    rules: Rules,
+    rules: ValidationRules,
 }
 
 impl Kind {
-    pub(crate) const fn of(plural: &'static str, traits: Traits, rules: Rules) -> Self {
+    pub(crate) const fn of(plural: &'static str, traits: Traits, rules: ValidationRules) -> Self {
         Self {
             plural,
             traits,
@@ -162,7 +162,7 @@ const GROUPS: [(&str, &[Kind]); 18] = [
 #[derive(Debug, Clone, Copy)]
 pub struct TableStrategy {
     pub traits: Traits,
-    rules: Rules,
+    rules: ValidationRules,
     /// Group and plural, for the defaults set in code.
     kind: (&'static str, &'static str),
 }
@@ -173,7 +173,9 @@ impl TableStrategy {
         let listed = GROUPS.iter().find(|(own, _)| *own == group);
         let found = listed.and_then(|(_, kinds)| kinds.iter().find(|kind| kind.plural == plural));
         // Reviews and the like, which are not stored, have neither traits nor rules.
-        let (traits, rules) = found.map_or((Traits::PLAIN, Rules::NONE), |kind| (kind.traits, kind.rules));
+        let (traits, rules) = found.map_or((Traits::PLAIN, ValidationRules::NONE), |kind| {
+            (kind.traits, kind.rules)
+        });
         Self {
             traits,
             rules,
@@ -222,12 +224,12 @@ impl Strategy for TableStrategy {
         }
     }
 
-    fn prepare_for_update(&self, ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+    fn prepare_for_update(&self, ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
         match (self.kind, part) {
-            (("apps", "deployments"), Part::Status) => {
+            (("apps", "deployments"), ObjectPart::Status) => {
                 crate::metadata::restore_field(object, old, "labels");
             }
-            (("resource.k8s.io", "resourceclaims"), Part::Status) => {
+            (("resource.k8s.io", "resourceclaims"), ObjectPart::Status) => {
                 crate::metadata::restore_for_status(object, old);
                 resource::allocation::drop_released(object, old);
             }
@@ -239,9 +241,9 @@ impl Strategy for TableStrategy {
                 | ("storage.k8s.io", "volumeattachments" | "csinodes")
                 | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
                 | ("apiregistration.k8s.io", _),
-                Part::Status,
+                ObjectPart::Status,
             ) => crate::metadata::restore_for_status(object, old),
-            (("flowcontrol.apiserver.k8s.io", _), Part::Status) => {
+            (("flowcontrol.apiserver.k8s.io", _), ObjectPart::Status) => {
                 crate::metadata::restore_for_status(object, old);
                 crate::metadata::restore_field(object, old, crate::metadata::GRACE);
             }
@@ -249,8 +251,10 @@ impl Strategy for TableStrategy {
                 let now = crate::metadata::format_time(ctx.runtime.now());
                 signing_request::prepare_for_update(part, object, old, &now);
             }
-            (("", "persistentvolumeclaims"), Part::Main) => crate::core::claim::same_data_source(object),
-            (("apps", "daemonsets"), Part::Main) => {
+            (("", "persistentvolumeclaims"), ObjectPart::Main) => {
+                crate::core::claim::same_data_source(object)
+            }
+            (("apps", "daemonsets"), ObjectPart::Main) => {
                 let before: i64 = old.str_at(&TEMPLATE_GENERATION).parse().unwrap_or(0);
                 let changed = object.at(&["spec", "template"]) != old.at(&["spec", "template"]);
                 let generation = (before + i64::from(changed)).to_string();
@@ -292,7 +296,7 @@ impl Strategy for TableStrategy {
         vec!["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> ValidationRules {
         self.rules
     }
 
@@ -328,7 +332,7 @@ impl Strategy for TableStrategy {
         &self,
         _ctx: &RequestContext,
         registry: &Registry,
-        change: Change<'_>,
+        change: AllocationChange<'_>,
         object: &mut Tree,
     ) -> Result<Vec<Write>, RegistryError> {
         if self.allocates() {
@@ -338,14 +342,14 @@ impl Strategy for TableStrategy {
     }
 }
 
-/// Where DaemonSets keep a counter of their template, from before there were revisions.
+/// The annotation in which DaemonSets count changes of the template, older than revisions.
 const TEMPLATE_GENERATION: [&str; 3] = [
     "metadata",
     "annotations",
     "deprecated.daemonset.template.generation",
 ];
 
-/// What is to be known of the pods that will be made, where it is new.
+/// Warnings about a new or changed pod template.
 fn template_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
     let template = |object: Ref<'_>| object.at(&["spec", "template"]).map(Ref::to_json);
     match object.at(&["spec", "template"]) {

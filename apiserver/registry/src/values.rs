@@ -34,7 +34,7 @@ pub fn built_in_values() -> Arc<dyn RecordCodec> {
     Arc::new(ObjectValues::new(Arc::new(ArcSwap::from_pointee(rows))))
 }
 
-/// Where objects of the built-in kinds are stored: prefix, group and plural of each.
+/// Storage prefixes of the built-in kinds, with group and plural of each.
 pub fn stored_resources() -> Vec<(String, String, String)> {
     let row = |row: ResourceRow| {
         let group = row.stored.gvk.group.to_string();
@@ -73,7 +73,7 @@ struct TypeMeta<'a> {
     kind: std::borrow::Cow<'a, str>,
 }
 
-/// What a value says it is.
+/// The kind that a value names.
 fn own_kind(value: &[u8]) -> Result<GroupVersionKind, String> {
     let of = |api_version: &str, kind: &str| {
         let version: GroupVersion = api_version

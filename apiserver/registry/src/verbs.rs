@@ -1,4 +1,4 @@
-//! Which verbs a resource serves.
+//! Verbs that a resource serves.
 
 use std::fmt;
 

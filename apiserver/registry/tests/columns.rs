@@ -1,14 +1,14 @@
-//! Tables as upstream's server heads them (`src/columns/heads.tsv`), with a cell below each head.
+//! Tables as upstream's server headers them (`src/columns/headers.tsv`), with a cell below each head.
 
 use apiserver_registry::kinds;
 use jiff::Timestamp;
 use machinery_schema::Tree;
 
-const HEADS: &str = include_str!("../src/columns/heads.tsv");
+const HEADERS: &str = include_str!("../src/columns/headers.tsv");
 
-/// The names of a resource's heads; none for a kind that upstream shows by name and creation time.
-fn heads(resource: &str) -> Vec<&'static str> {
-    let mut lines = HEADS.lines().skip_while(|line| *line != resource);
+/// The names of a resource's headers; none for a kind that upstream shows by name and creation time.
+fn headers(resource: &str) -> Vec<&'static str> {
+    let mut lines = HEADERS.lines().skip_while(|line| *line != resource);
     lines.next();
     let own = lines.map_while(|line| line.strip_prefix('\t'));
     own.filter_map(|line| line.split('\t').next()).collect()
@@ -18,8 +18,13 @@ fn heads(resource: &str) -> Vec<&'static str> {
 fn columns_every_kind_has_upstream_headers_and_cells() {
     for row in kinds::built_in() {
         let resource = format!("{}/{}/{}", row.gvk.group, row.gvk.version, row.plural);
-        let own: Vec<&str> = row.columns.heads.iter().map(|head| head.name.as_str()).collect();
-        let upstreams = heads(&resource);
+        let own: Vec<&str> = row
+            .columns
+            .headers
+            .iter()
+            .map(|head| head.name.as_str())
+            .collect();
+        let upstreams = headers(&resource);
         assert!(
             upstreams.is_empty() || own == upstreams,
             "{resource}: {own:?}, upstream {upstreams:?}"

@@ -6,7 +6,7 @@ mod undeletable;
 
 use apiserver_registry::options::{DeleteOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
+    Door, ObjectPart, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
     SystemWriter, Target, custom, kinds,
 };
 use apiserver_storage::{Key, LogStorage, Storage, Write};
@@ -110,7 +110,7 @@ impl World {
         let target = Target {
             scope: &Scope::Cluster,
             name: NAME,
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let (change, options) = (Replacement(tree), UpdateOptions::default());
         let written = self

@@ -8,7 +8,8 @@ use apiserver_registry::options::{CreateOptions, DeleteOptions, RevisionMatch, U
 use apiserver_registry::store::early_expiry::{self, ExpiryBounds};
 use apiserver_registry::store::expiry;
 use apiserver_registry::{
-    Door, Part, Registry, Replacement, RequestContext, Scope, Store, SystemDoors, SystemWriter, Target, kinds,
+    Door, ObjectPart, Registry, Replacement, RequestContext, Scope, Store, SystemDoors, SystemWriter, Target,
+    kinds,
 };
 use apiserver_storage::{Key, LogStorage, Prefix, Storage, Write};
 use machinery_meta::UserInfo;
@@ -89,7 +90,7 @@ impl World {
         let target = Target {
             scope: &scope,
             name: "e",
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let (event, options) = (Replacement(self.event(count, &[])), UpdateOptions::default());
         let written = self.events.update(&self.ctx, target, &event, &options, self.door);

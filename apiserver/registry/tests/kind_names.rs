@@ -128,7 +128,7 @@ fn kinds_named_in_the_code_are_in_the_table() {
 #[test]
 fn kinds_with_columns_are_in_the_table() {
     let table = machinery_api::table();
-    let resources = include_str!("../src/columns/heads.tsv")
+    let resources = include_str!("../src/columns/headers.tsv")
         .lines()
         .filter(|line| !line.starts_with(['=', '\t']));
     for resource in resources {

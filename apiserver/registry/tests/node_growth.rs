@@ -1,10 +1,10 @@
-//! What one node adds to the store is bounded, whatever it writes and wherever.
+//! Growth of the store by one node is bounded, whatever the node writes and wherever.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use apiserver_registry::options::{CreateOptions, DeleteOptions, UpdateOptions};
 use apiserver_registry::{
-    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
+    Door, ObjectPart, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
     SystemWriter, Target, kinds,
 };
 use apiserver_storage::{LogOptions, LogStorage, Quota, Storage};
@@ -113,7 +113,7 @@ impl Client<'_> {
         let target = Target {
             scope: &scope,
             name,
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let change = Replacement(self.tree(&object(name, bytes)));
         let options = UpdateOptions::default();

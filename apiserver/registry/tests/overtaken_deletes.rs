@@ -6,8 +6,8 @@ mod undeletable;
 
 use apiserver_registry::options::{CreateOptions, DeleteOptions, UpdateOptions};
 use apiserver_registry::{
-    Deleted, Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
-    SystemWriter, Target, kinds,
+    Deleted, Door, ObjectPart, Registry, RegistryError, Replacement, RequestContext, Scope, Store,
+    SystemDoors, SystemWriter, Target, kinds,
 };
 use apiserver_storage::{LogStorage, Storage};
 use machinery_meta::UserInfo;
@@ -118,7 +118,7 @@ fn last_finalizer_of_an_object_that_another_removed_goes() {
         let target = Target {
             scope: &scope,
             name: "a",
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let options = UpdateOptions::default();
         let written = maps.update(&world.ctx, target, &change, &options, world.door);

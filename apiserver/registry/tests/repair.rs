@@ -1,4 +1,4 @@
-//! What services hold is broken by hand and comes back, and upstream's events say so.
+//! Repair of services' addresses and ports that the test breaks, with upstream's events.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where upstream keeps the bitmap of node ports.
+/// The key of upstream's bitmap of node ports.
 const BITMAP: &str = "/registry/ranges/servicenodeports";
 /// Longer than the loop needs after a change, shorter than its rounds.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -165,7 +165,7 @@ impl World {
             .is_ok()
     }
 
-    /// Who was warned, why and how.
+    /// Warning events: object, reason and message.
     async fn warnings(&self) -> Vec<String> {
         let store = self.store(("", "events"));
         let page = store

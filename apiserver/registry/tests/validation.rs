@@ -8,7 +8,7 @@
 
 use apiserver_registry::options::{CreateOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
+    Door, ObjectPart, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
     SystemWriter, Target, kinds,
 };
 use apiserver_storage::{LogStorage, Storage};
@@ -101,7 +101,7 @@ impl World {
         Ok(())
     }
 
-    async fn update(&self, kind: &str, part: Part, object: &Value) -> Result<(), RegistryError> {
+    async fn update(&self, kind: &str, part: ObjectPart, object: &Value) -> Result<(), RegistryError> {
         let store = self.store(kind);
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
@@ -127,20 +127,20 @@ impl World {
         };
         self.create(&case.kind, old).await.expect("what was there before");
         if old.get("status").is_some() && case.kind != "v1 Node" {
-            let written = self.update(&case.kind, Part::Status, old).await;
+            let written = self.update(&case.kind, ObjectPart::Status, old).await;
             written.expect("the status that was there before");
         }
         let part = match case.part.as_deref() {
-            None => Part::Main,
-            Some("status") => Part::Status,
-            Some(other) => Part::Other(other.to_owned().leak()),
+            None => ObjectPart::Main,
+            Some("status") => ObjectPart::Status,
+            Some(other) => ObjectPart::Other(other.to_owned().leak()),
         };
         self.update(&case.kind, part, &case.object).await
     }
 }
 
 /// A problem as the data have it.
-fn told(error: &FieldError, expected: Option<&String>) -> String {
+fn describe(error: &FieldError, expected: Option<&String>) -> String {
     let internal = expected.is_some_and(|expected| expected.contains("value: …"));
     let value = error.value.clone().filter(|_| !internal);
     let shown = FieldError {
@@ -185,7 +185,7 @@ fn problems(case: Case) -> (Vec<String>, Case) {
                 errors
                     .iter()
                     .zip(expected)
-                    .map(|(error, expected)| told(error, expected))
+                    .map(|(error, expected)| describe(error, expected))
                     .collect()
             }
             Err(other) => vec![format!("! {other}")],

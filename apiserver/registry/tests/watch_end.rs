@@ -1,4 +1,4 @@
-//! How a watch ends.
+//! Ends of watches.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

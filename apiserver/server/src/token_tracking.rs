@@ -4,7 +4,7 @@ use apiserver_auth::authn::AuthnFuture;
 use apiserver_auth::authn::legacy_service_account::{LAST_USED_LABEL, TokenTracker, TokenUse};
 use apiserver_registry::options::UpdateOptions;
 use apiserver_registry::store::Target;
-use apiserver_registry::{Door, Part, Registry, RegistryError, RequestContext, Scope, UpdatedObject};
+use apiserver_registry::{Door, ObjectPart, Registry, RegistryError, RequestContext, Scope, UpdatedObject};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ReadObject;
@@ -86,7 +86,7 @@ impl SecretTokens {
         let target = Target {
             scope: &scope,
             name: &key.name,
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let change = LastUsed {
             uid: secret.header.uid.0.clone(),

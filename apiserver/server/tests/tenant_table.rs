@@ -193,7 +193,7 @@ impl Table {
             for ask in asks(row.verbs) {
                 // Over all namespaces there are lists and watches alone, and a namespace's own address is within it.
                 let all_only = place == Place::Cluster && row.namespaced && ask.of_object;
-                if row.virtual_kind || all_only {
+                if !row.has_store || all_only {
                     continue;
                 }
                 let name = if ask.of_object { "/x" } else { "" };
@@ -217,7 +217,7 @@ impl Table {
 
     /// A selector that names another namespace finds nothing there.
     async fn check_selectors(&mut self, row: &ResourceRow) {
-        if row.virtual_kind || !row.namespaced {
+        if !row.has_store || !row.namespaced {
             return;
         }
         let owner = &self.users[0];

@@ -20,7 +20,7 @@ const (
 )
 
 // writeHeads asks for the Table of every resource that can be listed. The form is described where it is read:
-// apiserver/registry/src/columns/heads.rs.
+// apiserver/registry/src/columns/headers.rs.
 func writeHeads(path string, c *client, table *resourceTable) error {
 	w, resources := &writer{}, &writer{}
 	uses := map[string]int{}
@@ -72,5 +72,5 @@ func readHeads(c *client, r Resource) ([]head, error) {
 	return document.ColumnDefinitions, err
 }
 
-// path is how a resource is called in heads.tsv.
+// path is how a resource is called in headers.tsv.
 func (r Resource) path() string { return r.Group + "/" + r.Version + "/" + r.Plural }

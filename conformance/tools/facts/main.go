@@ -37,7 +37,7 @@ func main() {
 	must(writeResources(filepath.Join(*out, "resources.json"), resources))
 	must(writeDefaults(filepath.Join(*out, "defaults.json")))
 	must(writeGates(filepath.Join(*out, "feature_gates.json")))
-	must(writeHeads(filepath.Join(*out, "heads.tsv"), client, resources))
+	must(writeHeads(filepath.Join(*out, "headers.tsv"), client, resources))
 }
 
 func must(err error) {

@@ -59,9 +59,13 @@ const CALLS: [&str; 10] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 21] = [
+const PLAIN: [&str; 25] = [
     "apiserver/admission/src/",
     "apiserver/auth/src/",
+    "apiserver/egress/src/",
+    "apiserver/endpoints/src/",
+    "apiserver/etcd-model/src/",
+    "apiserver/registry/src/",
     "cluster/src/",
     "cmd/knarr/src/",
     "machinery/api/src/",
@@ -72,8 +76,8 @@ const PLAIN: [&str; 21] = [
     "machinery/runtime/src/",
     "machinery/semantics/src/",
     "machinery/x509/src/",
-    "node/cri/src/",
     "node/cri-model/src/",
+    "node/cri/src/",
     "node/dns/src/",
     "node/kubelet/src/",
     "node/network/src/",

@@ -6,7 +6,7 @@ use crate::request_info::RequestInfo;
 use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
 use apiserver_registry::managed_fields::{self, ApplyError, Subject, Writer};
 use apiserver_registry::options::{FieldValidation, Preconditions};
-use apiserver_registry::{Part, RegistryError, RequestContext, Store, UpdatedObject, metadata};
+use apiserver_registry::{ObjectPart, RegistryError, RequestContext, Store, UpdatedObject, metadata};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersion, GroupVersionKind};
 use machinery_schema::yaml::{Document, decode_document, decode_short_document};
@@ -58,7 +58,7 @@ impl UpdatedObject for Authorized<'_> {
 /// An apply under way.
 pub(super) struct Apply {
     pub(super) store: Store,
-    pub(super) part: Part,
+    pub(super) part: ObjectPart,
     pub(super) configuration: Tree,
     pub(super) writer: Writer,
     pub(super) force: bool,

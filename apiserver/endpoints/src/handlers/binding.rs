@@ -7,7 +7,7 @@ use crate::body::Body;
 use crate::{params, status};
 use apiserver_registry::options::{Preconditions, UpdateOptions};
 use apiserver_registry::{
-    Door, Operation, Part, RegistryError, RequestContext, Target, UpdatedObject, metadata,
+    Door, ObjectPart, Operation, RegistryError, RequestContext, Target, UpdatedObject, metadata,
 };
 use async_trait::async_trait;
 use http::Response;
@@ -75,7 +75,7 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     let target = Target {
         scope: &call.info.scope,
         name: &name,
-        part: Part::Other("binding"),
+        part: ObjectPart::Other("binding"),
     };
     let options = UpdateOptions {
         dry_run: options.dry_run,

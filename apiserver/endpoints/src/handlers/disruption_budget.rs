@@ -5,8 +5,8 @@ use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::error::Cause;
 use apiserver_registry::options::{ListOptions, UpdateOptions};
 use apiserver_registry::{
-    Admitted, Part, RegistryError, RequestContext, ResourceRow, Store, Target, UpdatedObject, label_selector,
-    metadata,
+    Admitted, ObjectPart, RegistryError, RequestContext, ResourceRow, Store, Target, UpdatedObject,
+    label_selector, metadata,
 };
 use async_trait::async_trait;
 use machinery_meta::{GroupResource, ObjectHeader};
@@ -102,7 +102,7 @@ async fn take_one(
     let target = Target {
         scope: &call.info.scope,
         name,
-        part: Part::Status,
+        part: ObjectPart::Status,
     };
     let options = UpdateOptions {
         dry_run,

@@ -9,8 +9,8 @@ use crate::{params, status};
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{DeleteOptions, Preconditions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Admitted, Door, Operation, Part, RegistryError, RequestContext, Store, Target, UpdatedObject, Written,
-    metadata,
+    Admitted, Door, ObjectPart, Operation, RegistryError, RequestContext, Store, Target, UpdatedObject,
+    Written, metadata,
 };
 use async_trait::async_trait;
 use http::Response;
@@ -209,7 +209,7 @@ impl Eviction<'_> {
             let target = Target {
                 scope,
                 name,
-                part: Part::Status,
+                part: ObjectPart::Status,
             };
             let door = Door::following(&self.admitted);
             let written = self

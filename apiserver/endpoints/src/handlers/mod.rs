@@ -266,7 +266,7 @@ impl Endpoints {
         if *call.request.method() == Method::HEAD && !(row.custom && call.info.verb != "watch") {
             return Err(RegistryError::MethodNotAllowed);
         }
-        if row.virtual_kind {
+        if !row.has_store {
             return self.dispatch_virtual(call).await;
         }
         let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb)) else {
@@ -366,7 +366,7 @@ fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryErro
         _ if info.path.contains("/namespaces//") => {
             Err(RegistryError::BadRequest("Namespace parameter required.".into()))
         }
-        _ if info.parts.len() == 1 && !row.virtual_kind => Err(RegistryError::MethodNotAllowed),
+        _ if info.parts.len() == 1 && row.has_store => Err(RegistryError::MethodNotAllowed),
         _ => Err(RegistryError::NoSuchResource),
     }
 }

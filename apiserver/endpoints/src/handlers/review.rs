@@ -4,7 +4,7 @@ use super::write::body_object;
 use super::{Call, Endpoints};
 use crate::body::Body;
 use crate::{params, respond};
-use apiserver_registry::{Operation, Part, RegistryError, managed_fields, metadata};
+use apiserver_registry::{ObjectPart, Operation, RegistryError, managed_fields, metadata};
 use http::{Response, StatusCode};
 use machinery_schema::Tree;
 
@@ -33,6 +33,6 @@ fn track(call: &Call, named: &str, object: &mut Tree) -> Result<(), RegistryErro
     }
     let writer = call.store.writer(&call.ctx, named);
     let nothing = Tree::new(&call.row().schema, call.row().ty);
-    managed_fields::track(call.store.subject(Part::Main), &writer, &nothing, object)
+    managed_fields::track(call.store.subject(ObjectPart::Main), &writer, &nothing, object)
         .map_err(managed_fields::refusal)
 }

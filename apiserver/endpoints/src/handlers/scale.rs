@@ -11,7 +11,7 @@ use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::managed_fields::{self, Subject, Writer};
 use apiserver_registry::options::{FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Part, RegistryError, RequestContext, ScalePaths, Store, UpdatedObject, Written, metadata,
+    ObjectPart, RegistryError, RequestContext, ScalePaths, Store, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -173,7 +173,7 @@ pub(crate) async fn change(
         namespace: call.info.scope.namespace().to_owned(),
         validation: options.field_validation,
     };
-    let written = write::carry_out(&this, &call, Part::Other("scale"), &change, &options).await?;
+    let written = write::carry_out(&this, &call, ObjectPart::Other("scale"), &change, &options).await?;
     let object = match &written {
         Written::Stored { entry, .. } => call.store.decode(entry)?,
         Written::Shown { object, .. } => object.clone(),
@@ -271,7 +271,7 @@ impl UpdatedObject for ScaleChange {
     fn stored(&self, scale: Tree, live: &Tree) -> Result<Tree, RegistryError> {
         self.check(&scale, live)?;
         let mut object = live.clone();
-        managed_fields::from_scale(self.store.subject(Part::Main), &scale, &mut object);
+        managed_fields::from_scale(self.store.subject(ObjectPart::Main), &scale, &mut object);
         let steps: Vec<Step<'_>> = self
             .paths
             .spec_replicas
@@ -314,7 +314,7 @@ impl ScaleChange {
     fn applied(&self, live: &Tree, configuration: &Configuration) -> Result<Tree, RegistryError> {
         let window = window()?;
         let mut shown = scale_or_unset(live, &self.paths)?;
-        managed_fields::to_scale(self.store.subject(Part::Main), window, live, &mut shown);
+        managed_fields::to_scale(self.store.subject(ObjectPart::Main), window, live, &mut shown);
         let Configuration { scale, writer, force } = configuration;
         let made = managed_fields::apply(window, writer, Some(&shown), scale, *force);
         made.map_err(apply::refusal)

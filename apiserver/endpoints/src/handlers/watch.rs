@@ -55,7 +55,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     }
     let watcher = call.store.watch(&call.info.scope, &options).await?;
     let runtime = call.ctx.runtime.clone();
-    let ended = ended(call.store.row.retired.clone(), runtime.clone());
+    let ended = ended(call.store.row.superseded.clone(), runtime.clone());
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let (holding, body) = endpoints.unread_memory.join(&call.ctx);
@@ -137,11 +137,11 @@ struct Streaming {
 }
 
 /// The kind's row was replaced (its schema changed, or it is no longer served), or the server stops.
-fn ended(retired: CancellationToken, runtime: Runtime) -> BoxFuture<'static, ()> {
+fn ended(superseded: CancellationToken, runtime: Runtime) -> BoxFuture<'static, ()> {
     async move {
         tokio::select! {
             biased;
-            () = retired.cancelled() => {}
+            () = superseded.cancelled() => {}
             () = runtime.cancelled() => {}
         }
     }

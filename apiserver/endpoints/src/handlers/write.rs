@@ -10,7 +10,7 @@ use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, UpdateOptions};
 use apiserver_registry::{
-    Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
+    Deleted, ObjectPart, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
     UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
@@ -67,7 +67,7 @@ fn warn_not_enforced(call: &Call) {
 }
 
 async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
-    let asks = call.row().virtual_kind || call.info.subresource == "token";
+    let asks = !call.row().has_store || call.info.subresource == "token";
     let limit = match asks {
         true => bodies::MAX_QUESTION_BYTES,
         false => bodies::MAX_BODY_BYTES,
@@ -99,15 +99,15 @@ fn decoded(
     Ok(object)
 }
 
-fn part(call: &Call) -> Part {
+fn part(call: &Call) -> ObjectPart {
     match call
         .row()
         .subresource(&call.info.subresource)
         .map(|sub| &sub.role)
     {
-        Some(SubresourceRole::Status) => Part::Status,
-        Some(SubresourceRole::Whole(name)) => Part::Other(name),
-        _ => Part::Main,
+        Some(SubresourceRole::Status) => ObjectPart::Status,
+        Some(SubresourceRole::Whole(name)) => ObjectPart::Other(name),
+        _ => ObjectPart::Main,
     }
 }
 
@@ -140,7 +140,7 @@ async fn write(
 pub(super) async fn carry_out(
     this: &Endpoints,
     call: &Call,
-    part: Part,
+    part: ObjectPart,
     change: &dyn UpdatedObject,
     options: &UpdateOptions,
 ) -> Result<Written, RegistryError> {

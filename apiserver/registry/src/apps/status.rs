@@ -1,5 +1,5 @@
-//! What the status of a workload may say: no count is negative, none exceeds the pods that there are, and the counter of
-//! collisions of names only grows.
+//! Validation of a workload's status: no count is negative or exceeds the number of pods, and the collision counter
+//! of names only grows.
 
 use crate::validation::{Errors, Path, non_negative};
 use machinery_meta::FieldError;
@@ -10,7 +10,7 @@ struct Members {
     counts: &'static [&'static str],
     /// Those that are counted out of `replicas`.
     of_replicas: &'static [&'static str],
-    /// How upstream says that more are available than ready.
+    /// Upstream's message when more pods are available than ready.
     not_ready: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What the kinds that make pods of a template have in common: a selector that stays, a template that it matches.
+//! Validation that workloads with a pod template share: an immutable selector, and a template that it matches.
 
 use crate::core::pod::validation as pod;
 use crate::validation::{
@@ -8,12 +8,13 @@ use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
-/// How upstream names a kind in its sentences.
+/// Upstream's names of a kind in error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     pub(super) in_selector: &'static str,
     pub(super) in_template: &'static str,
-    /// What is said of a selector that cannot be read; the template is then not looked at. `None`: nothing, and it is.
+    /// The message for an unreadable selector, after which the template is not validated. `None`: no message, and the
+    /// template is validated.
     pub(super) unreadable: Option<&'static str>,
 }
 

@@ -9,16 +9,16 @@ mod x509;
 
 pub use x509::{common_name, organizations};
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[
     Kind::of(
         "certificatesigningrequests",
         Traits::PLAIN.named(NameRule::PathSegment),
-        Rules::on(signing_request::validate)
-            .changed(signing_decision::validate_main)
+        ValidationRules::create(signing_request::validate)
+            .update(signing_decision::validate_main)
             .status(signing_decision::validate_status)
             .parts(&[("approval", signing_decision::validate_approval)]),
     ),
@@ -26,14 +26,14 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::of(
         "clustertrustbundles",
         Traits::PLAIN.named(NameRule::PathSegment).revision_wanted(),
-        Rules::on(cluster_trust_bundle::validation::validate)
-            .changed(cluster_trust_bundle::validation::validate_update),
+        ValidationRules::create(cluster_trust_bundle::validation::validate)
+            .update(cluster_trust_bundle::validation::validate_update),
     ),
     Kind::of(
         "podcertificaterequests",
         Traits::PLAIN.revision_wanted(),
-        Rules::on(pod_certificate_request::validation::validate)
-            .changed(pod_certificate_request::validation::validate_update)
+        ValidationRules::create(pod_certificate_request::validation::validate)
+            .update(pod_certificate_request::validation::validate_update)
             .status_at(pod_certificate_request::outcome::validate_status),
     ),
 ];

@@ -20,7 +20,7 @@ pub(super) enum Curve {
     P521,
 }
 
-/// What kind of key it is.
+/// The type of a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Ed25519,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Why a signature does not count.
+/// The reason for which a signature is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignatureError {
     #[error("x509: cannot verify signature: algorithm unimplemented")]
@@ -77,7 +77,7 @@ fn is(named: &Oid<'_>, numbers: &[u64]) -> bool {
     named.iter().is_some_and(|own| own.eq(numbers.iter().copied()))
 }
 
-/// Whether what was signed with `algorithm` was signed with the key.
+/// Verifies a signature that was made with `algorithm` and the key.
 pub(super) fn verify(
     key: &SubjectPublicKeyInfo<'_>,
     algorithm: &AlgorithmIdentifier<'_>,
@@ -94,7 +94,8 @@ pub(super) fn verify(
     checked(key, scheme, message, signature).ok_or(failure)
 }
 
-/// Whether the owner of the key signed the message, in the one way upstream takes for each kind of key.
+/// Reports whether the key's owner signed the message, with the one algorithm that upstream accepts for each type of
+/// key.
 pub(super) fn proves(kind: Kind, key: &SubjectPublicKeyInfo<'_>, message: &[u8], signature: &[u8]) -> bool {
     let scheme: &dyn VerificationAlgorithm = match kind {
         Kind::Ed25519 => &scheme::ED25519,

@@ -1,4 +1,4 @@
-//! What may become of the conditions of a CertificateSigningRequest (upstream's `pkg/apis/certificates/validation`).
+//! Validation of changed conditions of a CertificateSigningRequest (upstream's `pkg/apis/certificates/validation`).
 
 use super::x509;
 use crate::validation::{Errors, Path};
@@ -51,7 +51,7 @@ pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What there was of decisions stays as it was.
+/// Refuses a new condition that approves, denies or fails the request.
 fn no_decision(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>) {
     for decision in DECISIONS {
         if count(&types(new), decision) > count(&types(old), decision) {
@@ -131,7 +131,7 @@ fn repeats(conditions: &[(&str, &str)]) -> bool {
     conditions.iter().any(|(kind, _)| !seen.insert(kind))
 }
 
-/// Whether it is approved and denied at once.
+/// Reports whether the request is approved and denied at once.
 fn is_undecided(conditions: &[(&str, &str)]) -> bool {
     count(conditions, "Approved") > 0 && count(conditions, "Denied") > 0
 }

@@ -1,8 +1,8 @@
-//! What makes a CertificateSigningRequest acceptable, as far as its form goes, and what its subresources may change.
+//! Validation of the form of a CertificateSigningRequest, and preparation of writes through its subresources.
 
 use super::x509;
 use crate::metadata::restore_member;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use crate::validation::{Errors, Path, signer_name};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,12 +67,12 @@ pub(crate) fn validate(request: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What was asked stays; `approval` changes conditions only, and a condition's times are known when it is written.
-pub(crate) fn prepare_for_update(part: Part, object: &mut Tree, old: &Tree, now: &str) {
+/// Restores the spec; `approval` changes conditions only, and times of conditions are set by the server.
+pub(crate) fn prepare_for_update(part: ObjectPart, object: &mut Tree, old: &Tree, now: &str) {
     restore_member(object, old, "spec");
     match part {
-        Part::Status => keep_decisions(object, old),
-        Part::Other("approval") => {
+        ObjectPart::Status => keep_decisions(object, old),
+        ObjectPart::Other("approval") => {
             let conditions = object.at(&CONDITIONS).map(|own| own.to_json());
             restore_member(object, old, "status");
             object.remove(&CONDITIONS);
@@ -173,7 +173,7 @@ fn signer(errors: &mut Errors, path: &Path<'_>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Errors, Part, Path, Tree, prepare_for_update, signer};
+    use super::{Errors, ObjectPart, Path, Tree, prepare_for_update, signer};
 
     fn request(spec: &str, status: &str) -> Tree {
         Tree::from_json(&format!(r#"{{"spec":{spec},"status":{status}}}"#)).unwrap()
@@ -187,13 +187,13 @@ mod tests {
         );
         let conditions = r#"[{"type":"Approved","status":"True"},{"type":"Failed","status":"True"}]"#;
         let mut new = request(r#"{"request":"b"}"#, &format!(r#"{{"conditions":{conditions}}}"#));
-        prepare_for_update(Part::Other("approval"), &mut new, &old, "2");
+        prepare_for_update(ObjectPart::Other("approval"), &mut new, &old, "2");
         assert_eq!(
             new.root().to_json(),
             r#"{"spec":{"request":"a"},"status":{"certificate":"c","conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"},{"lastTransitionTime":"2","lastUpdateTime":"2","status":"True","type":"Failed"}]}}"#
         );
         let mut new = request("{}", r#"{"conditions":[{"type":"Approved","status":"False"}]}"#);
-        prepare_for_update(Part::Status, &mut new, &old, "2");
+        prepare_for_update(ObjectPart::Status, &mut new, &old, "2");
         assert_eq!(
             new.get("status").unwrap().to_json(),
             r#"{"conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"}]}"#,

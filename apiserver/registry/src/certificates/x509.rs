@@ -19,7 +19,7 @@ pub(super) fn blocks(text: &[u8]) -> Vec<pem::Pem> {
     between.filter_map(|block| pem::parse(block).ok()).collect()
 }
 
-/// Whether one certificate, with nothing behind it, is an authority's; `None` where it does not read.
+/// Reports whether a certificate is an authority's; `None` if it cannot be parsed or bytes follow it.
 pub(super) fn is_authority(der: &[u8]) -> Option<bool> {
     let constraints = certificate(der)?
         .basic_constraints()
@@ -28,7 +28,7 @@ pub(super) fn is_authority(der: &[u8]) -> Option<bool> {
     Some(constraints.unwrap_or(false))
 }
 
-/// Whether a block is a certificate by its label.
+/// Reports whether a PEM block has the label of a certificate.
 pub(super) fn is_certificate(block: &pem::Pem) -> bool {
     block.tag() == CERTIFICATE
 }
@@ -46,7 +46,7 @@ pub(super) fn request(der: &[u8]) -> Option<X509CertificationRequest<'_>> {
     (rest.is_empty() && public_key::kind(key).is_some()).then_some(request)
 }
 
-/// Whether a request was signed with the key in it.
+/// Verifies that a request was signed with the key in it.
 pub(super) fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), SignatureError> {
     let info = &request.certification_request_info;
     public_key::verify(
@@ -92,7 +92,7 @@ pub fn common_name(text: &[u8]) -> Result<String, String> {
     }
 }
 
-/// What is wrong with the text of a request, in Go's words.
+/// The problem of a request's text, in Go's words.
 pub(super) fn request_problem(text: &[u8]) -> Option<String> {
     let all = blocks(text);
     let Some(block) = all.first().filter(|block| block.tag() == "CERTIFICATE REQUEST") else {
@@ -104,7 +104,7 @@ pub(super) fn request_problem(text: &[u8]) -> Option<String> {
     }
 }
 
-/// What is wrong with the certificates that a signer writes; none is fine.
+/// The problem of the certificates that a signer writes; an empty text is valid.
 pub(super) fn certificates_problem(text: &[u8]) -> Option<String> {
     if text.is_empty() {
         return None;

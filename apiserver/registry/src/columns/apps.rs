@@ -1,7 +1,7 @@
 //! Workloads of the apps group.
 
-use super::words::{NONE, containers, int, labels, name, object_age, selector};
-use super::{Cell, Column, Columns, KindCells, created_description, name_head};
+use super::format::{NONE, containers, int, labels, name, object_age, selector};
+use super::{Cell, Column, Columns, KindCells, created_description, name_header};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
@@ -19,29 +19,29 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     })
 }
 
-/// What `scale` of any kind shows.
+/// Columns of `scale`, the same for every kind.
 pub(super) fn scale() -> Columns {
-    let head = |name: &str, kind: &str, description| Column {
+    let header = |name: &str, kind: &str, description| Column {
         name: name.into(),
         kind: kind.into(),
         description,
         ..Column::default()
     };
-    let heads = vec![
-        head("Name", "string", name_head().description),
-        head(
+    let headers = vec![
+        header("Name", "string", name_header().description),
+        header(
             "Desired",
             "integer",
             "replicas is the desired number of instances for the scaled object.".into(),
         ),
-        head(
+        header(
             "Available",
             "integer",
             "replicas is the actual number of observed instances of the scaled object.".into(),
         ),
-        head("Age", "string", created_description()),
+        header("Age", "string", created_description()),
     ];
-    Columns::new(heads, |scale, now| {
+    Columns::new(headers, |scale, now| {
         vec![
             name(scale),
             int(scale, &["spec", "replicas"]).into(),

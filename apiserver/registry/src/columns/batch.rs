@@ -1,6 +1,6 @@
 //! Jobs and cron jobs.
 
-use super::words::{NONE, UNKNOWN, condition, containers, int, name, object_age, or, selector};
+use super::format::{NONE, UNKNOWN, condition, containers, int, name, object_age, or, selector};
 use super::{Cell, KindCells, age, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;

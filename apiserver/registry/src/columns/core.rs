@@ -1,6 +1,6 @@
 //! Kinds of the core group, but for pods.
 
-use super::words::{
+use super::format::{
     NONE, UNKNOWN, condition, containers, first_then_more, int, labels, name, object_age, or, text,
 };
 use super::{Cell, KindCells, age};
@@ -68,7 +68,7 @@ fn secret(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-/// How many members or items there are.
+/// Number of members or items.
 fn len(of: Option<Ref<'_>>) -> i64 {
     of.map_or(0, |of| i64::try_from(of.len()).unwrap_or(i64::MAX))
 }
@@ -309,11 +309,11 @@ fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         storage_class(object).into(),
         or(
             object.str_at(&["spec", "volumeAttributesClassName"]),
-            super::words::UNSET,
+            super::format::UNSET,
         )
         .into(),
         object_age(object, now),
-        or(object.str_at(&["spec", "volumeMode"]), super::words::UNSET).into(),
+        or(object.str_at(&["spec", "volumeMode"]), super::format::UNSET).into(),
     ]
 }
 
@@ -338,12 +338,12 @@ fn volume(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         storage_class(object).into(),
         or(
             object.str_at(&["spec", "volumeAttributesClassName"]),
-            super::words::UNSET,
+            super::format::UNSET,
         )
         .into(),
         text(object, &["status", "reason"]),
         object_age(object, now),
-        or(object.str_at(&["spec", "volumeMode"]), super::words::UNSET).into(),
+        or(object.str_at(&["spec", "volumeMode"]), super::format::UNSET).into(),
     ]
 }
 

@@ -1,25 +1,25 @@
-//! How a kind appears in a Table.
+//! Columns of kinds in a Table.
 //!
-//! The heads (name, type, format, priority, description) are upstream's and stand in `heads.tsv`; the cells are
-//! functions over the object, one file per area. A kind without a function shows its name and creation time.
+//! The headers (name, type, format, priority, description) are upstream's, in `headers.tsv`; the cells are functions
+//! over the object, one file per area. A kind without a function shows its name and creation time.
 
 mod apps;
 mod batch;
 mod core;
-mod heads;
+mod format;
+mod headers;
 mod network;
 mod others;
 mod pod;
 mod policy;
 mod storage;
-mod words;
 
 use jiff::Timestamp;
 use machinery_schema::Ref;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// One column's head.
+/// One column's header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Column {
     pub name: String,
@@ -66,21 +66,21 @@ impl From<bool> for Cell {
     }
 }
 
-/// Computes the cells of an object, in the order of the heads.
+/// Computes the cells of an object, in the order of the headers.
 pub type Cells = dyn Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync;
 
 /// A kind's columns.
 #[derive(Clone)]
 pub struct Columns {
-    pub heads: Arc<[Column]>,
+    pub headers: Arc<[Column]>,
     pub cells: Arc<Cells>,
-    /// Where an object stands in a list, for kinds that are not shown by name.
+    /// The sort key of an object in a list, for kinds that are not sorted by name.
     pub order: Option<fn(Ref<'_>) -> i64>,
-    /// How an object that has run its course ended.
+    /// The result of an object that has completed.
     pub completed: Option<fn(Ref<'_>) -> Option<Completed>>,
 }
 
-/// What a row says of an object that has run its course: a reason and a sentence.
+/// The result of a completed object in its row: a reason and a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     pub reason: &'static str,
@@ -90,18 +90,18 @@ pub struct Completed {
 impl std::fmt::Debug for Columns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list()
-            .entries(self.heads.iter().map(|head| &head.name))
+            .entries(self.headers.iter().map(|head| &head.name))
             .finish()
     }
 }
 
 impl Columns {
     pub fn new(
-        heads: Vec<Column>,
+        headers: Vec<Column>,
         cells: impl Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            heads: heads.into(),
+            headers: headers.into(),
             cells: Arc::new(cells),
             order: None,
             completed: None,
@@ -110,8 +110,8 @@ impl Columns {
 
     /// Name and creation time, for kinds nobody wrote columns for.
     pub fn name_and_created() -> Self {
-        let heads = vec![
-            name_head(),
+        let headers = vec![
+            name_header(),
             Column {
                 name: "Created At".into(),
                 kind: "date".into(),
@@ -119,7 +119,7 @@ impl Columns {
                 ..Column::default()
             },
         ];
-        Self::new(heads, |object, _| {
+        Self::new(headers, |object, _| {
             let created = object.str_at(&["metadata", "creationTimestamp"]);
             let created = if created.is_empty() { "<unknown>" } else { created };
             vec![object.str_at(&["metadata", "name"]).into(), created.into()]
@@ -140,11 +140,14 @@ pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
         .or_else(|| storage::cells(group, plural))
         .or_else(|| policy::cells(group, plural))
         .or_else(|| others::cells(group, plural));
-    match (heads::of_resource(&format!("{group}/{version}/{plural}")), cells) {
-        (Some(heads), Some(cells)) => Columns {
+    match (
+        headers::of_resource(&format!("{group}/{version}/{plural}")),
+        cells,
+    ) {
+        (Some(headers), Some(cells)) => Columns {
             order: policy::order(group, plural),
             completed: pod::completed(group, plural),
-            ..Columns::new(heads, cells)
+            ..Columns::new(headers, cells)
         },
         _ => Columns::name_and_created(),
     }
@@ -156,19 +159,19 @@ pub fn scale() -> Columns {
 }
 
 /// `Name`, first of every table.
-pub fn name_head() -> Column {
+pub fn name_header() -> Column {
     Column {
         name: "Name".into(),
         kind: "string".into(),
         format: "name".into(),
-        description: Cow::Borrowed(heads::shared("name")),
+        description: Cow::Borrowed(headers::shared("name")),
         priority: 0,
     }
 }
 
-/// What upstream says of a column that shows the creation time.
+/// Upstream's description of a column that shows the creation time.
 pub fn created_description() -> Cow<'static, str> {
-    Cow::Borrowed(heads::shared("age"))
+    Cow::Borrowed(headers::shared("age"))
 }
 
 /// The time since, in upstream's short form (`5d3h`); `<unknown>` without one.

@@ -1,6 +1,6 @@
 //! Networking, discovery and certificates.
 
-use super::words::{NONE, UNSET, first_then_more, labels, name, object_age, or, selector, text};
+use super::format::{NONE, UNSET, first_then_more, labels, name, object_age, or, selector, text};
 use super::{Cell, KindCells, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;

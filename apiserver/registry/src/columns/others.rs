@@ -1,6 +1,6 @@
 //! Admission, definitions and API services.
 
-use super::words::{UNSET, condition, name, object_age, text};
+use super::format::{UNSET, condition, name, object_age, text};
 use super::{Cell, KindCells};
 use jiff::Timestamp;
 use machinery_schema::Ref;

@@ -1,12 +1,12 @@
 //! A pod's row: its status in one word is the most asked-for cell of all.
 
-use super::words::{NONE, int, name, object_age, or};
+use super::format::{NONE, int, name, object_age, or};
 use super::{Cell, Completed, KindCells, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 use std::collections::HashSet;
 
-/// How a kind's rows say that an object has run its course.
+/// The function that reports a completed object of the kind in its row.
 pub(super) fn completed(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> Option<Completed>> {
     (group.is_empty() && plural == "pods").then_some(course_of as _)
 }
@@ -24,7 +24,7 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     (group.is_empty() && plural == "pods").then_some(pod as KindCells)
 }
 
-/// What the containers' statuses add up to.
+/// Totals over the containers' statuses.
 #[derive(Default)]
 struct Tally {
     reason: String,
@@ -130,7 +130,8 @@ fn ended(terminated: Ref<'_>) -> String {
     }
 }
 
-/// Whether initialization has not finished; the reason then says how far it is.
+/// Adds the init containers and reports whether initialization is unfinished, in which case the reason tells its
+/// progress.
 fn tally_inits(pod: Ref<'_>, sidecars: &HashSet<&str>, tally: &mut Tally, of_sidecars: &mut Tally) -> bool {
     let total = pod.at(&["spec", "initContainers"]).map_or(0, Ref::len);
     let statuses = pod

@@ -1,6 +1,6 @@
 //! RBAC, disruption budgets, priorities, autoscaling.
 
-use super::words::{NONE, UNKNOWN, int, int_or_string, name, object_age, text};
+use super::format::{NONE, UNKNOWN, int, int_or_string, name, object_age, text};
 use super::{Cell, KindCells};
 use jiff::Timestamp;
 use machinery_schema::Ref;
@@ -17,7 +17,7 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     })
 }
 
-/// Where objects stand in lists that are not shown by name.
+/// The sort key of objects in a list, for kinds that are not sorted by name.
 pub(super) fn order(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> i64> {
     let precedence = |schema: Ref<'_>| int(schema, &["spec", "matchingPrecedence"]);
     (group == "flowcontrol.apiserver.k8s.io" && plural == "flowschemas").then_some(precedence as _)

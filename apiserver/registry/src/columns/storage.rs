@@ -1,7 +1,7 @@
 //! Storage, nodes' runtimes, leases.
 
 use super::core::name_and_age;
-use super::words::{NONE, UNSET, name, object_age, or, text};
+use super::format::{NONE, UNSET, name, object_age, or, text};
 use super::{Cell, KindCells};
 use jiff::Timestamp;
 use machinery_schema::Ref;

@@ -2,12 +2,12 @@
 
 pub mod lease;
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[Kind::of(
     "leases",
     Traits::PLAIN.any_finalizers().put_creates().revision_wanted(),
-    Rules::on(lease::validation::validate),
+    ValidationRules::create(lease::validation::validate),
 )];

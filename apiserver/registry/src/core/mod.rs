@@ -12,9 +12,9 @@ pub mod secret;
 pub mod service;
 pub mod volume;
 
-use crate::rules::Rules;
 use crate::strategy::Strategy;
 use crate::table_strategy::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
 use std::sync::Arc;
 
 /// The kinds of this group that the table serves.
@@ -22,28 +22,28 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::of(
         "endpoints",
         Traits::PLAIN.put_creates(),
-        Rules::on(endpoints::validation::validate),
+        ValidationRules::create(endpoints::validation::validate),
     ),
-    Kind::of("limitranges", Traits::PLAIN.put_creates(), Rules::NONE),
+    Kind::of("limitranges", Traits::PLAIN.put_creates(), ValidationRules::NONE),
     Kind::of(
         "persistentvolumeclaims",
         Traits::PLAIN.returned(),
-        Rules::on(claim::validation::validate).changed(claim::change::validate_update),
+        ValidationRules::create(claim::validation::validate).update(claim::change::validate_update),
     ),
     Kind::of(
         "persistentvolumes",
         Traits::PLAIN.returned(),
-        Rules::on(volume::validation::validate).changed(volume::validation::validate_update),
+        ValidationRules::create(volume::validation::validate).update(volume::validation::validate_update),
     ),
-    Kind::of("podtemplates", Traits::COUNTED.returned(), Rules::NONE),
+    Kind::of("podtemplates", Traits::COUNTED.returned(), ValidationRules::NONE),
     Kind::of(
         "replicationcontrollers",
         Traits::COUNTED.orphaning(),
-        Rules::on(replication_controller::validation::validate)
+        ValidationRules::create(replication_controller::validation::validate)
             .status(crate::apps::status::validate_controller),
     ),
-    Kind::of("resourcequotas", Traits::PLAIN.returned(), Rules::NONE),
-    Kind::of("serviceaccounts", Traits::PLAIN.returned(), Rules::NONE),
+    Kind::of("resourcequotas", Traits::PLAIN.returned(), ValidationRules::NONE),
+    Kind::of("serviceaccounts", Traits::PLAIN.returned(), ValidationRules::NONE),
 ];
 
 /// The strategy of a kind of this group that has one of its own.

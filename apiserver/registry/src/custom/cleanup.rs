@@ -1,4 +1,4 @@
-//! What remains of a definition that is being deleted: its objects go first.
+//! Cleanup of a definition that is being deleted: its objects are deleted first.
 
 use crate::admission::{Door, SystemWriter};
 use crate::conditions::{Condition, set_condition};
@@ -8,7 +8,7 @@ use crate::metadata;
 use crate::options::{DeleteOptions, ListOptions, UpdateOptions};
 use crate::scope::Scope;
 use crate::store::{Store, Target, UpdatedObject};
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use async_trait::async_trait;
 use machinery_schema::Tree;
 
@@ -38,7 +38,7 @@ pub(super) async fn delete_objects(ctx: &RequestContext, store: &Store) -> Resul
     Ok(left.entries.is_empty())
 }
 
-/// Where the cleanup of a definition stands, as its condition `Terminating` says it.
+/// Progress of the cleanup of a definition, as its condition `Terminating` reports it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     /// Objects are still to go; without any, the definition itself goes.
@@ -114,7 +114,7 @@ pub(super) async fn advance(
     let target = Target {
         scope: &Scope::Cluster,
         name,
-        part: Part::Other("finalize"),
+        part: ObjectPart::Other("finalize"),
     };
     match definitions
         .update(

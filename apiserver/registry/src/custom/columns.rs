@@ -1,13 +1,13 @@
 //! Printer columns of a version.
 
 use super::json_path::JsonPath;
-use crate::columns::{Cell, Column, Columns, age, created_description, name_head};
+use crate::columns::{Cell, Column, Columns, age, created_description, name_header};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
 /// `Name` and the declared columns; `Age` when there are none.
 pub(super) fn columns(version: Ref<'_>) -> Columns {
-    let mut heads = vec![name_head()];
+    let mut headers = vec![name_header()];
     let mut paths: Vec<(String, Option<JsonPath>)> = Vec::new();
     for declared in version.list("additionalPrinterColumns") {
         let path = declared.str("jsonPath");
@@ -19,7 +19,7 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
             .get("priority")
             .and_then(Ref::as_i64)
             .and_then(|p| i32::try_from(p).ok());
-        heads.push(Column {
+        headers.push(Column {
             name: declared.str("name").to_owned(),
             kind: declared.str("type").to_owned(),
             format: declared.str("format").to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
         paths.push((declared.str("type").to_owned(), JsonPath::parse(path)));
     }
     if paths.is_empty() {
-        heads.push(Column {
+        headers.push(Column {
             name: "Age".into(),
             kind: "date".into(),
             description: created_description(),
@@ -37,7 +37,7 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
         });
         paths.push(("date".into(), JsonPath::parse(".metadata.creationTimestamp")));
     }
-    Columns::new(heads, move |object, now| {
+    Columns::new(headers, move |object, now| {
         let mut cells = vec![object.str_at(&["metadata", "name"]).into()];
         cells.extend(paths.iter().map(|(kind, path)| {
             path.as_ref()

@@ -13,7 +13,7 @@ use crate::options::{ListOptions, UpdateOptions, WatchOptions};
 use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::store::{Store, Target, UpdatedObject, WatchEvent};
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_schema::{Ref, Tree};
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait after an error, and between looks at objects whose finalizers hold a definition.
+/// Delay after an error, and between checks of objects whose finalizers block a definition's deletion.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest wait of a cleanup after errors in a row, each of which doubles it.
 const MAX_RETRY: Duration = Duration::from_mins(5);
@@ -188,7 +188,7 @@ impl Definitions {
         let target = Target {
             scope: &Scope::Cluster,
             name,
-            part: Part::Status,
+            part: ObjectPart::Status,
         };
         match self
             .store

@@ -135,7 +135,7 @@ fn row(
         custom: true,
         columns: columns(version),
         strategy: Arc::new(strategy),
-        virtual_kind: false,
+        has_store: true,
         openapi_schema: version
             .at(&["schema", "openAPIV3Schema"])
             .map(|schema| OpenApiSchema::new(schema.to_json())),
@@ -150,8 +150,8 @@ fn row(
             conversion,
         },
         selectable: selectable.into(),
-        closed: machinery_runtime::CancellationToken::new(),
-        retired: machinery_runtime::CancellationToken::new(),
+        terminating: machinery_runtime::CancellationToken::new(),
+        superseded: machinery_runtime::CancellationToken::new(),
         plural,
         gvk,
     }

@@ -90,7 +90,7 @@ fn member(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Where the bracket that opens the text closes, quotes and inner brackets passed over.
+/// Position of the bracket that closes the first one, quotes and inner brackets skipped.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, character) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Which names of a definition are accepted, and the conditions that say so.
+//! Acceptance of a definition's names, and the conditions that report it.
 
 use crate::conditions::{Condition, set_condition};
 use crate::extensions::crd::approval;
@@ -111,7 +111,7 @@ fn accept(definition: &mut Tree) {
     }
 }
 
-/// Whether a condition is true.
+/// Reports whether a condition is true.
 pub(super) fn is_true(definition: &Tree, kind: &str) -> bool {
     let conditions = definition
         .get("status")

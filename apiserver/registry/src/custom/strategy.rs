@@ -2,7 +2,7 @@
 
 use crate::context::RequestContext;
 use crate::metadata;
-use crate::strategy::{Part, Strategy};
+use crate::strategy::{ObjectPart, Strategy};
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(super) struct SchemaStrategy {
     /// The version has a status subresource.
     pub(super) status: bool,
-    /// Where `scale` finds the wanted replicas, with the path as the definition writes it.
+    /// Path of the replicas that `scale` reads, as the definition writes it and split into names.
     pub(super) replicas: Option<(String, Vec<String>)>,
 }
 
@@ -43,9 +43,9 @@ impl Strategy for SchemaStrategy {
         machinery_schema::apply_defaults(object);
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
         // The status of a custom resource is all its subresource may change.
-        if part == Part::Status {
+        if part == ObjectPart::Status {
             metadata::restore_all_but(object, old, &["resourceVersion", "managedFields"]);
         }
         machinery_schema::apply_defaults(object);
@@ -60,7 +60,7 @@ impl Strategy for SchemaStrategy {
     fn validate_update(
         &self,
         _ctx: &RequestContext,
-        _part: Part,
+        _part: ObjectPart,
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {

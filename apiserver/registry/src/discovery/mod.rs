@@ -2,12 +2,13 @@
 
 pub mod endpoint_slice;
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[Kind::of(
     "endpointslices",
     Traits::COUNTED,
-    Rules::on(endpoint_slice::validation::validate).changed(endpoint_slice::validation::validate_update),
+    ValidationRules::create(endpoint_slice::validation::validate)
+        .update(endpoint_slice::validation::validate_update),
 )];

@@ -1,4 +1,4 @@
-//! What makes an APIService acceptable; its name follows from what it serves.
+//! Validation of APIServices; the name follows from group and version.
 
 use crate::validation::{Errors, Path, present};
 use machinery_meta::{FieldError, syntax};

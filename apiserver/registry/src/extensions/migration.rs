@@ -1,4 +1,4 @@
-//! What makes a StorageVersionMigration acceptable, and what may become of it.
+//! Validation of StorageVersionMigrations, new and changed.
 
 use crate::validation::{Errors, Path, conditions};
 use machinery_meta::field::Shown;
@@ -31,7 +31,7 @@ pub(crate) fn validate(migration: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What is migrated stays; upstream shows the type it has inside.
+/// Refuses a change of the spec; upstream shows its internal type.
 pub(crate) fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut all = validate(new);
     if new.get("spec") != old.get("spec") {

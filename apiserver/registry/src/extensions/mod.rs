@@ -8,21 +8,33 @@ pub(crate) mod flow_control;
 pub(crate) mod migration;
 pub(crate) mod plain;
 
-use crate::rules::Rules;
 use crate::strategy::Strategy;
 use crate::table_strategy::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
 use std::sync::Arc;
 
 const ADMITTING: Traits = Traits::COUNTED.any_finalizers().revision_wanted();
 
 /// The kinds of admissionregistration.k8s.io.
 pub(crate) const ADMISSION: &[Kind] = &[
-    Kind::of("mutatingadmissionpolicies", ADMITTING, Rules::NONE),
-    Kind::of("mutatingadmissionpolicybindings", ADMITTING, Rules::NONE),
-    Kind::of("mutatingwebhookconfigurations", ADMITTING, Rules::NONE),
-    Kind::of("validatingadmissionpolicies", ADMITTING, Rules::NONE),
-    Kind::of("validatingadmissionpolicybindings", ADMITTING, Rules::NONE),
-    Kind::of("validatingwebhookconfigurations", ADMITTING, Rules::NONE),
+    Kind::of("mutatingadmissionpolicies", ADMITTING, ValidationRules::NONE),
+    Kind::of(
+        "mutatingadmissionpolicybindings",
+        ADMITTING,
+        ValidationRules::NONE,
+    ),
+    Kind::of("mutatingwebhookconfigurations", ADMITTING, ValidationRules::NONE),
+    Kind::of("validatingadmissionpolicies", ADMITTING, ValidationRules::NONE),
+    Kind::of(
+        "validatingadmissionpolicybindings",
+        ADMITTING,
+        ValidationRules::NONE,
+    ),
+    Kind::of(
+        "validatingwebhookconfigurations",
+        ADMITTING,
+        ValidationRules::NONE,
+    ),
 ];
 
 /// The kind of apiregistration.k8s.io, whose own validation looks at its name.
@@ -32,14 +44,14 @@ pub(crate) const AGGREGATION: &[Kind] = &[Kind::of(
         .named(NameRule::Any)
         .any_finalizers()
         .revision_wanted(),
-    Rules::on(api_service::validate),
+    ValidationRules::create(api_service::validate),
 )];
 
 /// The kind of autoscaling.
 pub(crate) const AUTOSCALING: &[Kind] = &[Kind::of(
     "horizontalpodautoscalers",
     Traits::COUNTED,
-    Rules::on(autoscaling::validation::validate),
+    ValidationRules::create(autoscaling::validation::validate),
 )];
 
 /// The kinds of flowcontrol.apiserver.k8s.io.
@@ -47,12 +59,12 @@ pub(crate) const FLOW_CONTROL: &[Kind] = &[
     Kind::of(
         "flowschemas",
         Traits::COUNTED,
-        Rules::on(flow_control::flow_schema::validate).status(flow_control::validate_status),
+        ValidationRules::create(flow_control::flow_schema::validate).status(flow_control::validate_status),
     ),
     Kind::of(
         "prioritylevelconfigurations",
         Traits::COUNTED,
-        Rules::on(flow_control::priority_level::validate).status(flow_control::validate_status),
+        ValidationRules::create(flow_control::priority_level::validate).status(flow_control::validate_status),
     ),
 ];
 
@@ -60,8 +72,8 @@ pub(crate) const FLOW_CONTROL: &[Kind] = &[
 pub(crate) const MIGRATION: &[Kind] = &[Kind::of(
     "storageversionmigrations",
     Traits::PLAIN.revision_wanted(),
-    Rules::on(migration::validate)
-        .changed(migration::validate_update)
+    ValidationRules::create(migration::validate)
+        .update(migration::validate_update)
         .status(migration::validate_status),
 )];
 
@@ -69,7 +81,7 @@ pub(crate) const MIGRATION: &[Kind] = &[Kind::of(
 pub(crate) const NODE: &[Kind] = &[Kind::of(
     "runtimeclasses",
     Traits::PLAIN.any_finalizers().put_creates().revision_wanted(),
-    Rules::on(plain::validate_runtime_class).changed(plain::validate_runtime_class_update),
+    ValidationRules::create(plain::validate_runtime_class).update(plain::validate_runtime_class_update),
 )];
 
 /// The kind of policy.
@@ -79,8 +91,8 @@ pub(crate) const POLICY: &[Kind] = &[Kind::of(
         .named(NameRule::PathSegment)
         .any_finalizers()
         .revision_wanted(),
-    Rules::on(disruption_budget::validate)
-        .changed(disruption_budget::validate_update)
+    ValidationRules::create(disruption_budget::validate)
+        .update(disruption_budget::validate_update)
         .status(disruption_budget::validate_status),
 )];
 

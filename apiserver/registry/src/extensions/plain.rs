@@ -1,4 +1,4 @@
-//! What makes RuntimeClasses acceptable.
+//! Validation of RuntimeClasses.
 
 use crate::validation::{Errors, Path, immutable};
 use machinery_meta::{FieldError, syntax};

@@ -16,7 +16,7 @@ pub struct Conflict {
     pub path: String,
 }
 
-/// Why a configuration was not applied, in upstream's words.
+/// The reason for which a configuration was not applied, in upstream's words.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// It does not fit the schema.
@@ -61,7 +61,7 @@ fn summary(conflicts: &[Conflict]) -> String {
     )
 }
 
-/// Who has everything that was there before anybody applied, where no record tells.
+/// The manager of all fields that existed before the first apply, if there is no record of owners.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// The object that a configuration makes of the live one (or of none), with the record of its owners.
@@ -190,7 +190,7 @@ fn known_owners(
     Ok(updated(steps, subject, &before, nothing, live, owners)?)
 }
 
-/// What the manager applied before, does not apply now and nobody else has goes away.
+/// Removes the fields that the manager applied before, does not apply now, and nobody else owns.
 fn prune(
     steps: &Steps,
     merged: Typed<'_>,
@@ -217,7 +217,7 @@ fn prune(
     Ok(merged.remove(&steps.intersection(&unowned, &last)?)?)
 }
 
-/// What other managers have of the fields that change, less what is `continued`.
+/// Fields that the apply changes and other managers own, without those in `continued`.
 fn conflicts(
     changes: &mut Changes<'_>,
     others: &[Entry],

@@ -11,7 +11,7 @@ use machinery_schema::{Exceeded, Ref, Tree, Value};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// How a manager came to its fields.
+/// The operation by which a manager got its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Operation {
     Apply,
@@ -203,9 +203,9 @@ fn joined(fields: FieldSet, youngest: Entry) -> Entry {
 pub(super) struct TooLarge;
 
 /// The order in which upstream lists entries.
-type Place<'e> = (Operation, i64, &'e str, &'e str, &'e str);
+type SortKey<'e> = (Operation, i64, &'e str, &'e str, &'e str);
 
-fn place(entry: &Entry) -> Place<'_> {
+fn sort_key(entry: &Entry) -> SortKey<'_> {
     (
         entry.operation,
         entry.seconds(),
@@ -224,7 +224,7 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
     if owners.is_empty() {
         return Ok(());
     }
-    owners.sort_by(|a, b| place(a).cmp(&place(b)));
+    owners.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     let owners: Vec<(&Entry, Cow<'_, str>)> = owners
         .iter()
         .map(|entry| (entry, entry.fields.text(subject.free_form)))
@@ -259,7 +259,7 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
     Ok(())
 }
 
-/// What is wrong with a record that an object carries (upstream's `ValidateManagedFields`).
+/// Problems of a record that an object carries (upstream's `ValidateManagedFields`).
 pub(crate) fn problems(record: Ref<'_>, path: &FieldPath) -> Errors {
     let mut problems = Errors::new();
     for (at, entry) in record.items().enumerate() {

@@ -29,7 +29,7 @@ pub fn manager_of(named: &str, agent: &str) -> String {
     if own.is_empty() { UNKNOWN.to_owned() } else { own }
 }
 
-/// What is wrong with the name of a manager.
+/// Problems of a manager's name.
 pub fn problems(manager: &str, path: &FieldPath) -> Vec<FieldError> {
     let mut problems = Errors::new();
     if manager.len() > MAX_MANAGER_BYTES {

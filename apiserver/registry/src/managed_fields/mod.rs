@@ -38,7 +38,7 @@ use machinery_schema::apply::FieldSet;
 use machinery_schema::{Exceeded, Ref, Tree};
 use std::sync::LazyLock;
 
-/// Who writes, and when.
+/// The manager of a write, and its time.
 #[derive(Debug, Clone)]
 pub struct Writer {
     pub manager: String,
@@ -70,7 +70,7 @@ pub(crate) fn record(object: &Tree) -> Option<Ref<'_>> {
     object.at(&["metadata", "managedFields"])
 }
 
-/// What a client gets whose write takes more steps than are allowed.
+/// The answer to a write that takes more steps than are allowed.
 pub fn refusal(bound: Exceeded) -> RegistryError {
     RegistryError::TooLargePatch(bound.to_string())
 }
@@ -80,7 +80,7 @@ pub fn forget(object: &mut Tree) {
     object.remove(&["metadata", "managedFields"]);
 }
 
-/// Whether a new object may lose its record where that makes it too large: nobody has applied it.
+/// Reports whether a new object that is too large may lose its record: no manager has applied it.
 pub(crate) fn is_droppable(object: &Tree) -> bool {
     record(object).is_some_and(|list| list.items().all(|entry| entry.str("operation") != "Apply"))
 }

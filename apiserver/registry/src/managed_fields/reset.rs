@@ -3,7 +3,7 @@
 //! Upstream: the `GetResetFields` of each strategy.
 
 use crate::row::ResourceRow;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use machinery_schema::apply::FieldSet;
 
 /// Paths that are put back, with all below them.
@@ -26,7 +26,7 @@ impl Reset {
         whole.filter(|member| *member != "metadata")
     }
 
-    /// Whether members of the root are all that is put back.
+    /// Reports whether the reset consists of whole members of the root.
     pub(super) fn is_of_members(self) -> bool {
         self.members().count() == self.0.len()
     }
@@ -40,17 +40,17 @@ impl Reset {
     }
 }
 
-/// What is put back when a part of a kind is written.
-pub(super) fn of(row: &ResourceRow, part: Part) -> Reset {
+/// Fields that are reset when a part of a kind is written.
+pub(super) fn of(row: &ResourceRow, part: ObjectPart) -> Reset {
     match part {
-        Part::Status if row.custom => SPEC_AND_METADATA,
-        Part::Status => of_status(&row.gvk.group, &row.plural),
-        Part::Main if row.plural == "certificatesigningrequests" && !row.custom => {
+        ObjectPart::Status if row.custom => SPEC_AND_METADATA,
+        ObjectPart::Status => of_status(&row.gvk.group, &row.plural),
+        ObjectPart::Main if row.plural == "certificatesigningrequests" && !row.custom => {
             Reset(&[&["spec"], &["status"]])
         }
-        Part::Main if row.has_status() => STATUS,
-        Part::Other("approval") => Reset(&[&["spec"], &["status", "certificate"]]),
-        Part::Other("finalize") => STATUS,
+        ObjectPart::Main if row.has_status() => STATUS,
+        ObjectPart::Other("approval") => Reset(&[&["spec"], &["status", "certificate"]]),
+        ObjectPart::Other("finalize") => STATUS,
         _ => Reset::NONE,
     }
 }

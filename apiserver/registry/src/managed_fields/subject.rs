@@ -1,8 +1,8 @@
-//! What a record is about: a kind as one version serves it, through one of its addresses.
+//! The subject of a record of owners: a kind in one version, through one of its addresses.
 
 use super::reset::{self, Reset};
 use crate::row::ResourceRow;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use machinery_meta::GroupVersionKind;
 use machinery_schema::apply::{Comparison, Typed};
 use machinery_schema::{Schema, Tree, TypeId, to_untyped};
@@ -32,7 +32,7 @@ pub struct Subject<'a> {
     /// Upstream keeps the object as free-form JSON: elements are in the order of their text.
     pub(super) free_form: bool,
     reset: Reset,
-    row: Option<(&'a ResourceRow, Part)>,
+    row: Option<(&'a ResourceRow, ObjectPart)>,
     versions: &'a dyn Versions,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Subject<'_> {
 
 impl<'a> Subject<'a> {
     /// A part of a row's objects.
-    pub fn part(row: &'a ResourceRow, part: Part, versions: &'a dyn Versions) -> Self {
+    pub fn part(row: &'a ResourceRow, part: ObjectPart, versions: &'a dyn Versions) -> Self {
         Self {
             schema: &row.schema,
             ty: row.ty,
@@ -116,7 +116,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What the object changes in the live one, without what the strategy resets.
+    /// Changes from the live object to this one, without the fields that the strategy resets.
     pub(super) fn compare(&self, live: &Tree, object: &Tree) -> Comparison {
         compare(self.typed(live), object, self.reset)
     }

@@ -3,7 +3,7 @@
 use super::apply::within;
 use super::{ApplyError, Subject, Writer, entries, record, track};
 use crate::row::ResourceRow;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use machinery_schema::apply::Steps;
 use machinery_schema::{Exceeded, Step, Strictness, Tree, apply_defaults, decode_json};
 
@@ -30,7 +30,7 @@ fn at(manager: &str, now: &str) -> Writer {
 
 fn apply(
     row: &ResourceRow,
-    (manager, part): (&str, Part),
+    (manager, part): (&str, ObjectPart),
     live: Option<&Tree>,
     configuration: &Tree,
     force: bool,
@@ -47,7 +47,7 @@ fn apply(
 /// The object as an update makes it, with the record of its owners; from nothing, as a create does.
 fn updated(row: &ResourceRow, writer: &Writer, live: Option<&Tree>, mut object: Tree) -> Tree {
     let nothing = Tree::new(&row.schema, row.ty);
-    let subject = Subject::part(row, Part::Main, &());
+    let subject = Subject::part(row, ObjectPart::Main, &());
     track(subject, writer, live.unwrap_or(&nothing), &mut object).unwrap();
     if live.is_none() {
         object.set_str(&["metadata", "uid"], "u");
@@ -82,7 +82,7 @@ fn applied(row: &ResourceRow, steps: &[(&str, &str, bool)]) -> Result<Tree, Stri
     for (manager, json, force) in steps {
         let made = apply(
             row,
-            (manager, Part::Main),
+            (manager, ObjectPart::Main),
             live.as_ref(),
             &configuration(json),
             *force,
@@ -225,7 +225,15 @@ fn owners_fields_before_first_apply_have_an_owner() {
         &row,
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v"}}"#,
     );
-    let run = |json: &str| apply(&row, ("m1", Part::Main), Some(&live), &configuration(json), false);
+    let run = |json: &str| {
+        apply(
+            &row,
+            ("m1", ObjectPart::Main),
+            Some(&live),
+            &configuration(json),
+            false,
+        )
+    };
     assert_eq!(
         run(OTHER).unwrap_err().to_string(),
         r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.k"#
@@ -288,7 +296,7 @@ fn record_that_was_reset_stays_away_until_an_apply() {
         let more = updated(&row, &writer("upd"), Some(&without), more);
         assert!(record(&more).is_none(), "{reset}");
         let wanted = configuration(OTHER_LABEL);
-        let applied = apply(&row, ("m1", Part::Main), Some(&more), &wanted, false).unwrap();
+        let applied = apply(&row, ("m1", ObjectPart::Main), Some(&more), &wanted, false).unwrap();
         let names: Vec<String> = owners(&applied).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [r#""m1""#, r#""before-first-apply" using v1"#]);
     }
@@ -334,7 +342,12 @@ fn owners_time_alone_is_no_change() {
             time: LATER.to_owned(),
             ..entry
         });
-    entries::store(Subject::part(&row, Part::Main, &()), &mut same, moved.collect()).unwrap();
+    entries::store(
+        Subject::part(&row, ObjectPart::Main, &()),
+        &mut same,
+        moved.collect(),
+    )
+    .unwrap();
     assert!(same != made);
     super::keep_times(&mut same, &made);
     assert!(same == made);
@@ -453,7 +466,14 @@ fn record_has_a_bound() {
     let made = updated(&row, &writer("upd"), Some(&live), large.clone());
     assert!(record(&made).is_none());
     let text = large.root().to_json();
-    let refused = apply(&row, ("m1", Part::Main), Some(&live), &configuration(&text), true).unwrap_err();
+    let refused = apply(
+        &row,
+        ("m1", ObjectPart::Main),
+        Some(&live),
+        &configuration(&text),
+        true,
+    )
+    .unwrap_err();
     assert!(matches!(refused, ApplyError::TooManyOwners), "{refused}");
 }
 
@@ -467,7 +487,7 @@ fn owners_status_has_its_own() {
     let wanted = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"},"spec":{"replicas":3},"status":{"replicas":4,"conditions":[{"type":"A","status":"True"}]}}"#;
     let made = apply(
         &row,
-        ("st", Part::Status),
+        ("st", ObjectPart::Status),
         Some(&live),
         &configuration(wanted),
         false,
@@ -487,7 +507,7 @@ fn owners_status_has_its_own() {
     );
 }
 
-/// What `kubectl apply` left, after somebody set `l`.
+/// The object that `kubectl apply` left, after another manager set `l`.
 fn applied_by_the_client(row: &ResourceRow) -> Tree {
     let last = r#"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v\",\"l\":\"w\"},\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":{},\"name\":\"x\"}}"#;
     let json = format!(
@@ -504,8 +524,14 @@ fn kubectl_goes_on_from_what_it_applied_as_a_client() {
         let configuration = configuration(&format!(
             r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x","annotations":{{"note":"<a>"}}}},"data":{data}}}"#
         ));
-        apply(&row, (manager, Part::Main), Some(&live), &configuration, false)
-            .map_err(|error| error.to_string())
+        apply(
+            &row,
+            (manager, ObjectPart::Main),
+            Some(&live),
+            &configuration,
+            false,
+        )
+        .map_err(|error| error.to_string())
     };
     let made = apply("kubectl", r#"{"k":"v2","l":"other"}"#).unwrap();
     assert_eq!(made.get("data").unwrap().to_json(), r#"{"k":"v2","l":"other"}"#);
@@ -556,7 +582,7 @@ fn apply_takes_steps_in_proportion_to_all_owners() {
             r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"d"},"data":{"k0":"w"}}"#,
         );
         let (most, writer) = (60 * MANAGERS as u64, writer("m0"));
-        let subject = Subject::part(&row, Part::Main, &());
+        let subject = Subject::part(&row, ObjectPart::Main, &());
         let made = within(&Steps::new(most), subject, &writer, Some(&live), (&wanted, true));
         made.unwrap_or_else(|error| panic!("{operation}: {error}"));
         let few = within(&Steps::new(1_000), subject, &writer, Some(&live), (&wanted, true));
@@ -593,7 +619,7 @@ fn apply_shows_no_more_paths_than_fit_a_message() {
     );
     let wanted = configuration(&format!(r#"{{{head}}},"data":{{{}}}}}"#, data("w")));
     let live = object(&row, &live);
-    let refused = apply(&row, ("other", Part::Main), Some(&live), &wanted, false).unwrap_err();
+    let refused = apply(&row, ("other", ObjectPart::Main), Some(&live), &wanted, false).unwrap_err();
     let bytes = refused.to_string().len();
     assert!(bytes > 1 << 20 && bytes < 2 << 20, "{bytes}");
 }
@@ -621,7 +647,7 @@ fn record_of_a_create_is_what_comparing_finds() {
     ] {
         let row = row(plural);
         let (new, nothing) = (object(&row, json), Tree::new(&row.schema, row.ty));
-        let subject = Subject::part(&row, Part::Main, &());
+        let subject = Subject::part(&row, ObjectPart::Main, &());
         let (steps, none) = (Steps::default(), Vec::new());
         let long = super::update::updated(&steps, subject, &writer("m"), &nothing, &new, none).unwrap();
         let made = updated(&row, &writer("m"), None, new);

@@ -111,7 +111,7 @@ fn is_reset(list: Ref<'_>) -> bool {
     list.is_empty() || (list.len() == 1 && list.items().all(says_nothing))
 }
 
-/// What a write changes, as each version sees it.
+/// Changes of a write, as each version sees them.
 pub(super) struct Changes<'a> {
     pub(super) steps: &'a Steps,
     subject: Subject<'a>,
@@ -159,7 +159,7 @@ impl<'a> Changes<'a> {
         Ok(self.elsewhere.get(api_version).and_then(Option::as_ref))
     }
 
-    /// What a manager has of the fields that come or change.
+    /// Fields of a manager that the write adds or changes.
     pub(super) fn contested(&mut self, entry: &Entry) -> Result<FieldSet, Exceeded> {
         let steps = self.steps;
         let Some(seen) = self.in_version(&entry.api_version)? else {

@@ -4,26 +4,29 @@ pub mod ingress;
 pub mod ip_address;
 pub mod service_cidr;
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[
-    Kind::of("ingressclasses", Traits::COUNTED, Rules::NONE),
+    Kind::of("ingressclasses", Traits::COUNTED, ValidationRules::NONE),
     Kind::of(
         "ingresses",
         Traits::COUNTED,
-        Rules::on(ingress::validation::validate).changed(|new, _| ingress::validation::validate_update(new)),
+        ValidationRules::create(ingress::validation::validate)
+            .update(|new, _| ingress::validation::validate_update(new)),
     ),
     Kind::of(
         "ipaddresses",
         Traits::PLAIN.named(NameRule::IpAddress),
-        Rules::on(ip_address::validation::validate).changed(ip_address::validation::validate_update),
+        ValidationRules::create(ip_address::validation::validate)
+            .update(ip_address::validation::validate_update),
     ),
-    Kind::of("networkpolicies", Traits::COUNTED, Rules::NONE),
+    Kind::of("networkpolicies", Traits::COUNTED, ValidationRules::NONE),
     Kind::of(
         "servicecidrs",
         Traits::PLAIN,
-        Rules::on(service_cidr::validation::validate).changed(service_cidr::validation::validate_update),
+        ValidationRules::create(service_cidr::validation::validate)
+            .update(service_cidr::validation::validate_update),
     ),
 ];

@@ -24,7 +24,10 @@ const NOT_PROJECTED: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
 pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     let mut warnings = volumes(&path.child("volumes"), spec);
     if spec.list("resourceClaims").next().is_some() {
-        warnings.push(told(&path.child("resourceClaims"), "devices are not allocated"));
+        warnings.push(warning(
+            &path.child("resourceClaims"),
+            "devices are not allocated",
+        ));
     }
     // An init container that always restarts is a sidecar.
     for (list, known) in [("initContainers", "Always"), ("containers", "")] {
@@ -35,14 +38,14 @@ pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
             let storage = "ephemeral-storage";
             if container.at(&["resources", "limits", storage]).is_some() {
                 let at = at.child("resources");
-                warnings.push(told(&at.child("limits").key(storage), NOT_EVICTED));
+                warnings.push(warning(&at.child("limits").key(storage), NOT_EVICTED));
             }
         }
     }
     warnings
 }
 
-fn told(path: &Path<'_>, missing: &str) -> String {
+fn warning(path: &Path<'_>, missing: &str) -> String {
     stored_only(&path.render().to_string(), missing)
 }
 
@@ -54,7 +57,7 @@ fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec
         ("restartPolicyRules", rules.is_some()),
     ];
     for (field, _) in ignored.iter().filter(|(_, ignored)| *ignored) {
-        warnings.push(told(
+        warnings.push(warning(
             &path.child(field),
             "nodes go by the restart policy of the pod",
         ));
@@ -70,7 +73,7 @@ fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
             && present(folder, "sizeLimit").is_some()
         {
             let at = path.index(index);
-            warnings.push(told(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
+            warnings.push(warning(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
         }
         projections(&path.index(index), volume, &mut warnings);
         let sources = volume
@@ -78,7 +81,7 @@ fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
             .filter(|(name, value)| *name != "name" && !value.is_null());
         for (source, _) in sources.filter(|(source, _)| !PROVIDED_VOLUMES.contains(source)) {
             let at = path.index(index);
-            warnings.push(told(
+            warnings.push(warning(
                 &at.child(source),
                 "nodes do not provide volumes of this type",
             ));
@@ -99,7 +102,7 @@ fn projections(path: &Path<'_>, volume: Ref<'_>, warnings: &mut Vec<String>) {
             .filter(|source| present(part, source).is_some())
         {
             let at = at.index(index);
-            warnings.push(told(
+            warnings.push(warning(
                 &at.child(source),
                 "nodes do not provide projections of this type",
             ));

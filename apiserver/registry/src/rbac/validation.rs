@@ -1,4 +1,4 @@
-//! What makes roles and bindings acceptable (upstream's `pkg/apis/rbac/validation`).
+//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`).
 
 use crate::validation::{Errors, Path, label_selector};
 use machinery_meta::FieldError;

@@ -5,7 +5,7 @@ use crate::metadata;
 use crate::options::RevisionMatch;
 use crate::registry::Registry;
 use crate::scope::Scope;
-use crate::strategy::Change;
+use crate::strategy::AllocationChange;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Tree};
 
@@ -21,14 +21,14 @@ const LABEL: &str = "resource.kubernetes.io/admin-access";
 pub(crate) async fn check(
     registry: &Registry,
     plural: &str,
-    change: Change<'_>,
+    change: AllocationChange<'_>,
     object: &Tree,
 ) -> Result<(), RegistryError> {
     let found = match change {
-        Change::Create => asked(object.root(), plural == "resourceclaimtemplates"),
+        AllocationChange::Create => asked(object.root(), plural == "resourceclaimtemplates"),
         // What was asked for stays; what is given may be new.
-        Change::Update { old } if granted(old).is_none() => granted(object.root()),
-        Change::Update { .. } | Change::Delete => None,
+        AllocationChange::Update { old } if granted(old).is_none() => granted(object.root()),
+        AllocationChange::Update { .. } | AllocationChange::Delete => None,
     };
     let Some(path) = found else { return Ok(()) };
     let namespace = metadata::namespace(object);

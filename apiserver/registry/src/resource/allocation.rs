@@ -1,4 +1,5 @@
-//! What may become of the status of a ResourceClaim: devices are given once, and reported on while they are held.
+//! Validation of a changed status of a ResourceClaim: devices are allocated once, and reported on while they are
+//! allocated.
 
 use super::Problems;
 use super::devices::{
@@ -21,7 +22,7 @@ const MAX_HARDWARE_BYTES: usize = 128;
 const MAX_ADDRESSES: usize = 16;
 const CONFIG_SOURCES: [&str; 2] = ["FromClaim", "FromClass"];
 
-/// Which device, and which share of it.
+/// Identity of a device and of the share of it.
 type DeviceId<'a> = [&'a str; 4];
 
 /// Every problem of a changed status.
@@ -61,7 +62,7 @@ pub fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     all
 }
 
-/// What is reported of devices goes with them.
+/// Removes the reports on devices that are no longer allocated.
 pub(crate) fn drop_released(new: &mut Tree, old: &Tree) {
     let status = |tree: &Tree| -> HashSet<[String; 4]> {
         let held = tree.get("status").and_then(given);
@@ -113,7 +114,7 @@ fn consumers(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, status
     }
 }
 
-/// Who uses a claim uses what was given; nobody joins while it goes.
+/// Validates the consumers: only an allocated claim has some, and a claim in deletion gets no new ones.
 fn reserved(
     errors: &mut Errors,
     path: &Path<'_>,
@@ -143,7 +144,7 @@ fn reserved(
     }
 }
 
-/// What drivers report of the devices that the claim holds.
+/// Validates the drivers' reports on the devices of the claim.
 fn reports(
     errors: &mut Errors,
     declared: &mut Errors,
@@ -217,7 +218,7 @@ fn network_data(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, net
     }
 }
 
-/// What is given to a claim that had nothing.
+/// Validates a new allocation.
 fn result(problems: &mut Problems, path: &Path<'_>, held: Ref<'_>, names: &RequestNames) {
     let devices = path.child("devices");
     let own = held.get("devices");

@@ -1,4 +1,4 @@
-//! What makes a ResourceClaim and a ResourceClaimTemplate acceptable.
+//! Validation of ResourceClaims and ResourceClaimTemplates.
 
 use super::Problems;
 use super::devices::{MAX_REFERENCES, RequestNames, opaque, references, request_names, tolerations};
@@ -19,7 +19,7 @@ pub fn validate(claim: Ref<'_>) -> Vec<FieldError> {
     problems.into_list()
 }
 
-/// What was asked for stays; upstream declares so and shows no value.
+/// Refuses a change of the spec; upstream declares this rule, so no value is shown.
 pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     if new.get("spec") != old.get("spec") {
@@ -158,7 +158,7 @@ fn class(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
     }
 }
 
-/// Which devices and how many.
+/// Validates the requested devices and their number.
 fn wanted(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
     bounded_selectors(problems, &path.child("selectors"), own);
     let count = own.get("count").and_then(Ref::as_i64).unwrap_or(0);

@@ -14,7 +14,7 @@ const MAX_OPAQUE_BYTES: usize = 10 * 1024;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
-/// How many a list may have of what a claim names.
+/// Items that a list of references in a claim may have.
 pub(super) const MAX_REFERENCES: usize = 32;
 
 /// The requests of a claim and the alternatives of each.
@@ -32,7 +32,7 @@ pub(super) fn request_names(devices: Option<Ref<'_>>) -> RequestNames {
     named.collect()
 }
 
-/// What upstream has on the names of CSI drivers.
+/// Validates a driver's name by upstream's rules for CSI drivers.
 pub(super) fn driver_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.required(path, "");
@@ -97,7 +97,7 @@ pub(super) fn share_id(errors: &mut Errors, path: &Path<'_>, id: &str) {
     }
 }
 
-/// What of a taint a pod puts up with.
+/// Validates the tolerations of device taints.
 pub(super) fn tolerations(problems: &mut Problems, path: &Path<'_>, owner: Ref<'_>) {
     let list = path.child("tolerations");
     for (index, own) in owner.list("tolerations").enumerate() {
@@ -167,7 +167,7 @@ pub(super) fn reference(errors: &mut Errors, path: &Path<'_>, name: &str, known:
     }
 }
 
-/// What is handed to a driver as it is.
+/// Validates the parameters that a driver receives unchanged.
 pub(super) fn opaque(problems: &mut Problems, path: &Path<'_>, config: Ref<'_>) {
     let at = path.child("opaque");
     let Some(own) = present(config, "opaque") else {

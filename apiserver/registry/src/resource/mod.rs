@@ -9,9 +9,9 @@ pub mod claim;
 pub(crate) mod devices;
 pub mod taint_rule;
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, Traits};
 use crate::validation::Errors;
+use crate::validation_rules::ValidationRules;
 use machinery_meta::FieldError;
 
 /// The kinds of this group.
@@ -19,25 +19,29 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::of(
         "devicetaintrules",
         Traits::COUNTED.revision_wanted(),
-        Rules::on(taint_rule::validate).status(taint_rule::validate_status),
+        ValidationRules::create(taint_rule::validate).status(taint_rule::validate_status),
     ),
-    Kind::of("deviceclasses", Traits::COUNTED.returned(), Rules::NONE),
-    Kind::of("resourceslices", Traits::COUNTED.returned(), Rules::NONE),
+    Kind::of("deviceclasses", Traits::COUNTED.returned(), ValidationRules::NONE),
+    Kind::of(
+        "resourceslices",
+        Traits::COUNTED.returned(),
+        ValidationRules::NONE,
+    ),
     Kind::of(
         "resourceclaims",
         Traits::PLAIN.returned(),
-        Rules::on(claim::validate)
-            .changed(claim::validate_update)
+        ValidationRules::create(claim::validate)
+            .update(claim::validate_update)
             .status(allocation::validate_status),
     ),
     Kind::of(
         "resourceclaimtemplates",
         Traits::PLAIN.returned(),
-        Rules::on(claim::validate_template).changed(claim::validate_template_update),
+        ValidationRules::create(claim::validate_template).update(claim::validate_template_update),
     ),
 ];
 
-/// What was found, told in upstream's order.
+/// Problems in upstream's order: those of code before those that upstream declares.
 #[derive(Debug, Default)]
 struct Problems {
     seen: Errors,

@@ -1,4 +1,4 @@
-//! What makes a DeviceTaintRule acceptable.
+//! Validation of DeviceTaintRules.
 
 use super::Problems;
 use super::devices::{driver_name, known_effect, pool_name};
@@ -32,7 +32,7 @@ pub fn validate(rule: Ref<'_>) -> Vec<FieldError> {
     problems.into_list()
 }
 
-/// What its controller reports.
+/// Validates the status that the controller writes.
 pub fn validate_status(rule: Ref<'_>, _old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let Some(status) = rule.get("status") else {
@@ -48,7 +48,7 @@ pub fn validate_status(rule: Ref<'_>, _old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What is named must be a name; what is not named is any.
+/// Validates the names in a selector; an absent one selects all.
 fn select(errors: &mut Errors, path: &Path<'_>, selector: Ref<'_>) {
     for (name, rule) in [
         ("driver", driver_name as fn(&mut Errors, &Path<'_>, &str)),

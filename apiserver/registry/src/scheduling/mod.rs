@@ -2,12 +2,13 @@
 
 pub mod priority_class;
 
-use crate::rules::Rules;
 use crate::table_strategy::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[Kind::of(
     "priorityclasses",
     Traits::COUNTED,
-    Rules::on(priority_class::validation::validate).changed(priority_class::validation::validate_update),
+    ValidationRules::create(priority_class::validation::validate)
+        .update(priority_class::validation::validate_update),
 )];

@@ -1,4 +1,4 @@
-//! What makes a VolumeAttachment acceptable (upstream's `pkg/apis/storage/validation`).
+//! Validation of VolumeAttachments (upstream's `pkg/apis/storage/validation`).
 
 use crate::core::volume::validation::inline;
 use crate::resource::devices::declared_driver_name;
@@ -31,7 +31,7 @@ pub fn validate_update(attachment: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What the attacher reports.
+/// Validates the status that the attacher writes.
 pub fn validate_status(attachment: Ref<'_>, _old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     status(&mut errors, attachment);

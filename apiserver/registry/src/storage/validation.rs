@@ -1,4 +1,4 @@
-//! What makes a StorageClass acceptable.
+//! Validation of StorageClasses.
 
 use crate::validation::{Errors, Path, immutable};
 use machinery_meta::{FieldError, syntax};
@@ -29,7 +29,7 @@ pub fn validate_class(class: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What volumes were made with stays.
+/// Refuses changes of the members that volumes were created with.
 pub fn validate_class_update(class: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let text = |object: Ref<'_>, name: &str| object.get(name).map(Ref::to_json);

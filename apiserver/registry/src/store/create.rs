@@ -6,7 +6,7 @@ use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::RegistryError;
 use crate::options::CreateOptions;
 use crate::scope::Scope;
-use crate::strategy::{Change, Part};
+use crate::strategy::{AllocationChange, ObjectPart};
 use crate::{managed_fields, metadata};
 use apiserver_storage::{Expect, Key, Record, Write};
 use machinery_schema::Tree;
@@ -41,7 +41,7 @@ impl Store {
         door: Door<'_>,
     ) -> Result<Written, RegistryError> {
         metadata::match_namespace(&mut object, &self.row, self.place(scope)?)?;
-        if self.row.closed.is_cancelled() {
+        if self.row.terminating.is_cancelled() {
             let detail = "create not allowed while custom resource definition is terminating";
             let resource = self.row.group_resource();
             return Err(RegistryError::forbidden(
@@ -58,7 +58,7 @@ impl Store {
         let target = Target {
             scope,
             name: metadata::name(&object),
-            part: Part::Main,
+            part: ObjectPart::Main,
         };
         let mut attributes = self.attributes(Operation::Create, target, options.dry_run);
         attributes.addressed = options.addressed;
@@ -112,7 +112,7 @@ impl Store {
                 return Err(self.already_exists(&name));
             }
             // What would be taken is shown, and not taken.
-            let with = self.allocate(ctx, Change::Create, &mut object).await?;
+            let with = self.allocate(ctx, AllocationChange::Create, &mut object).await?;
             let write = self.put(key, self.encode(&object)?, Expect::Absent);
             self.check_room(ctx, &admitted, write, with).await?;
             return Ok(Written::Shown {
@@ -158,7 +158,9 @@ impl Store {
             return Ok((self.encode(object)?, Vec::new()));
         }
         let mut allocated = object.clone();
-        let with = self.allocate(ctx, Change::Create, &mut allocated).await?;
+        let with = self
+            .allocate(ctx, AllocationChange::Create, &mut allocated)
+            .await?;
         Ok((self.encode(&allocated)?, with))
     }
 

@@ -9,14 +9,14 @@ use crate::metadata;
 use crate::options::{DeleteOptions, Preconditions};
 use crate::scope::Scope;
 use crate::store::update::UPDATE_ATTEMPTS;
-use crate::strategy::{Change, Part};
+use crate::strategy::{AllocationChange, ObjectPart};
 use apiserver_storage::{Entry, Expect, Write};
 use jiff::Timestamp;
 use machinery_meta::GroupResource;
 use machinery_schema::{Ref, Step, Tree, Value};
 use std::sync::Arc;
 
-/// What a delete came to.
+/// The result of a delete.
 #[derive(Debug)]
 pub enum Deleted {
     /// Nothing is left of the object; it is given as it last was.
@@ -34,9 +34,9 @@ enum Attempt {
     Marked(Arc<Entry>),
 }
 
-/// What follows the mark of a deletion.
+/// The step after an object is marked for deletion.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterMark {
     Wait,
     Remove,
 }
@@ -52,7 +52,7 @@ impl Store {
         door: Door<'_>,
     ) -> Result<Deleted, RegistryError> {
         let key = self.key(scope, name)?;
-        let part = Part::Main;
+        let part = ObjectPart::Main;
         let attributes = self.attributes(Operation::Delete, Target { scope, name, part }, options.dry_run);
         let mut options = options.clone();
         let mut marked: Option<Arc<Entry>> = None;
@@ -108,19 +108,19 @@ impl Store {
         let view = self.deletable(&object, options);
         let now = Timestamp::from_second(ctx.runtime.now().as_second()).unwrap_or_default();
         match deletion_step(&view, options, strategy.garbage_policy(), now) {
-            DeletionStep::RemoveNow if !strategy.is_held(object.root()) => {
+            DeletionStep::RemoveNow if !strategy.keeps_after_finalizers(object.root()) => {
                 self.remove(ctx, admitted, live, object, options.dry_run).await
             }
             DeletionStep::RemoveNow => {
                 let mark = held_mark(&view, now);
                 let object = self.marked(object, &mark);
-                self.store_marked(ctx, admitted, live, object, Then::Wait, options.dry_run)
+                self.store_marked(ctx, admitted, live, object, AfterMark::Wait, options.dry_run)
                     .await
             }
             DeletionStep::MarkDeleting { mark, then_remove } => {
-                let then = match then_remove && !strategy.is_held(object.root()) {
-                    true => Then::Remove,
-                    false => Then::Wait,
+                let then = match then_remove && !strategy.keeps_after_finalizers(object.root()) {
+                    true => AfterMark::Remove,
+                    false => AfterMark::Wait,
                 };
                 let object = self.marked(object, &mark);
                 self.store_marked(ctx, admitted, live, object, then, options.dry_run)
@@ -162,7 +162,7 @@ impl Store {
         admitted: &Admitted,
         live: &Arc<Entry>,
         object: Tree,
-        then: Then,
+        then: AfterMark,
         dry_run: bool,
     ) -> Result<Attempt, RegistryError> {
         if dry_run {
@@ -181,7 +181,7 @@ impl Store {
             };
             entry
         };
-        if then == Then::Remove {
+        if then == AfterMark::Remove {
             let object = self.decode(&entry)?;
             return match self.remove(ctx, admitted, &entry, object, false).await? {
                 Attempt::Again => Ok(Attempt::Marked(entry)),
@@ -203,7 +203,7 @@ impl Store {
         dry_run: bool,
     ) -> Result<Attempt, RegistryError> {
         if !dry_run {
-            let with = self.allocate(ctx, Change::Delete, &mut object).await?;
+            let with = self.allocate(ctx, AllocationChange::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
             let Committed::Done(_, revision) = self.commit(ctx, admitted, write, with).await? else {
                 return Ok(Attempt::Again);

@@ -1,4 +1,4 @@
-//! What a delete does to an object: the rules of grace, finalizers and propagation, without storage.
+//! Decisions of a delete: the rules of grace, finalizers and propagation, without storage.
 
 use crate::options::{DeleteOptions, Propagation};
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +8,7 @@ pub const FINALIZER_ORPHAN: &str = "orphan";
 /// The finalizer that makes an owner wait for its dependents.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 
-/// What becomes of dependents when nobody said.
+/// Treatment of a kind's dependents if a delete requests none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GarbagePolicy {
     #[default]
@@ -19,7 +19,7 @@ pub enum GarbagePolicy {
     Unsupported,
 }
 
-/// What a decision may look at.
+/// Properties of an object that the decision depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Deletable {
     pub deletion_timestamp: Option<Timestamp>,
@@ -39,7 +39,7 @@ pub struct Mark {
     pub generation: i64,
 }
 
-/// What to do.
+/// The step that a delete takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeletionStep {
     RemoveNow,
@@ -182,7 +182,8 @@ fn finalizers_after(object: &Deletable, options: &DeleteOptions, policy: Garbage
     finalizers
 }
 
-/// Whether to orphan and whether to wait: the options first, then what the object has, then the kind.
+/// Reports whether to orphan dependents and whether to wait for them: by the options first, then by the object's
+/// finalizers, then by the kind.
 fn propagation(finalizers: &[String], options: &DeleteOptions, policy: GarbagePolicy) -> (bool, bool) {
     if policy == GarbagePolicy::Unsupported {
         return (false, false);

@@ -33,7 +33,7 @@ use crate::latency::LatencyPart;
 use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::scope::Scope;
-use crate::strategy::{Change, path_segment_problems};
+use crate::strategy::{AllocationChange, path_segment_problems};
 use crate::user_class::UserClass;
 use crate::validation::each_once;
 use apiserver_storage::encryption::Seal;
@@ -51,7 +51,7 @@ pub struct Store {
     pub(crate) registry: Registry,
 }
 
-/// What a write answers with.
+/// The result of a write.
 #[derive(Debug)]
 pub enum Written {
     /// The object as stored.
@@ -60,7 +60,7 @@ pub enum Written {
     Shown { object: Tree, created: bool },
 }
 
-/// How a commit ended.
+/// The result of a commit.
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// The object as stored (nothing after a delete), and the place of the change in the order.
@@ -125,11 +125,11 @@ impl Store {
     /// An entry in the form of the row's schema now. A record of an older one is converted once: storage keeps the new
     /// form where it holds records in memory, and nothing is written and nobody is told. What cannot be read stays as it
     /// is, and whoever asks for it is told why.
-    pub(crate) fn renewed(&self, entry: Arc<Entry>) -> Arc<Entry> {
+    pub(crate) fn migrate_entry(&self, entry: Arc<Entry>) -> Arc<Entry> {
         if entry.record.fingerprint == self.row.stored.fingerprint {
             return entry;
         }
-        let record = match codec::renewed(&self.row, &entry) {
+        let record = match codec::migrate_record(&self.row, &entry) {
             Ok(record) => record,
             Err(error) => {
                 tracing::warn!(key = %entry.key, %error, "an object of an older schema is unreadable");
@@ -178,14 +178,14 @@ impl Store {
             .map_err(|error| RegistryError::BadRequest(error.to_string()))
     }
 
-    /// What is stored under a key now.
+    /// The entry under a key at the latest revision.
     pub(crate) async fn read_entry(&self, key: &Key) -> Result<Option<Arc<Entry>>, RegistryError> {
         let found = self
             .storage()
             .get(key, ReadAt::Latest)
             .await
             .map_err(|error| self.storage_error(&error))?;
-        Ok(found.entry.map(|entry| self.renewed(entry)))
+        Ok(found.entry.map(|entry| self.migrate_entry(entry)))
     }
 
     /// The object that a change is for. Errors of an unreadable one have other words than a reader's, as upstream's.
@@ -193,10 +193,10 @@ impl Store {
         let found = self.storage().get(key, ReadAt::Latest).await;
         let error_of = |error| unreadable::change_error(&error).unwrap_or_else(|| self.storage_error(&error));
         let found = found.map_err(error_of)?;
-        Ok(found.entry.map(|entry| self.renewed(entry)))
+        Ok(found.entry.map(|entry| self.migrate_entry(entry)))
     }
 
-    /// Whether something is stored under a key, readable or not.
+    /// Reports whether a key has an entry, readable or not.
     pub(crate) async fn is_taken(&self, key: &Key) -> Result<bool, RegistryError> {
         match self.storage().get(key, ReadAt::Latest).await {
             Ok(found) => Ok(found.entry.is_some()),
@@ -257,7 +257,7 @@ impl Store {
         room.map_err(|error| self.write_error(&error, admitted))
     }
 
-    /// What a failed write means to a client, as admission would say it where a quota is exceeded.
+    /// The error of a failed write for its client; an exceeded quota reads as admission's refusal.
     fn write_error(&self, error: &StorageError, admitted: &Admitted) -> RegistryError {
         match error {
             StorageError::NamespaceQuotaExceeded { .. } => {
@@ -297,7 +297,7 @@ impl Store {
         Write { key, expect, op }
     }
 
-    /// What admission is told of an operation on this kind.
+    /// Attributes for admission of an operation on this kind.
     pub(crate) fn attributes(&self, operation: Operation, target: Target<'_>, dry_run: bool) -> Attributes {
         // Upstream's creates of a namespace are within that namespace.
         let own = operation == Operation::Create
@@ -340,7 +340,7 @@ impl Store {
     pub(crate) async fn allocate(
         &self,
         ctx: &RequestContext,
-        change: Change<'_>,
+        change: AllocationChange<'_>,
         object: &mut Tree,
     ) -> Result<Vec<Write>, RegistryError> {
         if !self.row.strategy.allocates() {
@@ -391,7 +391,7 @@ fn claim(ctx: &RequestContext) -> Claim {
     }
 }
 
-/// What a failed storage operation means to a client.
+/// The error of a failed storage operation for its client.
 pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
     match error {
         StorageError::Compacted { .. } => RegistryError::Expired {

@@ -16,7 +16,7 @@ pub struct ListPage {
     pub revision: Revision,
     /// Empty on the last page.
     pub continue_token: String,
-    /// How many follow, where that is known without looking (no selectors).
+    /// Number of objects that follow, if known without reading them (no selectors).
     pub remaining: Option<u64>,
 }
 
@@ -32,12 +32,12 @@ const LIST_TOO_OLD_MESSAGE: &str = "The resourceVersion for the provided list is
 /// With a selector and a limit, this many are looked at in one go.
 const SCAN_PAGE: usize = 1_000;
 
-/// Which part of the collection a page comes from.
+/// The part of the collection that a page is taken from.
 struct Span {
     at: ReadAt,
     /// The page begins with the first key after this one.
     after: Option<Key>,
-    /// Whether the span was opened by a continue token.
+    /// The span was opened by a continue token.
     continued: bool,
 }
 
@@ -55,7 +55,7 @@ impl Store {
             .get(&key, read_at(revision))
             .await
             .map_err(|error| self.storage_error(&error))?;
-        let entry = found.entry.map(|entry| self.renewed(entry));
+        let entry = found.entry.map(|entry| self.migrate_entry(entry));
         entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
@@ -118,7 +118,7 @@ impl Store {
             Err(error) => return Err(self.storage_error(&error)),
         };
         let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
-        let found_entry = found.entry.map(|entry| self.renewed(entry));
+        let found_entry = found.entry.map(|entry| self.migrate_entry(entry));
         let entries: Vec<Arc<Entry>> = found_entry.into_iter().filter(matching).collect();
         Ok(Some(ListPage {
             entries,
@@ -155,7 +155,7 @@ impl Store {
             let total = found.entries.len();
             for (at, entry) in found.entries.into_iter().enumerate() {
                 range.start_after = Some(entry.key.clone());
-                let entry = self.renewed(entry);
+                let entry = self.migrate_entry(entry);
                 if !everything && !options.predicate.matches(&entry.record.header) {
                     continue;
                 }

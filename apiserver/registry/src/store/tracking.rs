@@ -1,4 +1,4 @@
-//! Who changed what, noted for every write before admission sees it.
+//! Tracking of field owners: every write is recorded before admission sees it.
 
 use super::{Store, Target, UpdatedObject};
 use crate::admission::Door;
@@ -7,7 +7,7 @@ use crate::error::RegistryError;
 use crate::managed_fields::{self, Subject, Versions, Writer};
 use crate::metadata;
 use crate::row::ResourceRow;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use machinery_meta::GroupVersion;
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ impl Versions for Store {
 }
 
 impl Store {
-    /// What a record of owners is about that is written through a part of the kind.
-    pub fn subject(&self, part: Part) -> Subject<'_> {
+    /// The subject under which owners of a part of the kind are recorded.
+    pub fn subject(&self, part: ObjectPart) -> Subject<'_> {
         Subject::part(&self.row, part, self)
     }
 
@@ -54,7 +54,7 @@ impl Store {
     pub(crate) fn track_own(&self, ctx: &RequestContext, object: &mut Tree) {
         let nothing = Tree::new(&self.row.schema, self.row.ty);
         let writer = self.writer(ctx, OWN_MANAGER);
-        let tracked = managed_fields::track(self.subject(Part::Main), &writer, &nothing, object);
+        let tracked = managed_fields::track(self.subject(ObjectPart::Main), &writer, &nothing, object);
         debug_assert!(tracked.is_ok(), "an object of ours has few fields");
     }
 
@@ -70,7 +70,8 @@ impl Store {
             return Ok(object);
         };
         let nothing = Tree::new(&self.row.schema, self.row.ty);
-        self.track_part(ctx, Part::Main, writer, &nothing, object).await
+        self.track_part(ctx, ObjectPart::Main, writer, &nothing, object)
+            .await
     }
 
     /// Notes who changed what of a live object, unless the change has done so itself.
@@ -82,7 +83,7 @@ impl Store {
         (target, change): (Target<'_>, &dyn UpdatedObject),
         (live, mut object): (&Tree, Tree),
     ) -> Result<Tree, RegistryError> {
-        if change.tracks() {
+        if change.has_field_owners() {
             return Ok(object);
         }
         let Some(writer) = self.writer_at(ctx, door, named) else {
@@ -92,7 +93,7 @@ impl Store {
             return self.track_part(ctx, target.part, writer, live, object).await;
         };
         if let Some(mut shown) = change.view(live)? {
-            managed_fields::to_scale(self.subject(Part::Main), window, live, &mut shown);
+            managed_fields::to_scale(self.subject(ObjectPart::Main), window, live, &mut shown);
             managed_fields::track(window, &writer, &shown, &mut object).map_err(managed_fields::refusal)?;
         }
         Ok(object)
@@ -101,7 +102,7 @@ impl Store {
     async fn track_part(
         &self,
         ctx: &RequestContext,
-        part: Part,
+        part: ObjectPart,
         writer: Writer,
         live: &Tree,
         mut object: Tree,

@@ -8,7 +8,7 @@ use crate::admission::{Door, Operation};
 use crate::context::RequestContext;
 use crate::error::{Cause, OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::scope::Scope;
-use crate::strategy::Part;
+use crate::strategy::ObjectPart;
 use apiserver_storage::{Key, ReadAt, StorageError, Write};
 use machinery_meta::GroupResource;
 
@@ -33,7 +33,7 @@ impl Store {
         door: Door<'_>,
     ) -> Result<(), RegistryError> {
         let (key, resource) = (self.key(scope, name)?, self.row.group_resource());
-        let part = Part::Main;
+        let part = ObjectPart::Main;
         let attributes = self.attributes(Operation::Delete, Target { scope, name, part }, dry_run);
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
@@ -66,7 +66,7 @@ impl Store {
         let Some(entry) = found.entry else {
             return Ok(Found::Nothing);
         };
-        match self.decode(&self.renewed(entry)) {
+        match self.decode(&self.migrate_entry(entry)) {
             Ok(_) => Ok(Found::Readable),
             Err(error) => {
                 tracing::warn!(%key, %error, "a stored object is unreadable");

@@ -8,7 +8,7 @@ use crate::managed_fields::{self, Subject};
 use crate::metadata;
 use crate::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::scope::Scope;
-use crate::strategy::{Change, Part};
+use crate::strategy::{AllocationChange, ObjectPart};
 use apiserver_storage::{Entry, Expect, Write};
 use async_trait::async_trait;
 use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
@@ -26,7 +26,7 @@ pub trait UpdatedObject: Send + Sync {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
 
     /// The candidate already says who owns what.
-    fn tracks(&self) -> bool {
+    fn has_field_owners(&self) -> bool {
         false
     }
 
@@ -35,7 +35,7 @@ pub trait UpdatedObject: Send + Sync {
         None
     }
 
-    /// What the record of owners of such a candidate is about.
+    /// The subject under which owners of such a candidate's fields are recorded.
     fn window(&self) -> Option<Subject<'_>> {
         None
     }
@@ -50,7 +50,7 @@ pub trait UpdatedObject: Send + Sync {
         Ok(None)
     }
 
-    /// What must hold of the live object (a uid in the body).
+    /// Preconditions on the live object (a uid in the body).
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }
@@ -76,15 +76,15 @@ impl UpdatedObject for Replacement {
     }
 }
 
-/// Where an update is aimed.
+/// The object and part that an update addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub scope: &'a Scope,
     pub name: &'a str,
-    pub part: Part,
+    pub part: ObjectPart,
 }
 
-impl Part {
+impl ObjectPart {
     /// The subresource's name in admission and audit.
     pub fn subresource(self) -> &'static str {
         match self {
@@ -185,9 +185,9 @@ impl Store {
             }));
         }
         let with = self
-            .allocate(ctx, Change::Update { old: old.root() }, &mut object)
+            .allocate(ctx, AllocationChange::Update { old: old.root() }, &mut object)
             .await?;
-        if !change.tracks() {
+        if !change.has_field_owners() {
             self.make_release_fit(ctx, live, (&mut object, &old), &with)?;
         }
         if options.dry_run {
@@ -203,7 +203,7 @@ impl Store {
             .await
         {
             // As upstream: the record may go where it makes the object too large, but for an apply.
-            Err(RegistryError::TooLarge(_)) if !change.tracks() => {
+            Err(RegistryError::TooLarge(_)) if !change.has_field_owners() => {
                 managed_fields::forget(&mut object);
                 self.commit_changed(ctx, &admitted, live, &object, with).await?
             }
@@ -287,19 +287,25 @@ impl Store {
         }
     }
 
-    pub(super) fn prepare_changed(&self, ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+    pub(super) fn prepare_changed(
+        &self,
+        ctx: &RequestContext,
+        part: ObjectPart,
+        object: &mut Tree,
+        old: &Tree,
+    ) {
         let strategy = &self.row.strategy;
         metadata::carry_over(object, old);
         match part {
-            Part::Main if self.row.has_status() => metadata::restore_member(object, old, "status"),
-            Part::Status => self.keep_only_status(object, old),
+            ObjectPart::Main if self.row.has_status() => metadata::restore_member(object, old, "status"),
+            ObjectPart::Status => self.keep_only_status(object, old),
             _ => {}
         }
         strategy.prepare_for_update(ctx, part, object, old);
         self.drop_disabled_fields(object, Some(old));
-        if strategy.counts_generation() && part != Part::Status {
+        if strategy.counts_generation() && part != ObjectPart::Status {
             // Binding a pod is no change of what it asks for.
-            let grown = part != Part::Other("binding") && strategy.spec_changed(object, old);
+            let grown = part != ObjectPart::Other("binding") && strategy.spec_changed(object, old);
             metadata::set_generation(object, metadata::generation(old) + i64::from(grown));
         }
     }
@@ -321,7 +327,7 @@ impl Store {
     async fn validate_updated(
         &self,
         ctx: &RequestContext,
-        part: Part,
+        part: ObjectPart,
         object: &Tree,
         old: &Tree,
     ) -> Result<(), RegistryError> {
@@ -333,7 +339,7 @@ impl Store {
     fn validate_changed(
         &self,
         ctx: &RequestContext,
-        part: Part,
+        part: ObjectPart,
         object: &Tree,
         old: &Tree,
     ) -> Result<(), RegistryError> {
@@ -357,7 +363,7 @@ impl Store {
                 .at(&["metadata", "deletionTimestamp"])
                 .is_some_and(|t| !t.is_null())
             && metadata::finalizers(object).is_empty()
-            && !self.row.strategy.is_held(object.root())
+            && !self.row.strategy.keeps_after_finalizers(object.root())
     }
 
     async fn finish_deletion(
@@ -369,7 +375,7 @@ impl Store {
         dry_run: bool,
     ) -> Result<Option<Written>, RegistryError> {
         if !dry_run {
-            let with = self.allocate(ctx, Change::Delete, &mut object).await?;
+            let with = self.allocate(ctx, AllocationChange::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
             let committed = self.commit(ctx, admitted, write, with).await?;
             // That it has gone meanwhile is what was wanted.
@@ -399,7 +405,7 @@ impl Store {
     ) -> Result<Written, RegistryError> {
         let missing = || RegistryError::not_found(&self.row.group_resource(), target.name);
         let allowed = options.create_missing || self.row.strategy.allows_create_on_update();
-        if target.part != Part::Main || !allowed {
+        if target.part != ObjectPart::Main || !allowed {
             return Err(missing());
         }
         let mut object = change.apply(ctx, None).await?;
@@ -410,7 +416,7 @@ impl Store {
             field_validation: options.field_validation,
             addressed: true,
         };
-        if change.tracks() {
+        if change.has_field_owners() {
             return self
                 .create_tracked(ctx, target.scope, object, &options, door)
                 .await;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a watcher is told.
+/// An event for a watcher.
 #[derive(Debug, Clone)]
 pub enum WatchEvent {
     Added(Arc<Entry>),
@@ -97,7 +97,7 @@ impl Store {
         let entries = page
             .entries
             .into_iter()
-            .map(|entry| self.renewed(entry))
+            .map(|entry| self.migrate_entry(entry))
             .filter(|entry| options.predicate.matches(&entry.record.header))
             .collect();
         Ok((entries, page.revision))
@@ -231,7 +231,7 @@ impl Watcher {
     }
 }
 
-/// What a change looks like to somebody who sees only what matches: an object can come into sight and leave it.
+/// The event of a change for a watcher of matching objects only: an object can begin and cease to match.
 fn seen_through(predicate: &Predicate, event: &Event) -> Option<WatchEvent> {
     let matches = |entry: &Option<Arc<Entry>>| {
         entry

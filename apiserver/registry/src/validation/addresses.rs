@@ -17,7 +17,7 @@ pub fn lenient_ip(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(plain)
 }
 
-/// What is wrong with an IP address.
+/// Problems of an IP address.
 pub fn ip_problems(text: &str) -> Vec<String> {
     match unambiguous(text) {
         Ok(address) => not_canonical(text, &address.to_string()),

@@ -12,7 +12,7 @@ pub struct Errors {
     bytes: usize,
 }
 
-/// What problems may say in all; some name everything else that is there.
+/// Bytes of all problems together; some list every other value of the object.
 const MAX_BYTES: usize = 8 << 20;
 
 impl Errors {
@@ -47,12 +47,12 @@ impl Errors {
         self.list.push(error);
     }
 
-    /// What else was found.
+    /// Adds further problems.
     pub fn extend(&mut self, others: impl IntoIterator<Item = FieldError>) {
         others.into_iter().for_each(|error| self.push(error));
     }
 
-    /// Whether so much is wrong that no more is noted: the object is refused anyway.
+    /// Reports whether no further problem is recorded: the object is refused anyway.
     pub fn is_full(&self) -> bool {
         self.bytes > MAX_BYTES
     }
@@ -108,7 +108,7 @@ impl Errors {
         self.note(|| FieldError::too_many(&path.render(), actual, max));
     }
 
-    /// How many problems are of this kind.
+    /// Number of problems of this kind.
     pub fn count(&self, kind: FieldErrorKind) -> usize {
         self.list.iter().filter(|error| error.kind == kind).count()
     }

@@ -1,4 +1,4 @@
-//! Where a load balancer listens, as the status of Services and Ingresses says it.
+//! Validation of a load balancer's addresses in the status of Services and Ingresses.
 
 use super::{Errors, Path, dns_subdomain, legacy_ip};
 use machinery_schema::Ref;

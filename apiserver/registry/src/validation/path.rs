@@ -1,4 +1,4 @@
-//! Where we are in an object, without allocating until someone asks.
+//! A path within an object, rendered only on demand.
 
 use machinery_meta::FieldPath;
 

@@ -46,7 +46,7 @@ fn labels(errors: &mut Errors, path: &Path<'_>, text: &str, rule: fn(&str) -> Ve
     }
 }
 
-/// What is wrong with the name of a trust bundle of this signer (none: an empty name).
+/// Problems of a trust bundle's name for this signer (an empty one: no signer).
 pub fn trust_bundle_name_problems(signer: &str, name: &str, prefix: bool) -> Vec<String> {
     if signer.is_empty() {
         if name.contains(':') {

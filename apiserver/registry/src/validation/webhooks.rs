@@ -1,4 +1,4 @@
-//! Where a webhook is called: a URL outside, or a service of the cluster.
+//! Validation of a webhook's address: a URL outside, or a service of the cluster.
 
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
@@ -42,7 +42,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// What is wrong with the URL of a webhook.
+/// Problems of a webhook's URL.
 pub fn webhook_url_problems(path: &FieldPath, text: &str) -> Vec<FieldError> {
     let Some(url) = Url::parse(text) else {
         let detail = format!("url must be a valid URL: parse {text:?}: missing protocol scheme{FORM}");
@@ -71,7 +71,7 @@ pub fn webhook_url_problems(path: &FieldPath, text: &str) -> Vec<FieldError> {
     problems
 }
 
-/// What is wrong with the service of a webhook.
+/// Problems of a webhook's service.
 pub fn webhook_service_problems(path: &FieldPath, service: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Vec::new();
     for name in ["name", "namespace"] {

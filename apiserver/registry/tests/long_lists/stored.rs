@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// As many as one service had with which a tenant held up everybody.
 const PORTS: usize = 20_000;
 
-/// How many problems a service with these ports has.
+/// Number of problems of a service with these ports.
 fn problems(stages: &mut Stages, spec: &str) -> usize {
     let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#);
     let simulation = Simulation::new(1);

@@ -1,7 +1,7 @@
-//! What happens to an object on its way into the store.
+//! Stages of an object on its way into the store.
 
 use apiserver_registry::managed_fields::{self, Subject, Writer};
-use apiserver_registry::{Part, RequestContext, ResourceRow, metadata};
+use apiserver_registry::{ObjectPart, RequestContext, ResourceRow, metadata};
 use jiff::Timestamp;
 use machinery_fuzz::Stages;
 use machinery_meta::UserInfo;
@@ -9,11 +9,11 @@ use machinery_runtime::Simulation;
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 
 /// Those that are looked at with rules of their own.
-const PARTS: [Part; 4] = [
-    Part::Main,
-    Part::Status,
-    Part::Other("ephemeralcontainers"),
-    Part::Other("approval"),
+const PARTS: [ObjectPart; 4] = [
+    ObjectPart::Main,
+    ObjectPart::Status,
+    ObjectPart::Other("ephemeralcontainers"),
+    ObjectPart::Other("approval"),
 ];
 
 fn decoded(row: &ResourceRow, text: &str) -> Option<Tree> {
@@ -65,7 +65,7 @@ pub(crate) fn create_and_update(
 
 /// Notes who changed what, and applies the new object over the old one.
 fn owners(stages: &mut Stages, row: &ResourceRow, old: &Tree, new: &Tree) {
-    let subject = Subject::part(row, Part::Main, &());
+    let subject = Subject::part(row, ObjectPart::Main, &());
     let writer = |manager: &str| Writer {
         manager: manager.to_owned(),
         now: "2026-11-23T00:00:00Z".to_owned(),

@@ -67,7 +67,7 @@ impl ObjectMetrics {
     async fn count(&self, registry: &Registry, before: HashSet<[String; 2]>) -> HashSet<[String; 2]> {
         let rows = registry.rows();
         let mut counted = HashSet::new();
-        for row in rows.all().filter(|row| !row.virtual_kind) {
+        for row in rows.all().filter(|row| row.has_store) {
             let labels = [row.gvk.group.clone(), row.plural.clone()];
             // Versions of a resource share their objects.
             if counted.contains(&labels) {

@@ -6,7 +6,7 @@
 use super::{Place, Startup};
 use apiserver_registry::conditions::Condition;
 use apiserver_registry::options::{DeleteOptions, Preconditions};
-use apiserver_registry::{Part, RegistryError, Scope, metadata};
+use apiserver_registry::{ObjectPart, RegistryError, Scope, metadata};
 use futures::future::{BoxFuture, try_join_all};
 use machinery_meta::Uid;
 use machinery_schema::{Ref, Tree};
@@ -145,7 +145,7 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
                 .await
                 .map(drop),
             Some(own) if managed(own) == "onstart" => {
-                facts.patch(place(&name), Part::Main, &wanted.patch()).await
+                facts.patch(place(&name), ObjectPart::Main, &wanted.patch()).await
             }
             Some(_) => Ok(()),
         }
@@ -209,7 +209,9 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
             match present.iter().find(|own| metadata::name(own) == name) {
                 None => drop(facts.create(place(&name), &wanted.object("true")).await?),
                 Some(own) if managed(own) == "true" => {
-                    facts.patch(place(&name), Part::Main, &wanted.patch()).await?;
+                    facts
+                        .patch(place(&name), ObjectPart::Main, &wanted.patch())
+                        .await?;
                 }
                 Some(_) => {}
             }

@@ -6,7 +6,7 @@ use crate::trust::{Trust, bundle};
 use apiserver_auth::authn::certificate_bundle;
 use apiserver_registry::options::WatchOptions;
 use apiserver_registry::store::WatchEvent;
-use apiserver_registry::{Part, RegistryError};
+use apiserver_registry::{ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use http::HeaderName;
 use jiff::{SignedDuration, Timestamp};
@@ -92,11 +92,11 @@ async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {
         .unwrap_or_default();
     let data: Map<String, Value> = serde_json::from_str(&data).unwrap_or_default();
     let change = patch(&data, wanted(trust, &data, now));
-    match facts.patch(PLACE, Part::Main, &change).await {
+    match facts.patch(PLACE, ObjectPart::Main, &change).await {
         // What others wrote fills the object: it begins anew with our own part.
         Err(RegistryError::Invalid { .. }) => {
             let own = wanted(trust, &Map::new(), now);
-            facts.patch(PLACE, Part::Main, &patch(&data, own)).await
+            facts.patch(PLACE, ObjectPart::Main, &patch(&data, own)).await
         }
         other => other,
     }

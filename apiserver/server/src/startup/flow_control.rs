@@ -6,7 +6,7 @@ use crate::flow_control::bootstrap::{self, AUTO_UPDATE, BootstrapObject, LEVELS,
 use crate::flow_control::objects::{FlowSchema, Metadata, PriorityLevelConfiguration};
 use apiserver_registry::conditions::Condition;
 use apiserver_registry::options::DeleteOptions;
-use apiserver_registry::{Part, RegistryError, RequestContext, UpdatedObject};
+use apiserver_registry::{ObjectPart, RegistryError, RequestContext, UpdatedObject};
 use async_trait::async_trait;
 use futures::future::{BoxFuture, try_join_all};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
@@ -109,7 +109,7 @@ async fn ensure(facts: &Startup, object: &BootstrapObject) -> Result<(), Registr
         spec: revision.spec.then(|| wanted["spec"].clone()),
         annotation: revision.annotation,
     };
-    match facts.change(place, Part::Main, &revise).await {
+    match facts.change(place, ObjectPart::Main, &revise).await {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,
     }

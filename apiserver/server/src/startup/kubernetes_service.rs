@@ -1,7 +1,7 @@
 //! The `kubernetes` service in `default`, its endpoints, and the ServiceCIDR its address comes from.
 
 use super::{Place, Startup};
-use apiserver_registry::{MasterLeases, Part, RegistryError};
+use apiserver_registry::{MasterLeases, ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use machinery_schema::Ref;
 use std::net::IpAddr;
@@ -140,7 +140,7 @@ async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
         let status = format!(
             r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{now}","reason":"","message":"Kubernetes default Service CIDR is ready"}}]}}}}"#
         );
-        facts.patch(CIDR, Part::Status, &status).await?;
+        facts.patch(CIDR, ObjectPart::Status, &status).await?;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn service(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
         let patch = format!(
             r#"{{"spec":{{"ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":{port}}}]}}}}"#
         );
-        facts.patch(SERVICE, Part::Main, &patch).await?;
+        facts.patch(SERVICE, ObjectPart::Main, &patch).await?;
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ async fn endpoints(facts: &Startup, addresses: &[IpAddr], ports: Ports) -> Resul
     let json = format!(r#"{{"apiVersion":"v1","kind":"Endpoints",{meta},{subsets}}}"#);
     if !facts.create(ENDPOINTS, &json).await? {
         facts
-            .patch(ENDPOINTS, Part::Main, &format!("{{{subsets}}}"))
+            .patch(ENDPOINTS, ObjectPart::Main, &format!("{{{subsets}}}"))
             .await?;
     }
     slice(facts, addresses, port).await
@@ -212,7 +212,9 @@ async fn slice(facts: &Startup, addresses: &[IpAddr], port: u16) -> Result<(), R
         r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice",{meta},"addressType":"{family}",{lists}}}"#
     );
     if !facts.create(SLICE, &json).await? {
-        facts.patch(SLICE, Part::Main, &format!("{{{lists}}}")).await?;
+        facts
+            .patch(SLICE, ObjectPart::Main, &format!("{{{lists}}}"))
+            .await?;
     }
     Ok(())
 }

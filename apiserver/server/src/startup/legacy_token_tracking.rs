@@ -1,7 +1,7 @@
 //! The day since which the use of tokens in Secrets is noted, in the ConfigMap where the token cleaner looks for it.
 
 use super::{Place, Startup};
-use apiserver_registry::{Part, RegistryError};
+use apiserver_registry::{ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -38,7 +38,7 @@ pub(super) fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryErr
             return Ok(());
         }
         facts
-            .patch(PLACE, Part::Main, &json!({ "data": data }).to_string())
+            .patch(PLACE, ObjectPart::Main, &json!({ "data": data }).to_string())
             .await
     })
 }

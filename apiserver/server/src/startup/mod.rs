@@ -20,8 +20,8 @@ use crate::state::ServerState;
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
 use apiserver_registry::{
-    Door, Part, RegistryError, RequestContext, Scope, Store, SystemWriter, Target, UpdatedObject, WatchEvent,
-    metadata,
+    Door, ObjectPart, RegistryError, RequestContext, Scope, Store, SystemWriter, Target, UpdatedObject,
+    WatchEvent, metadata,
 };
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -243,7 +243,7 @@ impl Startup {
                 &place.scope(),
                 object,
                 &CreateOptions {
-                    field_manager: manager(place, Part::Main).to_owned(),
+                    field_manager: manager(place, ObjectPart::Main).to_owned(),
                     ..CreateOptions::default()
                 },
                 self.door(),
@@ -266,7 +266,7 @@ impl Startup {
             reason: said.reason.to_owned(),
             message: said.message.to_owned(),
         };
-        match self.change(place, Part::Status, &change).await {
+        match self.change(place, ObjectPart::Status, &change).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
         }
@@ -330,14 +330,19 @@ impl Startup {
     }
 
     /// Applies a merge patch to an object that exists; a patch that changes nothing writes nothing.
-    pub(crate) async fn patch(&self, place: Place<'_>, part: Part, patch: &str) -> Result<(), RegistryError> {
+    pub(crate) async fn patch(
+        &self,
+        place: Place<'_>,
+        part: ObjectPart,
+        patch: &str,
+    ) -> Result<(), RegistryError> {
         self.change(place, part, &Merge(patch.to_owned())).await
     }
 
     async fn change(
         &self,
         place: Place<'_>,
-        part: Part,
+        part: ObjectPart,
         change: &dyn UpdatedObject,
     ) -> Result<(), RegistryError> {
         let store = self.store(place)?;
@@ -358,9 +363,11 @@ impl Startup {
 }
 
 /// The manager that upstream's part of the server names itself; most go by the server's name.
-fn manager(place: Place<'_>, part: Part) -> &'static str {
+fn manager(place: Place<'_>, part: ObjectPart) -> &'static str {
     match (place.group, part) {
-        ("flowcontrol.apiserver.k8s.io", Part::Status) => "api-priority-and-fairness-config-consumer-v1",
+        ("flowcontrol.apiserver.k8s.io", ObjectPart::Status) => {
+            "api-priority-and-fairness-config-consumer-v1"
+        }
         ("flowcontrol.apiserver.k8s.io", _) => "api-priority-and-fairness-config-producer-v1",
         _ => "",
     }

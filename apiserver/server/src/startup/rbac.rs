@@ -3,7 +3,7 @@
 use super::{Place, Startup};
 use apiserver_auth::bootstrap::{self, DefaultObject, Missing};
 use apiserver_registry::options::DeleteOptions;
-use apiserver_registry::{Part, RegistryError};
+use apiserver_registry::{ObjectPart, RegistryError};
 use futures::future::{BoxFuture, try_join_all};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -36,7 +36,7 @@ async fn ensure(facts: &Startup, object: DefaultObject) -> Result<(), RegistryEr
     };
     match bootstrap::missing(existing.root().to_json().as_bytes(), json) {
         Missing::Nothing => Ok(()),
-        Missing::Patch(patch) => facts.patch(place, Part::Main, &patch).await,
+        Missing::Patch(patch) => facts.patch(place, ObjectPart::Main, &patch).await,
         Missing::Replace => {
             let store = facts.store(place)?;
             store

@@ -1,4 +1,4 @@
-//! What makes a ControllerRevision acceptable (upstream's `pkg/apis/apps/validation`).
+//! Validation of ControllerRevisions (upstream's `pkg/apis/apps/validation`).
 
 use crate::validation::{Errors, Path, immutable, non_negative};
 use machinery_meta::FieldError;

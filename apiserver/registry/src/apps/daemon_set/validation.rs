@@ -1,4 +1,4 @@
-//! What makes a DaemonSet acceptable (upstream's `pkg/apis/apps/validation`).
+//! Validation of DaemonSets (upstream's `pkg/apis/apps/validation`).
 
 use crate::apps::workload::{self, Named};
 use crate::validation::{

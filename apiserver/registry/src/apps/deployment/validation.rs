@@ -1,4 +1,4 @@
-//! What makes a Deployment acceptable (upstream's `pkg/apis/apps/validation`).
+//! Validation of Deployments (upstream's `pkg/apis/apps/validation`).
 
 use crate::apps::workload::{self, Named};
 use crate::validation::{Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent};

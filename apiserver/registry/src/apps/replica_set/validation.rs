@@ -1,4 +1,4 @@
-//! What makes a ReplicaSet acceptable (upstream's `pkg/apis/apps/validation`).
+//! Validation of ReplicaSets (upstream's `pkg/apis/apps/validation`).
 
 use crate::apps::workload::{self, Named};
 use crate::validation::{Errors, Path, non_negative};

@@ -1,4 +1,4 @@
-//! What makes a StatefulSet acceptable (upstream's `pkg/apis/apps/validation`).
+//! Validation of StatefulSets (upstream's `pkg/apis/apps/validation`).
 
 use crate::apps::workload::{self, Named};
 use crate::core::claim::validation as claim;
@@ -16,7 +16,7 @@ const NAMED: Named = Named {
     in_template: "StatefulSet",
     unreadable: Some(""),
 };
-/// What pods and claims are known by.
+/// Immutable members of the spec: the identity of pods and claims depends on them.
 const FIXED: [&str; 4] = [
     "selector",
     "volumeClaimTemplates",

@@ -30,7 +30,7 @@ const DESCRIPTORS: [&str; 7] = [
     "@hourly",
 ];
 
-/// Why the text is no schedule.
+/// The error with which upstream's parser refuses the schedule.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut schedule = text;
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
@@ -61,7 +61,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     })
 }
 
-/// Why Go would not know a time zone.
+/// The error with which Go refuses the time zone.
 pub(super) fn check_zone(name: &str) -> Result<(), String> {
     let known = matches!(name, "" | "UTC" | "Local")
         || jiff::tz::TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name));

@@ -1,4 +1,4 @@
-//! What makes a CronJob acceptable.
+//! Validation of CronJobs.
 
 use super::schedule;
 use crate::batch::job::validation as job;
@@ -89,7 +89,7 @@ fn validate_schedule(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: O
     }
 }
 
-/// What a part of a time zone's name may hold; upstream's pattern.
+/// Reports whether a part of a time zone's name has only allowed characters; upstream's pattern.
 fn is_zone_part(part: &str) -> bool {
     const MAX_PART: usize = 14;
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-_+".contains(c);

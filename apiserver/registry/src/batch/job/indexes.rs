@@ -1,6 +1,6 @@
 //! Indexes of pods as text: `0,2-4,7`, ascending and below a number of completions.
 
-/// Why a text is not a list of indexes, in upstream's words.
+/// The reason for which a text is no list of indexes, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IndexesError {
     #[error(
@@ -15,7 +15,7 @@ pub(super) enum IndexesError {
     Order { previous: i64, current: i64 },
 }
 
-/// How many indexes a text names.
+/// Number of indexes in a text.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, IndexesError> {
     let mut last: Option<i64> = None;
     let mut total = 0;

@@ -1,4 +1,4 @@
-//! What a Job says of failed pods (`podFailurePolicy`) and of when it has succeeded (`successPolicy`).
+//! Validation of a Job's policies: failed pods (`podFailurePolicy`) and success (`successPolicy`).
 
 use super::indexes;
 use crate::validation::{Errors, Path, non_negative, present, qualified};
@@ -6,7 +6,7 @@ use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 use std::collections::HashSet;
 
-/// How many rules either policy may have.
+/// Rules that either policy may have.
 const MAX_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 const MAX_POD_CONDITIONS: usize = 20;

@@ -1,5 +1,5 @@
-//! What a Job's status may say (upstream's `validateJobStatus`): others than the job controller may write it, and what
-//! it says at its end is for good. A rule is asked only where something that it speaks of has changed.
+//! Validation of a Job's status (upstream's `validateJobStatus`): other controllers than the Job's may write it, and
+//! its terminal conditions are final. A rule applies only if a member that it reads has changed.
 
 use super::indexes;
 use crate::validation::{Errors, Path, non_negative, present};
@@ -29,7 +29,7 @@ pub(crate) fn validate(job: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Whether a job's condition is there and true.
+/// Reports whether the job has the condition with status `True`.
 pub(super) fn condition(job: Ref<'_>, kind: &str) -> bool {
     has_condition(job, kind, "True")
 }
@@ -96,13 +96,13 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Whether one of these members of the status has changed.
+/// Reports whether one of these members of the status has changed.
 fn differ(now: Job<'_>, was: Job<'_>, names: &[&str]) -> bool {
     let text = |job: Job<'_>, name: &str| job.status(name).map(Ref::to_json);
     names.iter().any(|name| text(now, name) != text(was, name))
 }
 
-/// Whether one of these conditions has come or gone.
+/// Reports whether one of these conditions has become true or ceased to be.
 fn turned(now: Job<'_>, was: Job<'_>, conditions: &[&str]) -> bool {
     conditions.iter().any(|own| now.is(own) != was.is(own))
 }
@@ -198,7 +198,7 @@ fn finished(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
     }
 }
 
-/// Which indexes are through is told by indexed jobs only, in order, and each once.
+/// Validates completed and failed indexes: only indexed jobs have them, in order and without repetition.
 fn indexes(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
     let done = now.text("completedIndexes");
     let changed = differ(now, was, &["completedIndexes"]);
@@ -254,7 +254,7 @@ fn pods(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
     }
 }
 
-/// Whoever has met the criteria of success does not fail.
+/// Refuses `Failed` beside `SuccessCriteriaMet`, and `Complete` without it in a job with a success policy.
 fn criteria(errors: &mut Errors, path: &Path<'_>, now: Job<'_>) {
     let met = now.is("SuccessCriteriaMet");
     for (condition, detail) in [
@@ -277,7 +277,7 @@ fn criteria(errors: &mut Errors, path: &Path<'_>, now: Job<'_>) {
     }
 }
 
-/// What stays as it was said.
+/// Refuses changes of members that are final once they are set.
 fn for_good(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
     let conditions = path.child("conditions");
     for kind in ["Failed", "Complete", "FailureTarget"] {

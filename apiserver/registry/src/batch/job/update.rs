@@ -1,5 +1,5 @@
-//! What may change in a Job that exists: of what a run has begun with nothing, and of a suspended one's template what says
-//! where its pods go and what they use.
+//! Validation of a changed Job: a started job's template is immutable; of a suspended one's, scheduling and resources
+//! may change.
 
 use super::validation::{selector, validate_name, validate_spec};
 use crate::validation::{Errors, Path, immutable, present};

@@ -1,4 +1,4 @@
-//! What makes a Job acceptable (upstream's `pkg/apis/batch/validation`).
+//! Validation of Jobs (upstream's `pkg/apis/batch/validation`).
 
 use super::policies;
 use crate::core::pod::validation as pod;
@@ -10,7 +10,7 @@ use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
-/// How many pods, and how many failed indexes, an indexed job may have.
+/// Completions, and failed indexes, that an indexed job may have at most.
 const MAX_INDEXED: i64 = 100_000;
 /// The same of a job with more completions than that and a limit for each index.
 const MAX_OF_MANY: i64 = 10_000;
@@ -80,7 +80,7 @@ fn generated_selector(errors: &mut Errors, job: Ref<'_>, spec: Ref<'_>) {
     }
 }
 
-/// What a job asks for, but for the selector that it is given; also within a CronJob.
+/// Validates a job's spec but for the generated selector; also within a CronJob.
 pub fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     for name in [
         "parallelism",
@@ -103,7 +103,7 @@ pub fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     template(errors, path, spec);
 }
 
-/// Who else than the job controller sees to it.
+/// Validates `managedBy`, the name of an external controller.
 fn managed_by(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if let Some(name) = present(spec, "managedBy").and_then(Ref::as_str) {
         domain_prefixed_path(errors, path, name);

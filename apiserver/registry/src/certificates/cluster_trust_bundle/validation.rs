@@ -1,4 +1,4 @@
-//! What makes a ClusterTrustBundle acceptable (upstream's `pkg/apis/certificates/validation`).
+//! Validation of ClusterTrustBundles (upstream's `pkg/apis/certificates/validation`).
 
 use crate::certificates::x509;
 use crate::validation::{Errors, Path, immutable, signer_name, trust_bundle_name_problems};

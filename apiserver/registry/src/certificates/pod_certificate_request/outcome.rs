@@ -1,4 +1,4 @@
-//! What a signer may answer: a certificate for the key that was asked for, or that there will be none. Once.
+//! Validation of a signer's answer: once, either a certificate for the requested key or a refusal.
 
 use super::proof::wanted_key;
 use crate::certificates::x509::{blocks, certificate, is_certificate};
@@ -28,7 +28,7 @@ const TIMES: [(&str, &str); 3] = [
     ),
 ];
 const MAX_CHAIN_BYTES: usize = 100 * 1024;
-/// How far a signer's clock may be from ours.
+/// Tolerated difference between a signer's clock and the server's.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 const MIN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 /// Nobody asks for the next certificate sooner after the start, or later before the end.

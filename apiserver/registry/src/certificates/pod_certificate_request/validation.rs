@@ -1,4 +1,4 @@
-//! What makes a PodCertificateRequest acceptable (upstream's `pkg/apis/certificates/validation`).
+//! Validation of PodCertificateRequests (upstream's `pkg/apis/certificates/validation`).
 
 use super::proof;
 use crate::validation::{Errors, Path, immutable, signer_name};
@@ -67,7 +67,8 @@ fn annotations(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// How long the certificate may be valid; without a word on it, upstream asks no further.
+/// Validates the certificate's lifetime and then the proof of possession, which upstream skips if no lifetime is
+/// given.
 fn lifetime(errors: &mut Errors, spec_path: &Path<'_>, spec: Ref<'_>) {
     let path = spec_path.child("maxExpirationSeconds");
     let Some(seconds) = spec.get("maxExpirationSeconds").and_then(Ref::as_i64) else {

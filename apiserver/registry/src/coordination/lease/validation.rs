@@ -1,4 +1,4 @@
-//! What makes a Lease acceptable (upstream's `pkg/apis/coordination/validation`).
+//! Validation of Leases (upstream's `pkg/apis/coordination/validation`).
 
 use crate::validation::{Errors, Path, non_negative};
 use machinery_meta::FieldError;

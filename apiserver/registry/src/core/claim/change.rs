@@ -1,4 +1,5 @@
-//! What may change in a PersistentVolumeClaim: quotas and limits were asked of what it was made with.
+//! Validation of a changed PersistentVolumeClaim: most of its spec is immutable, since quotas and limits were checked
+//! when it was created.
 
 use super::validation::validate;
 use crate::validation::{Errors, Path, immutable, quantity};
@@ -6,7 +7,7 @@ use machinery_meta::{FieldError, Quantity};
 use machinery_schema::{Ref, Tree};
 use std::collections::BTreeMap;
 
-/// Where the class of a claim once stood.
+/// The annotation that held a claim's class before the field existed.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ANNOTATED: [&str; 3] = ["metadata", "annotations", BETA_CLASS];
 const FIXED: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
@@ -50,7 +51,7 @@ pub fn validate_update(claim: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// How a claim without a class in its spec gets one.
+/// The way in which a claim without a class in its spec gets one.
 #[derive(PartialEq, Eq)]
 enum ClassChange {
     None,
@@ -77,7 +78,7 @@ fn text<'a>(claim: Ref<'a>, path: &[&str]) -> Option<&'a str> {
     claim.at(path).and_then(Ref::as_str)
 }
 
-/// What may differ.
+/// Members of the spec that may differ.
 struct Free {
     volume: bool,
     class: bool,

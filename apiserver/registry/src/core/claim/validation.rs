@@ -1,10 +1,10 @@
-//! What makes a PersistentVolumeClaim acceptable.
+//! Validation of PersistentVolumeClaims.
 
 use crate::validation::{Errors, Path, dns_subdomain, label_selector, present};
 use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
 
-/// How volumes are opened, as messages list it.
+/// Access modes of volumes, in the order of messages.
 pub const ACCESS_MODES: [&str; 4] = [
     "ReadOnlyMany",
     "ReadWriteMany",

@@ -2,8 +2,8 @@
 
 pub mod validation;
 
-use crate::rules::Rules;
 use crate::strategy::Strategy;
+use crate::validation_rules::ValidationRules;
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ impl Strategy for ConfigMapStrategy {
         false
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate).changed(validation::validate_update)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate).update(validation::validate_update)
     }
 }

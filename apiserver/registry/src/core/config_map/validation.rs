@@ -1,4 +1,4 @@
-//! What makes a ConfigMap acceptable (upstream's `ValidateConfigMap`).
+//! Validation of ConfigMaps (upstream's `ValidateConfigMap`).
 
 use crate::validation::{Errors, Path};
 use machinery_meta::{FieldError, syntax};

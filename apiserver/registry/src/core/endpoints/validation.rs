@@ -1,4 +1,4 @@
-//! What makes Endpoints acceptable (upstream's `ValidateEndpointsCreate`).
+//! Validation of Endpoints (upstream's `ValidateEndpointsCreate`).
 
 use crate::core::pod::validation::ports::{PROTOCOLS, port_number};
 use crate::core::service::validation::special_address;

@@ -6,9 +6,9 @@ pub mod validation;
 pub(crate) use conversion::EventsConversion;
 
 use crate::row::Selectable;
-use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Strategy, name_rule, path_segment_problems};
+use crate::validation_rules::ValidationRules;
 use machinery_meta::syntax;
 use std::time::Duration;
 
@@ -47,11 +47,11 @@ impl Strategy for EventStrategy {
         GarbagePolicy::Unsupported
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> ValidationRules {
         if self.core {
-            Rules::on(validation::validate_core)
+            ValidationRules::create(validation::validate_core)
         } else {
-            Rules::on(validation::validate_events).changed(validation::validate_events_update)
+            ValidationRules::create(validation::validate_events).update(validation::validate_events_update)
         }
     }
 

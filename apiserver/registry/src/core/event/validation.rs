@@ -1,4 +1,4 @@
-//! What makes an Event acceptable, in the core group and in events.k8s.io (upstream's `events.go` of validation).
+//! Validation of Events, in the core group and in events.k8s.io (upstream's `events.go` of validation).
 
 use crate::validation::{Errors, Path, immutable, present};
 use machinery_meta::{FieldError, syntax};
@@ -7,7 +7,7 @@ use machinery_schema::{Kind, Ref};
 const NOTE_LIMIT: usize = 1024;
 const SHORT_LIMIT: usize = 128;
 
-/// What the two versions call what the rules are about; messages speak of upstream's internal names.
+/// Names of the validated fields in one of the two versions; messages use upstream's internal names.
 struct Names {
     involved: &'static str,
     /// The field, and the name messages have for it.
@@ -61,7 +61,7 @@ pub fn validate_events(event: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What of a changed Event must be as it was, under the names that messages and events.k8s.io have for it.
+/// Immutable fields of an Event: the name in messages, and the name in events.k8s.io.
 const FIXED: [(&str, &str); 12] = [
     ("involvedObject", "regarding"),
     ("reason", "reason"),
@@ -108,7 +108,7 @@ fn has_time(event: Ref<'_>, field: &str) -> bool {
     !event.str(field).is_empty()
 }
 
-/// What both versions ask: little of an event of the old kind, more of one that has an `eventTime`.
+/// Rules of both versions: few for an event of the old form, more for one that has an `eventTime`.
 fn either(errors: &mut Errors, event: Ref<'_>, names: &Names) {
     let namespace = event.str_at(&["metadata", "namespace"]);
     let involved = event.str_at(&[names.involved, "namespace"]);

@@ -3,8 +3,8 @@
 mod validation;
 
 use crate::context::RequestContext;
-use crate::rules::Rules;
-use crate::strategy::{Part, Strategy, name_rule};
+use crate::strategy::{ObjectPart, Strategy, name_rule};
+use crate::validation_rules::ValidationRules;
 use machinery_meta::syntax;
 use machinery_schema::{Ref, Step, Tree};
 
@@ -47,23 +47,23 @@ impl Strategy for NamespaceStrategy {
         label_with_name(object);
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
         match part {
-            Part::Main => restore_finalizers(object, old),
-            Part::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
+            ObjectPart::Main => restore_finalizers(object, old),
+            ObjectPart::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
             _ => {}
         }
         label_with_name(object);
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate)
-            .changed(|_, _| Vec::new())
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(|_, _| Vec::new())
             .status(|new, _| validation::validate_status(new))
             .parts(&[("finalize", |new, _| validation::validate_finalize(new))])
     }
 
-    fn is_held(&self, object: Ref<'_>) -> bool {
+    fn keeps_after_finalizers(&self, object: Ref<'_>) -> bool {
         object
             .at(&["spec", "finalizers"])
             .is_some_and(|finalizers| !finalizers.is_empty())

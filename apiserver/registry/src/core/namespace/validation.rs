@@ -1,4 +1,4 @@
-//! What makes a Namespace acceptable: the names of its finalizers, and a phase that says what is so.
+//! Validation of Namespaces: the names of finalizers, and a phase that agrees with the deletion timestamp.
 
 use crate::metadata::STANDARD_FINALIZERS;
 use crate::validation::{Errors, Path, qualified};

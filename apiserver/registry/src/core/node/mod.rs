@@ -2,8 +2,8 @@
 
 pub mod validation;
 
-use crate::rules::Rules;
 use crate::strategy::Strategy;
+use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree};
 
 /// See the module's comment.
@@ -24,9 +24,9 @@ impl Strategy for NodeStrategy {
         true
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate)
-            .changed(validation::validate_update)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
             .status(validation::validate_status)
     }
 }

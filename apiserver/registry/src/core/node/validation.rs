@@ -1,4 +1,4 @@
-//! What makes a Node acceptable (upstream's `ValidateNode`), and its status (`ValidateNodeUpdate`).
+//! Validation of Nodes (upstream's `ValidateNode`) and of their status (`ValidateNodeUpdate`).
 
 use crate::core::pod::validation::resources;
 use crate::core::pod::validation::scheduling::taints;
@@ -60,7 +60,7 @@ pub(crate) fn validate_status(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Who runs the machine, once it is said.
+/// Refuses a change of `providerID` once it is set.
 fn provider(errors: &mut Errors, path: &Path<'_>, node: Ref<'_>, old: Ref<'_>) {
     let of = |object: Ref<'_>| object.str_at(&["spec", "providerID"]).to_owned();
     if !of(old).is_empty() && of(node) != of(old) {
@@ -81,7 +81,7 @@ fn own_taints(errors: &mut Errors, node: Ref<'_>) {
     }
 }
 
-/// What a node has, and what of it pods may have.
+/// Validates the amounts of capacity and allocatable.
 fn amounts(errors: &mut Errors, node: Ref<'_>) {
     let path = Path::of("status");
     for name in ["capacity", "allocatable"] {

@@ -7,7 +7,7 @@ use machinery_semantics::ResourceList;
 use machinery_semantics::resources::{containers_limits, containers_requests, is_pod_level_resource};
 use std::collections::BTreeMap;
 
-/// What containers ask for together, and their limits.
+/// Effective requests and limits of all containers of a pod.
 pub(crate) struct Together {
     pub(crate) requests: ResourceList,
     pub(crate) limits: ResourceList,
@@ -32,7 +32,7 @@ pub(crate) fn amounts(holder: Ref<'_>, list: &str) -> BTreeMap<String, Quantity>
         .collect()
 }
 
-/// Whether the pod itself says what it may use: its containers' resources do not make its class then.
+/// Reports whether the pod sets resources for itself; the QoS class then ignores its containers' resources.
 pub(crate) fn is_set(spec: Ref<'_>) -> bool {
     let named = ["requests", "limits"].map(|list| amounts(spec, list));
     named
@@ -103,7 +103,7 @@ fn fill_requests(
     }
 }
 
-/// Where every container has a limit the pod has one too, which leaves room for what it asks for.
+/// Sets the pod's limit of a resource that every container limits, at least as high as the pod's request.
 fn fill_limits(
     spec: Ref<'_>,
     requests: &BTreeMap<String, Quantity>,

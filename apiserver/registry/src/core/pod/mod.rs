@@ -10,9 +10,9 @@ pub(crate) mod warnings;
 
 use crate::context::RequestContext;
 use crate::metadata;
-use crate::rules::Rules;
-use crate::strategy::{Part, Strategy};
+use crate::strategy::{ObjectPart, Strategy};
 use crate::validation::Path;
+use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Step, Tree};
 
 /// See the module's comment.
@@ -32,18 +32,18 @@ impl Strategy for PodStrategy {
         gate_condition(object, &metadata::format_time(ctx.runtime.now()));
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
-        if part == Part::Other("ephemeralcontainers") {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+        if part == ObjectPart::Other("ephemeralcontainers") {
             keep_only_ephemeral(object, old);
         }
-        if part == Part::Other("resize") {
+        if part == ObjectPart::Other("resize") {
             resize::keep_only_resources(object, old);
             level::set_defaults(object);
         }
-        if part == Part::Main {
+        if part == ObjectPart::Main {
             level::keep(object, old);
         }
-        if part == Part::Status {
+        if part == ObjectPart::Status {
             // Old agents sent stale owner references with their status.
             metadata::restore_field(object, old, "ownerReferences");
             metadata::restore_field(object, old, "deletionTimestamp");
@@ -61,9 +61,9 @@ impl Strategy for PodStrategy {
         warnings::of(&Path::ROOT, object)
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate)
-            .changed(validation::update::validate)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(validation::update::validate)
             .status(validation::status::validate)
             .parts(&[
                 ("ephemeralcontainers", validation::update::validate_ephemeral),
@@ -92,7 +92,7 @@ impl Strategy for PodStrategy {
     }
 }
 
-/// Who may add ephemeral containers may change nothing else with them.
+/// Restores everything but ephemeral containers, the only part that this subresource changes.
 fn keep_only_ephemeral(object: &mut Tree, old: &Tree) {
     let place = [Step::Name("spec"), Step::Name("ephemeralContainers")];
     let wanted = object.at(&["spec", "ephemeralContainers"]).map(Ref::to_tree);

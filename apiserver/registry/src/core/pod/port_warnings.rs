@@ -86,7 +86,7 @@ impl<'a> SamePort<'a> {
         self.by_address.entry(own).or_default().push(at);
     }
 
-    /// How each of those that a port gets in the way of does so, and where it stands.
+    /// Ports in conflict with this one: the type of conflict, and the place of the other port.
     fn in_the_way(&self, (ip, host): HostPort<'a>) -> impl Iterator<Item = (&'static str, PortPlace)> {
         let of_host = |host| self.by_host.get(&host).map_or(&[][..], Vec::as_slice);
         let of_address = |ip| self.by_address.get(&(ip, host)).map_or(&[][..], Vec::as_slice);

@@ -1,11 +1,11 @@
-//! What `pods/resize` changes: the resources of containers and of the pod as a whole, and nothing else.
+//! The subresource `pods/resize`: it changes the resources of containers and of the pod, and nothing else.
 
 use crate::metadata;
 use machinery_schema::{Ref, Step, Tree};
 
 /// The lists of containers that can be resized.
 pub(crate) const LISTS: [&str; 2] = ["containers", "initContainers"];
-/// What of a container its caller gives.
+/// Members of a container that the client sets.
 const GIVEN: [&str; 2] = ["resources", "resizePolicy"];
 
 /// Puts everything else back. Containers that were added, removed or renamed are left to validation, which refuses them.

@@ -1,4 +1,4 @@
-//! What a client should know about a pod (or a template of one) that is fine as it stands.
+//! Warnings about a valid pod, or a template of one.
 
 use super::port_warnings::{ContainerPlace, PortPlace, Ports};
 use crate::context::{cut_length, fill_warnings};

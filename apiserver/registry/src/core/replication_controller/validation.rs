@@ -1,4 +1,4 @@
-//! What makes a ReplicationController acceptable.
+//! Validation of ReplicationControllers.
 
 use crate::core::pod::validation as pod;
 use crate::validation::{Errors, Path, non_negative, present, template_labels_match};

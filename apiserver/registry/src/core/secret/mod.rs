@@ -2,8 +2,8 @@
 
 pub mod validation;
 
-use crate::rules::Rules;
 use crate::strategy::Strategy;
+use crate::validation_rules::ValidationRules;
 use base64::Engine;
 use machinery_schema::{Ref, Step, Tree};
 
@@ -54,7 +54,7 @@ impl Strategy for SecretStrategy {
         false
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate).changed(validation::validate_update)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate).update(validation::validate_update)
     }
 }

@@ -1,4 +1,4 @@
-//! What makes a Secret acceptable (upstream's `ValidateSecret`). No message ever shows a value.
+//! Validation of Secrets (upstream's `ValidateSecret`). No message ever shows a value.
 
 use crate::core::config_map::validation::{MAX_BYTES, frozen};
 use crate::validation::{Errors, Path, immutable};

@@ -9,7 +9,7 @@ use crate::options::RevisionMatch;
 use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::store::Store;
-use crate::strategy::Change;
+use crate::strategy::AllocationChange;
 use apiserver_storage::Write;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
@@ -26,13 +26,13 @@ pub(super) const FAMILY: &str = "IPv4";
 pub(super) async fn addresses(
     ctx: &RequestContext,
     registry: &Registry,
-    change: Change<'_>,
+    change: AllocationChange<'_>,
     service: &mut Tree,
 ) -> Result<Vec<Write>, RegistryError> {
     let (before, after) = match change {
-        Change::Create => (None, wanted(service.root())),
-        Change::Update { old } => (held(old), wanted(service.root())),
-        Change::Delete => (held(service.root()), None),
+        AllocationChange::Create => (None, wanted(service.root())),
+        AllocationChange::Update { old } => (held(old), wanted(service.root())),
+        AllocationChange::Delete => (held(service.root()), None),
     };
     match (before, after) {
         (Some(old), Some(new)) if new.is_empty() || new == old => Ok(Vec::new()),

@@ -20,7 +20,7 @@ pub(super) fn is_headless(spec: Ref<'_>) -> bool {
     listed(spec, "clusterIPs") == ["None"]
 }
 
-/// What is wrong with the addresses and families of a service that is no other's name.
+/// Validates addresses and families of a service that is no `ExternalName`.
 pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
     if spec.str("type") == "ExternalName" {
         return;
@@ -99,7 +99,7 @@ fn matching_families(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// What of them may change: a second one comes and goes, the first stays.
+/// Refuses changes of the first address and family; a second one may be added or removed.
 pub(super) fn changed(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Ref<'_>) {
     if [spec, old].iter().any(|spec| spec.str("type") == "ExternalName") {
         return;

@@ -1,4 +1,4 @@
-//! What of a service follows from the rest of it: traffic policies, address families, values kept over an update.
+//! Derived fields of a service: traffic policies, address families, values kept over an update.
 
 use super::{needs_address, needs_health_port, needs_node_ports, service_type};
 use machinery_schema::{Ref, Step, Tree, Value};
@@ -107,7 +107,7 @@ fn mirror_cluster_ip(service: &mut Tree, old: Option<&Tree>) {
     }
 }
 
-/// What was allocated stays when the client says nothing.
+/// Keeps allocated values that the client leaves out.
 fn keep_allocated(service: &mut Tree, old: &Tree) {
     let (was, is) = (needs_address(old.root()), needs_address(service.root()));
     let empty = service.str_at(&["spec", "clusterIP"]).is_empty();

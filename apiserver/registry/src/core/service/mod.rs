@@ -19,8 +19,8 @@ pub use port_range::NodePorts;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
-use crate::rules::Rules;
-use crate::strategy::{Change, Part, Strategy, name_rule};
+use crate::strategy::{AllocationChange, ObjectPart, Strategy, name_rule};
+use crate::validation_rules::ValidationRules;
 use apiserver_storage::Write;
 use async_trait::async_trait;
 use machinery_meta::syntax;
@@ -45,8 +45,8 @@ impl Strategy for ServiceStrategy {
         families::normalise(object, None);
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
-        if part != Part::Status {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+        if part != ObjectPart::Status {
             families::normalise(object, Some(old));
         }
     }
@@ -63,9 +63,9 @@ impl Strategy for ServiceStrategy {
         true
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate)
-            .changed(validation::validate_update)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
             .status(validation::validate_status_update)
     }
 
@@ -81,7 +81,7 @@ impl Strategy for ServiceStrategy {
         &self,
         ctx: &RequestContext,
         registry: &Registry,
-        change: Change<'_>,
+        change: AllocationChange<'_>,
         object: &mut Tree,
     ) -> Result<Vec<Write>, RegistryError> {
         let mut writes = allocate::addresses(ctx, registry, change, object).await?;

@@ -11,7 +11,7 @@ use machinery_schema::{Strictness, Tree, decode_json, encode_split};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where upstream keeps the bitmap.
+/// The key of upstream's bitmap.
 const KEY: &str = "/registry/ranges/servicenodeports";
 
 /// The node ports there are (`--service-node-port-range`).
@@ -43,7 +43,7 @@ impl NodePorts {
         }
     }
 
-    /// How many ports of a server's range are taken, and how many are free.
+    /// Numbers of allocated and of free ports in the server's range.
     pub async fn usage(registry: &Registry) -> Result<(usize, usize), RegistryError> {
         let range = PortRange::read(registry, ReadAt::Latest).await?;
         let taken = range.taken().count();
@@ -55,7 +55,7 @@ impl NodePorts {
         Some(Self::new(first.parse().ok()?, last.parse().ok()?))
     }
 
-    /// Whether a port is one of them.
+    /// Reports whether a port is in the range.
     pub fn contains(self, port: i64) -> bool {
         (i64::from(self.first)..=i64::from(self.last)).contains(&port)
     }
@@ -166,7 +166,7 @@ impl PortRange {
         from_start.chain(before).find(|port| !self.is_set(*port))
     }
 
-    /// Whether writing it would change nothing.
+    /// Reports whether a write would change nothing.
     pub(super) fn is_as_read(&self) -> bool {
         let (was, bits) = match &self.read {
             Some(entry) => content_of(&entry.record, self.ports),

@@ -6,7 +6,7 @@ use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::registry::Registry;
-use crate::strategy::Change;
+use crate::strategy::AllocationChange;
 use apiserver_storage::{ReadAt, Write};
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Mut, Ref, Tree};
@@ -16,15 +16,15 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) async fn allocate(
     ctx: &RequestContext,
     registry: &Registry,
-    change: Change<'_>,
+    change: AllocationChange<'_>,
     service: &mut Tree,
 ) -> Result<Vec<Write>, RegistryError> {
     let before = match change {
-        Change::Create => BTreeSet::new(),
-        Change::Update { old } => held(old),
-        Change::Delete => held(service.root()),
+        AllocationChange::Create => BTreeSet::new(),
+        AllocationChange::Update { old } => held(old),
+        AllocationChange::Delete => held(service.root()),
     };
-    let deleting = matches!(change, Change::Delete);
+    let deleting = matches!(change, AllocationChange::Delete);
     if before.is_empty() && (deleting || !wants(service.root())) {
         return Ok(Vec::new());
     }

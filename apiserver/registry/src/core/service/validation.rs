@@ -1,4 +1,4 @@
-//! What makes a Service acceptable (upstream's `ValidateService`).
+//! Validation of Services (upstream's `ValidateService`).
 
 use super::cluster_ips;
 use crate::core::pod::validation::ports::{PROTOCOLS, port_number, port_or_name};
@@ -298,7 +298,8 @@ fn duplicate_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// Who may reach a load balancer, by the field or by the annotation that is older; upstream writes the path as Go does.
+/// Validates the source ranges of a load balancer, from the field or from the older annotation; upstream writes the
+/// path as Go does.
 fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
     let (root, annotations) = (Path::of("spec"), Path::of("metadata.annotations"));
     let annotation = |object: Ref<'_>| {

@@ -1,4 +1,4 @@
-//! What a client should know about a Service that is fine as it stands.
+//! Warnings about a valid Service.
 
 use machinery_schema::Ref;
 

@@ -1,4 +1,4 @@
-//! What makes a PersistentVolume acceptable: its size, its modes, and one place where the data are.
+//! Validation of PersistentVolumes: size, modes, and one source.
 
 use crate::core::claim::validation::{VOLUME_MODES, access_modes};
 use crate::validation::{Errors, Path, present};
@@ -101,7 +101,7 @@ fn modes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     access_modes(errors, &at, spec);
 }
 
-/// Where the data are cannot change.
+/// Validates a changed volume; its source is immutable.
 pub fn validate_update(volume: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut problems = validate(volume);
     let moved = SOURCES.iter().any(|name| {

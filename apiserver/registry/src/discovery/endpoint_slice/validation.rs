@@ -1,4 +1,4 @@
-//! What makes an EndpointSlice acceptable (upstream's `pkg/apis/discovery/validation`).
+//! Validation of EndpointSlices (upstream's `pkg/apis/discovery/validation`).
 
 use crate::core::pod::validation::ports::PROTOCOLS;
 use crate::core::service::validation::special_address;
@@ -162,10 +162,10 @@ fn qualified_domain(errors: &mut Errors, path: &Path<'_>, text: &str) {
     }
 }
 
-/// What is wrong with a name.
+/// Lists the problems of a name.
 type Rule = fn(&str) -> Vec<String>;
 
-/// Where an endpoint is best used from.
+/// Validates the zones and nodes from which an endpoint should be used.
 fn hints(errors: &mut Errors, path: &Path<'_>, hints: Ref<'_>) {
     let zone: Rule = syntax::label_value;
     for (list, rule) in [("forZones", zone), ("forNodes", syntax::dns1123_subdomain)] {

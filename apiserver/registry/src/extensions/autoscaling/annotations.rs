@@ -1,5 +1,5 @@
-//! What `autoscaling/v1` has no fields for goes in annotations, each in a form of its own: metrics and what was measured
-//! in v1's, conditions, and the behaviour as upstream's own server has it inside.
+//! Annotations of `autoscaling/v1` for the fields that it lacks: metrics and current metrics in v1's form,
+//! conditions, and the behavior in the form of upstream's internal type.
 
 use machinery_schema::{Kind, Ref, Step, Strictness, Tree, decode_json};
 use serde_json::{Map, Value};
@@ -211,7 +211,7 @@ fn read_list(out: &mut Tree, text: &str, path: [&str; 2], stored: impl Fn(Ref<'_
     }
 }
 
-/// Whether a part of an object of this type is one: what is not would be stored and never read again.
+/// Reports whether a part fits the object's type: a part that does not would be stored and never read again.
 fn is_readable(object: &Tree, part: &Tree) -> bool {
     let text = part.root().to_json();
     decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore).is_ok()
@@ -265,7 +265,7 @@ fn in_v2(metric: Ref<'_>, forms: &[Form], with_target: bool) -> Tree {
     out
 }
 
-/// What v1 leaves to be seen by which field there is.
+/// The type of a metric's target, which v1 implies by the fields that are set.
 fn target_type(member: &str, own: Ref<'_>) -> &'static str {
     let has = |name: &str| own.get(name).is_some_and(|value| !value.is_null());
     match member {
@@ -331,7 +331,8 @@ fn lowered(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What v1 says in its annotations of a v2 object, and that it says the same again after it was read.
+    /// Compares v1's annotation of a v2 object with the expected one, and the object read back from it with the
+    /// original.
     #[track_caller]
     fn both_ways(stored: &str, annotation: &str, expected: &str) {
         let stored = Tree::from_json(stored).unwrap();

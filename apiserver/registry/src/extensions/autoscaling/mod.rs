@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HpaConversion;
 
-/// What is wanted where nothing else is, in percent of what pods request.
+/// Target utilization if none is set, in percent of the pods' requests.
 const DEFAULT_CPU: i64 = 80;
 
 fn is_cpu_utilization(metric: Ref<'_>) -> bool {
@@ -114,7 +114,7 @@ impl Conversion for HpaConversion {
     }
 }
 
-/// What reading it again would give: the versions leave out different zero values.
+/// The normal form of the object, as decoding would give it: the versions leave out different zero values.
 fn normal(object: Tree) -> Tree {
     let text = object.root().to_json();
     match decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore) {

@@ -1,4 +1,4 @@
-//! What makes a HorizontalPodAutoscaler acceptable, in either of its versions.
+//! Validation of HorizontalPodAutoscalers, in either of their versions.
 
 use crate::strategy::path_segment_problems;
 use crate::validation::{Errors, Path, present};

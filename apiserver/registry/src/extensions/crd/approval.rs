@@ -43,7 +43,7 @@ impl<'a> Approval<'a> {
     }
 }
 
-/// Whether definitions in the group need an approval.
+/// Reports whether definitions in the group need an approval.
 pub(super) fn is_protected(group: &str) -> bool {
     let within = |own: &str| {
         group

@@ -7,8 +7,8 @@ mod validation;
 
 use crate::context::RequestContext;
 use crate::custom::FINALIZER;
-use crate::rules::Rules;
-use crate::strategy::{Part, Strategy};
+use crate::strategy::{ObjectPart, Strategy};
+use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree, Value};
 use std::collections::HashSet;
 
@@ -40,15 +40,15 @@ impl Strategy for CrdStrategy {
         remember_stored(object);
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, _old: &Tree) {
-        if part == Part::Main {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
+        if part == ObjectPart::Main {
             remember_stored(object);
         }
     }
 
-    fn rules(&self) -> Rules {
-        Rules::on(validation::validate)
-            .changed(validation::validate_update)
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
             .status(|new, _| validation::validate_status(new))
             // The cleanup of a deleted definition changes its conditions and finalizers alone, as upstream's by way of the
             // status: what was stored before a rule was can be deleted.
@@ -73,7 +73,7 @@ impl Strategy for CrdStrategy {
         false
     }
 
-    fn is_held(&self, object: Ref<'_>) -> bool {
+    fn keeps_after_finalizers(&self, object: Ref<'_>) -> bool {
         object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
     }
 

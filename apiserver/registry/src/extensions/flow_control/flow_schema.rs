@@ -209,7 +209,7 @@ fn verbs(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>) {
     }
 }
 
-/// Whether a list has the wildcard, which must be alone there; an empty list is a problem too.
+/// Reports whether a list has the wildcard, which must stand alone; an empty list is a problem too.
 fn lone_wildcard(
     errors: &mut Errors,
     path: &Path<'_>,

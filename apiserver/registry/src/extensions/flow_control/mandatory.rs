@@ -10,7 +10,7 @@ pub const BOOTSTRAP_OBJECTS: &str = include_str!("bootstrap.jsons");
 pub(super) const EXEMPT: &str = "exempt";
 const CATCH_ALL: &str = "catch-all";
 
-/// Whether a spec is the fixed one, for the kind and name of a mandatory object; `None` for others.
+/// Reports whether a mandatory object has its fixed spec; `None` for other kinds and names.
 ///
 /// Members in `ignored` may differ.
 pub(super) fn has_fixed_spec(kind: &str, object: Ref<'_>, ignored: &[&str]) -> Option<bool> {

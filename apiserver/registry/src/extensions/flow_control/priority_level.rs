@@ -123,7 +123,7 @@ fn queuing(errors: &mut Errors, path: &Path<'_>, queuing: Ref<'_>) {
     }
 }
 
-/// Whether a hash has bits enough for a hand of these queues: upstream's `RequiredEntropyBits`.
+/// Reports whether a hash has enough bits for a hand of these queues: upstream's `RequiredEntropyBits`.
 fn is_within_hash(queues: i64, hand: i64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "both are of 32 bits")]
     let bits = ((queues as f64).log2() * hand as f64).ceil();

@@ -1,4 +1,4 @@
-//! What makes an Ingress acceptable.
+//! Validation of Ingresses.
 
 use crate::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;
@@ -7,7 +7,7 @@ use machinery_schema::Ref;
 use std::net::IpAddr;
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
-/// What a path may not have in it, and not at its end: nobody knows whether it is to be resolved first.
+/// Sequences that a path may not contain or end with: proxies differ on whether they resolve them first.
 const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const NOT_AT_END: [&str; 2] = ["/..", "/."];
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";

@@ -1,4 +1,4 @@
-//! What makes an IPAddress acceptable (upstream's `pkg/apis/networking/validation`).
+//! Validation of IPAddresses (upstream's `pkg/apis/networking/validation`).
 
 use crate::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;

@@ -1,4 +1,4 @@
-//! What makes a ServiceCIDR acceptable (upstream's `pkg/apis/networking/validation`).
+//! Validation of ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
 
 use crate::validation::{Errors, Path, cidr};
 use machinery_meta::FieldError;

@@ -1,4 +1,4 @@
-//! What makes a PriorityClass acceptable (upstream's `pkg/apis/scheduling/validation`).
+//! Validation of PriorityClasses (upstream's `pkg/apis/scheduling/validation`).
 
 use crate::validation::{Errors, Path, immutable, one_of};
 use machinery_meta::FieldError;
@@ -6,7 +6,7 @@ use machinery_schema::Ref;
 
 /// Names with this prefix are the system's.
 const SYSTEM_PREFIX: &str = "system-";
-/// What the system itself makes.
+/// Classes that the system itself creates.
 const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-node-critical", 2_000_001_000),
     ("system-cluster-critical", 2_000_000_000),

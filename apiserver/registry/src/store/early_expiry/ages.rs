@@ -120,7 +120,8 @@ impl Ages {
         }
     }
 
-    /// What each namespace may have so that all together have so many bytes: the small ones all that is theirs.
+    /// The bytes that each namespace may hold so that all together hold no more than `in_all`: small ones keep all of
+    /// theirs.
     fn level(&self, in_all: u64) -> u64 {
         let mut sizes: Vec<u64> = self.namespaces.values().map(|held| held.bytes).collect();
         sizes.sort_unstable();

@@ -62,7 +62,7 @@ pub fn start(registry: &Registry, bounds: ExpiryBounds, expired: &OnExpired) {
     let mut prefixes = BTreeSet::new();
     let rows: Vec<_> = registry.rows().all().cloned().collect();
     for row in rows {
-        let bounded = row.namespaced && !row.virtual_kind && row.strategy.ttl().is_some();
+        let bounded = row.namespaced && row.has_store && row.strategy.ttl().is_some();
         if !bounded || !prefixes.insert(row.stored.prefix.clone()) {
             continue;
         }

@@ -29,7 +29,7 @@ const STORE_PART: u64 = 64;
 const NAMESPACE_PART: u64 = 16;
 /// Part of a node's bound below which a namespace goes on when the account is full.
 const ASSURED_PART: u64 = 16;
-/// What any node may have added: it has a hundred pods with statuses of some kilobytes.
+/// Bytes that any node may have added: a hundred pods with statuses of some kilobytes.
 const LEAST_BYTES: u64 = 1 << 20;
 /// A full account is compared with what is stored at most this often: an attempt is a look at each of its objects.
 const COMPARED_EVERY: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(crate) struct NodeGrowth {
     accounts: Mutex<HashMap<Box<str>, Account>>,
 }
 
-/// What one node has added.
+/// Growth of the store that one node caused.
 #[derive(Debug, Default)]
 struct Account {
     objects: BTreeMap<Key, Added>,
@@ -60,7 +60,7 @@ struct Account {
     compared: Option<Duration>,
 }
 
-/// What a node has added to one object.
+/// Bytes of one object that a node added.
 #[derive(Debug, Clone)]
 struct Added {
     namespace: Box<str>,
@@ -72,7 +72,7 @@ struct Added {
 }
 
 impl Added {
-    /// What counts: all of an object that the node made, and nothing of a status that is no larger than its pod.
+    /// Charged bytes: all of an object that the node made, and nothing of a status that is no larger than its pod.
     fn charge(&self) -> u64 {
         self.bytes.saturating_sub(self.size - self.bytes)
     }
@@ -192,7 +192,7 @@ impl Account {
         next
     }
 
-    /// What a write would add to the account.
+    /// Bytes by which a write would increase the account's charge.
     fn charge_of(&self, growth: &Growth) -> u64 {
         let known = self.objects.get(&growth.key).filter(|_| !growth.is_new);
         let added = Added {
@@ -330,7 +330,8 @@ impl Store {
         }
     }
 
-    /// What a write adds to what lasts. A write that expects another object than there is fails by itself.
+    /// The lasting growth that a write causes. A write that expects another object than the stored one fails by
+    /// itself.
     async fn growth_of(&self, write: &Write) -> Result<Option<Growth>, RegistryError> {
         let Op::Put { record, ttl: None } = &write.op else {
             return Ok(None);
@@ -351,7 +352,7 @@ impl Store {
         }))
     }
 
-    /// What is at a key, as memory has it.
+    /// The entry under a key, from memory.
     async fn at_hand(&self, key: &Key, not_before: Revision) -> Result<Option<Arc<Entry>>, RegistryError> {
         let found = self.storage().get(key, ReadAt::NotBefore(not_before)).await;
         Ok(found.map_err(|error| self.storage_error(&error))?.entry)

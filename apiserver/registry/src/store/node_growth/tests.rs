@@ -1,6 +1,6 @@
 use super::*;
 use crate::options::{CreateOptions, DeleteOptions, UpdateOptions};
-use crate::{Door, Part, Registry, Replacement, Scope, SystemDoors, SystemWriter, Target, kinds};
+use crate::{Door, ObjectPart, Registry, Replacement, Scope, SystemDoors, SystemWriter, Target, kinds};
 use apiserver_storage::{LogOptions, LogStorage, Record, Storage};
 use machinery_meta::UserInfo;
 use machinery_runtime::{MemDisk, Runtime, Simulation};
@@ -74,8 +74,8 @@ fn tree(store: &Store, name: &str, bytes: usize) -> Tree {
     tree
 }
 
-/// What a node adds to objects of others and what does not count is forgotten once they are gone, although its account is
-/// never full.
+/// An account drops a node's additions to objects of others, and uncharged ones, once the objects are deleted,
+/// although the account is never full.
 #[test]
 fn node_growth_forgets_what_others_have_deleted() {
     let simulation = Simulation::new(1);
@@ -95,7 +95,7 @@ fn node_growth_forgets_what_others_have_deleted() {
             let target = Target {
                 scope: &scope,
                 name,
-                part: Part::Main,
+                part: ObjectPart::Main,
             };
             let change = Replacement(tree(&store, name, 2_100));
             let written = store.update(&node, target, &change, &update, door);

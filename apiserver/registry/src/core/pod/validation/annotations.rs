@@ -76,7 +76,7 @@ fn apparmor(errors: &mut Errors, path: &Path<'_>, names: &HashSet<&str>, contain
     }
 }
 
-/// What of them may not change.
+/// Refuses changes of annotations that are immutable.
 pub(super) fn changed(errors: &mut Errors, pod: Ref<'_>, old: Ref<'_>) {
     let metadata = Path::of("metadata");
     let path = metadata.child("annotations");

@@ -9,7 +9,7 @@ use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashSet;
 
-/// What an ephemeral container may not have.
+/// Members that an ephemeral container may not have.
 const NOT_EPHEMERAL: [&str; 6] = [
     "ports",
     "livenessProbe",

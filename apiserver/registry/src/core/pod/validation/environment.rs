@@ -8,7 +8,7 @@ use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashMap;
 
-/// What an environment variable may be made from.
+/// Fields that an environment variable may refer to.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",

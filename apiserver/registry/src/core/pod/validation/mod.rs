@@ -1,8 +1,8 @@
-//! What makes a pod acceptable (upstream's `pkg/apis/core/validation`, `ValidatePodCreate` and its parts).
+//! Validation of pods (upstream's `pkg/apis/core/validation`, `ValidatePodCreate` and its parts).
 //!
-//! [`spec`] is the whole of a pod's spec and is what every workload's template goes through; [`containers`],
-//! [`probes`], [`environment`], [`volumes`], [`resources`], [`security`] and [`scheduling`] are its parts, [`update`]
-//! says what may change afterwards. Order and words are upstream's, since clients print them.
+//! [`spec`] validates the whole of a pod's spec, also within every workload's template; [`containers`], [`probes`],
+//! [`environment`], [`volumes`], [`resources`], [`security`] and [`scheduling`] are its parts, and [`update`]
+//! validates changes. Order and words are upstream's, since clients print them.
 
 mod annotations;
 pub mod containers;
@@ -50,7 +50,7 @@ pub fn validate(pod: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// What is asked of a pod at any time, and of templates only in part.
+/// Rules for pods at any time; only some of them apply to templates.
 fn whole(errors: &mut Errors, pod: Ref<'_>) {
     annotations::validate(errors, &Path::of("metadata").child("annotations"), pod);
     if let Some(spec) = pod.get("spec") {
@@ -99,7 +99,7 @@ fn images(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// What is asked of the template of a workload whose pods are started again whenever they end.
+/// Validates the template of a workload that restarts its pods always.
 pub fn runs_for_ever(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>, kind: &str) {
     let spec = path.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);

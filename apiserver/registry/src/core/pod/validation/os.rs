@@ -1,10 +1,10 @@
-//! What a pod for one operating system may not ask of it.
+//! Fields that a pod for one operating system may not set.
 
 use super::visit::visit;
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
 
-/// What a pod has of which Windows knows nothing, in upstream's order.
+/// Pod fields that Windows does not have, in upstream's order.
 const NOT_IN_POD: [&str; 11] = [
     "appArmorProfile",
     "seLinuxOptions",

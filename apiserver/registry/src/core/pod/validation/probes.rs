@@ -59,7 +59,7 @@ fn validate_probe(errors: &mut Errors, path: &Path<'_>, name: &str, probe: Ref<'
 
 type Check = fn(&mut Errors, &Path<'_>, Ref<'_>, Ref<'_>);
 
-/// What a probe or hook may do; exactly one of them.
+/// Actions of a probe or hook; exactly one must be set.
 const HANDLERS: [(&str, Check); 5] = [
     ("exec", exec),
     ("httpGet", http_get),

@@ -4,7 +4,7 @@ use crate::validation::{Errors, Path, qualified};
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
-/// What a file of a downward API volume may be made from.
+/// Fields that a file of a downward API volume may refer to.
 pub(super) const VOLUME_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",

@@ -1,4 +1,4 @@
-//! What is wrong with a change of what a pod's containers may use.
+//! Validation of a resize: a change of the resources of a pod and of its containers.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ fn removed(errors: &mut Errors, path: &Path<'_>, what: &str, new: Ref<'_>, old: 
     }
 }
 
-/// Whether anything but processor and memory differs of what can be given.
+/// Reports whether anything but processor and memory differs in the members that a resize sends.
 fn differs(new: Ref<'_>, old: Ref<'_>) -> bool {
     let fixed = |name: &str| !matches!(name, "cpu" | "memory");
     let other = |of: Ref<'_>| KINDS.map(|kind| amounts(of, kind, fixed));

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Resources every container may name without a domain.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// What is wrong with the name of a resource.
+/// Validates the name of a resource.
 type NameRule = fn(&mut Errors, &Path<'_>, &str);
 
 /// A container's requests and limits.
@@ -57,7 +57,7 @@ pub fn validate_pod(
     }
 }
 
-/// What a pod asks for is no less than what its containers do, and so the limits of huge pages.
+/// Validates that the pod's requests, and its limits of huge pages, are at least those of its containers together.
 fn cover_containers(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, together: &Together) {
     let lists = [("requests", &together.requests), ("limits", &together.limits)];
     for (list, needed) in lists {
@@ -110,7 +110,7 @@ fn validate(
     }
 }
 
-/// What a pod costs beside its containers; upstream checks it as if it were limits.
+/// Validates a pod's overhead; upstream validates it as if it were limits.
 pub fn overhead(errors: &mut Errors, path: &Path<'_>, overhead: Ref<'_>) {
     let path = path.child("limits");
     for (name, value) in overhead.entries() {
@@ -237,7 +237,7 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, (spec, kn
     }
 }
 
-/// What happens to a container when its resources change in place.
+/// Validates the restart policies for a resize in place.
 pub fn resize_policy(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>) {
     let mut seen = BTreeSet::new();
     for (index, policy) in container.list("resizePolicy").enumerate() {

@@ -1,4 +1,4 @@
-//! When a container is started again: its own policy, and rules by exit code.
+//! Validation of restarts: a container's own policy, and rules by exit code.
 
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
@@ -46,7 +46,7 @@ fn rule(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>) {
     }
 }
 
-/// What runs once is not restarted to be resized.
+/// Refuses `RestartContainer` in the resize policy of a container that runs once.
 pub(super) fn never(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
     for (index, policy) in container.list("resizePolicy").enumerate() {
         if policy.str("restartPolicy") == "RestartContainer" {

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, spread.
+//! Validation of scheduling: affinity, tolerations, topology spread.
 
 use crate::validation::{Errors, Path, label_selector, one_of};
 use machinery_meta::field::Shown;
@@ -232,7 +232,7 @@ fn label_keys(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
     }
 }
 
-/// How evenly pods of one kind spread.
+/// Validates the topology spread constraints.
 pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let mut seen = BTreeSet::new();
     for (index, constraint) in spec.list("topologySpreadConstraints").enumerate() {

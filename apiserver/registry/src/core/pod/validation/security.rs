@@ -46,7 +46,8 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// Who has users of its own cannot share with the host; upstream writes two of the paths as Go does.
+/// Refuses namespaces of the host in a pod with a user namespace of its own; upstream writes two of the paths as Go
+/// does.
 pub fn host_users(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let flag = |name| spec.get(name).and_then(Ref::as_bool);
     if flag("hostUsers") != Some(false) {
@@ -186,7 +187,7 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>
     apparmor_profile(errors, &path.child("appArmorProfile"), profile);
 }
 
-/// Who may gain no privileges cannot have them all.
+/// Refuses a container that forbids privilege escalation and has full privileges.
 fn escalation(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
     let flag = |name| context.get(name).and_then(Ref::as_bool);
     if flag("allowPrivilegeEscalation") != Some(false) {

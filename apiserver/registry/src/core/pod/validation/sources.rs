@@ -24,7 +24,7 @@ const REQUIRED: [(&str, &[&str]); 8] = [
     ("photonPersistentDisk", &["pdID"]),
 ];
 
-/// What is wrong with a source; `path` is the volume's.
+/// Validates the source of a volume; `path` is the volume's.
 pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
     // Upstream calls one of them by the name it had first.
     let shown = if name == "gcePersistentDisk" {

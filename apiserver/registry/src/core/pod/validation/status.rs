@@ -1,4 +1,4 @@
-//! What a pod's status may become.
+//! Validation of a changed pod status.
 
 use super::annotations;
 use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
@@ -170,7 +170,7 @@ fn rule_restarts(container: Ref<'_>, code: i64) -> bool {
     rule.is_some_and(|rule| matches!(rule.str("action"), "Restart" | "RestartAllContainers"))
 }
 
-/// Which claims were made for a pod.
+/// Validates the names of claims generated for a pod.
 fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: Ref<'_>) {
     let mut seen = BTreeSet::new();
     let claims = pod.get("spec").map(|spec| by_name(spec, "resourceClaims"));

@@ -1,4 +1,4 @@
-//! What may change in a pod that exists.
+//! Validation of a changed pod.
 
 use super::{annotations, whole};
 use crate::validation::{Errors, Path};

@@ -8,7 +8,7 @@ use crate::validation::{Errors, Path, dns_label, one_of, quantity};
 use machinery_schema::{Kind, Ref};
 use std::collections::{HashMap, HashSet};
 
-/// What containers name.
+/// Names that containers may refer to.
 #[derive(Debug, Default)]
 pub struct Known<'a> {
     /// The volumes that are in order, and whether one can be a block device.
@@ -25,7 +25,7 @@ impl Known<'_> {
         self.resource_claims.contains(name)
     }
 
-    /// Whether the volume can be a block device.
+    /// Reports whether the volume can be a block device.
     pub fn is_claim(&self, name: &str) -> bool {
         self.volumes.get(name).is_some_and(|is_claim| *is_claim)
     }

@@ -126,7 +126,7 @@ impl AddressRepair {
             match event {
                 WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
                     let key = &entry.record.header.key;
-                    self.look_at_service(&key.namespace, &key.name, &ranges).await?;
+                    self.reconcile_service(&key.namespace, &key.name, &ranges).await?;
                 }
                 WatchEvent::Failed(error) => return Err(error),
                 WatchEvent::Deleted(..) | WatchEvent::Bookmark { .. } => {}
@@ -139,14 +139,14 @@ impl AddressRepair {
         for event in events {
             match event {
                 WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
-                    self.look_at_address(&entry.record.header.key.name).await?;
+                    self.reconcile_address(&entry.record.header.key.name).await?;
                 }
                 // Its service may still be there.
                 WatchEvent::Deleted(entry, _) => {
                     let gone = self.addresses.decode(&entry)?;
                     if let Some((namespace, name)) = verdict::service_of(&gone) {
                         let ranges = Range::all(&self.registry).await?;
-                        self.look_at_service(namespace, name, &ranges).await?;
+                        self.reconcile_service(namespace, name, &ranges).await?;
                     }
                 }
                 WatchEvent::Failed(error) => return Err(error),
@@ -168,7 +168,7 @@ impl AddressRepair {
         Ok(Some(Live { entry, object }))
     }
 
-    async fn look_at_service(
+    async fn reconcile_service(
         &self,
         namespace: &str,
         name: &str,
@@ -196,7 +196,7 @@ impl AddressRepair {
         Ok(())
     }
 
-    async fn look_at_address(&self, name: &str) -> Result<(), RegistryError> {
+    async fn reconcile_address(&self, name: &str) -> Result<(), RegistryError> {
         let Some(address) = Self::read(&self.addresses, "", name).await? else {
             return Ok(());
         };

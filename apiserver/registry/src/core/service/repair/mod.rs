@@ -23,9 +23,9 @@ use ports::PortRepair;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often everything is looked at, as upstream does.
+/// Interval between full checks, as upstream has it.
 const ROUND_EVERY: Duration = Duration::from_secs(180);
-/// How long to wait after an error.
+/// Delay after an error.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Repairs once, then goes on in tasks of its own.

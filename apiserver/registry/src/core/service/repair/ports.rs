@@ -92,7 +92,7 @@ impl PortRepair {
 struct Rebuilt {
     range: PortRange,
     leaks: Leaks,
-    /// Which service, and reason and words of its event.
+    /// Index of the service, with reason and message of the event.
     found: Vec<(usize, &'static str, String)>,
 }
 

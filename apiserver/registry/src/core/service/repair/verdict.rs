@@ -1,4 +1,4 @@
-//! What is wrong between a service and an address, and what would be right; pure.
+//! Comparison of a service with an address, and the repair of a difference; pure.
 
 use super::super::allocate::{FAMILY, FAMILY_LABEL, MANAGED_BY_LABEL, MANAGER};
 use super::super::needs_address;
@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use machinery_schema::{Ref, Tree};
 use std::net::Ipv4Addr;
 
-/// How old an address without a service must be to be a leak: another server may just be about to write the service.
+/// Age below which an address without a service is no leak: another server may be about to write the service.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What was found.
+/// A difference between a service and an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     /// Reason and words of the event, where upstream tells one.
@@ -19,7 +19,7 @@ pub(super) struct Finding {
     pub(super) repair: Repair,
 }
 
-/// What puts it right.
+/// The repair of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repair {
     /// Only whoever made it can.
@@ -33,7 +33,7 @@ pub(super) enum Repair {
 }
 
 impl Finding {
-    fn told(reason: &'static str, note: String, repair: Repair) -> Option<Self> {
+    fn event(reason: &'static str, note: String, repair: Repair) -> Option<Self> {
         Some(Self {
             event: Some((reason, note)),
             repair,
@@ -64,8 +64,8 @@ pub(super) fn service_of(address: &Tree) -> Option<(&str, &str)> {
     is_service.then(|| (parent("namespace"), parent("name")))
 }
 
-/// What is wrong with one address of a service. `held` is the object of that address, `other` the service it is of when
-/// that is not this one.
+/// Compares one address of a service. `held` is the object of that address; `other` is the service that the object
+/// belongs to, if it is not this one.
 pub(super) fn of_service(
     service: &Tree,
     address: &str,
@@ -75,17 +75,17 @@ pub(super) fn of_service(
 ) -> Option<Finding> {
     let Ok(ip) = address.parse::<Ipv4Addr>() else {
         let note = format!("Cluster IP {address} is not a valid IP; please recreate Service");
-        return Finding::told("ClusterIPNotValid", note, Repair::Nothing);
+        return Finding::event("ClusterIPNotValid", note, Repair::Nothing);
     };
     if !ranges.iter().any(|range| range.contains(ip)) {
         let note = format!(
             "Cluster IP [{FAMILY}]: {ip} is not within any configured Service CIDR; please recreate service"
         );
-        return Finding::told("ClusterIPOutOfRange", note, Repair::Nothing);
+        return Finding::event("ClusterIPOutOfRange", note, Repair::Nothing);
     }
     let Some(held) = held else {
         let note = format!("Cluster IP [{FAMILY}]: {ip} is not allocated; repairing");
-        return Finding::told("ClusterIPNotAllocated", note, Repair::Make);
+        return Finding::event("ClusterIPNotAllocated", note, Repair::Make);
     };
     let own = (metadata::namespace(service), metadata::name(service));
     if service_of(held) != Some(own) {
@@ -93,13 +93,13 @@ pub(super) fn of_service(
             let note = format!(
                 "Cluster IP [{FAMILY}]:{ip} was assigned to multiple services; please recreate service"
             );
-            return Finding::told("ClusterIPAlreadyAllocated", note, Repair::Nothing);
+            return Finding::event("ClusterIPAlreadyAllocated", note, Repair::Nothing);
         }
         let (namespace, name) = own;
         let note = format!(
             "the ClusterIP [{FAMILY}]: {ip} for Service {namespace}/{name} has a wrong reference; repairing"
         );
-        return Finding::told("ClusterIPNotAllocated", note, Repair::Remake);
+        return Finding::event("ClusterIPNotAllocated", note, Repair::Remake);
     }
     let labelled = is_managed(held) && label(held, FAMILY_LABEL) == FAMILY;
     (!labelled).then_some(Finding {
@@ -108,7 +108,7 @@ pub(super) fn of_service(
     })
 }
 
-/// What is wrong with an address that was made for a service. `service` is the one it is of.
+/// Compares an address that was allocated for a service. `service` is the one that it belongs to.
 pub(super) fn of_address(address: &Tree, service: Option<&Tree>, now: Timestamp) -> Option<Finding> {
     if !is_managed(address) {
         return None;
@@ -119,7 +119,7 @@ pub(super) fn of_address(address: &Tree, service: Option<&Tree>, now: Timestamp)
             "IPAddress {ip} appears to have been modified, not referencing a Service {}: cleaning up",
             shown_parent(address)
         );
-        return Finding::told("IPAddressNotAllocated", note, Repair::Remove);
+        return Finding::event("IPAddressNotAllocated", note, Repair::Remove);
     };
     let Some(service) = service else {
         let born = metadata::time(address, "creationTimestamp").unwrap_or(Timestamp::UNIX_EPOCH);
@@ -128,13 +128,13 @@ pub(super) fn of_address(address: &Tree, service: Option<&Tree>, now: Timestamp)
         }
         let note =
             format!("IPAddress: {ip} for Service {namespace}/{name} appears to have leaked: cleaning up");
-        return Finding::told("IPAddressNotAllocated", note, Repair::Remove);
+        return Finding::event("IPAddressNotAllocated", note, Repair::Remove);
     };
     if addresses_of(service).iter().any(|own| own == ip) {
         return None;
     }
     let note = format!("IPAddress: {ip} for Service {namespace}/{name} has a wrong reference; cleaning up");
-    Finding::told("IPAddressWrongReference", note, Repair::Remove)
+    Finding::event("IPAddressWrongReference", note, Repair::Remove)
 }
 
 fn is_managed(address: &Tree) -> bool {

@@ -1,4 +1,4 @@
-//! How the versions of a definition become each other.
+//! Validation of the conversion between versions of a definition.
 
 use crate::validation::{Errors, webhook_service_problems, webhook_url_problems};
 use machinery_meta::field::Shown;

@@ -1,7 +1,7 @@
-//! What is wrong with a CustomResourceDefinition (upstream's `pkg/apis/apiextensions/validation`).
+//! Validation of CustomResourceDefinitions (upstream's `pkg/apis/apiextensions/validation`).
 //!
-//! Here is what a definition is as a whole; [`versions`] has what each version says, [`conversion`] how they become each
-//! other. Upstream keeps once what all versions have in common, and says so in its paths.
+//! This module validates the definition as a whole; [`versions`] validates each version, [`conversion`] the
+//! conversion between them. Upstream keeps once what all versions have in common, and its paths show that.
 
 mod conversion;
 mod selectable;
@@ -168,7 +168,7 @@ fn label(path: &FieldPath, shown: &str, name: &str, before: &str) -> Option<Fiel
     (!wrong.is_empty()).then(|| FieldError::invalid(path, shown, detail))
 }
 
-/// Whatever objects may be stored as must go on being a version: their bytes could not be read any more.
+/// Refuses the removal of a version in which objects may be stored: their bytes could not be read any more.
 fn stored_versions(object: Ref<'_>, problems: &mut Errors) {
     let path = FieldPath::new("status").child("storedVersions");
     let status = object.get("status");

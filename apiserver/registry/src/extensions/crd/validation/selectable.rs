@@ -1,6 +1,6 @@
 //! Fields of custom objects that lists can be narrowed by: plain paths to scalars of the schema.
 
-use super::versions::Place;
+use super::versions::RuleScope;
 use crate::validation::Errors;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::Ref;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 const MAX_FIELDS: usize = 8;
 
-/// Why a path leads nowhere, in upstream's words.
+/// The reason for which a path selects nothing, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum PathError {
     #[error("does not refer to a valid field")]
@@ -22,7 +22,7 @@ enum PathError {
 }
 
 /// Every problem of the selectable fields of a version, or of all versions.
-pub(super) fn validate(fields: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
+pub(super) fn validate(fields: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
     if fields.is_empty() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the versions of a definition say, each for itself and together.
+//! Validation of a definition's versions, each for itself and together.
 
 use super::selectable;
 use crate::validation::{Errors, present};
@@ -14,18 +14,18 @@ const MAX_WARNING_BYTES: usize = 256;
 /// which lets one definition make tens of thousands.
 const MAX_VERSIONS: usize = 100;
 
-/// What a rule sees of the place it looks at.
-pub(super) struct Place<'a> {
+/// The surroundings of the value that a rule validates.
+pub(super) struct RuleScope<'a> {
     pub(super) path: FieldPath,
     /// The schema that upstream keeps beside it.
     pub(super) schema: Option<Ref<'a>>,
-    /// What upstream says where there is none.
+    /// Upstream's message if there is no schema.
     pub(super) without_schema: &'static str,
     /// Those of all versions together.
     patterns: &'a RefCell<Patterns>,
 }
 
-type Rule = fn(Ref<'_>, &Place<'_>, &mut Errors);
+type Rule = fn(Ref<'_>, &RuleScope<'_>, &mut Errors);
 
 /// The members that upstream keeps once when all versions agree: their names in a version and in the spec.
 const MEMBERS: [(&str, &str, Rule); 4] = [
@@ -35,14 +35,15 @@ const MEMBERS: [(&str, &str, Rule); 4] = [
     ("selectableFields", "selectableFields", selectable::validate),
 ];
 
-/// Whether all versions say the same of a member.
+/// Reports whether all versions have the same value of a member.
 fn is_shared(spec: Ref<'_>, member: &str) -> bool {
     let mut versions = spec.list("versions").map(|version| version.get(member));
     let first = versions.next();
     versions.all(|own| Some(own) == first)
 }
 
-/// What is wrong with each version, and with which there are. `known` is how many the definition has, which it may keep.
+/// Validates each version and the set of versions. `known` is the number that the definition has already and may
+/// keep.
 pub(super) fn each(
     spec: Ref<'_>,
     path: &FieldPath,
@@ -68,7 +69,7 @@ pub(super) fn each(
         warning(version, &path.child("deprecationWarning"), problems);
         for ((member, _, rule), is_apart) in MEMBERS.into_iter().zip(apart) {
             if let Some(value) = version.get(member).filter(|_| is_apart) {
-                let place = Place {
+                let place = RuleScope {
                     path: path.child(member),
                     // The first of the members.
                     schema: version.get("schema").filter(|_| apart[0]),
@@ -82,14 +83,14 @@ pub(super) fn each(
     which(spec, path, problems);
 }
 
-/// What is wrong with what the versions have in common.
+/// Validates the members that all versions share.
 pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Patterns>, problems: &mut Errors) {
     let Some(first) = spec.list("versions").next() else {
         return;
     };
     for (member, name, rule) in MEMBERS {
         if let Some(value) = first.get(member).filter(|_| is_shared(spec, member)) {
-            let place = Place {
+            let place = RuleScope {
                 path: path.child(name),
                 schema: first.get("schema").filter(|_| is_shared(spec, "schema")),
                 without_schema: "may only be set when validations.schema is included",
@@ -131,7 +132,7 @@ fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     }
 }
 
-/// What clients of a deprecated version are told.
+/// Validates the warning that clients of a deprecated version receive.
 fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let Some(own) = version.get("deprecationWarning") else {
         return;
@@ -154,7 +155,7 @@ fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     }
 }
 
-fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
+fn schema(schema: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
     if let Some(schema) = schema.get("openAPIV3Schema") {
         let path = place.path.child("openAPIV3Schema");
         let before = problems.len();
@@ -170,8 +171,8 @@ fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
     }
 }
 
-/// Where `scale` finds its numbers.
-fn subresources(subresources: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
+/// Validates the paths from which `scale` reads its numbers.
+fn subresources(subresources: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
     let Some(scale) = subresources.get("scale") else {
         return;
     };
@@ -220,7 +221,7 @@ const COLUMN_FORMATS: [&str; 8] = [
     "password",
 ];
 
-fn columns(columns: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
+fn columns(columns: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
     for (at, column) in columns.items().enumerate() {
         validate_column(column, &place.path.index(at), problems);
     }

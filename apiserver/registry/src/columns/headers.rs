@@ -1,6 +1,6 @@
-//! The heads of upstream's tables, with their descriptions, from `heads.tsv`, which `cargo xtask codegen` makes.
+//! The headers of upstream's tables, with their descriptions, from `headers.tsv`, which `cargo xtask codegen` makes.
 //!
-//! A line that begins with `=` is a text that many heads share, by its name; a line without a tab in front is a
+//! A line that begins with `=` is a text that many headers share, by its name; a line without a tab in front is a
 //! resource (`group/version/plural`, the core group empty) and the lines with one below it are its columns: name,
 //! type, format, priority, description. `\n` in a description is a line break.
 
@@ -9,30 +9,30 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-const HEADS: &str = include_str!("heads.tsv");
+const HEADERS: &str = include_str!("headers.tsv");
 
 /// The texts with a name; they are shared rather than kept once for each kind.
 static SHARED: LazyLock<HashMap<&'static str, String>> = LazyLock::new(|| {
-    HEADS
+    HEADERS
         .lines()
         .map_while(|line| line.strip_prefix('=')?.split_once('\t'))
         .map(|(name, text)| (name, unescaped(text).into_owned()))
         .collect()
 });
 
-/// Heads of a built-in resource, as upstream has them.
+/// Headers of a built-in resource, as upstream has them.
 pub(super) fn of_resource(resource: &str) -> Option<Vec<Column>> {
-    let mut lines = HEADS.lines();
+    let mut lines = HEADERS.lines();
     lines.find(|line| *line == resource)?;
     Some(
         lines
             .map_while(|line| line.strip_prefix('\t'))
-            .map(head)
+            .map(header)
             .collect(),
     )
 }
 
-fn head(line: &'static str) -> Column {
+fn header(line: &'static str) -> Column {
     let mut parts = line.splitn(5, '\t');
     let mut next = || parts.next().unwrap_or_default();
     Column {
@@ -47,7 +47,7 @@ fn head(line: &'static str) -> Column {
     }
 }
 
-/// A text that many heads share.
+/// A text that many headers share.
 pub(super) fn shared(name: &str) -> &'static str {
     SHARED.get(name).map_or("", String::as_str)
 }
@@ -66,18 +66,22 @@ mod tests {
 
     #[test]
     fn columns_every_resource_has_headers_and_texts() {
-        let resources = HEADS.lines().filter(|line| !line.starts_with(['=', '\t']));
+        let resources = HEADERS.lines().filter(|line| !line.starts_with(['=', '\t']));
         for resource in resources {
-            let heads = of_resource(resource).unwrap();
-            assert!(!heads.is_empty(), "{resource}");
-            for head in heads {
-                assert!(!head.kind.is_empty(), "{resource} {}", head.name);
+            let headers = of_resource(resource).unwrap();
+            assert!(!headers.is_empty(), "{resource}");
+            for header in headers {
+                assert!(!header.kind.is_empty(), "{resource} {}", header.name);
                 // A name of a text that is not there leaves nothing.
-                let line = format!("\t{}\t{}\t", head.name, head.kind);
-                let told = HEADS
+                let line = format!("\t{}\t{}\t", header.name, header.kind);
+                let told = HEADERS
                     .lines()
                     .any(|own| own.starts_with(&line) && own.ends_with('\t'));
-                assert!(told || !head.description.is_empty(), "{resource} {}", head.name);
+                assert!(
+                    told || !header.description.is_empty(),
+                    "{resource} {}",
+                    header.name
+                );
             }
         }
         assert!(shared("age").contains("\n\nPopulated by the system"));
