@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// The addresses that a destination may have, whatever name it goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum AllowedAddresses {
     /// Any but those that lead back to this server.
     Any,
     /// Of those only what Go calls global unicast: private networks, but neither this machine nor this link. Upstream's
@@ -15,22 +15,22 @@ pub enum Reach {
 
 /// Ways back to this server: a request of it to itself would come from one of its own identities.
 #[derive(Debug, Clone, Default)]
-pub struct Own {
+pub struct OwnAddresses {
     /// The port that the server listens on, on whichever address of this machine.
     pub port: Option<u16>,
     /// Addresses of services, of which the server's is one. Neither nodes nor pods have one.
     pub services: Option<IpNet>,
 }
 
-impl Reach {
+impl AllowedAddresses {
     /// Reports whether a connection to the address is allowed.
-    pub(crate) fn permits(self, address: SocketAddr, own: &Own) -> bool {
+    pub(crate) fn permits(self, address: SocketAddr, own: &OwnAddresses) -> bool {
         let ip = address.ip().to_canonical();
         !own.leads_back(ip, address.port()) && (self == Self::Any || is_global_unicast(ip))
     }
 }
 
-impl Own {
+impl OwnAddresses {
     fn leads_back(&self, ip: IpAddr, port: u16) -> bool {
         let is_service = self.services.is_some_and(|range| range.contains(&ip));
         is_service || (self.port == Some(port) && is_of_this_machine(ip))
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(reach: Reach, own: &Own, address: &str, expected: bool) {
+    fn check(reach: AllowedAddresses, own: &OwnAddresses, address: &str, expected: bool) {
         let ip: IpAddr = address.parse().expect("an address");
         let permitted = reach.permits(SocketAddr::new(ip, 6443), own);
         assert_eq!(permitted, expected, "{reach:?} {own:?} {address}");
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn reach_leaves_out_this_machine_and_this_link() {
-        let own = Own::default();
+        let own = OwnAddresses::default();
         for address in ["10.0.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1"] {
-            check(Reach::Global, &own, address, true);
+            check(AllowedAddresses::Global, &own, address, true);
         }
         for address in [
             "0.0.0.0",
@@ -81,14 +81,14 @@ mod tests {
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
         ] {
-            check(Reach::Global, &own, address, false);
-            check(Reach::Any, &own, address, true);
+            check(AllowedAddresses::Global, &own, address, false);
+            check(AllowedAddresses::Any, &own, address, true);
         }
     }
 
     #[test]
     fn reach_leaves_out_the_server_itself() {
-        let own = Own {
+        let own = OwnAddresses {
             port: Some(6443),
             services: Some("10.96.0.0/16".parse().expect("a range")),
         };
@@ -100,14 +100,14 @@ mod tests {
             "::ffff:127.0.0.1",
             "10.96.0.1",
         ] {
-            check(Reach::Any, &own, address, false);
+            check(AllowedAddresses::Any, &own, address, false);
         }
-        let other_port = Own {
+        let other_port = OwnAddresses {
             port: Some(6444),
             ..own
         };
-        check(Reach::Any, &other_port, "127.0.0.1", true);
+        check(AllowedAddresses::Any, &other_port, "127.0.0.1", true);
         // A documentation network is nobody's here.
-        check(Reach::Global, &other_port, "192.0.2.77", true);
+        check(AllowedAddresses::Global, &other_port, "192.0.2.77", true);
     }
 }

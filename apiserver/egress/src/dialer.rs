@@ -1,6 +1,6 @@
 //! Opening connections.
 
-use crate::address::{Own, Reach};
+use crate::address::{AllowedAddresses, OwnAddresses};
 use arc_swap::ArcSwap;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
@@ -42,7 +42,7 @@ pub enum EgressError {
     Name(String),
     #[error("TLS with {to}: {cause}")]
     Tls { to: String, cause: String },
-    #[error("{}", exchange_words(.to, .source))]
+    #[error("{}", exchange_error_text(.to, .source))]
     Http {
         to: String,
         #[source]
@@ -51,7 +51,7 @@ pub enum EgressError {
 }
 
 /// Text of Go's client for a connection that ends before its answer.
-fn exchange_words(to: &str, error: &hyper::Error) -> String {
+fn exchange_error_text(to: &str, error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
     }
@@ -71,7 +71,7 @@ pub struct Destination {
     pub host: String,
     pub port: u16,
     pub security: Security,
-    pub reach: Reach,
+    pub reach: AllowedAddresses,
 }
 
 /// Protection of a connection: the certificate that it presents, and those that it accepts.
@@ -100,7 +100,7 @@ impl fmt::Display for Destination {
 pub struct Dialer {
     mutual: Arc<ArcSwap<ClientConfig>>,
     unverified: Arc<ClientConfig>,
-    own: Own,
+    own: OwnAddresses,
     answer_timeout: Duration,
     runtime: Runtime,
 }
@@ -112,7 +112,12 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    pub fn new(mutual: Arc<ClientConfig>, unverified: Arc<ClientConfig>, own: Own, runtime: Runtime) -> Self {
+    pub fn new(
+        mutual: Arc<ClientConfig>,
+        unverified: Arc<ClientConfig>,
+        own: OwnAddresses,
+        runtime: Runtime,
+    ) -> Self {
         Self {
             mutual: Arc::new(ArcSwap::new(mutual)),
             unverified,
@@ -256,7 +261,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
-    fn dialer(own: Own) -> Dialer {
+    fn dialer(own: OwnAddresses) -> Dialer {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -267,7 +272,7 @@ mod tests {
         Dialer::new(Arc::clone(&tls), tls, own, Runtime::real())
     }
 
-    async fn send(dialer: &Dialer, host: &str, port: u16, reach: Reach) -> EgressError {
+    async fn send(dialer: &Dialer, host: &str, port: u16, reach: AllowedAddresses) -> EgressError {
         let to = Destination {
             host: host.to_owned(),
             port,
@@ -283,15 +288,15 @@ mod tests {
     async fn dialer_connects_to_no_address_that_is_not_permitted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let own = |port| Own {
+        let own = |port| OwnAddresses {
             port,
-            ..Own::default()
+            ..OwnAddresses::default()
         };
         for (dialer, host, reach) in [
-            (dialer(own(None)), "127.0.0.1", Reach::Global),
-            (dialer(own(None)), "localhost", Reach::Global),
-            (dialer(own(Some(port))), "localhost", Reach::Any),
-            (dialer(own(Some(port))), "127.0.0.1", Reach::Any),
+            (dialer(own(None)), "127.0.0.1", AllowedAddresses::Global),
+            (dialer(own(None)), "localhost", AllowedAddresses::Global),
+            (dialer(own(Some(port))), "localhost", AllowedAddresses::Any),
+            (dialer(own(Some(port))), "127.0.0.1", AllowedAddresses::Any),
         ] {
             let error = send(&dialer, host, port, reach).await;
             assert!(matches!(error, EgressError::Refused(_)), "{host}: {error}");
@@ -315,8 +320,8 @@ mod tests {
             stream.read_to_end(&mut request).await.expect("an end");
             request
         };
-        let dialer = dialer(Own::default()).with_answer_timeout(Duration::from_millis(50));
-        let (request, error) = tokio::join!(silent, send(&dialer, "127.0.0.1", port, Reach::Any));
+        let dialer = dialer(OwnAddresses::default()).with_answer_timeout(Duration::from_millis(50));
+        let (request, error) = tokio::join!(silent, send(&dialer, "127.0.0.1", port, AllowedAddresses::Any));
         assert!(request.starts_with(b"GET / HTTP/1.1"));
         assert!(matches!(error, EgressError::NoAnswer), "{error}");
     }

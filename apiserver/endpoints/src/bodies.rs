@@ -1,7 +1,7 @@
 //! Reading an object from a request: size, format, strictness, kind, defaults.
 
 use crate::body::{Body, ReadBodyError};
-use crate::negotiation::{self, Format, Offer};
+use crate::negotiation::{self, Format, SupportedFormats};
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::options::FieldValidation;
 use apiserver_registry::{RegistryError, RequestContext, ResourceRow, metadata};
@@ -72,7 +72,7 @@ pub(crate) async fn decode(
     headers: &HeaderMap,
     bytes: Bytes,
     expected: &Expected<'_>,
-    offer: Offer,
+    offer: SupportedFormats,
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
     let format = negotiation::content(headers, offer)?;

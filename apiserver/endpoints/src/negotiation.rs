@@ -35,9 +35,9 @@ impl Format {
 
 /// The representation of an object in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum View {
+pub enum Representation {
     #[default]
-    Whole,
+    Object,
     /// `Table.v1.meta.k8s.io` (or `v1beta1`, which differs in name only).
     Table { beta: bool },
     /// `PartialObjectMetadata`, of one object.
@@ -48,9 +48,9 @@ pub enum View {
 
 /// The negotiated form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Form {
+pub struct ResponseFormat {
     pub format: Format,
-    pub view: View,
+    pub view: Representation,
     /// The client takes gzip.
     pub gzip: bool,
     pub pretty: bool,
@@ -58,14 +58,14 @@ pub struct Form {
 
 /// Formats and representations that an endpoint can produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
+pub struct SupportedFormats {
     pub protobuf: bool,
     pub views: bool,
     /// The forms of watches, which upstream's router names for lists.
     pub streams: bool,
 }
 
-impl Offer {
+impl SupportedFormats {
     pub const ALL: Self = Self {
         protobuf: true,
         views: true,
@@ -99,11 +99,11 @@ struct Clause<'h> {
 }
 
 /// Chooses the form of an answer, or refuses as upstream does.
-pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> {
-    let base = Form {
+pub fn accept(headers: &HeaderMap, offer: SupportedFormats) -> Result<ResponseFormat, RegistryError> {
+    let base = ResponseFormat {
         gzip: takes_gzip(headers),
         pretty: false,
-        ..Form::default()
+        ..ResponseFormat::default()
     };
     let text = header_text(headers, &ACCEPT);
     if text.trim().is_empty() {
@@ -124,7 +124,7 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     }
     let found = clauses.iter().find_map(|clause| clause_form(clause, offer));
     match found {
-        Some((format, view)) => Ok(Form { format, view, ..base }),
+        Some((format, view)) => Ok(ResponseFormat { format, view, ..base }),
         None => Err(RegistryError::NotAcceptable(offer.media_types())),
     }
 }
@@ -132,8 +132,8 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
 /// Reports whether upstream's router has a handler for these forms; where it has none it answers itself, and nothing counts the
 /// request.
 pub fn has_handler(method: &Method, headers: &HeaderMap) -> bool {
-    let refused =
-        accept(headers, Offer::ALL).is_err_and(|error| matches!(error, RegistryError::NoRepresentation(_)));
+    let refused = accept(headers, SupportedFormats::ALL)
+        .is_err_and(|error| matches!(error, RegistryError::NoRepresentation(_)));
     let unread = *method == Method::PATCH && patch(headers, false).is_err();
     !refused && !unread
 }
@@ -244,7 +244,7 @@ fn clause(text: &str) -> Clause<'_> {
     found
 }
 
-fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
+fn clause_form(clause: &Clause<'_>, offer: SupportedFormats) -> Option<(Format, Representation)> {
     let format = match clause.media_type {
         "*/*" | "application/*" => Format::Json,
         other => Format::parse(other)?,
@@ -258,23 +258,23 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
             .map(|(_, value)| *value)
     };
     let Some(kind) = parameter("as") else {
-        return (!protobuf || offer.protobuf).then_some((format, View::Whole));
+        return (!protobuf || offer.protobuf).then_some((format, Representation::Object));
     };
     let beta = parameter("v") == Some("v1beta1");
     let known =
         offer.views && parameter("g") == Some("meta.k8s.io") && (beta || parameter("v") == Some("v1"));
     let view = match kind {
         // A Table has no protobuf form; the next clause counts.
-        "Table" if known && !protobuf => View::Table { beta },
-        "PartialObjectMetadata" if known => View::Metadata { beta },
-        "PartialObjectMetadataList" if known => View::MetadataList { beta },
+        "Table" if known && !protobuf => Representation::Table { beta },
+        "PartialObjectMetadata" if known => Representation::Metadata { beta },
+        "PartialObjectMetadataList" if known => Representation::MetadataList { beta },
         _ => return None,
     };
     Some((format, view))
 }
 
 /// The format of a body; no content type is JSON.
-pub fn content(headers: &HeaderMap, offer: Offer) -> Result<Format, RegistryError> {
+pub fn content(headers: &HeaderMap, offer: SupportedFormats) -> Result<Format, RegistryError> {
     let text = headers
         .get(CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
@@ -331,10 +331,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(accepted: &str, expected: Option<(Format, View)>) {
+    fn check(accepted: &str, expected: Option<(Format, Representation)>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accepted.parse().unwrap());
-        let found = accept(&headers, Offer::ALL)
+        let found = accept(&headers, SupportedFormats::ALL)
             .ok()
             .map(|form| (form.format, form.view));
         assert_eq!(found, expected, "{accepted}");
@@ -363,38 +363,41 @@ mod tests {
 
     #[test]
     fn forms() {
-        check("application/json", Some((Format::Json, View::Whole)));
-        check("*/*", Some((Format::Json, View::Whole)));
+        check("application/json", Some((Format::Json, Representation::Object)));
+        check("*/*", Some((Format::Json, Representation::Object)));
         check(
             "text/html,application/xhtml+xml,*/*;q=0.8",
-            Some((Format::Json, View::Whole)),
+            Some((Format::Json, Representation::Object)),
         );
         check(
             "application/vnd.kubernetes.protobuf,application/json",
-            Some((Format::Protobuf, View::Whole)),
+            Some((Format::Protobuf, Representation::Object)),
         );
         check(
             "application/json;q=0.1,application/yaml",
-            Some((Format::Yaml, View::Whole)),
+            Some((Format::Yaml, Representation::Object)),
         );
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        check(kubectl, Some((Format::Json, View::Table { beta: false })));
+        check(
+            kubectl,
+            Some((Format::Json, Representation::Table { beta: false })),
+        );
         check(
             "application/json;as=Cake;v=v1;g=meta.k8s.io,application/yaml",
-            Some((Format::Yaml, View::Whole)),
+            Some((Format::Yaml, Representation::Object)),
         );
         check("image/png", None);
         // Not routed by itself, and as good as any other behind what is.
         check("application/*", None);
         check(
             "application/*;q=0.5, */*;q=0.1",
-            Some((Format::Json, View::Whole)),
+            Some((Format::Json, Representation::Object)),
         );
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, "application/*".parse().unwrap());
-        assert!(accept(&headers, Offer::CUSTOM).is_ok());
+        assert!(accept(&headers, SupportedFormats::CUSTOM).is_ok());
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-        let heads = Some((Format::Protobuf, View::MetadataList { beta: false }));
+        let heads = Some((Format::Protobuf, Representation::MetadataList { beta: false }));
         check(metadata, heads);
         check(
             "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1",
@@ -402,7 +405,7 @@ mod tests {
         );
         check(
             "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/yaml",
-            Some((Format::Yaml, View::Whole)),
+            Some((Format::Yaml, Representation::Object)),
         );
     }
 
@@ -429,16 +432,16 @@ mod tests {
         let of = |accepted: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accepted.parse().unwrap());
-            let form = accept(&headers, Offer::CUSTOM).ok()?;
+            let form = accept(&headers, SupportedFormats::CUSTOM).ok()?;
             Some((form.format, form.view))
         };
         assert_eq!(of("application/vnd.kubernetes.protobuf"), None);
-        let whole = Some((Format::Json, View::Whole));
+        let whole = Some((Format::Json, Representation::Object));
         assert_eq!(of("application/vnd.kubernetes.protobuf,application/json"), whole);
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(
             of(metadata),
-            Some((Format::Protobuf, View::Metadata { beta: false }))
+            Some((Format::Protobuf, Representation::Metadata { beta: false }))
         );
     }
 }

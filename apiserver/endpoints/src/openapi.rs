@@ -6,7 +6,7 @@
 use crate::body::Body;
 use crate::framing::SliceFrames;
 use crate::handlers::{Inner, small_form};
-use crate::negotiation::{self, Form, Format};
+use crate::negotiation::{self, Format, ResponseFormat};
 use crate::request_info::Query;
 use crate::respond;
 use crate::shared_document::{Document, SharedDocuments};
@@ -51,7 +51,12 @@ impl Answer {
         };
         let document = documents.get(runtime, wanted.key, wanted.render).await?;
         let frames = SliceFrames(VecDeque::from([document.bytes()]));
-        let mut answer = respond::framed(StatusCode::OK, Form::default(), wanted.content_type, frames);
+        let mut answer = respond::framed(
+            StatusCode::OK,
+            ResponseFormat::default(),
+            wanted.content_type,
+            frames,
+        );
         answer.headers_mut().extend(wanted.headers);
         if document.gzip {
             let gzip = HeaderValue::from_static("gzip");

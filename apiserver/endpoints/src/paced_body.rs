@@ -44,7 +44,7 @@ pub fn paced(body: Body, pace: ReadingPace, runtime: &Runtime) -> Body {
     if body.is_end_stream() {
         return body;
     }
-    let rest = Arc::new(Mutex::new(Rest {
+    let rest = Arc::new(Mutex::new(PacedState {
         body: Some(body),
         read: 0,
         waiting: None,
@@ -53,7 +53,7 @@ pub fn paced(body: Body, pace: ReadingPace, runtime: &Runtime) -> Body {
     Body::paced(PacedBody { rest, watching })
 }
 
-struct Rest {
+struct PacedState {
     /// `None` once it was given up.
     body: Option<Body>,
     read: usize,
@@ -61,7 +61,7 @@ struct Rest {
     waiting: Option<Waker>,
 }
 
-async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
+async fn watch(rest: Weak<Mutex<PacedState>>, pace: ReadingPace, runtime: Runtime) {
     let mut due = pace.bytes;
     let (mut making, mut before) = (0, 0);
     loop {
@@ -92,7 +92,7 @@ async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
 }
 
 pub(crate) struct PacedBody {
-    rest: Arc<Mutex<Rest>>,
+    rest: Arc<Mutex<PacedState>>,
     watching: TaskHandle<()>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::body::{Body, FrameSource};
 use crate::framing::{CopiedFrames, GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame};
-use crate::negotiation::{Form, Format, View};
+use crate::negotiation::{Format, Representation, ResponseFormat};
 use crate::table::{self, IncludeObject};
 use apiserver_registry::Entry;
 use apiserver_registry::columns::Columns;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 /// Options of a response, negotiated before the work.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Showing {
-    pub(crate) form: Form,
+pub(crate) struct ResponseOptions {
+    pub(crate) form: ResponseFormat,
     pub(crate) include: IncludeObject,
     pub(crate) now: Timestamp,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Showing {
 /// An answer whose bytes are framed on demand, compressed where that pays.
 pub(crate) fn framed(
     status: StatusCode,
-    form: Form,
+    form: ResponseFormat,
     content_type: &'static str,
     source: impl FrameSource + 'static,
 ) -> http::Response<Body> {
@@ -50,14 +50,19 @@ pub(crate) fn framed(
 }
 
 /// An answer that was made as a whole; it is handed out in pieces, so that it counts as held until it has been read.
-fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u8>) -> http::Response<Body> {
+fn bytes(
+    status: StatusCode,
+    form: ResponseFormat,
+    content_type: &'static str,
+    body: Vec<u8>,
+) -> http::Response<Body> {
     framed(status, form, content_type, CopiedFrames::new([Bytes::from(body)]))
 }
 
 /// A JSON text in the format asked for (never protobuf).
 fn json_text(
     status: StatusCode,
-    form: Form,
+    form: ResponseFormat,
     mut json: Vec<u8>,
 ) -> Result<http::Response<Body>, RegistryError> {
     if form.format == Format::Yaml {
@@ -89,7 +94,7 @@ fn pretty(json: &[u8]) -> Vec<u8> {
 /// Any object of ours (discovery, options, reviews) as a tree.
 pub(crate) fn tree(
     status: StatusCode,
-    form: Form,
+    form: ResponseFormat,
     object: &Tree,
 ) -> Result<http::Response<Body>, RegistryError> {
     match form.format {
@@ -110,7 +115,7 @@ pub(crate) fn tree(
 /// Metadata-only forms in protobuf.
 fn metadata_protobuf(
     status: StatusCode,
-    form: Form,
+    form: ResponseFormat,
     json: &[u8],
 ) -> Result<http::Response<Body>, RegistryError> {
     let body = encode_protobuf(&metadata_tree(json)?);
@@ -141,7 +146,7 @@ pub(crate) fn metadata_tree(json: &[u8]) -> Result<Tree, RegistryError> {
 /// The answer to a write.
 pub(crate) fn written(
     store: &Store,
-    showing: Showing,
+    showing: ResponseOptions,
     status: StatusCode,
     written: &Written,
 ) -> Result<http::Response<Body>, RegistryError> {
@@ -152,7 +157,7 @@ pub(crate) fn written(
 }
 
 /// Bytes of a written object that are copied into its answer: none where its slices are the answer.
-pub(crate) fn copied_bytes(row: &ResourceRow, form: Form, written: &Written) -> usize {
+pub(crate) fn copied_bytes(row: &ResourceRow, form: ResponseFormat, written: &Written) -> usize {
     match written {
         Written::Stored { entry, .. } if is_sent_as_stored(row, form, entry) => 0,
         Written::Stored { entry, .. } => entry.record.len(),
@@ -171,7 +176,7 @@ pub(crate) fn written_bytes(written: &Written) -> usize {
 /// One stored object.
 pub(crate) fn entry_answer(
     store: &Store,
-    showing: Showing,
+    showing: ResponseOptions,
     status: StatusCode,
     entry: &Arc<Entry>,
 ) -> Result<http::Response<Body>, RegistryError> {
@@ -187,13 +192,13 @@ pub(crate) fn entry_answer(
 }
 
 /// Reports whether an object's slices are the answer.
-pub(crate) fn is_sent_as_stored(row: &ResourceRow, form: Form, entry: &Entry) -> bool {
+pub(crate) fn is_sent_as_stored(row: &ResourceRow, form: ResponseFormat, entry: &Entry) -> bool {
     has_slices(form) && is_current(row, entry)
 }
 
 /// Reports whether the form is the one that storage keeps slices in.
-fn has_slices(form: Form) -> bool {
-    form.view == View::Whole && form.format == Format::Json && !form.pretty
+fn has_slices(form: ResponseFormat) -> bool {
+    form.view == Representation::Object && form.format == Format::Json && !form.pretty
 }
 
 /// Its slices can be sent as they are: same version, same schema.
@@ -204,14 +209,14 @@ pub(crate) fn is_current(row: &ResourceRow, entry: &Entry) -> bool {
 /// One object as a tree, with these columns where a table is asked for.
 pub(crate) fn tree_answer(
     columns: &Columns,
-    showing: Showing,
+    showing: ResponseOptions,
     status: StatusCode,
     object: &Tree,
 ) -> Result<http::Response<Body>, RegistryError> {
     match showing.form.view {
-        View::Whole => tree(status, showing.form, object),
-        View::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
-        View::MetadataList { .. } => {
+        Representation::Object => tree(status, showing.form, object),
+        Representation::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
+        Representation::MetadataList { .. } => {
             let kind = object.str_at(&["kind"]);
             let go = go_type(object.str_at(&["apiVersion"]), kind, "Unstructured");
             Err(RegistryError::NotAcceptableView {
@@ -219,7 +224,7 @@ pub(crate) fn tree_answer(
                 found: format!("not a list ({go})"),
             })
         }
-        View::Table { beta } => {
+        Representation::Table { beta } => {
             let revision = object.str_at(&["metadata", "resourceVersion"]);
             let meta = table::list_meta(revision, "", None);
             let mut out = table::table_head(columns, beta, &meta, true).into_bytes();
@@ -245,7 +250,12 @@ fn go_type(api_version: &str, kind: &str, custom: &str) -> String {
 }
 
 /// A row of a table for a stored object; its metadata go as they are stored.
-fn entry_row(store: &Store, showing: Showing, entry: &Entry, beta: bool) -> Result<Vec<u8>, RegistryError> {
+fn entry_row(
+    store: &Store,
+    showing: ResponseOptions,
+    entry: &Entry,
+    beta: bool,
+) -> Result<Vec<u8>, RegistryError> {
     let (row, object) = (&store.row, store.decode(entry)?);
     if showing.include != IncludeObject::Metadata || !is_current(row, entry) {
         return Ok(row_of(&row.columns, showing, &object, beta));
@@ -255,7 +265,7 @@ fn entry_row(store: &Store, showing: Showing, entry: &Entry, beta: bool) -> Resu
 }
 
 /// A row of a table, with the object as asked.
-pub(crate) fn row_of(columns: &Columns, showing: Showing, object: &Tree, beta: bool) -> Vec<u8> {
+pub(crate) fn row_of(columns: &Columns, showing: ResponseOptions, object: &Tree, beta: bool) -> Vec<u8> {
     let shown = match showing.include {
         IncludeObject::None => None,
         IncludeObject::Metadata => Some(metadata_of(object, beta)),
@@ -285,23 +295,23 @@ pub(crate) fn metadata_of(object: &Tree, beta: bool) -> Vec<u8> {
 /// A page of a list.
 pub(crate) fn list(
     store: &Store,
-    showing: Showing,
+    showing: ResponseOptions,
     page: ListPage,
 ) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let form = showing.form;
     let meta = table::list_meta(&page.revision.to_string(), &page.continue_token, page.remaining);
     match form.view {
-        View::Whole if form.format == Format::Protobuf => protobuf_list(store, form, page),
-        View::Whole => whole_list(store, form, &meta, page),
-        View::Metadata { .. } => {
+        Representation::Object if form.format == Format::Protobuf => protobuf_list(store, form, page),
+        Representation::Object => whole_list(store, form, &meta, page),
+        Representation::Metadata { .. } => {
             let go = go_type(&row.gvk.api_version(), &row.list_kind, "UnstructuredList");
             Err(RegistryError::NotAcceptableView {
                 view: "PartialObjectMetadata",
                 found: format!("a list ({go})"),
             })
         }
-        View::MetadataList { beta } => {
+        Representation::MetadataList { beta } => {
             let version = if beta { "v1beta1" } else { "v1" };
             let head = format!(
                 "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{meta},\"items\":["
@@ -312,7 +322,7 @@ pub(crate) fn list(
                 .map(|entry| Ok(table::partial_metadata(&entry.record, entry.revision, beta)));
             json_text(StatusCode::OK, form, joined(head, items)?)
         }
-        View::Table { beta } => {
+        Representation::Table { beta } => {
             let head = table::table_head(&row.columns, beta, &meta, true);
             let entries = in_order(store, page.entries)?;
             let rows = entries.iter().map(|entry| entry_row(store, showing, entry, beta));
@@ -350,14 +360,14 @@ fn joined(
 }
 
 /// Reports whether a page is sent from the stored slices, without a copy of its own.
-pub(crate) fn is_shared(row: &ResourceRow, form: Form, page: &ListPage) -> bool {
+pub(crate) fn is_shared(row: &ResourceRow, form: ResponseFormat, page: &ListPage) -> bool {
     // Of an empty list the form alone decides.
     has_slices(form) && page.entries.iter().all(|entry| is_current(row, entry))
 }
 
 fn whole_list(
     store: &Store,
-    form: Form,
+    form: ResponseFormat,
     meta: &str,
     page: ListPage,
 ) -> Result<http::Response<Body>, RegistryError> {
@@ -384,7 +394,11 @@ fn whole_list(
     json_text(StatusCode::OK, form, joined(head, items)?)
 }
 
-fn protobuf_list(store: &Store, form: Form, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+fn protobuf_list(
+    store: &Store,
+    form: ResponseFormat,
+    page: ListPage,
+) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let (schema, ty) = machinery_api::schema_for(&row.gvk.group, &row.gvk.version, &row.list_kind)
         .ok_or_else(|| {

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use apiserver_endpoints::negotiation::{self, Offer};
+use apiserver_endpoints::negotiation::{self, SupportedFormats};
 use apiserver_endpoints::params::{self, RawDeleteOptions};
 use apiserver_endpoints::{Query, RequestInfo};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -104,7 +104,10 @@ fn media_types_are_answered() {
         let Ok(value) = HeaderValue::from_bytes(input) else {
             return;
         };
-        for (name, offer) in [(ACCEPT, Offer::ALL), (CONTENT_TYPE, Offer::CUSTOM)] {
+        for (name, offer) in [
+            (ACCEPT, SupportedFormats::ALL),
+            (CONTENT_TYPE, SupportedFormats::CUSTOM),
+        ] {
             let headers = HeaderMap::from_iter([(name, value.clone())]);
             in_proportion(input, HELD, || drop(negotiation::accept(&headers, offer)));
             in_proportion(input, HELD, || drop(negotiation::content(&headers, offer)));

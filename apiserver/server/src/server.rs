@@ -14,7 +14,7 @@ use crate::startup::{self, Startup};
 use crate::trust::{self, Trust};
 use apiserver_auth::jwt::{self, JwtError, LegacyClaims};
 use apiserver_auth::pki::{Pki, ServingIdentity, client_config, server_config, unverified_client_config};
-use apiserver_egress::{Dialer, Own};
+use apiserver_egress::{Dialer, OwnAddresses};
 use apiserver_registry::Registry;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
@@ -107,7 +107,7 @@ impl Server {
         };
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
         let unverified = unverified_client_config(&provider)?;
-        let own = Own {
+        let own = OwnAddresses {
             port: local_address.map(|address| address.port()),
             services: Some(config.service_cluster_ip_range),
         };

@@ -7,7 +7,7 @@ mod legacy;
 
 use crate::body::Body;
 use crate::handlers::{Inner, small_form};
-use crate::negotiation::{Form, Format};
+use crate::negotiation::{Format, ResponseFormat};
 use crate::request_info::Query;
 use crate::{protobuf, yaml};
 use apiserver_registry::{RegistryError, ResourceRow, Rows, Verb, Verbs};
@@ -112,7 +112,7 @@ fn index(rows: &Rows) -> Value {
 }
 
 /// A document in the form asked for; what is no kind of the API, such as the version, is JSON.
-fn formed(form: Form, value: &Value) -> Response<Body> {
+fn formed(form: ResponseFormat, value: &Value) -> Response<Body> {
     let (text, kind) = (value.to_string(), value.get("kind").and_then(Value::as_str));
     let (format, body) = match (form.format, kind) {
         (Format::Yaml, Some(_)) => (Format::Yaml, Some(yaml::from_json(text.as_bytes()))),

@@ -30,8 +30,8 @@ impl UpdatedObject for Authorized<'_> {
         Ok(object)
     }
 
-    fn tracks(&self) -> bool {
-        self.change.tracks()
+    fn has_field_owners(&self) -> bool {
+        self.change.has_field_owners()
     }
 
     fn kind(&self) -> Option<GroupVersionKind> {
@@ -76,7 +76,7 @@ impl UpdatedObject for Apply {
         self.applied(live)
     }
 
-    fn tracks(&self) -> bool {
+    fn has_field_owners(&self) -> bool {
         true
     }
 }

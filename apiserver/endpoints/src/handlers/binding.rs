@@ -26,7 +26,7 @@ struct Binding {
 }
 
 pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = if call.row().gvk.kind == "Binding" {
         let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;

@@ -11,7 +11,7 @@ pub(crate) async fn delete_collection(
     this: Endpoints,
     mut call: Call,
 ) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let select = params::list(&call.query, "")?;
     super::read::check_fields(call.row(), &select.predicate.fields)?;
     let options = delete_options(&mut call).await?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// get and list; nothing else is there.
 pub(super) async fn answer(call: &Call, hooks: &dyn Hooks) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let components = hooks.components().await;
     let mut entries = Vec::with_capacity(components.len());
     for component in &components {

@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 }
 
 /// Counts the eviction against the budget that covers the pod, if one does.
-pub(super) async fn ask(
+pub(super) async fn check_budget(
     this: &Endpoints,
     (call, eviction): (&Call, &Admitted),
     pod: &Tree,
@@ -93,7 +93,7 @@ async fn take_one(
     name: &str,
     dry_run: bool,
 ) -> Result<(), RegistryError> {
-    let change = TakeOne {
+    let change = DecrementBudget {
         row: Arc::clone(&budgets.row),
         name: name.to_owned(),
         pod: call.info.name.clone(),
@@ -119,7 +119,7 @@ async fn take_one(
 }
 
 /// One disruption less, and the pod's name among those that are to go.
-struct TakeOne {
+struct DecrementBudget {
     row: Arc<ResourceRow>,
     name: String,
     pod: String,
@@ -127,7 +127,7 @@ struct TakeOne {
 }
 
 #[async_trait]
-impl UpdatedObject for TakeOne {
+impl UpdatedObject for DecrementBudget {
     async fn apply(&self, _ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
@@ -156,15 +156,15 @@ impl UpdatedObject for TakeOne {
         let mut budget = live.clone();
         budget.set_i64(&["status", "disruptionsAllowed"], allowed - 1);
         if allowed == 1 {
-            self.say_exhausted(&mut budget);
+            self.record_exhausted(&mut budget);
         }
         budget.set_str(&["status", "disruptedPods", &self.pod], &self.now);
         Ok(budget)
     }
 }
 
-impl TakeOne {
-    fn say_exhausted(&self, budget: &mut Tree) {
+impl DecrementBudget {
+    fn record_exhausted(&self, budget: &mut Tree) {
         let condition = Condition {
             kind: "DisruptionAllowed",
             status: "False",

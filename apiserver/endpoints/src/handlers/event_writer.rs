@@ -1,8 +1,8 @@
 //! Events of a watch in the negotiated form.
 
 use crate::framing::ObjectFrame;
-use crate::negotiation::{Format, View};
-use crate::respond::{self, Showing};
+use crate::negotiation::{Format, Representation};
+use crate::respond::{self, ResponseOptions};
 use crate::{status, table};
 use apiserver_registry::{Entry, RegistryError, Store, WatchEvent};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,13 +18,13 @@ const SHARED_OBJECT_BYTES: usize = 16 << 10;
 /// Writes events in the negotiated form.
 pub(super) struct EventWriter {
     pub(super) store: Store,
-    pub(super) showing: Showing,
+    pub(super) showing: ResponseOptions,
     frame: ObjectFrame,
     heads_sent: bool,
 }
 
 impl EventWriter {
-    pub(super) fn new(store: Store, showing: Showing) -> Self {
+    pub(super) fn new(store: Store, showing: ResponseOptions) -> Self {
         let frame = ObjectFrame::whole(&store.row);
         Self {
             store,
@@ -37,7 +37,9 @@ impl EventWriter {
     /// Reports whether events have the objects as they are stored: in the stored version. Objects of an older schema are few.
     pub(super) fn is_as_stored(&self) -> bool {
         let form = self.showing.form;
-        form.format == Format::Json && form.view == View::Whole && self.store.row.stored.conversion.is_none()
+        form.format == Format::Json
+            && form.view == Representation::Object
+            && self.store.row.stored.conversion.is_none()
     }
 
     /// Writes an event to `out`; of a large object that is sent as it is stored, what comes last goes to `rest`.
@@ -98,7 +100,7 @@ impl EventWriter {
         out: &mut BytesMut,
     ) -> Result<(), RegistryError> {
         let form = self.showing.form;
-        if let View::Metadata { beta } = form.view {
+        if let Representation::Metadata { beta } = form.view {
             return self.metadata(kind, table::partial_metadata(&entry.record, revision, beta), out);
         }
         let mut object = self.store.decode(entry)?;
@@ -117,16 +119,18 @@ impl EventWriter {
 
     fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
         let json = match self.showing.form.view {
-            View::Metadata { beta } => return self.metadata(kind, respond::metadata_of(object, beta), out),
+            Representation::Metadata { beta } => {
+                return self.metadata(kind, respond::metadata_of(object, beta), out);
+            }
             _ if self.showing.form.format == Format::Protobuf => {
                 return crate::protobuf::watch_event(kind, object, out);
             }
-            View::Whole | View::MetadataList { .. } => {
+            Representation::Object | Representation::MetadataList { .. } => {
                 let mut json = Vec::new();
                 encode_json(object, &mut json);
                 json
             }
-            View::Table { beta } => {
+            Representation::Table { beta } => {
                 let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
                 let heads = !std::mem::replace(&mut self.heads_sent, true);
                 let mut json = table::table_head(&self.store.row.columns, beta, &meta, heads).into_bytes();

@@ -30,14 +30,14 @@ struct Eviction<'a> {
 }
 
 /// The result of an eviction that budgets do not decide.
-enum Unguarded {
+enum UnbudgetedEviction {
     Deleted,
     /// The pod runs: budgets decide.
     Guarded(Tree),
 }
 
 pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, |_| {}).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;
@@ -54,7 +54,7 @@ pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
         options: delete,
         call: &call,
     };
-    if let Unguarded::Guarded(pod) = eviction.delete_unguarded().await? {
+    if let UnbudgetedEviction::Guarded(pod) = eviction.delete_unguarded().await? {
         eviction.delete_guarded(&this, &pod).await?;
     }
     let mut done = status::Status::success(None);
@@ -150,12 +150,12 @@ impl Eviction<'_> {
     }
 
     /// Deletes the pod where no budget is asked, and again where it changed meanwhile.
-    async fn delete_unguarded(&self) -> Result<Unguarded, RegistryError> {
+    async fn delete_unguarded(&self) -> Result<UnbudgetedEviction, RegistryError> {
         let mut attempt = 1;
         loop {
             let pod = self.pod().await?;
             if !is_unguarded(&pod) {
-                return Ok(Unguarded::Guarded(pod));
+                return Ok(UnbudgetedEviction::Guarded(pod));
             }
             let deleted = if may_become_ready(&pod) && !self.insists_on_revision() {
                 self.mark_and_delete(at_revision(&self.options, &pod)).await
@@ -163,7 +163,7 @@ impl Eviction<'_> {
                 self.mark_and_delete(self.options.clone()).await
             };
             match deleted {
-                Ok(()) => return Ok(Unguarded::Deleted),
+                Ok(()) => return Ok(UnbudgetedEviction::Deleted),
                 Err(error) if error.is_conflict() && !self.insists_on_revision() && attempt < ATTEMPTS => {
                     attempt += 1;
                     self.wait().await?;
@@ -183,7 +183,7 @@ impl Eviction<'_> {
     /// Deletes a running pod as its budget allows.
     async fn delete_guarded(&self, this: &Endpoints, pod: &Tree) -> Result<(), RegistryError> {
         let asked = (self.call, &self.admitted);
-        let verdict = disruption_budget::ask(this, asked, pod, self.options.dry_run).await?;
+        let verdict = disruption_budget::check_budget(this, asked, pod, self.options.dry_run).await?;
         let Verdict::Unhealthy { budget } = verdict else {
             return self.mark_and_delete(self.options.clone()).await;
         };

@@ -11,7 +11,6 @@ mod connect;
 mod disruption_budget;
 mod event_writer;
 mod eviction;
-mod pace;
 mod read;
 mod review;
 mod routed;
@@ -19,6 +18,7 @@ mod scale;
 mod token;
 mod unreadable;
 mod watch;
+mod watch_throttle;
 mod write;
 
 pub use routed::is_routed;
@@ -26,9 +26,9 @@ pub use routed::is_routed;
 use crate::body::Body;
 use crate::hooks::Hooks;
 use crate::list_memory::ListMemory;
-use crate::negotiation::{self, Form, Offer, View};
+use crate::negotiation::{self, Representation, ResponseFormat, SupportedFormats};
 use crate::request_info::{Query, RequestInfo};
-use crate::respond::Showing;
+use crate::respond::ResponseOptions;
 use crate::shared_document::SharedDocuments;
 use crate::table::IncludeObject;
 use crate::unread_memory::UnreadMemory;
@@ -54,7 +54,7 @@ pub(crate) struct Inner {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
-    pub(crate) pace: Arc<pace::Pace>,
+    pub(crate) watch_throttle: Arc<watch_throttle::WatchThrottle>,
     pub(crate) unread_memory: Arc<UnreadMemory>,
     pub(crate) documents: SharedDocuments,
 }
@@ -79,13 +79,13 @@ impl Call {
         &self.store.row
     }
 
-    pub(crate) fn offer(&self) -> Offer {
+    pub(crate) fn offer(&self) -> SupportedFormats {
         if self.row().custom {
-            return Offer::CUSTOM;
+            return SupportedFormats::CUSTOM;
         }
-        Offer {
+        SupportedFormats {
             streams: matches!(&*self.info.verb, "list" | "watch"),
-            ..Offer::ALL
+            ..SupportedFormats::ALL
         }
     }
 
@@ -107,22 +107,22 @@ impl Call {
     }
 
     /// The form of the answer, negotiated before anything is done.
-    pub(crate) fn showing(&self) -> Result<Showing, RegistryError> {
-        self.showing_of(self.offer())
+    pub(crate) fn response_options(&self) -> Result<ResponseOptions, RegistryError> {
+        self.response_options_of(self.offer())
     }
 
     /// The same for answers that have no rows and no metadata to show: reviews.
-    pub(crate) fn viewless(&self) -> Result<Showing, RegistryError> {
-        self.showing_of(Offer {
+    pub(crate) fn negotiate_without_views(&self) -> Result<ResponseOptions, RegistryError> {
+        self.response_options_of(SupportedFormats {
             views: false,
             ..self.offer()
         })
     }
 
-    fn showing_of(&self, offer: Offer) -> Result<Showing, RegistryError> {
+    fn response_options_of(&self, offer: SupportedFormats) -> Result<ResponseOptions, RegistryError> {
         let mut form = negotiation::accept(self.request.headers(), offer)?;
         form.pretty = negotiation::wants_pretty(&self.query, self.request.headers());
-        Ok(Showing {
+        Ok(ResponseOptions {
             form,
             include: IncludeObject::parse(self.query.get("includeObject"))?,
             now: self.ctx.runtime.now(),
@@ -130,9 +130,9 @@ impl Call {
     }
 
     /// The form of an answer that is always the object itself.
-    pub(crate) fn whole(&self) -> Result<Showing, RegistryError> {
-        let mut showing = self.showing()?;
-        showing.form.view = View::Whole;
+    pub(crate) fn negotiate_object(&self) -> Result<ResponseOptions, RegistryError> {
+        let mut showing = self.response_options()?;
+        showing.form.view = Representation::Object;
         Ok(showing)
     }
 }
@@ -152,7 +152,7 @@ impl Endpoints {
             hooks,
             version,
             list_memory,
-            pace: Arc::default(),
+            watch_throttle: Arc::default(),
             unread_memory,
             documents: SharedDocuments::default(),
         }))
@@ -382,10 +382,10 @@ pub(crate) fn not_found_page() -> Response<Body> {
 }
 
 /// The form discovery and other small answers take.
-pub(crate) fn small_form(request: &Request<Body>) -> Result<Form, RegistryError> {
+pub(crate) fn small_form(request: &Request<Body>) -> Result<ResponseFormat, RegistryError> {
     let mut form = negotiation::accept(
         request.headers(),
-        Offer {
+        SupportedFormats {
             protobuf: true,
             views: false,
             streams: false,

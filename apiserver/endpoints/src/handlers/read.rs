@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use machinery_meta::field_selector::FieldSelector;
 
 pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let revision = params::get(&call.query)?;
     let entry = call
         .store
@@ -28,7 +28,7 @@ pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>
 }
 
 pub(crate) async fn list(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
     let page = call.store.list(&call.info.scope, &options).await?;

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use machinery_schema::Tree;
 
 pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.viewless()?;
+    let showing = call.negotiate_without_views()?;
     let options = params::create(&call.query)?;
     let mut object = body_object(&mut call, options.field_validation).await?;
     metadata::match_namespace(&mut object, call.row(), call.info.scope.namespace())?;

@@ -3,8 +3,8 @@
 use super::{Call, Endpoints, apply, write};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
-use crate::negotiation::{self, Offer, PatchType};
-use crate::respond::{self, Showing};
+use crate::negotiation::{self, PatchType, SupportedFormats};
+use crate::respond::{self, ResponseOptions};
 use crate::{params, patch_errors};
 use apiserver_registry::columns;
 use apiserver_registry::context::LARGE_BODY_BYTES;
@@ -116,7 +116,7 @@ fn selector_text(selector: Ref<'_>) -> String {
 }
 
 pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let entry = call
         .store
         .get(&call.info.scope, &call.info.name, RevisionMatch::MostRecent)
@@ -125,7 +125,7 @@ pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body
     answer(showing, &scale_of(&object, paths)?)
 }
 
-fn answer(showing: Showing, scale: &Tree) -> Result<Response<Body>, RegistryError> {
+fn answer(showing: ResponseOptions, scale: &Tree) -> Result<Response<Body>, RegistryError> {
     respond::tree_answer(&columns::scale(), showing, StatusCode::OK, scale)
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn change(
     mut call: Call,
     paths: ScalePaths,
 ) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let (wanted, options) = if *call.request.method() == Method::PATCH {
         patch(&mut call).await?
     } else {
@@ -215,7 +215,7 @@ async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, Regi
         call.request.headers(),
         bytes,
         &expected()?,
-        Offer::ALL,
+        SupportedFormats::ALL,
         validation,
     )
     .await
@@ -256,7 +256,7 @@ impl UpdatedObject for ScaleChange {
         Ok(scale)
     }
 
-    fn tracks(&self) -> bool {
+    fn has_field_owners(&self) -> bool {
         matches!(self.wanted, Wanted::Applied(_))
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 
 pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, defaults).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;

@@ -3,7 +3,7 @@
 use super::write::status_answer;
 use super::{Call, Endpoints};
 use crate::body::Body;
-use crate::respond::Showing;
+use crate::respond::ResponseOptions;
 use crate::status::{Details, Status};
 use apiserver_registry::RegistryError;
 use http::{Response, StatusCode};
@@ -24,7 +24,7 @@ const NOT_OFFERED: [(&str, &str); 5] = [
 pub(super) async fn delete(
     this: &Endpoints,
     call: &Call,
-    showing: Showing,
+    showing: ResponseOptions,
     dry_run: bool,
 ) -> Result<Response<Body>, RegistryError> {
     call.ctx.audit.add(ANNOTATION, "");

@@ -1,12 +1,12 @@
 //! watch: a stream of events, each a line of JSON, with bookmarks and an end.
 
 use super::event_writer::EventWriter;
-use super::pace::Pace;
 use super::read::check_fields;
+use super::watch_throttle::WatchThrottle;
 use super::{Call, Inner};
 use crate::body::{Body, BodyError};
 use crate::hooks::WatchEvents;
-use crate::negotiation::{Format, View};
+use crate::negotiation::{Format, Representation};
 use crate::params;
 use crate::unread_memory::{HeldUnread, Holding};
 use apiserver_registry::context::LARGE_BODY_BYTES;
@@ -37,7 +37,7 @@ const ENCODED_BYTES: usize = LARGE_BODY_BYTES;
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = params::watch(&call.query, &call.info.name)?;
     check_fields(call.row(), &options.predicate.fields)?;
     if showing.form.format == Format::Yaml {
@@ -47,7 +47,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
             "application/vnd.kubernetes.protobuf;stream=watch".into(),
         ]));
     }
-    if let View::MetadataList { .. } = showing.form.view {
+    if let Representation::MetadataList { .. } = showing.form.view {
         return Err(RegistryError::NotAcceptableView {
             view: "PartialObjectMetadataList",
             found: "not a list".into(),
@@ -73,7 +73,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
         told: Revision::ZERO,
         pending: VecDeque::new(),
         over: false,
-        pace: Arc::clone(&endpoints.pace),
+        throttle: Arc::clone(&endpoints.watch_throttle),
         free_at: now,
         timer: (Duration::ZERO, future::pending().boxed()),
         ended,
@@ -127,7 +127,7 @@ struct Streaming {
     /// Bytes of it that were encoded together.
     encoded_bytes: usize,
     over: bool,
-    pace: Arc<Pace>,
+    throttle: Arc<WatchThrottle>,
     /// Time since which the watch is ready for the next events: its client requested them, or its delay was over.
     free_at: Duration,
     /// Kept from event to event, as `ended` is: to begin waiting costs more than to go on.
@@ -167,7 +167,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             }
             return heavy_frame(state).await;
         }
-        if let Some(until) = state.rest() {
+        if let Some(until) = state.delay_until() {
             tokio::select! {
                 biased;
                 () = state.runtime.sleep_until(until) => state.free_at = until + TIMER_GRAIN,
@@ -191,7 +191,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             Some(events) if events.is_empty() => return None,
             Some(events) => {
                 if caught_up {
-                    state.note_lateness();
+                    state.record_lag();
                 }
                 state.take(events);
             }
@@ -225,19 +225,20 @@ async fn heavy_frame(mut state: Streaming) -> Option<(Frame, Streaming)> {
 
 impl Streaming {
     /// Until when nothing is asked for, so that more is told at once.
-    fn rest(&self) -> Option<Duration> {
+    fn delay_until(&self) -> Option<Duration> {
         // Whoever is behind catches up first.
         if self.watcher.is_behind() {
             return None;
         }
-        self.pace.rest(self.free_at, self.runtime.monotonic())
+        self.throttle.delay_until(self.free_at, self.runtime.monotonic())
     }
 
     /// Changes have come: notes how long they had to wait for the watch, which was ready for them.
-    fn note_lateness(&self) {
+    fn record_lag(&self) {
         if let Some(since) = self.watcher.outstanding_since() {
             let now = self.runtime.monotonic();
-            self.pace.came(now.saturating_sub(since.max(self.free_at)), now);
+            self.throttle
+                .record_lag(now.saturating_sub(since.max(self.free_at)), now);
         }
     }
 
@@ -265,7 +266,7 @@ impl Streaming {
 
     /// The first piece of the next events.
     fn frame(&mut self) -> Frame {
-        if matches!(self.writer.showing.form.view, View::Table { .. }) {
+        if matches!(self.writer.showing.form.view, Representation::Table { .. }) {
             // Ages are those of the moment in which a row is told.
             self.writer.showing.now = self.runtime.now();
         }

@@ -3,7 +3,7 @@
 use super::{Call, Endpoints, apply, unreadable};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
-use crate::negotiation::{self, Format, Offer, PatchType};
+use crate::negotiation::{self, Format, PatchType, SupportedFormats};
 use crate::params::{self, RawDeleteOptions};
 use crate::{patch_errors, respond, status};
 use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
@@ -20,7 +20,7 @@ use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
 pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = params::create(&call.query)?;
     let object = body_object(&mut call, options.field_validation).await?;
     let written = call
@@ -36,7 +36,7 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
 async fn written_answer(
     this: &Endpoints,
     call: &Call,
-    showing: respond::Showing,
+    showing: respond::ResponseOptions,
     code: StatusCode,
     (written, is_dry_run): (&Written, bool),
 ) -> Result<Response<Body>, RegistryError> {
@@ -112,7 +112,7 @@ fn part(call: &Call) -> ObjectPart {
 }
 
 pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = params::update(&call.query, "UpdateOptions")?;
     let object = body_object(&mut call, options.field_validation).await?;
     bodies::check_identity(call.row(), &object, &call.info.name, call.info.scope.namespace())?;
@@ -124,7 +124,7 @@ async fn write(
     call: &Call,
     change: &dyn UpdatedObject,
     options: &UpdateOptions,
-    showing: respond::Showing,
+    showing: respond::ResponseOptions,
 ) -> Result<Response<Body>, RegistryError> {
     let written = carry_out(this, call, part(call), change, options).await?;
     let code = if written.created() {
@@ -174,7 +174,7 @@ struct Patch {
 
 pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
     let bytes = take_body(&mut call).await?;
     if let PatchType::Apply(_) = kind {
@@ -198,7 +198,7 @@ async fn apply_configuration(
     call: &Call,
     bytes: Bytes,
     options: &UpdateOptions,
-    showing: respond::Showing,
+    showing: respond::ResponseOptions,
 ) -> Result<Response<Body>, RegistryError> {
     let validation = options.field_validation;
     let configuration = apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation).await?;
@@ -265,7 +265,7 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     }
     let (schema, ty) = machinery_api::schema_for("", "v1", "DeleteOptions")
         .ok_or_else(|| RegistryError::Internal("the table has no DeleteOptions".into()))?;
-    let format = negotiation::content(call.request.headers(), Offer::ALL)?;
+    let format = negotiation::content(call.request.headers(), SupportedFormats::ALL)?;
     if bodies::is_heavy(format, &bytes) {
         call.ctx.heavy().await?;
     }
@@ -338,7 +338,7 @@ fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
 }
 
 pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.showing()?;
+    let showing = call.response_options()?;
     let options = delete_options(&mut call).await?;
     if options.unreadable {
         return unreadable::delete(&this, &call, showing, options.dry_run).await;
@@ -388,7 +388,7 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
 
 /// A `Status` that is no failure, in the negotiated form.
 pub(super) fn status_answer(
-    showing: respond::Showing,
+    showing: respond::ResponseOptions,
     status: &status::Status,
 ) -> Result<Response<Body>, RegistryError> {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::OK);
@@ -425,7 +425,7 @@ pub(super) async fn sub_body(
         call.request.headers(),
         bytes,
         &expected,
-        Offer::ALL,
+        SupportedFormats::ALL,
         validation,
     )
     .await

@@ -23,10 +23,10 @@ use std::sync::Arc;
 
 /// Refuses nothing and remembers what it was asked: phase, attributes, the kinds of object and old object.
 #[derive(Default)]
-pub(crate) struct Recorder(Mutex<Vec<Asked>>, Mutex<Option<fn(&mut Tree)>>);
+pub(crate) struct Recorder(Mutex<Vec<RecordedRequest>>, Mutex<Option<fn(&mut Tree)>>);
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) phase: &'static str,
     pub(crate) attributes: Attributes,
     pub(crate) object: Option<String>,
@@ -39,13 +39,13 @@ impl Recorder {
         *self.1.lock() = Some(change);
     }
 
-    pub(crate) fn take(&self) -> Vec<Asked> {
+    pub(crate) fn take(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut *self.0.lock())
     }
 
     fn note(&self, phase: &'static str, attributes: &Attributes, object: Option<&Tree>, old: Option<&Tree>) {
         let kind = |tree: &Tree| tree.str_at(&["kind"]).to_owned();
-        self.0.lock().push(Asked {
+        self.0.lock().push(RecordedRequest {
             phase,
             attributes: attributes.clone(),
             object: object.map(kind),

@@ -2,7 +2,7 @@
 
 use super::path::ProxiedPath;
 use super::{options, proxied};
-use apiserver_egress::{Destination, Reach, Security};
+use apiserver_egress::{AllowedAddresses, Destination, Security};
 use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
 use http::Method;
@@ -137,7 +137,7 @@ pub(super) async fn kubelet(
         host: address.address.clone(),
         port,
         security: Security::Mutual,
-        reach: Reach::Any,
+        reach: AllowedAddresses::Any,
     })
 }
 

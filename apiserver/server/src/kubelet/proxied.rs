@@ -1,11 +1,11 @@
 //! Where a request goes that is passed to a pod, a service or a node (upstream's `ResourceLocation` of the three kinds).
 //!
 //! Only to what can be one: a client that may write a status must not reach what listens on this machine alone. The dialer
-//! holds to that ([`Reach::Global`]), with the very addresses that it connects to.
+//! holds to that ([`AllowedAddresses::Global`]), with the very addresses that it connects to.
 
 use super::location::{Asked, Route, bad, find, find_pod, kubelet};
 use super::path::ProxiedPath;
-use apiserver_egress::{Destination, Reach, Security};
+use apiserver_egress::{AllowedAddresses, Destination, Security};
 use apiserver_endpoints::RequestInfo;
 use apiserver_registry::RegistryError;
 use http::Method;
@@ -140,7 +140,7 @@ pub(super) async fn route(
     }
     Ok(Route::To {
         destination: Destination {
-            reach: Reach::Global,
+            reach: AllowedAddresses::Global,
             ..destination
         },
         path: format!("{}{query}", proxied.rest),
@@ -198,7 +198,7 @@ async fn pod(
         host,
         port,
         security: target.security(),
-        reach: Reach::Global,
+        reach: AllowedAddresses::Global,
     })
 }
 
@@ -229,7 +229,7 @@ async fn service(
                 host,
                 port,
                 security: target.security(),
-                reach: Reach::Global,
+                reach: AllowedAddresses::Global,
             });
         }
     }

@@ -11,20 +11,20 @@ use std::time::Duration;
 /// Factor between the mean delivery lag and the delay between two frames. If the delivery of one change to all
 /// watches takes a moment, the mean lag is half of it and the delay sixteen times it, so changes at a lower rate are
 /// never delayed.
-const TIMES: u32 = 32;
+const LAG_FACTOR: u32 = 32;
 /// No watch rests longer.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_millis(100);
 /// A shorter rest is none: it gathers nothing, and timers are coarser.
-const SHORTEST: Duration = Duration::from_millis(4);
+const MIN_DELAY: Duration = Duration::from_millis(4);
 
 /// Delivery lag of all watches of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Lateness>);
+pub(crate) struct WatchThrottle(Mutex<DeliveryLag>);
 
 /// The mean is taken over this moment and the one before, so that what was long ago is forgotten.
 #[derive(Debug, Default)]
-struct Lateness {
-    /// Number of the current moment since the clock began; a moment is as long as [`LONGEST`].
+struct DeliveryLag {
+    /// Number of the current moment since the clock began; a moment is as long as [`MAX_DELAY`].
     moment: u128,
     now: Sum,
     before: Sum,
@@ -36,39 +36,39 @@ struct Sum {
     times: u32,
 }
 
-impl Pace {
+impl WatchThrottle {
     /// Until when a watch rests whose last frame was made at `last`; `None` when it does not.
-    pub(super) fn rest(&self, last: Duration, now: Duration) -> Option<Duration> {
-        let long = (self.with(now, |lateness| lateness.mean()) * TIMES).min(LONGEST);
+    pub(super) fn delay_until(&self, last: Duration, now: Duration) -> Option<Duration> {
+        let long = (self.with(now, |lag| lag.mean()) * LAG_FACTOR).min(MAX_DELAY);
         let until = last + long;
-        (long >= SHORTEST && now < until).then_some(until)
+        (long >= MIN_DELAY && now < until).then_some(until)
     }
 
     /// A watch came so late to changes it was ready for.
-    pub(super) fn came(&self, late: Duration, now: Duration) {
-        self.with(now, |lateness| {
-            lateness.now.late += late;
-            lateness.now.times += 1;
+    pub(super) fn record_lag(&self, late: Duration, now: Duration) {
+        self.with(now, |lag| {
+            lag.now.late += late;
+            lag.now.times += 1;
         });
     }
 
-    fn with<T>(&self, now: Duration, look: impl FnOnce(&mut Lateness) -> T) -> T {
-        let moment = now.as_micros() / LONGEST.as_micros();
-        let mut lateness = self.0.lock();
+    fn with<T>(&self, now: Duration, look: impl FnOnce(&mut DeliveryLag) -> T) -> T {
+        let moment = now.as_micros() / MAX_DELAY.as_micros();
+        let mut lag = self.0.lock();
         // A reading of the clock from just before another's changes nothing.
-        if moment > lateness.moment {
-            let next = moment == lateness.moment + 1;
-            *lateness = Lateness {
+        if moment > lag.moment {
+            let next = moment == lag.moment + 1;
+            *lag = DeliveryLag {
                 moment,
                 now: Sum::default(),
-                before: if next { lateness.now } else { Sum::default() },
+                before: if next { lag.now } else { Sum::default() },
             };
         }
-        look(&mut lateness)
+        look(&mut lag)
     }
 }
 
-impl Lateness {
+impl DeliveryLag {
     fn mean(&self) -> Duration {
         let times = self.now.times + self.before.times;
         (self.now.late + self.before.late)
@@ -79,35 +79,35 @@ impl Lateness {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, Pace, TIMES};
+    use super::{LAG_FACTOR, MAX_DELAY, WatchThrottle};
     use std::time::Duration;
 
     #[test]
     fn watch_delay_is_a_multiple_of_delivery_lag() {
-        let pace = Pace::default();
+        let throttle = WatchThrottle::default();
         let at = |millis: u64| Duration::from_millis(1_000 + millis);
         let late = Duration::from_millis;
-        assert_eq!(pace.rest(at(0), at(1)), None, "nobody was late yet");
-        pace.came(Duration::from_micros(50), at(1));
-        assert_eq!(pace.rest(at(1), at(1)), None, "the machine keeps up");
-        pace.came(late(2) - Duration::from_micros(50), at(2));
+        assert_eq!(throttle.delay_until(at(0), at(1)), None, "nobody was late yet");
+        throttle.record_lag(Duration::from_micros(50), at(1));
+        assert_eq!(throttle.delay_until(at(1), at(1)), None, "the machine keeps up");
+        throttle.record_lag(late(2) - Duration::from_micros(50), at(2));
         assert_eq!(
-            pace.rest(at(2), at(3)),
-            Some(at(2) + late(1) * TIMES),
+            throttle.delay_until(at(2), at(3)),
+            Some(at(2) + late(1) * LAG_FACTOR),
             "the mean counts"
         );
-        assert_eq!(pace.rest(at(2), at(50)), None, "that rest is over");
-        (0..100).for_each(|_| pace.came(late(500), at(60)));
+        assert_eq!(throttle.delay_until(at(2), at(50)), None, "that rest is over");
+        (0..100).for_each(|_| throttle.record_lag(late(500), at(60)));
         assert_eq!(
-            pace.rest(at(60), at(61)),
-            Some(at(60) + LONGEST),
+            throttle.delay_until(at(60), at(61)),
+            Some(at(60) + MAX_DELAY),
             "there is a bound"
         );
         assert_eq!(
-            pace.rest(at(101), at(102)),
-            Some(at(101) + LONGEST),
+            throttle.delay_until(at(101), at(102)),
+            Some(at(101) + MAX_DELAY),
             "the moment before counts"
         );
-        assert_eq!(pace.rest(at(301), at(302)), None, "it is long ago");
+        assert_eq!(throttle.delay_until(at(301), at(302)), None, "it is long ago");
     }
 }
