@@ -224,7 +224,7 @@ async fn heavy_frame(mut state: Streaming) -> Option<(Frame, Streaming)> {
 }
 
 impl Streaming {
-    /// Until when nothing is asked for, so that more is told at once.
+    /// Time of the next frame, if it is delayed so that it carries more.
     fn delay_until(&self) -> Option<Duration> {
         // Whoever is behind catches up first.
         if self.watcher.is_behind() {
@@ -233,7 +233,7 @@ impl Streaming {
         self.throttle.delay_until(self.free_at, self.runtime.monotonic())
     }
 
-    /// Changes have come: notes how long they had to wait for the watch, which was ready for them.
+    /// Records how long changes waited for the watch, which was ready for them.
     fn record_lag(&self) {
         if let Some(since) = self.watcher.outstanding_since() {
             let now = self.runtime.monotonic();

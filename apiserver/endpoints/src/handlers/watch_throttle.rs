@@ -12,16 +12,16 @@ use std::time::Duration;
 /// watches takes a moment, the mean lag is half of it and the delay sixteen times it, so changes at a lower rate are
 /// never delayed.
 const LAG_FACTOR: u32 = 32;
-/// No watch rests longer.
+/// Longest delay between two frames.
 const MAX_DELAY: Duration = Duration::from_millis(100);
-/// A shorter rest is none: it gathers nothing, and timers are coarser.
+/// Shorter delays are left out: they gather nothing, and timers are coarser.
 const MIN_DELAY: Duration = Duration::from_millis(4);
 
 /// Delivery lag of all watches of a server.
 #[derive(Debug, Default)]
 pub(crate) struct WatchThrottle(Mutex<DeliveryLag>);
 
-/// The mean is taken over this moment and the one before, so that what was long ago is forgotten.
+/// Lag of this moment and the one before, over which the mean is taken.
 #[derive(Debug, Default)]
 struct DeliveryLag {
     /// Number of the current moment since the clock began; a moment is as long as [`MAX_DELAY`].
@@ -37,14 +37,14 @@ struct Sum {
 }
 
 impl WatchThrottle {
-    /// Until when a watch rests whose last frame was made at `last`; `None` when it does not.
+    /// Time of the next frame of a watch whose last one was made at `last`; `None` if it may be sent now.
     pub(super) fn delay_until(&self, last: Duration, now: Duration) -> Option<Duration> {
         let long = (self.with(now, |lag| lag.mean()) * LAG_FACTOR).min(MAX_DELAY);
         let until = last + long;
         (long >= MIN_DELAY && now < until).then_some(until)
     }
 
-    /// A watch came so late to changes it was ready for.
+    /// Records how late changes were delivered to a watch that was ready for them.
     pub(super) fn record_lag(&self, late: Duration, now: Duration) {
         self.with(now, |lag| {
             lag.now.late += late;
