@@ -7,7 +7,7 @@
 
 use crate::anonymous_rate::Charged;
 use crate::connections::Connection;
-use crate::exchange::{Exchange, Peer};
+use crate::exchange::{Peer, RequestExchange};
 use apiserver_auth::authn::tokens_of;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
@@ -100,7 +100,7 @@ impl AcceptedCredentials {
     }
 
     /// A request that is about to be authenticated; `None` where its address has used up what strangers have.
-    pub(crate) fn begin(self: &Arc<Self>, exchange: &Exchange) -> Option<Attempt> {
+    pub(crate) fn begin(self: &Arc<Self>, exchange: &RequestExchange) -> Option<Attempt> {
         let (headers, peer) = (exchange.request.headers(), &exchange.peer);
         let mut attempt = Attempt {
             of: None,
@@ -114,7 +114,7 @@ impl AcceptedCredentials {
         if !digest.parts().any(|part| self.digests.lock().knows(part)) {
             attempt.charged = Some(connection.take_stranger(runtime.monotonic())?);
         }
-        attempt.of = Some(Of {
+        attempt.of = Some(CredentialKey {
             digest,
             accepted: Arc::clone(self),
             connection,
@@ -127,12 +127,12 @@ impl AcceptedCredentials {
 /// See [`AcceptedCredentials::begin`].
 pub(crate) struct Attempt {
     /// `None` in process, and without credentials.
-    of: Option<Of>,
+    of: Option<CredentialKey>,
     /// The entry of strangers that it counts in.
     charged: Option<Charged>,
 }
 
-struct Of {
+struct CredentialKey {
     digest: Digest,
     accepted: Arc<AcceptedCredentials>,
     connection: Arc<Connection>,
@@ -149,14 +149,14 @@ impl Attempt {
                 if let Some(digest) = of.digest.accepted(user) {
                     digests.note(digest);
                 }
-                of.connection.give_back_stranger(&charged);
+                of.connection.release_anonymous(&charged);
             }
             (Some(_), None) | (None, Some(_)) => {}
             (None, None) => {
                 for digest in of.digest.parts() {
                     digests.forget(digest);
                 }
-                of.connection.takes_stranger(of.runtime.monotonic());
+                of.connection.admits_anonymous(of.runtime.monotonic());
             }
         }
     }
@@ -204,7 +204,7 @@ mod tests {
             let request = request.header(SEC_WEBSOCKET_PROTOCOL, protocols);
             let request = request.body(Body::empty()).unwrap();
             let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
-            let exchange = Exchange {
+            let exchange = RequestExchange {
                 info: Arc::new(info),
                 context: RequestContext::internal(UserInfo::anonymous(), self.runtime.clone()),
                 peer: Peer {

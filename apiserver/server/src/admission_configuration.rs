@@ -17,7 +17,7 @@ const PLUGIN_FIELDS: [&str; 3] = ["configuration", "name", "path"];
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionConfiguration(HashMap<String, Source>);
 
-/// Where a plugin's configuration is. A file of a plugin that nobody enables is not read.
+/// The source of a plugin's configuration. A file of a disabled plugin is not read.
 #[derive(Debug)]
 enum Source {
     Nested(Value),
@@ -155,7 +155,7 @@ mod tests {
 
     const NESTED: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: EventRateLimit\n  path: other.yaml\n  configuration: {nested: true}\n- {name: EventRateLimit, path: gone.yaml}\n- {name: PodSecurity, path: other.yaml}\n- name: NodeRestriction\n";
 
-    /// What is read of each of these plugins.
+    /// Returns the configuration of each of these plugins.
     fn read_text(text: &str, plugins: &[&str]) -> Result<Vec<Option<Value>>, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("other.yaml"), "beside: true\n").unwrap();

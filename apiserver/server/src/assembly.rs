@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use tokio::sync::watch;
 
-/// What a server is assembled from.
+/// Parts that a server is assembled from.
 pub(crate) struct Assembly<'a> {
     pub(crate) config: ServerConfig,
     pub(crate) storage: Arc<dyn Storage>,
@@ -180,7 +180,7 @@ fn flow_control(
     let utilization = UtilizationCollector::new(&control)?;
     metrics.registry().register(Box::new(utilization))?;
     let adjusted = Arc::clone(&control);
-    let adjusting = move || Arc::clone(&adjusted).keep_adjusting();
+    let adjusting = move || Arc::clone(&adjusted).adjust_limits();
     runtime.keep("flow control limits", adjusting).detach();
     Ok(Some(control))
 }

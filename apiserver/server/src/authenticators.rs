@@ -14,7 +14,7 @@ use apiserver_auth::authn::{Authenticator, AuthenticatorChain, TokenAuthenticato
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
-/// What authenticators are made of.
+/// Parts that authenticators are made of.
 pub(crate) struct Parts<'a> {
     pub(crate) config: &'a ServerConfig,
     pub(crate) keys: &'a AccountKeys,

@@ -3,7 +3,7 @@
 //! It holds every object, Secrets included, so it needs a right to this path that of the bootstrap roles only
 //! `cluster-admin` has. One is made at a time, and its reader must keep a pace: what it pins is let go of within minutes.
 
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::filters::refuse_request;
 use crate::state::ServerState;
 use apiserver_endpoints::{Body, FrameSource, ReadingPace, paced};
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method};
 
 pub(crate) const PATH: &str = "/knarr/storage/backup";
-/// When to come back while another backup is made.
+/// `Retry-After` of a request for a backup while another one is being made.
 const RETRY_SECONDS: u32 = 5;
 
 struct Pieces(Backup);
@@ -28,7 +28,7 @@ impl FrameSource for Pieces {
     }
 }
 
-pub(crate) fn answer(core: &ServerState, exchange: &Exchange) -> Response {
+pub(crate) fn answer(core: &ServerState, exchange: &RequestExchange) -> Response {
     let refused = |error: &RegistryError| refuse_request(exchange, error);
     if *exchange.request.method() != Method::GET {
         return refused(&RegistryError::MethodNotAllowed);

@@ -1,4 +1,4 @@
-//! What an owner decides about a server; names as upstream's flags.
+//! Configuration of a server; names as upstream's flags.
 
 use crate::filters::audit::log::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
@@ -17,9 +17,9 @@ use std::time::Duration;
 pub struct ServerConfig {
     /// `--bind-address` and `--secure-port`; `None` serves in process only.
     pub listen: Option<SocketAddr>,
-    /// What the `kubernetes` service points at; `None`: the bind address, or this machine's own.
+    /// The address in the `kubernetes` service; `None`: the bind address, or this machine's own.
     pub advertise_address: Option<IpAddr>,
-    /// Where certificates and keys are kept; `None` keeps them in memory.
+    /// Directory of certificates and keys; `None` keeps them in memory.
     pub cert_dir: Option<PathBuf>,
     /// Further names and addresses in the serving certificate.
     pub tls_san: Vec<String>,
@@ -36,7 +36,7 @@ pub struct ServerConfig {
     pub client_ca_file: Option<PathBuf>,
     /// Front proxies besides the cluster's own.
     pub request_header: RequestHeaderConfig,
-    /// How often files of authorities and of the serving certificate are looked at for changes.
+    /// Interval between checks of the files of authorities and of the serving certificate for changes.
     pub file_reload_interval: Duration,
     /// Keys in PEM, private or public, that verify service account tokens besides the one that signs.
     pub service_account_key_files: Vec<PathBuf>,
@@ -44,20 +44,21 @@ pub struct ServerConfig {
     pub service_account_signing_key_file: Option<PathBuf>,
     /// The first signs, tokens of all are accepted; none: the name of the `kubernetes` service.
     pub service_account_issuers: Vec<String>,
-    /// Where relying parties find the keys of service account tokens; none: this server's advertised address.
+    /// Address at which relying parties find the keys of service account tokens; none: this server's advertised
+    /// address.
     pub service_account_jwks_uri: Option<String>,
-    /// What a token must be made for to be good here; none: the issuers.
+    /// Audiences that a token must have for this API; none: the issuers.
     pub api_audiences: Vec<String>,
     /// With paths, anonymous requests are let through to these only.
     pub anonymous_paths: Option<Vec<String>>,
     /// Without limit at 0, and so the next.
     pub max_requests_inflight: usize,
     pub max_mutating_requests_inflight: usize,
-    /// How long a request may take that is no watch and no stream.
+    /// Timeout of requests other than watches and streams.
     pub request_timeout: Duration,
-    /// How many bytes of request bodies are held at once, over all requests.
+    /// Bytes of request bodies in memory, over all requests.
     pub body_memory_bytes: usize,
-    /// How many bytes of lists are made and sent at once, over all requests.
+    /// Bytes of lists being made and sent, over all requests.
     pub list_memory_bytes: usize,
     /// Connections that are served at once; a further one takes the place of the longest idle.
     pub max_connections: usize,
@@ -66,11 +67,11 @@ pub struct ServerConfig {
     pub max_proxied_connections: usize,
     /// Connections that are served at once from one address, those of administrators and nodes aside.
     pub max_connections_per_address: usize,
-    /// How long a client may take to send the head of a request, the first of a connection included.
+    /// Time in which a client must send the head of a request, the first of a connection included.
     pub header_timeout: Duration,
-    /// How long a connection may be without a request; upstream's 90 seconds.
+    /// Idle time after which a connection is closed; upstream's 90 seconds.
     pub idle_timeout: Duration,
-    /// When the other side of a silent connection is asked whether it is there.
+    /// TCP keep-alive of silent connections.
     pub tcp_keep_alive: KeepAlive,
     /// In each such time the body of a request must go on.
     pub body_pace_interval: Duration,
@@ -90,11 +91,11 @@ pub struct ServerConfig {
     pub audit_log: Option<AuditLogConfig>,
     /// `--audit-policy-file`; without, everything is recorded at level `Metadata`.
     pub audit_policy_file: Option<PathBuf>,
-    /// How long shutdown waits for requests and mutations.
+    /// Time that a shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
     /// Names and values of the flags the server was started with, as `/flagz` shows them.
     pub flags: Vec<(String, String)>,
-    /// What else of the control plane runs in this process, by the names that `componentstatuses` shows.
+    /// Other parts of the control plane in this process, by the names that `componentstatuses` shows.
     pub components: Vec<&'static str>,
 }
 
@@ -273,7 +274,7 @@ impl ServerConfig {
     }
 }
 
-/// What can stand in a certificate as its owner's.
+/// Reports whether a text can be a host in a certificate.
 fn is_host(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let is_domain = |check: fn(&str) -> Vec<String>| check(&lower).is_empty();

@@ -23,14 +23,14 @@ const STRANGERS_PART: usize = 8;
 /// So many sockets may be closing, as a part of the places.
 const CLOSING_PART: usize = 4;
 
-/// How many connections there may be.
+/// Bounds of the number of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) all: usize,
     pub(crate) of_address: usize,
 }
 
-/// How long a connection may be without a request.
+/// Idle times after which a connection is closed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     /// From the first byte of a request to the end of its head; the first request of a connection has no more from its
@@ -66,9 +66,9 @@ pub(crate) struct Connection {
 struct Activity {
     class: Class,
     in_flight: usize,
-    /// How many of those wait for nothing but their client to read the answer.
+    /// Number of those whose answer waits only for its client to read it.
     sending: usize,
-    /// When it was opened, last became busy or idle, or went on sending.
+    /// Time at which it was opened, last became busy or idle, or went on sending.
     since: Duration,
     /// A request of HTTP/1 has begun to arrive.
     head_since: Option<Duration>,
@@ -97,17 +97,17 @@ impl Connection {
     }
 
     /// Reports whether one more request that nobody is known to have sent is taken.
-    pub(crate) fn takes_stranger(&self, now: Duration) -> bool {
+    pub(crate) fn admits_anonymous(&self, now: Duration) -> bool {
         self.take_stranger(now).is_some()
     }
 
-    /// The same, with the entry that it is charged to, for [`Connection::give_back_stranger`].
+    /// The same, with the entry that it is charged to, for [`Connection::release_anonymous`].
     pub(crate) fn take_stranger(&self, now: Duration) -> Option<Charged> {
         self.strangers.take(self.address, now)
     }
 
     /// One that was taken was somebody's.
-    pub(crate) fn give_back_stranger(&self, charged: &Charged) {
+    pub(crate) fn release_anonymous(&self, charged: &Charged) {
         self.strangers.give_back(charged);
     }
 
@@ -174,8 +174,8 @@ impl Connection {
         activity.class = activity.class.max(class);
     }
 
-    /// When it is to be closed unless something happens; `None` while a request is answered. A client that does not read an
-    /// answer has the time of an idle one.
+    /// Time at which it is closed unless something happens; `None` while a request executes. A client that does not
+    /// read an answer has the time of an idle one.
     pub(crate) fn deadline(&self, timeouts: Timeouts) -> Option<Duration> {
         let activity = self.activity.lock();
         if activity.in_flight > 0 {
@@ -225,7 +225,7 @@ impl Connections {
     }
 
     /// A place for a connection from this address; `None` where all are busy with more important ones.
-    pub(crate) fn open(self: &Arc<Self>, address: IpAddr, now: Duration) -> Option<Place> {
+    pub(crate) fn open(self: &Arc<Self>, address: IpAddr, now: Duration) -> Option<ConnectionSlot> {
         let address = client_of(address);
         let mut open = self.open.lock();
         match choose(&open.connections, self.limits, address) {
@@ -244,7 +244,7 @@ impl Connections {
         );
         let connection = Arc::new(connection);
         open.connections.insert(id, Arc::clone(&connection));
-        Some(Place {
+        Some(ConnectionSlot {
             connections: Arc::clone(self),
             id,
             connection,
@@ -254,13 +254,13 @@ impl Connections {
 
 /// A connection's place among all; dropped, it is free.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
     id: u64,
     pub(crate) connection: Arc<Connection>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.open.lock().connections.remove(&self.id);
     }
@@ -285,8 +285,8 @@ enum Rank {
     IdlePrivileged,
 }
 
-/// Whether there is room for a connection from this address, and which one gives way otherwise. It costs a look at every
-/// connection, far less than the handshake that follows.
+/// Decides whether a connection from this address is accepted, and which one is closed for it. The decision reads
+/// every connection, which costs far less than the handshake that follows.
 fn choose(open: &HashMap<u64, Arc<Connection>>, limits: Limits, address: IpAddr) -> Choice {
     let views = || {
         open.iter()
@@ -362,13 +362,13 @@ mod tests {
             }
         }
 
-        fn open(&mut self, from: u8) -> Option<Place> {
+        fn open(&mut self, from: u8) -> Option<ConnectionSlot> {
             self.clock += 1;
             self.connections.open(address(from), seconds(self.clock))
         }
 
         /// A connection of this user's that is busy.
-        fn busy(&mut self, from: u8, user: &UserInfo) -> Place {
+        fn busy(&mut self, from: u8, user: &UserInfo) -> ConnectionSlot {
             let place = self.open(from).unwrap();
             place
                 .connection
@@ -377,7 +377,7 @@ mod tests {
             place
         }
 
-        fn idle(&mut self, from: u8, user: &UserInfo) -> Place {
+        fn idle(&mut self, from: u8, user: &UserInfo) -> ConnectionSlot {
             let place = self.busy(from, user);
             place.connection.end_request(seconds(self.clock));
             place
@@ -392,7 +392,7 @@ mod tests {
         UserInfo::named("admin", [UserInfo::MASTERS, UserInfo::AUTHENTICATED])
     }
 
-    fn closed(place: &Place) -> bool {
+    fn closed(place: &ConnectionSlot) -> bool {
         place.connection.closing.is_cancelled()
     }
 

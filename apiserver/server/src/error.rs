@@ -11,7 +11,7 @@ use apiserver_auth::jwt::JwtError;
 use apiserver_auth::pki::PkiError;
 use std::net::SocketAddr;
 
-/// Why a server does not start.
+/// Failures to start a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]

@@ -8,7 +8,7 @@ use machinery_meta::UserInfo;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Who is at the other end.
+/// The client's end of a connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     pub(crate) address: Option<SocketAddr>,
@@ -21,7 +21,7 @@ pub(crate) struct Peer {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct RequestExchange {
     pub(crate) request: http::Request<Body>,
     pub(crate) info: Arc<RequestInfo>,
     pub(crate) context: RequestContext,
@@ -33,7 +33,7 @@ pub(crate) type Response = http::Response<Body>;
 const LONG_RUNNING_VERBS: [&str; 2] = ["watch", "proxy"];
 const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
 
-impl Exchange {
+impl RequestExchange {
     /// Watches and streams: no deadline, no in-flight limit (upstream's `BasicLongRunningRequestCheck`).
     pub(crate) fn is_long_running(&self) -> bool {
         let info = &self.info;

@@ -80,7 +80,7 @@ impl WatchedFiles {
         }
     }
 
-    fn look(&mut self) {
+    fn reload(&mut self) {
         let what = self.what;
         let contents: io::Result<Vec<String>> = self.paths.iter().map(|path| read(path)).collect();
         let contents = match contents {
@@ -124,8 +124,8 @@ impl FileReload {
         loop {
             self.runtime.sleep(self.interval).await;
             let own = Arc::clone(&self);
-            let look = move || own.files.lock().iter_mut().for_each(WatchedFiles::look);
-            if let Err(error) = self.runtime.blocking(look).await {
+            let reload = move || own.files.lock().iter_mut().for_each(WatchedFiles::reload);
+            if let Err(error) = self.runtime.blocking(reload).await {
                 tracing::error!(%error, "checking files for changes failed");
             }
         }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-/// How a client of HTTP/2 begins.
+/// The bytes with which an HTTP/2 client begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 /// A frame is permitted for so many bytes that were sent; a client gives notice of two of them at most for each frame of data.
@@ -16,7 +16,7 @@ const FRAMES_PER_REQUEST: u64 = 8;
 const FRAMES_PER_SECOND: u64 = 200;
 /// At the beginning.
 const FIRST_FRAMES: u64 = 1_000;
-/// What is permitted and not used is kept up to this.
+/// Unused frames that accumulate at most.
 const MAX_FRAMES: u64 = 16_384;
 
 const DATA: u8 = 0;
@@ -27,7 +27,7 @@ const HEADERS: u8 = 1;
 #[error("too many control frames")]
 pub(crate) struct TooManyFrames;
 
-/// What one connection may still send.
+/// Frames that one connection may still send.
 #[derive(Debug)]
 pub(crate) struct FrameBudget {
     at: At,
@@ -37,7 +37,7 @@ pub(crate) struct FrameBudget {
     counted: Duration,
 }
 
-/// Where in the stream of bytes the connection is.
+/// The position of the connection in the stream of bytes.
 #[derive(Debug)]
 enum At {
     /// So many bytes of the preface have come.
@@ -154,7 +154,7 @@ mod tests {
         budget
     }
 
-    /// How many of these frames are taken, up to a limit.
+    /// Number of these frames that are permitted, up to a limit.
     fn taken(budget: &mut FrameBudget, kind: u8, payload: &[u8], now: Duration, limit: u64) -> u64 {
         let frame = frame(kind, payload);
         (0..limit)

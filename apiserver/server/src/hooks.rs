@@ -1,4 +1,4 @@
-//! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
+//! Requests of the endpoints to the rest of the server: reviews, tokens, streams to kubelets.
 
 use crate::kubelet::Kubelets;
 use crate::metrics::WatchMetrics;
@@ -24,7 +24,7 @@ pub(crate) struct ServerHooks {
     pub(crate) kubelets: Kubelets,
     pub(crate) registry: Registry,
     pub(crate) watches: Arc<WatchMetrics>,
-    /// What runs in this process beside the server.
+    /// Other parts of the control plane in this process.
     pub(crate) components: Vec<&'static str>,
 }
 

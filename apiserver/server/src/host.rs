@@ -28,7 +28,7 @@ pub(crate) fn refusal<B>(request: &Request<B>) -> Option<Response> {
     Some(response)
 }
 
-/// What a name, an address or a port is written with.
+/// Reports whether a name, an address or a port may contain the byte.
 fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~@".contains(&byte)
 }

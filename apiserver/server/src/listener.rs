@@ -1,13 +1,13 @@
 //! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
 
 use crate::accepted_credentials::has_credentials;
-use crate::connection::Front;
-use crate::connections::{Connection, Connections, Place, Timeouts};
+use crate::connections::{Connection, ConnectionSlot, Connections, Timeouts};
+use crate::entry::RequestEntry;
 use crate::exchange::Peer;
 use crate::filters::too_many_after;
 use crate::host;
 use crate::linger::{Rest, TrackedBody};
-use crate::placed::Placed;
+use crate::placed::CountedStream;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_auth::pki::ServingIdentity;
 use apiserver_endpoints::{Body, BodyError};
@@ -53,17 +53,17 @@ fn too_large() -> ReasonPhrase {
     ReasonPhrase::from_static(b"Request Entity Too Large")
 }
 
-/// How often it is said, at most, that connections cannot be accepted.
+/// Shortest interval between log lines on connections that cannot be accepted.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What a listener serves with.
+/// The parts with which a listener serves.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    /// What the next connection is greeted with.
+    /// TLS configuration of the next connection.
     pub(crate) tls: Arc<ArcSwap<ServerConfig>>,
     /// The certificates of that.
     pub(crate) serving: Arc<ServingIdentity>,
-    pub(crate) front: Front,
+    pub(crate) front: RequestEntry,
     pub(crate) runtime: Runtime,
     pub(crate) connections: Arc<Connections>,
     pub(crate) timeouts: Timeouts,
@@ -75,7 +75,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// Accepts until stopping.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut complaints = Complaints::default();
+        let mut log_throttle = LogThrottle::default();
         loop {
             let accepting = async { (self.connections.socket().await, self.socket.accept().await) };
             let (socket, accepted) = tokio::select! { biased;
@@ -94,7 +94,7 @@ impl Listener {
                     }
                 }
                 Err(error) => {
-                    if let Some(before) = complaints.due(self.runtime.monotonic()) {
+                    if let Some(before) = log_throttle.should_log(self.runtime.monotonic()) {
                         tracing::warn!(%error, before, "accepting a connection");
                     }
                     self.runtime.sleep(ACCEPT_PAUSE).await;
@@ -116,7 +116,7 @@ impl Listener {
         stream: TcpStream,
         address: SocketAddr,
         acceptor: TlsAcceptor,
-        (place, socket): (Place, Option<OwnedSemaphorePermit>),
+        (place, socket): (ConnectionSlot, Option<OwnedSemaphorePermit>),
     ) {
         let (runtime, keep_alive) = (self.runtime.clone(), self.keep_alive);
         let serving = Serving {
@@ -153,23 +153,23 @@ impl Listener {
     }
 }
 
-/// What goes wrong many times a second is said now and then, with how often it was not said.
+/// A throttle for log lines on errors that recur many times a second; it counts the lines left out.
 #[derive(Default)]
-struct Complaints {
+struct LogThrottle {
     /// Not before this time is the next one said.
     quiet_until: Duration,
-    unsaid: u64,
+    suppressed: u64,
 }
 
-impl Complaints {
-    /// How many were kept back since the last one that was said, where this one is to be said.
-    fn due(&mut self, now: Duration) -> Option<u64> {
+impl LogThrottle {
+    /// Number of lines suppressed since the last one, if this one is to be logged.
+    fn should_log(&mut self, now: Duration) -> Option<u64> {
         if now < self.quiet_until {
-            self.unsaid += 1;
+            self.suppressed += 1;
             return None;
         }
         self.quiet_until = now + COMPLAINT_INTERVAL;
-        Some(std::mem::take(&mut self.unsaid))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -202,14 +202,14 @@ fn socket(stream: &mut TlsStream<TcpStream>) -> &mut TcpStream {
 /// One connection that has shaken hands.
 struct Serving {
     address: SocketAddr,
-    front: Front,
+    front: RequestEntry,
     runtime: Runtime,
     timeouts: Timeouts,
     stopping: CancellationToken,
 }
 
 impl Serving {
-    async fn run(self, stream: TlsStream<TcpStream>, place: Place) {
+    async fn run(self, stream: TlsStream<TcpStream>, place: ConnectionSlot) {
         let certificate = stream
             .get_ref()
             .1
@@ -245,7 +245,7 @@ impl Serving {
             let (unread, runtime) = (of_requests.clone(), runtime.clone());
             let own = Arc::clone(&requests);
             let now = runtime.monotonic();
-            let is_taken = || requests.takes_stranger(now);
+            let is_taken = || requests.admits_anonymous(now);
             let refusal = match has_credentials(request.headers(), &peer) || is_taken() {
                 true => host::refusal(&request),
                 false => Some(too_many_after(1)),
@@ -280,7 +280,7 @@ impl Serving {
         let builder = builder();
         let lingering = LingeringClose::new(stream, socket, self.runtime.clone(), &unread);
         let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(
-            TokioIo::new(Placed::new(lingering, place, self.runtime.clone())),
+            TokioIo::new(CountedStream::new(lingering, place, self.runtime.clone())),
             service
         ));
         // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.
@@ -420,12 +420,12 @@ mod tests {
 
     #[test]
     fn log_throttle_reports_suppressed_lines() {
-        let mut complaints = Complaints::default();
+        let mut log_throttle = LogThrottle::default();
         let later = |part: u32| COMPLAINT_INTERVAL * part / 4;
-        assert_eq!(complaints.due(later(0)), Some(0));
-        assert_eq!(complaints.due(later(1)), None);
-        assert_eq!(complaints.due(later(3)), None);
-        assert_eq!(complaints.due(later(4)), Some(2));
-        assert_eq!(complaints.due(later(9)), Some(0));
+        assert_eq!(log_throttle.should_log(later(0)), Some(0));
+        assert_eq!(log_throttle.should_log(later(1)), None);
+        assert_eq!(log_throttle.should_log(later(3)), None);
+        assert_eq!(log_throttle.should_log(later(4)), Some(2));
+        assert_eq!(log_throttle.should_log(later(9)), Some(0));
     }
 }

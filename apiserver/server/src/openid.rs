@@ -1,4 +1,4 @@
-//! What relying parties need to verify service account tokens: the discovery document and the keys.
+//! Documents with which relying parties verify service account tokens: the discovery document and the keys.
 
 use apiserver_auth::jwt::VerifyingKey;
 use apiserver_auth::jwt::jwks::jwks;

@@ -1,7 +1,7 @@
 //! A connection's stream with its place among all connections, which is free when the stream is dropped, whoever has it,
 //! and with the frames that it may still send.
 
-use crate::connections::Place;
+use crate::connections::ConnectionSlot;
 use crate::frame_budget::FrameBudget;
 use machinery_runtime::Runtime;
 use std::io;
@@ -10,15 +10,15 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// See the module.
-pub(crate) struct Placed<S> {
+pub(crate) struct CountedStream<S> {
     stream: S,
-    place: Place,
+    place: ConnectionSlot,
     frames: FrameBudget,
     runtime: Runtime,
 }
 
-impl<S> Placed<S> {
-    pub(crate) fn new(stream: S, place: Place, runtime: Runtime) -> Self {
+impl<S> CountedStream<S> {
+    pub(crate) fn new(stream: S, place: ConnectionSlot, runtime: Runtime) -> Self {
         Self {
             stream,
             place,
@@ -34,7 +34,7 @@ impl<S> Placed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Placed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note(&written);

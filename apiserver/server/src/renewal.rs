@@ -14,7 +14,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3_600);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// What is renewed, and who uses it.
+/// Certificates that are renewed, and their users.
 pub(crate) struct Renewal {
     pub(crate) folder: PathBuf,
     pub(crate) names: ServingNames,

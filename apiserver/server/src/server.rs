@@ -2,8 +2,8 @@
 
 use crate::assembly::{Assembly, assemble, feed_failed};
 use crate::config::ServerConfig;
-use crate::connection::Front;
 use crate::connections::{Connections, Limits, Timeouts};
+use crate::entry::RequestEntry;
 use crate::error::ServerError;
 use crate::file_reload::FileReload;
 use crate::listener::Listener;
@@ -26,15 +26,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How long shutdown waits for the audit log.
+/// Time that a shutdown waits for the audit log.
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
-/// How long a server that stops tries to take its address out of the `kubernetes` service.
+/// Time in which a stopping server tries to remove its address from the `kubernetes` service.
 const WITHDRAWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// A running API server. Dropping it ends everything at once; [`Server::shutdown`] lets requests finish.
 pub struct Server {
     facts: Startup,
-    front: Front,
+    front: RequestEntry,
     scope: Scope,
     pki: Arc<Pki>,
     local_address: Option<SocketAddr>,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// What a server is made of.
+/// A server before its start.
 #[derive(Debug, Clone)]
 pub struct ServerBuilder {
     config: ServerConfig,
@@ -138,11 +138,11 @@ impl Server {
             let run = move || Arc::clone(&renewal).run(due.take());
             runtime.keep("certificate-renewal", run).detach();
         }
-        let front = Front::new(Arc::clone(&core));
+        let front = RequestEntry::new(Arc::clone(&core));
         if let Some(socket) = socket {
             let tls = server_config(Arc::clone(&serving), &trust.authorities())?;
             let tls = Arc::new(ArcSwap::from_pointee(tls));
-            watched = trust::greeted_anew(watched, &tls, &serving, &trust);
+            watched = trust::announced_again(watched, &tls, &serving, &trust);
             watched.extend(trust::serving_files(&core.config, &pki, &serving));
             watched.extend(given);
             let listener = Arc::new(Listener {
@@ -194,7 +194,7 @@ impl Server {
         })
     }
 
-    /// Where it listens; `None` when it serves in process only.
+    /// The address on which the server listens; `None` if it serves in process only.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.local_address
     }
@@ -274,7 +274,7 @@ fn advertised_address(config: &ServerConfig) -> IpAddr {
         .unwrap_or(IpAddr::from([127, 0, 0, 1]))
 }
 
-/// Which address this machine would use towards others; connecting a datagram socket sends nothing.
+/// The address that this machine uses towards others; connecting a datagram socket sends nothing.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

@@ -1,6 +1,6 @@
 //! The same server without a socket: a tower service that acts as one user.
 
-use crate::connection::Front;
+use crate::entry::RequestEntry;
 use crate::exchange::Peer;
 use apiserver_endpoints::{Body, BodyError};
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What `kube::Client` is put on. Requests pass every filter; only the identity is given instead of proven.
+/// The transport of a `kube::Client` in this process. Requests pass every filter; only the identity is given instead
+/// of proven.
 #[derive(Clone)]
 pub struct LocalService {
-    front: Front,
+    front: RequestEntry,
     user: Arc<UserInfo>,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Debug for LocalService {
 }
 
 impl LocalService {
-    pub(crate) fn new(front: Front, user: UserInfo) -> Self {
+    pub(crate) fn new(front: RequestEntry, user: UserInfo) -> Self {
         Self {
             front,
             user: Arc::new(user),

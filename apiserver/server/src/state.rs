@@ -1,4 +1,4 @@
-//! What the filters and handlers of a server share.
+//! State that the filters and handlers of a server share.
 
 use crate::config::ServerConfig;
 use crate::feed::AuthorizationFeed;
@@ -17,7 +17,7 @@ use machinery_runtime::{CancellationToken, Runtime, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// What the filters and handlers share.
+/// State that filters and handlers share.
 pub(crate) struct ServerState {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,

@@ -143,7 +143,7 @@ fn watch(
 }
 
 /// Changed authorities are named to the next connection too.
-pub(crate) fn greeted_anew(
+pub(crate) fn announced_again(
     watched: Vec<WatchedFiles>,
     tls: &Arc<ArcSwap<rustls::ServerConfig>>,
     serving: &Arc<ServingIdentity>,

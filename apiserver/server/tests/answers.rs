@@ -1,4 +1,4 @@
-//! What is asked rarely, and what upstream's server answers to it.
+//! Upstream's answers to rare requests.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -122,7 +122,7 @@ async fn upstreams_answers_to_what_is_asked_rarely() {
     }
 }
 
-/// What a patch says of the kind is not written.
+/// A patch's `kind` is not stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn patch_of_kind_alone_changes_nothing() {
     let cluster = start().await;

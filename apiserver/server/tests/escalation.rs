@@ -1,4 +1,4 @@
-//! Who may write roles and bindings hands out no more than they hold, over HTTP.
+//! Roles and bindings grant no more than their author holds, over HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

@@ -1,4 +1,4 @@
-//! What the server has forgotten is gone for good, and each way of asking for it is told so: 410.
+//! Compacted history is gone for good, and each way of requesting it is answered with 410.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

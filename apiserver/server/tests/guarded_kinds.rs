@@ -1,4 +1,5 @@
-//! What one kind guards for others: names of namespaces, parameters of policies, the default class, the making of leases.
+//! Rules of one kind that protect others: names of namespaces, parameters of policies, the default class, the
+//! creation of leases.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

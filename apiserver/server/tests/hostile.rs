@@ -24,9 +24,9 @@ use tokio_rustls::client::TlsStream;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0";
-/// How many mutations wait for a place.
+/// The metric of mutations that wait for a seat.
 const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
-/// How many have none because their bodies are still arriving.
+/// The metric of mutations without a seat whose bodies are still arriving.
 const ARRIVING: &str = "knarr_request_bodies_arriving{request_kind=\"mutating\"}";
 const APPLY: &str = "application/apply-patch+yaml";
 const RUNNING: &str = "knarr_heavy_work_tasks{state=\"running\"}";
@@ -34,7 +34,7 @@ const RUNNING: &str = "knarr_heavy_work_tasks{state=\"running\"}";
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
 
-/// What a gauge tells; nothing before its first use.
+/// The value of a gauge; zero before its first use.
 async fn gauge(cluster: &Cluster, name: &str) -> usize {
     let text = cluster.admin().get("/metrics").await.is(200).body;
     let value = text
@@ -43,7 +43,7 @@ async fn gauge(cluster: &Cluster, name: &str) -> usize {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// What has not come by then does not come.
+/// Time after which an awaited event is considered lost.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
 async fn until_gauge(cluster: &Cluster, name: &str, is_right: impl Fn(usize) -> bool) {

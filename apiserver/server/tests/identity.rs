@@ -1,4 +1,4 @@
-//! Who gets in, and what they are told otherwise.
+//! Authentication over HTTP, and the answers to refused credentials.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

@@ -1,4 +1,4 @@
-//! What a node's agent may and may not do, over HTTP.
+//! Rights of a kubelet, over HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

@@ -246,7 +246,7 @@ async fn priority_and_fairness_tells_utilisation() {
     assert!(text.contains(unaccommodated), "{text}");
 }
 
-/// Whatever an administrator stores, administrators stay served.
+/// Requests of administrators are served, whatever objects an administrator stores.
 #[tokio::test(flavor = "multi_thread")]
 async fn priority_and_fairness_takes_nothing_that_locks_administrators_out() {
     let cluster = start().await;

@@ -156,7 +156,7 @@ async fn proxy_kubelet_client_certificate_is_shown_to_kubelets_only() {
     }
 }
 
-/// What happened at a backend.
+/// An event at a backend.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     /// A request that is not answered came.

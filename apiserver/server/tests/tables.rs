@@ -1,4 +1,4 @@
-//! What a user's `kubectl get` shows of what the server itself keeps: API services, flow schemas, scales.
+//! Tables of objects that the server itself keeps, as `kubectl get` shows them: API services, flow schemas, scales.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

@@ -52,7 +52,7 @@ impl User {
         (code, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Whether authorization refused it; admission has other words.
+    /// Reports whether authorization refused the request; admission's messages differ.
     fn refused(&self, code: u16, body: &str) -> bool {
         code == 403 && body.contains(" cannot ")
     }
@@ -143,9 +143,9 @@ fn root(row: &ResourceRow) -> String {
     }
 }
 
-/// Where an address stands to the namespace in which the users have rights.
+/// The relation of an address to the namespace in which the users have rights.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum RequestScope {
     Own,
     Other,
     Cluster,
@@ -153,14 +153,22 @@ enum Place {
     Nested,
 }
 
-fn places(row: &ResourceRow) -> Vec<(Place, String)> {
+fn places(row: &ResourceRow) -> Vec<(RequestScope, String)> {
     let (root, plural) = (root(row), &row.plural);
     let within = |namespace: &str| format!("{root}/namespaces/{namespace}/{plural}");
-    let cluster = (Place::Cluster, format!("{root}/{plural}"));
+    let cluster = (RequestScope::Cluster, format!("{root}/{plural}"));
     if row.namespaced {
-        return vec![(Place::Own, within("a")), (Place::Other, within("b")), cluster];
+        return vec![
+            (RequestScope::Own, within("a")),
+            (RequestScope::Other, within("b")),
+            cluster,
+        ];
     }
-    vec![cluster, (Place::Nested, within("a")), (Place::Other, within("b"))]
+    vec![
+        cluster,
+        (RequestScope::Nested, within("a")),
+        (RequestScope::Other, within("b")),
+    ]
 }
 
 struct Table {
@@ -170,16 +178,16 @@ struct Table {
 }
 
 impl Table {
-    async fn check(&mut self, place: Place, verb: &str, method: &Method, path: &str) {
+    async fn check(&mut self, place: RequestScope, verb: &str, method: &Method, path: &str) {
         for user in &self.users {
             let (code, body) = user.ask(method, path).await;
             self.asked += 1;
             let refused = user.refused(code, &body);
             let right = match place {
-                Place::Own => refused != user.may(verb),
-                Place::Other | Place::Cluster => refused,
-                Place::Nested if user.may(verb) => code == 404,
-                Place::Nested => refused,
+                RequestScope::Own => refused != user.may(verb),
+                RequestScope::Other | RequestScope::Cluster => refused,
+                RequestScope::Nested if user.may(verb) => code == 404,
+                RequestScope::Nested => refused,
             };
             if !right {
                 self.wrong
@@ -192,7 +200,7 @@ impl Table {
         for (place, collection) in places(row) {
             for ask in asks(row.verbs) {
                 // Over all namespaces there are lists and watches alone, and a namespace's own address is within it.
-                let all_only = place == Place::Cluster && row.namespaced && ask.of_object;
+                let all_only = place == RequestScope::Cluster && row.namespaced && ask.of_object;
                 if !row.has_store || all_only {
                     continue;
                 }
@@ -201,7 +209,7 @@ impl Table {
                 self.check(place, ask.name, &ask.method, &path).await;
             }
             for sub in &row.subresources {
-                if place == Place::Cluster && row.namespaced {
+                if place == RequestScope::Cluster && row.namespaced {
                     continue;
                 }
                 for ask in asks(sub.verbs) {

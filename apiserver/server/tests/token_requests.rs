@@ -18,7 +18,7 @@ const NAMESPACE: &str = "/api/v1/namespaces/tok";
 struct Uids(Vec<(String, String)>);
 
 impl Uids {
-    /// What the record calls a uid becomes ours.
+    /// Replaces the record's uid with the one of this run.
     fn ours(&self, text: &str) -> String {
         let all = self.0.iter();
         all.fold(text.to_owned(), |text, (name, uid)| {
@@ -85,7 +85,7 @@ async fn world(cluster: &Cluster) -> Uids {
     )
 }
 
-/// What the record has of a token's claims.
+/// The claims of a token in the record.
 fn claims(token: &str) -> Value {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     let claims: Map<String, Value> = serde_json::from_slice(&claims).unwrap();

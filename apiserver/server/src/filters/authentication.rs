@@ -1,10 +1,10 @@
-//! Who asks; nobody gets further without an identity.
+//! Authentication of requests; none goes on without an identity.
 
 use super::audit::auditor::Auditor;
 use super::filter::{Filter, Next};
 use super::{refuse_request, too_many_after};
 use crate::accepted_credentials::AcceptedCredentials;
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::{Identified, Metrics};
 use crate::state::ServerState;
 use apiserver_auth::authn::{
@@ -39,7 +39,7 @@ impl Authentication {
 
 async fn identify(
     authenticators: &AuthenticatorChain,
-    exchange: &Exchange,
+    exchange: &RequestExchange,
 ) -> Result<Arc<UserInfo>, Refusal> {
     if let Some(identity) = &exchange.peer.identity {
         return Ok(Arc::clone(identity));
@@ -49,7 +49,7 @@ async fn identify(
     Ok(Arc::new(found.user))
 }
 
-fn credentials(exchange: &Exchange) -> Credentials<'_> {
+fn credentials(exchange: &RequestExchange) -> Credentials<'_> {
     Credentials {
         peer: exchange.peer.certificate.as_deref(),
         headers: exchange.request.headers(),
@@ -58,7 +58,7 @@ fn credentials(exchange: &Exchange) -> Credentials<'_> {
     }
 }
 
-fn unauthorized(exchange: &Exchange) -> Response {
+fn unauthorized(exchange: &RequestExchange) -> Response {
     let error = RegistryError::Unauthorized("Unauthorized".to_owned());
     last_of_connection(exchange.request.version(), refuse_request(exchange, &error))
 }
@@ -75,7 +75,7 @@ fn last_of_connection(protocol: http::Version, mut answer: Response) -> Response
 
 /// The answer where the address has used up its share: credentials that are over by their own word are refused without a
 /// check, others are to come again (decision 0055).
-fn unchecked(exchange: &Exchange) -> Response {
+fn unchecked(exchange: &RequestExchange) -> Response {
     match have_expired(&credentials(exchange)) {
         true => unauthorized(exchange),
         false => too_many_after(1),
@@ -83,7 +83,7 @@ fn unchecked(exchange: &Exchange) -> Response {
 }
 
 /// Hands remarks on credentials to the audit log and to the client.
-fn note(exchange: &Exchange, remarks: AuthenticationNotes) {
+fn note(exchange: &RequestExchange, remarks: AuthenticationNotes) {
     for (name, value) in remarks.annotations {
         exchange.context.audit.add(name, value);
     }
@@ -93,7 +93,7 @@ fn note(exchange: &Exchange, remarks: AuthenticationNotes) {
 }
 
 impl Filter for Authentication {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
         let (auditor, of_proxies) = (self.auditor.clone(), Arc::clone(&self.of_proxies));
         let Some(attempt) = self.accepted.begin(&exchange) else {

@@ -1,9 +1,9 @@
-//! Whether the user may do what the request asks.
+//! Authorization of requests.
 
 use super::audit::AuditEvent;
 use super::filter::{Filter, Next};
 use super::forbid;
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::{Decided, Metrics};
 use crate::state::ServerState;
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
@@ -30,7 +30,7 @@ impl Authorization {
 
 /// Hands the attributes of a request to `ask`.
 pub(super) async fn with_attributes<T>(
-    exchange: &Exchange,
+    exchange: &RequestExchange,
     ask: impl AsyncFnOnce(&Attributes<'_>) -> T,
 ) -> T {
     let info = &exchange.info;
@@ -66,7 +66,7 @@ pub(super) async fn with_attributes<T>(
 async fn check(
     authorizers: &AuthorizerChain,
     metrics: &Metrics,
-    exchange: &Exchange,
+    exchange: &RequestExchange,
     attributes: &Attributes<'_>,
 ) -> Result<(), RegistryError> {
     let runtime = &exchange.context.runtime;
@@ -97,7 +97,7 @@ async fn check(
 }
 
 impl Filter for Authorization {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let (authorizers, metrics) = (self.authorizers.clone(), Arc::clone(&self.metrics));
         Box::pin(async move {
             let checked = with_attributes(&exchange, async |attributes| {

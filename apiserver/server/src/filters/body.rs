@@ -8,7 +8,7 @@
 use super::filter::{Filter, Next};
 use super::priority_and_fairness::Executing;
 use super::{class_of, refuse_request, too_many};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::RequestSeries;
 use crate::state::ServerState;
 use apiserver_endpoints::body::ReadBodyError;
@@ -25,14 +25,14 @@ use std::time::Duration;
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 /// Of the memory of bodies one user may hold this part, a whole body at least.
 const PART_OF_USER: usize = 8;
-/// How much of a body that was refused is read and forgotten before the answer, and how long.
+/// Bytes of a refused body that are read and dropped before the answer, and the time for it.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
 const MAX_DISCARDING: Duration = Duration::from_secs(10);
 /// The beginning of a body that arrives at once is not counted: the seats of its request bound how many there are.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 /// A body that arrives without seats counts for so much at least: the request behind it costs memory too.
 const LEAST_ARRIVING_BYTES: usize = 16 << 10;
-/// How long a request keeps its seats for a body that is not there yet: about as long as one takes that was sent at once.
+/// Time that a request keeps its seats while its body arrives: about as long as a body takes that was sent at once.
 const SEATED_ARRIVAL: Duration = Duration::from_millis(10);
 /// In each interval of the configured pace a body must go on by so much; a slower one holds what others could use.
 const PACE_BYTES: usize = 5 << 10;
@@ -53,16 +53,16 @@ impl ReadBody {
         }
     }
 
-    /// Whether somebody takes the body. Upstream's router answers before a handler that does not exist could read.
-    fn is_taken(&self, exchange: &Exchange) -> bool {
+    /// Reports whether a handler reads the body. Upstream's router answers before a missing handler could read.
+    fn is_taken(&self, exchange: &RequestExchange) -> bool {
         let (info, method) = (&exchange.info, exchange.request.method());
         let store = (self.registry).store(&info.api_group, &info.api_version, &info.resource);
         info.is_resource_request && store.is_some_and(|store| is_routed(&store.row, info, method))
     }
 }
 
-/// Why a body was not read.
-enum Unread {
+/// The reason for which a body was not read.
+enum BodyRefusal {
     Body(ReadBodyError),
     TooSlow,
     /// All of it was, and there were no seats for the request any more.
@@ -100,11 +100,11 @@ async fn read(
     arrival: &Mutex<Arrival>,
     runtime: &Runtime,
     pace_interval: Duration,
-) -> Result<Bytes, Unread> {
+) -> Result<Bytes, BodyRefusal> {
     let is_admitted = |bytes: usize| arrival.lock().admits(bytes);
     tokio::select! { biased;
-        read = body.read_while(MAX_BODY_BYTES, is_admitted) => read.map_err(Unread::Body),
-        () = falls_behind(arrival, runtime, pace_interval) => Err(Unread::TooSlow),
+        read = body.read_while(MAX_BODY_BYTES, is_admitted) => read.map_err(BodyRefusal::Body),
+        () = falls_behind(arrival, runtime, pace_interval) => Err(BodyRefusal::TooSlow),
     }
 }
 
@@ -115,19 +115,19 @@ async fn read_seated(
     executing: Option<&Executing>,
     runtime: &Runtime,
     pace_interval: Duration,
-) -> Result<Bytes, Unread> {
+) -> Result<Bytes, BodyRefusal> {
     let mut reading = std::pin::pin!(read(body, arrival, runtime, pace_interval));
     if let Ok(read) = runtime.timeout(SEATED_ARRIVAL, reading.as_mut()).await {
         return read;
     }
     let arriving = executing.map(Executing::leave);
     if !arrival.lock().unseat() {
-        return Err(Unread::Body(ReadBodyError::NotAdmitted));
+        return Err(BodyRefusal::Body(ReadBodyError::NotAdmitted));
     }
     let bytes = reading.await?;
     drop(arriving);
     if let Some(executing) = executing {
-        executing.resume().await.map_err(Unread::NoSeats)?;
+        executing.resume().await.map_err(BodyRefusal::NoSeats)?;
     }
     Ok(bytes)
 }
@@ -160,14 +160,14 @@ async fn answer_after_discarding(
     answer
 }
 
-/// Whether a body that says its size says too much.
+/// Reports whether a body's declared size exceeds the bound.
 fn is_too_large(body: &Body) -> bool {
     let hint = http_body::Body::size_hint(body);
     hint.exact().is_some_and(|exact| exact > MAX_BODY_BYTES as u64)
 }
 
 impl Filter for ReadBody {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
@@ -206,17 +206,17 @@ impl Filter for ReadBody {
             };
             drop(arrival);
             let answer = match why {
-                Unread::NoSeats(answer) => return answer,
-                Unread::TooSlow => {
+                BodyRefusal::NoSeats(answer) => return answer,
+                BodyRefusal::TooSlow => {
                     return refuse_request(&exchange, &RegistryError::SlowBody);
                 }
-                Unread::Body(ReadBodyError::Broken(why)) => {
+                BodyRefusal::Body(ReadBodyError::Broken(why)) => {
                     return refuse_request(&exchange, &RegistryError::BadRequest(why));
                 }
-                Unread::Body(ReadBodyError::TooLarge(limit)) => {
+                BodyRefusal::Body(ReadBodyError::TooLarge(limit)) => {
                     refuse_request(&exchange, &RegistryError::TooLarge(limit))
                 }
-                Unread::Body(ReadBodyError::NotAdmitted) => too_many(),
+                BodyRefusal::Body(ReadBodyError::NotAdmitted) => too_many(),
             };
             answer_after_discarding(body, &runtime, executing, answer).await
         })

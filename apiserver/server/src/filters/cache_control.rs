@@ -1,7 +1,7 @@
 //! Nothing that depends on who asks may be kept by a cache on the way.
 
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use futures::future::BoxFuture;
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
@@ -10,7 +10,7 @@ pub(crate) struct CacheControl;
 
 impl Filter for CacheControl {
     /// A handler that knows better has set the header itself.
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         Box::pin(async move {
             let mut response = next.run(exchange).await;
             response

@@ -1,10 +1,10 @@
-//! How a request ended, whatever became of its client.
+//! Completion of requests, whatever became of their clients.
 //!
-//! What is to be recorded of a request (its metrics, its audit event) is recorded when the last holder of its
-//! [`Completion`] lets go of it: the filters hold one, so does a mutation that goes on without its client, and the body of
-//! an answer that is a stream. A connection that breaks drops the filters' futures, and so records as well.
+//! Metrics and the audit event of a request are recorded when the last holder of its [`Completion`] drops it: the
+//! filters hold one, so does a mutation that goes on without its client, and the body of an answer that is a stream.
+//! A connection that breaks drops the filters' futures, and so records as well.
 
-use crate::exchange::Exchange;
+use crate::exchange::RequestExchange;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl fmt::Debug for Inner {
 
 impl Completion {
     /// That of a request on its way.
-    pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
+    pub(crate) fn of(exchange: &RequestExchange) -> Option<Self> {
         exchange.request.extensions().get::<Self>().cloned()
     }
 

@@ -3,7 +3,7 @@
 
 use super::completion::{Completion, Outcome};
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::{GaugeGuard, Metrics, RequestLabels, RequestSeries};
 use crate::state::ServerState;
 use apiserver_registry::Registry;
@@ -81,7 +81,7 @@ impl Drop for Sent {
 }
 
 impl Filter for Count {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let labels = RequestLabels::of(&self.registry, &exchange);
         let counted = labels.zip(Completion::of(&exchange));
         let Some((labels, completion)) = counted else {
@@ -106,7 +106,7 @@ impl Filter for Count {
 }
 
 fn begin(
-    exchange: &mut Exchange,
+    exchange: &mut RequestExchange,
     completion: &Completion,
     series: &Arc<RequestSeries>,
     labels: &RequestLabels,

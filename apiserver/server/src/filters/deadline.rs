@@ -6,7 +6,7 @@
 use super::audit::auditor::Auditor;
 use super::filter::{Filter, Next};
 use super::{refuse, refuse_request};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::state::ServerState;
 use apiserver_registry::{RegistryError, TIME_IS_UP};
 use futures::future::BoxFuture;
@@ -32,7 +32,7 @@ impl RequestDeadline {
 }
 
 impl Filter for RequestDeadline {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         if exchange.is_long_running() {
             return next.run(exchange);
         }
@@ -61,7 +61,7 @@ impl Filter for RequestDeadline {
 pub(crate) struct Timeout;
 
 impl Filter for Timeout {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let Some(deadline) = exchange.context.deadline else {
             return next.run(exchange);
         };

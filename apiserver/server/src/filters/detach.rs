@@ -6,7 +6,7 @@ use super::completion::{Completion, Outcome};
 use super::filter::{Filter, Next};
 use super::priority_and_fairness::Executing;
 use super::{panic_recovery, refuse};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::state::ServerState;
 use apiserver_registry::{PointOfNoReturn, RegistryError};
 use futures::future::BoxFuture;
@@ -22,7 +22,7 @@ impl Detach {
 }
 
 impl Filter for Detach {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }

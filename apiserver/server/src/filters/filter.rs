@@ -1,6 +1,6 @@
 //! A filter, and the chain that it stands in.
 
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::FILTERS;
 use crate::state::ServerState;
 use futures::future::BoxFuture;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// One step of the way; it answers itself or asks the next.
 pub(crate) trait Filter: Send + Sync {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response>;
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response>;
 }
 
 /// A filter in its place.
@@ -36,7 +36,7 @@ impl Row {
     }
 }
 
-/// What comes after a filter.
+/// The filters and the handler after a filter.
 #[derive(Clone)]
 pub(crate) struct Next {
     chain: Arc<HandlerChain>,
@@ -56,7 +56,7 @@ impl HandlerChain {
         Arc::new(Self { rows, core })
     }
 
-    pub(crate) fn handle(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
+    pub(crate) fn handle(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
         Next {
             chain: Arc::clone(self),
             at: 0,
@@ -67,7 +67,7 @@ impl HandlerChain {
 }
 
 impl Next {
-    pub(crate) fn run(mut self, exchange: Exchange) -> BoxFuture<'static, Response> {
+    pub(crate) fn run(mut self, exchange: RequestExchange) -> BoxFuture<'static, Response> {
         let chain = Arc::clone(&self.chain);
         let row = chain.rows.get(self.at);
         self.note_time(&chain, row);

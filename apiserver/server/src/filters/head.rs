@@ -1,7 +1,7 @@
-//! What an answer to HEAD leaves out.
+//! Removal of the body from answers to HEAD.
 
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use apiserver_endpoints::Body;
 use futures::future::BoxFuture;
 use http::header::CONTENT_LENGTH;
@@ -11,7 +11,7 @@ use http_body::Body as _;
 pub(crate) struct Head;
 
 impl Filter for Head {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let bodiless = *exchange.request.method() == http::Method::HEAD;
         Box::pin(async move {
             let mut response = next.run(exchange).await;

@@ -4,7 +4,7 @@ use super::audit::AuditEvent;
 use super::authorization::with_attributes;
 use super::filter::{Filter, Next};
 use super::{forbid, refuse_request};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::Metrics;
 use crate::state::ServerState;
 use apiserver_auth::authz::AuthorizerChain;
@@ -31,7 +31,7 @@ impl Impersonation {
 }
 
 impl Filter for Impersonation {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let asked = exchange
             .request
             .headers()
@@ -76,7 +76,7 @@ impl Filter for Impersonation {
     }
 }
 
-fn refusal(exchange: &Exchange, error: &ImpersonationError) -> Response {
+fn refusal(exchange: &RequestExchange, error: &ImpersonationError) -> Response {
     let bad = RegistryError::BadRequest(error.to_string());
     match error {
         ImpersonationError::Forbidden(forbidden) => {

@@ -2,14 +2,14 @@
 
 use super::completion::{Completion, Outcome};
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
 pub(crate) struct Measure;
 
 impl Filter for Measure {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let completion = Completion::begun(exchange.context.runtime.monotonic());
         exchange.request.extensions_mut().insert(completion.clone());
         let long_running = exchange.is_long_running();
@@ -30,7 +30,7 @@ impl Filter for Measure {
     }
 }
 
-fn log_end(exchange: &Exchange, completion: &Completion) {
+fn log_end(exchange: &RequestExchange, completion: &Completion) {
     let info = Arc::clone(&exchange.info);
     let audit_id = Arc::clone(&exchange.context.audit_id);
     let (runtime, begun) = (exchange.context.runtime.clone(), completion.begun_at());

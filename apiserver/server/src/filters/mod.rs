@@ -1,4 +1,4 @@
-//! What every request passes; the order is in `handler_chain`.
+//! Filters that every request passes; the order is in `handler_chain`.
 
 pub(crate) mod audit;
 pub(crate) mod authentication;
@@ -18,13 +18,13 @@ pub(crate) mod priority_and_fairness;
 pub(crate) mod warnings;
 pub(crate) mod websocket;
 
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use apiserver_endpoints::negotiation::{ErrorForm, of_errors};
 use apiserver_endpoints::{Body, UserClass, status};
 use apiserver_registry::RegistryError;
 
 /// The class of the user who sends this; components in this process are of the system.
-pub(crate) fn class_of(exchange: &Exchange) -> UserClass {
+pub(crate) fn class_of(exchange: &RequestExchange) -> UserClass {
     match UserClass::of(&exchange.context.user) {
         UserClass::Ordinary if exchange.peer.identity.is_some() => UserClass::System,
         class => class,
@@ -37,12 +37,12 @@ pub(crate) fn refuse(error: &RegistryError) -> Response {
 }
 
 /// The answer to an error in the form that the request accepts.
-pub(crate) fn refuse_request(exchange: &Exchange, error: &RegistryError) -> Response {
+pub(crate) fn refuse_request(exchange: &RequestExchange, error: &RegistryError) -> Response {
     status::response(error, of_errors(&exchange.request))
 }
 
 /// The answer to somebody who may not do this at all; upstream's filters mark it so.
-pub(crate) fn forbid(exchange: &Exchange, error: &RegistryError) -> Response {
+pub(crate) fn forbid(exchange: &RequestExchange, error: &RegistryError) -> Response {
     let mut response = refuse_request(exchange, error);
     response.headers_mut().insert(
         "x-content-type-options",

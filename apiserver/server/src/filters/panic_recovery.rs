@@ -2,7 +2,7 @@
 
 use super::filter::{Filter, Next};
 use super::refuse;
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use apiserver_registry::RegistryError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct PanicRecovery;
 
 impl Filter for PanicRecovery {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let info = Arc::clone(&exchange.info);
         Box::pin(async move {
             match AssertUnwindSafe(next.run(exchange)).catch_unwind().await {

@@ -8,7 +8,7 @@
 use super::completion::Completion;
 use super::filter::{Filter, Next};
 use super::too_many_after;
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::flow_control::controller::{Classified, Schema};
 use crate::flow_control::priority_level::Digest;
 use crate::flow_control::utilization::{InPhase, Phase};
@@ -52,7 +52,7 @@ impl PriorityAndFairness {
         }
     }
 
-    fn asking(&self, exchange: &Exchange) -> Asking {
+    fn seat_request(&self, exchange: &RequestExchange) -> SeatRequest {
         let kind = if exchange.is_mutating() {
             "mutating"
         } else {
@@ -60,7 +60,7 @@ impl PriorityAndFairness {
         };
         let runtime = exchange.context.runtime.clone();
         let by_default = runtime.monotonic() + self.request_timeout;
-        Asking {
+        SeatRequest {
             control: self.control.clone(),
             metrics: Arc::clone(&self.metrics),
             digest: Digest {
@@ -77,27 +77,27 @@ impl PriorityAndFairness {
 }
 
 impl Filter for PriorityAndFairness {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let is_watch = exchange.info.is_resource_request && exchange.info.verb == "watch";
         if exchange.is_long_running() && !is_watch {
             return next.run(exchange);
         }
-        let asking = self.asking(&exchange);
+        let seat_request = self.seat_request(&exchange);
         let watched = self.control.clone().filter(|_| is_watch);
         let list = list_request(&exchange, is_watch);
         let registry = self.registry.clone();
         Box::pin(async move {
-            let granted = match asking.seats(list).await {
+            let granted = match seat_request.seats(list).await {
                 Ok(granted) => granted,
                 Err(rejected) => {
                     let labels = RequestLabels::of_dropped(&registry, &exchange);
-                    let series = asking.metrics.requests.series(&labels);
+                    let series = seat_request.metrics.requests.series(&labels);
                     series.code(rejected.status().as_u16());
                     series.terminated(rejected.status().as_u16());
                     return rejected;
                 }
             };
-            let executing = Executing(Arc::new((Mutex::new(Some(granted.place)), asking)));
+            let executing = Executing(Arc::new((Mutex::new(Some(granted.place)), seat_request)));
             // A watcher is counted to its end.
             let tracked = watched.map(|control| control.watches.track(&exchange.info));
             let response = execute(exchange, next, executing).await;
@@ -114,7 +114,7 @@ impl Filter for PriorityAndFairness {
 }
 
 /// A request that asks for seats, once or again.
-struct Asking {
+struct SeatRequest {
     control: Option<Arc<FlowControl>>,
     metrics: Arc<Metrics>,
     digest: Digest,
@@ -126,18 +126,18 @@ struct Asking {
 }
 
 struct Granted {
-    place: Place,
+    place: ExecutionGuard,
     schema: Option<Arc<Schema>>,
 }
 
 /// A place among those that are executed; dropped, it is free.
-struct Place {
+struct ExecutionGuard {
     seats: Option<Seats>,
     _in_flight: GaugeGuard,
     _executing: Option<InPhase>,
 }
 
-impl Asking {
+impl SeatRequest {
     /// Seats, when they are to be had; otherwise the answer.
     async fn seats(&self, list: Option<ListRequest>) -> Result<Granted, Response> {
         let Some(control) = &self.control else {
@@ -169,7 +169,7 @@ impl Asking {
             .control
             .as_ref()
             .map(|control| InPhase::begin(control, Phase::Executing, self.kind));
-        let place = Place {
+        let place = ExecutionGuard {
             seats,
             _in_flight: self.metrics.in_flight(self.kind),
             _executing: executing,
@@ -195,8 +195,8 @@ fn with_uids(mut response: Response, schema: &Schema) -> Response {
     response
 }
 
-/// What a list, or a watch that begins with one, is estimated by.
-fn list_request(exchange: &Exchange, is_watch: bool) -> Option<ListRequest> {
+/// The request for which the seats of a list, or of a watch that begins with one, are estimated.
+fn list_request(exchange: &RequestExchange, is_watch: bool) -> Option<ListRequest> {
     let info = &exchange.info;
     if !is_watch && info.verb != "list" {
         return None;
@@ -235,30 +235,30 @@ fn query_of(uri: &Uri) -> Query {
 
 /// A request in execution. It travels with the request: a mutation that outlives its client keeps its seats to its end.
 #[derive(Clone)]
-pub(crate) struct Executing(Arc<(Mutex<Option<Place>>, Asking)>);
+pub(crate) struct Executing(Arc<(Mutex<Option<ExecutionGuard>>, SeatRequest)>);
 
 impl Executing {
     /// Gives the seats back until [`Self::resume`]: nobody knows how long the client takes. Dropped, the guard ends the time
     /// for which the request is counted among those whose bodies arrive.
     pub(crate) fn leave(&self) -> GaugeGuard {
-        let (place, asking) = &*self.0;
+        let (place, seat_request) = &*self.0;
         let place = place.lock().take();
         if let Some(seats) = place.and_then(|place| place.seats) {
             seats.leave();
         }
-        asking.metrics.arriving(asking.kind)
+        seat_request.metrics.arriving(seat_request.kind)
     }
 
     /// Seats again, in turn with all others; an error is the answer.
     pub(crate) async fn resume(&self) -> Result<(), Response> {
-        let (place, asking) = &*self.0;
-        let granted = asking.seats(None).await?;
+        let (place, seat_request) = &*self.0;
+        let granted = seat_request.seats(None).await?;
         *place.lock() = Some(granted.place);
         Ok(())
     }
 }
 
-fn execute(mut exchange: Exchange, next: Next, executing: Executing) -> BoxFuture<'static, Response> {
+fn execute(mut exchange: RequestExchange, next: Next, executing: Executing) -> BoxFuture<'static, Response> {
     exchange.request.extensions_mut().insert(executing.clone());
     // Among the heavy work each user has their own turns. Seats that wait there, up to a hundred of a list, would be
     // missing for those who need one for a moment.

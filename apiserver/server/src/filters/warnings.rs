@@ -1,14 +1,14 @@
-//! What was remarked on the way leaves in `Warning` headers.
+//! `Warning` headers with the request's warnings.
 
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use futures::future::BoxFuture;
 use http::HeaderValue;
 
 pub(crate) struct Warnings;
 
 impl Filter for Warnings {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let warnings = exchange.context.warnings.clone();
         Box::pin(async move {
             let mut response = next.run(exchange).await;

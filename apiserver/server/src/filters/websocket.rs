@@ -6,7 +6,7 @@
 
 use super::count::UnderWay;
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::state::ServerState;
 use apiserver_endpoints::Body;
 use base64::Engine;
@@ -35,9 +35,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 const VERSION: &str = "13";
 const BINARY: &str = "binary.k8s.io";
 const BASE64: &str = "base64.binary.k8s.io";
-/// What is sent in one message of a log.
+/// Bytes of a log in one message.
 const PIECE_BYTES: usize = 2048;
-/// How long a client may take to answer a farewell.
+/// Time that a client has to answer a close frame.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clients have nothing to say; what they say anyway is read and forgotten.
 const MAX_RECEIVED_BYTES: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl WebSocket {
 }
 
 impl Filter for WebSocket {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let is_log = exchange.info.subresource == "log";
         let streams = exchange.info.is_resource_request && (is_log || exchange.info.verb == "watch");
         if !streams || !wants_switch(exchange.request.headers()) {
@@ -95,7 +95,7 @@ fn wants_switch(headers: &HeaderMap) -> bool {
     switches && text(UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
 }
 
-/// What belongs to the handshake, taken out of the request.
+/// Takes the headers of the handshake out of the request.
 fn take_headers(headers: &mut HeaderMap) -> HeaderMap {
     let mut taken = HeaderMap::new();
     for name in [
@@ -188,12 +188,12 @@ fn refusal(status: StatusCode, text: &'static str) -> Box<Response> {
     Box::new(response)
 }
 
-/// How a stream is cut into messages.
+/// Division of a stream into messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Messages {
     /// Each line, as text.
     Lines,
-    /// What follows each length.
+    /// The bytes after each length prefix.
     Counted,
     /// Pieces as they come; first an empty one, so that the client knows that it is served.
     Pieces,

@@ -102,12 +102,12 @@ pub(super) fn mandatory_priority_levels(
     levels
 }
 
-/// Whether the objects of this name are always there, and always as they must be.
+/// Reports whether the objects of this name are mandatory: always present, with a fixed spec.
 pub(super) fn is_mandatory(name: &str) -> bool {
     [EXEMPT, CATCH_ALL].contains(&name)
 }
 
-/// What is to be done to a stored object.
+/// The change that a stored object needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Revision {
     /// Its spec is to be the suggested one.
@@ -125,7 +125,7 @@ fn auto_update(metadata: &Metadata) -> Option<bool> {
     }
 }
 
-/// How a stored object differs from what it should be.
+/// The difference between a stored object and the bootstrap object.
 pub(crate) fn revision(object: &BootstrapObject, stored: &Metadata, same_spec: bool) -> Revision {
     let annotated = auto_update(stored);
     // Without the annotation, what was never changed is still ours.
@@ -136,7 +136,7 @@ pub(crate) fn revision(object: &BootstrapObject, stored: &Metadata, same_spec: b
     }
 }
 
-/// Whether a stored object is one that was suggested once and no longer is.
+/// Reports whether a stored object was suggested once and no longer is.
 pub(crate) fn is_unwanted(objects: &[BootstrapObject], plural: &str, stored: &Metadata) -> bool {
     let is_known = objects
         .iter()

@@ -1,7 +1,7 @@
 //! From stored objects to priority levels in service, and the levels' limits by their demand.
 
 use super::bootstrap;
-use super::concurrency::{Wish, divide};
+use super::concurrency::{LevelDemand, divide};
 use super::flow_schema::{self, distinguisher, flow_hash};
 use super::metrics::{FlowControlMetrics, LevelFigures, SchemaMetrics};
 use super::objects::{CATCH_ALL, FlowSchema, PriorityLevelConfiguration};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often limits follow demand.
+/// Interval at which limits follow demand.
 const ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
 /// Of a level's seats one request has this part at most.
 const MAX_SEATS_PART: f64 = 0.15;
@@ -36,7 +36,7 @@ pub(crate) struct FlowControl {
     /// All seats of the server.
     seats: usize,
     runtime: Runtime,
-    /// What classifies requests.
+    /// Flow schemas in the order in which they classify requests.
     schemas: ArcSwap<Vec<Arc<Schema>>>,
     levels: Mutex<BTreeMap<String, LevelState>>,
     pub(crate) watches: Arc<WatchTracker>,
@@ -70,7 +70,7 @@ pub(super) struct LevelState {
     current: f64,
 }
 
-/// What became of a request for seats, and by which schema.
+/// The result of a request for seats, and the schema that classified it.
 #[derive(Debug)]
 pub(crate) struct Classified {
     pub(crate) schema: Arc<Schema>,
@@ -115,7 +115,7 @@ impl FlowControl {
     }
 
     /// Lets the levels' limits follow their demand, for as long as the server runs.
-    pub(crate) async fn keep_adjusting(self: Arc<Self>) {
+    pub(crate) async fn adjust_limits(self: Arc<Self>) {
         loop {
             self.runtime.sleep(ADJUSTMENT_PERIOD).await;
             self.adjust(&mut self.levels.lock());
@@ -373,14 +373,14 @@ fn limits(states: &BTreeMap<String, LevelState>) -> Limits {
     let target = |state: &LevelState| least(state).max(state.demand.smoothed);
     let left = nominal - exempt;
     let division = (left > least_of_all).then(|| {
-        let wishes: Vec<Wish> = limited()
-            .map(|state| Wish {
+        let demands: Vec<LevelDemand> = limited()
+            .map(|state| LevelDemand {
                 target: target(state),
                 lower: least(state),
                 upper: state.upper,
             })
             .collect();
-        divide(nominal, &wishes)
+        divide(nominal, &demands)
     });
     let mut shares = division
         .iter()

@@ -1,7 +1,7 @@
-//! Whether a FlowSchema matches a request, and which flow of it the request is of.
+//! Matching of requests by FlowSchemas, and their division into flows.
 
 use super::objects::{
-    DistinguisherMethod, EXEMPT, FlowSchema, NonResourceRule, ResourceRule, Rules, Subject,
+    DistinguisherMethod, EXEMPT, FlowSchema, FlowSchemaRules, NonResourceRule, ResourceRule, Subject,
 };
 use apiserver_endpoints::RequestInfo;
 use machinery_meta::UserInfo;
@@ -38,7 +38,7 @@ pub(super) fn matches(schema: &FlowSchema, user: &UserInfo, info: &RequestInfo) 
     })
 }
 
-/// What tells the flow from others of its schema.
+/// The text that distinguishes the flow from others of its schema.
 pub(super) fn distinguisher<'a>(
     method: Option<DistinguisherMethod>,
     user: &'a UserInfo,
@@ -63,7 +63,7 @@ pub(super) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     u64::from_le_bytes(first)
 }
 
-fn matches_user(rules: &Rules, user: &UserInfo) -> bool {
+fn matches_user(rules: &FlowSchemaRules, user: &UserInfo) -> bool {
     rules.subjects.iter().any(|subject| match subject {
         Subject::User { user: wanted } => wanted.name == ALL || wanted.name == user.name,
         Subject::Group { group } => group.name == ALL || user.in_group(&group.name),

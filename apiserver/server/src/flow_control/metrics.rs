@@ -69,7 +69,7 @@ const LEVEL_GAUGES: [(&str, &str); 10] = [
     ("current_r", "[ALPHA] R(time of last change)"),
 ];
 
-/// What is shown of one level.
+/// Figures of one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LevelFigures {
     pub(super) nominal: f64,

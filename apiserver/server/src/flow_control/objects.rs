@@ -36,7 +36,7 @@ pub(crate) struct FlowSchemaSpec {
     pub(crate) matching_precedence: i32,
     pub(crate) distinguisher_method: Option<DistinguisherMethod>,
     #[serde(default)]
-    pub(crate) rules: Vec<Rules>,
+    pub(crate) rules: Vec<FlowSchemaRules>,
 }
 
 fn default_precedence() -> i32 {
@@ -48,7 +48,7 @@ pub(crate) struct Reference {
     pub(crate) name: String,
 }
 
-/// What tells the flows of a schema apart.
+/// The property that distinguishes the flows of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type")]
 pub(crate) enum DistinguisherMethod {
@@ -59,7 +59,7 @@ pub(crate) enum DistinguisherMethod {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-pub(crate) struct Rules {
+pub(crate) struct FlowSchemaRules {
     pub(crate) subjects: Vec<Subject>,
     pub(crate) resource_rules: Vec<ResourceRule>,
     pub(crate) non_resource_rules: Vec<NonResourceRule>,

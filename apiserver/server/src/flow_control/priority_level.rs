@@ -34,7 +34,7 @@ impl std::fmt::Debug for PriorityLevel {
     }
 }
 
-/// What is kept of a request.
+/// The data kept of a request.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) schema: Arc<Schema>,
@@ -44,7 +44,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// What tells its flow from others of the schema.
+    /// The text that distinguishes its flow from others of the schema.
     pub(super) fn flow(&self) -> &str {
         let method = self.schema.object.spec.distinguisher_method;
         flow_schema::distinguisher(method, &self.digest.user, &self.digest.info)

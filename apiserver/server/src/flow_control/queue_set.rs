@@ -20,12 +20,12 @@ const MAX_OWN_WAITING: usize = 4_096;
 
 pub(crate) type RequestId = u64;
 
-/// How a level limits.
+/// The way in which a level limits requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queuing {
     /// Everything is executed at once.
     Exempt,
-    /// What finds no seats is rejected.
+    /// Requests that find no seats are rejected.
     Reject,
     Queue {
         queues: usize,
@@ -35,7 +35,7 @@ pub(crate) enum Queuing {
 }
 
 impl Queuing {
-    /// How many requests may wait.
+    /// Requests that may wait.
     pub(super) fn waiting_limit(&self) -> usize {
         match self {
             Self::Exempt | Self::Reject => 0,
@@ -86,7 +86,7 @@ pub(super) struct QueueSet<T> {
     queues: Vec<Queue>,
     /// Those queues in which requests wait.
     waiting_queues: BTreeSet<usize>,
-    /// How many queues have a request, waiting or executing.
+    /// Number of queues with a request, waiting or executing.
     active_queues: usize,
     requests: BTreeMap<RequestId, Request<T>>,
     last_id: RequestId,
@@ -128,7 +128,7 @@ pub(super) struct Queue {
     pub(super) next_dispatch_r: f64,
 }
 
-/// What a queue needs to know of a request in it.
+/// The properties of a waiting request that its queue needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     seats: usize,

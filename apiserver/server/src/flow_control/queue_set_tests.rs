@@ -57,7 +57,7 @@ enum Event {
     Arrive(usize),
 }
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Seat-seconds by client, from the moment that all have begun.
@@ -125,7 +125,7 @@ fn simulate(queuing: Queuing, limit: usize, clients: &[Client], lasts: Duration)
     outcome
 }
 
-/// What holds after every step.
+/// Checks the invariants that hold after every step.
 fn check<T>(set: &QueueSet<T>) {
     let totals = set.totals();
     let widest = set.requests().values().map(Request::seats).max().unwrap_or(0);

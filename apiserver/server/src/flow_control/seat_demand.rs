@@ -1,8 +1,8 @@
-//! How many seats a priority level wanted: mean, deviation and peak over an interval, and their smoothed envelope.
+//! Seats that a priority level requested: mean, deviation and peak over an interval, and their smoothed envelope.
 
 use std::time::Duration;
 
-/// How much of the envelope of before is kept at each adjustment, so that demand falls slowly and rises at once.
+/// Part of the former envelope that each adjustment keeps, so that demand falls slowly and rises at once.
 const SMOOTHING_COEFFICIENT: f64 = 0.977;
 
 /// A value over time.
@@ -16,7 +16,7 @@ pub(super) struct Integrator {
     max: f64,
 }
 
-/// What an interval came to.
+/// The figures of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Interval {
     pub(super) elapsed: f64,

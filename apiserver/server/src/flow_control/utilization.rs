@@ -40,7 +40,7 @@ const FAMILIES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What a level uses of its limits.
+/// Utilization of a level's limits.
 #[derive(Debug)]
 pub(super) struct LevelUtilization {
     pub(super) seats: TimingRatio,
@@ -86,7 +86,7 @@ impl ReadVersusWrite {
         Self([[ratio(), ratio()], [ratio(), ratio()]])
     }
 
-    /// How many requests may wait and how many seats there are, over all levels.
+    /// Sets the limits of waiting requests and of seats, over all levels.
     pub(super) fn limits(&self, waiting: f64, executing: f64, now: Duration) {
         for (ratios, limit) in self.0.iter().zip([waiting, executing]) {
             for ratio in ratios {

@@ -1,4 +1,4 @@
-//! How many watches there are of what a change is made to: each has to be told of it.
+//! Number of watches that a change concerns: each of them is sent an event.
 
 use apiserver_endpoints::RequestInfo;
 use machinery_meta::FieldSelector;

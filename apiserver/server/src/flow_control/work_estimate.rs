@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// What the initial phase of a request is taken to last, until it is known.
+/// Estimated duration of a request's initial phase, until it is known.
 pub(super) const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 const MINIMUM_SEATS: u32 = 1;
 const MAXIMUM_LIST_SEATS: u32 = 100;
@@ -14,7 +14,7 @@ const STREAMED_LIST_BYTES: u64 = 1_000_000;
 /// The size of objects that nobody has seen yet.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
 const WATCHES_PER_SEAT: usize = 10;
-/// How long a watcher's part of an event keeps a seat.
+/// Time that the delivery of an event to one watcher keeps a seat.
 const EVENT_DURATION: Duration = Duration::from_millis(5);
 
 /// A request's work: seats while it is executed, and seats that are kept for a while afterwards.

@@ -241,7 +241,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// What is read of a node's complaint.
+/// Bytes that are read of a kubelet's error.
 const COMPLAINT_BYTES_MAX: usize = 50_000;
 
 /// Passes a log's text through, and nothing else that the node says: its headers are not the API server's. Where it

@@ -1,6 +1,6 @@
 //! Links of a proxied page, made to lead through the proxy (upstream's `Transport.rewriteURL`).
 
-/// Where a proxied page lies for its client, and where for us.
+/// The address of a proxied page for its client, and for the server.
 #[derive(Debug, Clone)]
 pub(super) struct Links {
     /// The address of the proxy without a slash at its end.

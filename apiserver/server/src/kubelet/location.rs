@@ -1,4 +1,4 @@
-//! Where a streaming request goes.
+//! Locations of streaming requests.
 
 use super::path::ProxiedPath;
 use super::{options, proxied};
@@ -24,9 +24,9 @@ const ADDRESS_TYPES: [&str; 5] = [
     "ExternalDNS",
 ];
 
-/// What of a request decides where it goes, beside the objects that it names.
+/// The parts of a request that decide its location, beside the objects that it names.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct LocationRequest<'a> {
     pub(super) method: &'a Method,
     /// As the client wrote it.
     pub(super) path: &'a str,
@@ -159,7 +159,7 @@ fn no_preferred(known: &[NodeAddress]) -> RegistryError {
 pub(super) async fn route(
     reader: &dyn ObjectReader,
     info: &RequestInfo,
-    asked: &Asked<'_>,
+    asked: &LocationRequest<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
     let parsed = Query::parse(asked.query);

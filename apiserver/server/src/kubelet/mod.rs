@@ -24,12 +24,12 @@ use connections::Wanted;
 use forward::Forwarding;
 use http::header::UPGRADE;
 use hyper::upgrade::OnUpgrade;
-use location::{Asked, Route};
+use location::{LocationRequest, Route};
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
-/// What such requests are answered with.
+/// The parts with which requests to kubelets are answered.
 pub(crate) struct Kubelets {
     pub(crate) dialer: Dialer,
     pub(crate) connections: Arc<ProxiedConnections>,
@@ -44,7 +44,7 @@ impl Kubelets {
         connect: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let (info, request) = (connect.info, connect.request);
-        let asked = Asked {
+        let asked = LocationRequest {
             method: request.method(),
             path: request.uri().path(),
             query: request.uri().query().unwrap_or_default(),

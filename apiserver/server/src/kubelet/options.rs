@@ -74,7 +74,7 @@ pub(super) fn log(query: &Query) -> Params {
     params
 }
 
-/// What of the options of `log` does not read, or makes no sense.
+/// Refuses options of `log` that cannot be parsed or contradict each other.
 pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
     let mut errors = Vec::new();
     let mut number = |name: &'static str, least: i64, detail: &str| -> Result<bool, RegistryError> {
@@ -114,7 +114,7 @@ pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
     })
 }
 
-/// Whether a time was given; an empty one is none.
+/// Reports whether a time is given; an empty one is none.
 fn since_time(query: &Query) -> Result<bool, RegistryError> {
     let Some(text) = query.get("sinceTime").filter(|text| !text.is_empty()) else {
         return Ok(false);

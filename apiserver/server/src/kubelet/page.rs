@@ -19,7 +19,7 @@ const STEP_BYTES: usize = 64;
 /// Bytes of the page after which other work of the thread gets its turn.
 const TURN_BYTES: usize = 16 << 10;
 
-/// How a page is packed.
+/// The content coding of a page.
 pub(super) enum Coding {
     Plain,
     Packed {
@@ -74,7 +74,7 @@ pub(super) struct Page<B> {
     body: B,
     coding: Coding,
     links: LinkRewriter,
-    /// What has come from the server of the page and has not passed.
+    /// Bytes that have arrived from the page's server and are not yet processed.
     rest: Bytes,
     ended: bool,
 }
@@ -107,7 +107,7 @@ impl<B> Page<B> {
         encoder.take(false)
     }
 
-    /// What is left to say at the end of the page.
+    /// Returns the bytes that end the page.
     fn finish(&mut self) -> io::Result<Vec<u8>> {
         let rest = passed(&mut self.links, None);
         let Coding::Packed { encoder, .. } = &mut self.coding else {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// What a page becomes that comes in pieces of this size.
+    /// Returns the bytes that a client receives of a page that arrives in pieces of this size.
     async fn sent(
         page: &[u8],
         encoding: &str,

@@ -35,7 +35,7 @@ impl ProxiedPath {
         }
     }
 
-    /// What the client asked for, as it would be written from outside.
+    /// The requested path, as a client writes it.
     pub(super) fn whole(&self) -> String {
         format!("{}{}", self.prefix, self.rest)
     }

@@ -1,9 +1,10 @@
-//! Where a request goes that is passed to a pod, a service or a node (upstream's `ResourceLocation` of the three kinds).
+//! Locations of requests that are proxied to a pod, a service or a node (upstream's `ResourceLocation` of the three
+//! kinds).
 //!
-//! Only to what can be one: a client that may write a status must not reach what listens on this machine alone. The dialer
-//! holds to that ([`AllowedAddresses::Global`]), with the very addresses that it connects to.
+//! Only addresses that can be one of these: a client that may write a status must not reach listeners of this machine
+//! alone. The dialer enforces that ([`AllowedAddresses::Global`]) on the very addresses that it connects to.
 
-use super::location::{Asked, Route, bad, find, find_pod, kubelet};
+use super::location::{LocationRequest, Route, bad, find, find_pod, kubelet};
 use super::path::ProxiedPath;
 use apiserver_egress::{AllowedAddresses, Destination, Security};
 use apiserver_endpoints::RequestInfo;
@@ -15,7 +16,7 @@ use machinery_meta::{GroupResource, LabelSelector};
 use serde::Deserialize;
 use std::net::IpAddr;
 
-/// Which service a slice belongs to.
+/// The label with the name of a slice's service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The port of a pod that names none.
 const HTTP: u16 = 80;
@@ -113,7 +114,7 @@ impl<'a> Target<'a> {
 pub(super) async fn route(
     reader: &dyn ObjectReader,
     info: &RequestInfo,
-    asked: &Asked<'_>,
+    asked: &LocationRequest<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
     let kind = info.resource.trim_end_matches('s');

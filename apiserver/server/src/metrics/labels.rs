@@ -1,7 +1,7 @@
 //! Labels of a request, as upstream's `MonitorRequest` finds them.
 
 use crate::debug_pages;
-use crate::exchange::Exchange;
+use crate::exchange::RequestExchange;
 use apiserver_endpoints::{Query, RequestInfo, is_routed, negotiation};
 use apiserver_registry::{Registry, ResourceRow, SubresourceRole};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -48,7 +48,7 @@ pub(super) struct Page {
 
 impl RequestLabels {
     /// `None` for a request that upstream does not count: no handler that counts serves it.
-    pub(crate) fn of(registry: &Registry, exchange: &Exchange) -> Option<Self> {
+    pub(crate) fn of(registry: &Registry, exchange: &RequestExchange) -> Option<Self> {
         let (info, request) = (&*exchange.info, &exchange.request);
         if !info.is_resource_request {
             let page = page(info, request)?;
@@ -91,7 +91,7 @@ impl RequestLabels {
     }
 
     /// Of a request that was refused because there were too many; upstream counts it whatever its path is.
-    pub(crate) fn of_dropped(registry: &Registry, exchange: &Exchange) -> Self {
+    pub(crate) fn of_dropped(registry: &Registry, exchange: &RequestExchange) -> Self {
         let (info, request) = (&*exchange.info, &exchange.request);
         Self::of(registry, exchange)
             .filter(|_| info.is_resource_request)

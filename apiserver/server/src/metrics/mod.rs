@@ -178,7 +178,7 @@ impl Metrics {
         Arc::new(move || expired.inc())
     }
 
-    /// Where others put their own.
+    /// The registry to which other parts add their metrics.
     pub(crate) fn registry(&self) -> &Registry {
         self.families.registry()
     }

@@ -71,7 +71,7 @@ const TERMINATED: [&str; 8] = [
 ];
 const OF_SERVER: [&str; 4] = ["verb", "group", "resource", "subresource"];
 const RECEIVED: [&str; 3] = ["group", "resource", "verb"];
-/// Where the buckets of bodies begin, how far they are apart, and how many there are.
+/// Buckets of body sizes: the first bound, the distance between bounds, and their number.
 const BODY_BUCKETS: (f64, f64, usize) = (50_000.0, 100_000.0, 31);
 const DEPRECATED: [&str; 5] = ["group", "version", "resource", "subresource", "removed_release"];
 

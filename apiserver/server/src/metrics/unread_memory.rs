@@ -1,4 +1,4 @@
-//! What answers hold that their clients have not read.
+//! Memory held by answers that clients have not read.
 
 use apiserver_endpoints::UnreadMemory;
 use prometheus::core::{Collector, Desc};

@@ -1,9 +1,9 @@
-//! Who may approve, sign and attest for a signer (upstream's admission plugins CertificateApproval, CertificateSigning,
-//! CertificateSubjectRestriction and ClusterTrustBundleAttest, the part of NodeRestriction that reads requests, and the
-//! strategy of PodCertificateRequests).
+//! Rights on signers: approval, signing and attestation (upstream's admission plugins CertificateApproval,
+//! CertificateSigning, CertificateSubjectRestriction and ClusterTrustBundleAttest, the part of NodeRestriction that
+//! reads requests, and the strategy of PodCertificateRequests).
 //!
-//! Writing the object is one right, speaking for the signer it names another: a verb on `signers` by the signer's name, or
-//! by its domain with `/*`. Nobody gets the certificate of a cluster's master by asking for it.
+//! Writing the object is one right, acting for the signer it names another: a verb on `signers` by the signer's name,
+//! or by its domain with `/*`. No user gets the certificate of a cluster's master by a request for it.
 
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
@@ -69,7 +69,7 @@ pub(crate) fn check_node(
     refused.map_or(Ok(()), |why| Err(forbidden(attributes, object, why)))
 }
 
-/// What a write needs to be allowed by the signer's name.
+/// The right on the signer's name that a write requires.
 struct Right {
     verb: &'static str,
     /// For whom it is missing.
@@ -145,7 +145,7 @@ fn is_collected(object: &Tree, old: &Tree) -> bool {
     rest(object) == rest(old)
 }
 
-/// Why a request for the certificate of a user is refused whoever asks.
+/// The reason for which a request is refused to every user: it is for the group `system:masters`, or cannot be read.
 fn masters(attributes: &Attributes, object: &Tree) -> Option<String> {
     let is_request = attributes.resource.resource == "certificatesigningrequests"
         && attributes.subresource.is_empty()
@@ -165,7 +165,7 @@ fn masters(attributes: &Attributes, object: &Tree) -> Option<String> {
         .then(|| format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
 }
 
-/// Why a node's request for the certificate of another node is refused (upstream's NodeRestriction).
+/// The reason for which a node's request for the certificate of another node is refused (upstream's NodeRestriction).
 fn other_node(user: &UserInfo, attributes: &Attributes, object: &Tree) -> Option<String> {
     let node = user.node_name()?;
     let is_request = attributes.resource.resource == "certificatesigningrequests"

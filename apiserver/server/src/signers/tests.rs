@@ -1,4 +1,4 @@
-//! Who may do what to which object, by the rights on `signers`.
+//! Permitted writes by the rights on `signers`.
 
 use super::*;
 use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, Reason, UserRules};
@@ -191,7 +191,7 @@ async fn other_writes_need_no_right() {
     }
 }
 
-/// What is asked of a request is what it was made with, not what the write says.
+/// The signer is that of the stored request, whatever the write says.
 #[tokio::test]
 async fn signer_is_taken_from_stored_request() {
     let write = Write {

@@ -3,7 +3,7 @@
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
 //! come and go with their definitions. Both, and local ones that others made, are said to be available.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_registry::conditions::Condition;
 use apiserver_registry::options::{DeleteOptions, Preconditions};
 use apiserver_registry::{ObjectPart, RegistryError, Scope, metadata};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
-/// How an APIService is kept: `onstart`, or `true` for always.
+/// The label with the upkeep of an APIService: `onstart`, or `true` for always.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const CUSTOM_GROUP_PRIORITY: i64 = 1_000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
@@ -99,8 +99,8 @@ impl Wanted {
     }
 }
 
-fn place(name: &str) -> Place<'_> {
-    Place {
+fn address(name: &str) -> ObjectAddress<'_> {
+    ObjectAddress {
         group: GROUP,
         plural: PLURAL,
         namespace: "",
@@ -141,11 +141,13 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
         let found = present.iter().find(|own| metadata::name(own) == name);
         match found {
             None => facts
-                .create(place(&name), &wanted.object("onstart"))
+                .create(address(&name), &wanted.object("onstart"))
                 .await
                 .map(drop),
             Some(own) if managed(own) == "onstart" => {
-                facts.patch(place(&name), ObjectPart::Main, &wanted.patch()).await
+                facts
+                    .patch(address(&name), ObjectPart::Main, &wanted.patch())
+                    .await
             }
             Some(_) => Ok(()),
         }
@@ -172,7 +174,7 @@ async fn remove(facts: &Startup, service: &Tree) -> Result<(), RegistryError> {
         },
         ..DeleteOptions::default()
     };
-    let store = facts.store(place(name))?;
+    let store = facts.store(address(name))?;
     let deleted = store
         .delete(&facts.context(), &Scope::Cluster, name, &options, facts.door())
         .await;
@@ -207,10 +209,10 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
         for wanted in &wanted {
             let name = wanted.name();
             match present.iter().find(|own| metadata::name(own) == name) {
-                None => drop(facts.create(place(&name), &wanted.object("true")).await?),
+                None => drop(facts.create(address(&name), &wanted.object("true")).await?),
                 Some(own) if managed(own) == "true" => {
                     facts
-                        .patch(place(&name), ObjectPart::Main, &wanted.patch())
+                        .patch(address(&name), ObjectPart::Main, &wanted.patch())
                         .await?;
                 }
                 Some(_) => {}
@@ -225,7 +227,7 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
         let local = local
             .iter()
             .filter(|own| own.at(&["spec", "service"]).is_none_or(Ref::is_null));
-        let said = local.map(|own| facts.say(place(metadata::name(own)), AVAILABLE));
+        let said = local.map(|own| facts.set_condition(address(metadata::name(own)), AVAILABLE));
         try_join_all(said).await.map(drop)
     })
 }

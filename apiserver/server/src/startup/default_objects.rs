@@ -1,6 +1,6 @@
 //! Objects every cluster has: the system namespaces, two priority classes.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_registry::RegistryError;
 use futures::future::{BoxFuture, try_join_all};
 
@@ -12,7 +12,7 @@ pub(super) fn namespaces(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryEr
             let json = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}}}}"#);
             facts
                 .create(
-                    Place {
+                    ObjectAddress {
                         group: "",
                         plural: "namespaces",
                         namespace: "",
@@ -40,13 +40,13 @@ const PRIORITY_CLASSES: [(&str, &str); 2] = [
 pub(super) fn priority_classes(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
         let create = PRIORITY_CLASSES.map(|(name, json)| async move {
-            let place = Place {
+            let address = ObjectAddress {
                 group: "scheduling.k8s.io",
                 plural: "priorityclasses",
                 namespace: "",
                 name,
             };
-            facts.create(place, json).await
+            facts.create(address, json).await
         });
         try_join_all(create).await.map(|_| ())
     })

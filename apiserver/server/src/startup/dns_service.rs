@@ -1,11 +1,11 @@
 //! The `kube-dns` service: its address is where pods ask for names. The nodes answer there themselves, so the service
 //! has no selector and no endpoints, and says that it is not the proxy's: a proxy would refuse what has no endpoints.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 
-const SERVICE: Place<'_> = Place {
+const SERVICE: ObjectAddress<'_> = ObjectAddress {
     group: "",
     plural: "services",
     namespace: "kube-system",

@@ -1,7 +1,7 @@
 //! The ConfigMap from which aggregated servers learn whose client certificates and front proxies to trust, kept in step with
 //! the authorities that this server reads again, and together with those of other servers on the same storage.
 
-use super::{Place, RETRY, Startup};
+use super::{ObjectAddress, RETRY, Startup};
 use crate::trust::{Trust, bundle};
 use apiserver_auth::authn::certificate_bundle;
 use apiserver_registry::options::WatchOptions;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-pub(super) const PLACE: Place<'_> = Place {
+pub(super) const PLACE: ObjectAddress<'_> = ObjectAddress {
     group: "",
     plural: "configmaps",
     namespace: "kube-system",

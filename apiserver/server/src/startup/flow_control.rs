@@ -1,7 +1,7 @@
 //! The objects of priority and fairness: those of every cluster are kept as they should be, all of them are put in service,
 //! and each FlowSchema's condition `Dangling` tells whether its priority level is there.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use crate::flow_control::bootstrap::{self, AUTO_UPDATE, BootstrapObject, LEVELS, Revision, SCHEMAS};
 use crate::flow_control::objects::{FlowSchema, Metadata, PriorityLevelConfiguration};
 use apiserver_registry::conditions::Condition;
@@ -22,8 +22,8 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
     Box::pin(facts.keep("flow control objects", resources, reconcile))
 }
 
-fn place<'a>(plural: &'a str, name: &'a str) -> Place<'a> {
-    Place {
+fn address<'a>(plural: &'a str, name: &'a str) -> ObjectAddress<'a> {
+    ObjectAddress {
         group: GROUP,
         plural,
         namespace: "",
@@ -48,7 +48,7 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
         }
         let said = read_schemas
             .iter()
-            .map(|schema| tell(facts, schema, &read_levels));
+            .map(|schema| set_dangling_condition(facts, schema, &read_levels));
         try_join_all(said).await?;
         Ok(())
     })
@@ -84,7 +84,7 @@ fn parsed<T: DeserializeOwned>(objects: &[Value]) -> Vec<T> {
 /// The object as the table has it, with all defaults.
 fn with_defaults(facts: &Startup, object: &BootstrapObject) -> Result<Value, RegistryError> {
     let failed = |error: &dyn std::fmt::Display| RegistryError::Internal(error.to_string());
-    let row = facts.store(place(object.plural, &object.name))?.row;
+    let row = facts.store(address(object.plural, &object.name))?.row;
     let decoded = decode_json(&row.schema, row.ty, object.json.as_bytes(), Strictness::Ignore);
     let mut tree = decoded.map_err(|error| failed(&error))?.tree;
     apply_defaults(&mut tree);
@@ -93,9 +93,9 @@ fn with_defaults(facts: &Startup, object: &BootstrapObject) -> Result<Value, Reg
 }
 
 async fn ensure(facts: &Startup, object: &BootstrapObject) -> Result<(), RegistryError> {
-    let place = place(object.plural, &object.name);
-    let Some(current) = facts.read(place).await? else {
-        return facts.create(place, object.json).await.map(drop);
+    let address = address(object.plural, &object.name);
+    let Some(current) = facts.read(address).await? else {
+        return facts.create(address, object.json).await.map(drop);
     };
     let unreadable = |error: serde_json::Error| RegistryError::Internal(error.to_string());
     let current: Value = serde_json::from_str(&current.root().to_json()).map_err(unreadable)?;
@@ -109,7 +109,7 @@ async fn ensure(facts: &Startup, object: &BootstrapObject) -> Result<(), Registr
         spec: revision.spec.then(|| wanted["spec"].clone()),
         annotation: revision.annotation,
     };
-    match facts.change(place, ObjectPart::Main, &revise).await {
+    match facts.change(address, ObjectPart::Main, &revise).await {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,
     }
@@ -128,10 +128,10 @@ async fn remove_unwanted(
         if !bootstrap::is_unwanted(objects, plural, &metadata) {
             continue;
         }
-        let place = place(plural, &metadata.name);
-        let (store, options) = (facts.store(place)?, DeleteOptions::default());
-        let (context, scope) = (facts.context(), place.scope());
-        let deleted = store.delete(&context, &scope, place.name, &options, facts.door());
+        let address = address(plural, &metadata.name);
+        let (store, options) = (facts.store(address)?, DeleteOptions::default());
+        let (context, scope) = (facts.context(), address.scope());
+        let deleted = store.delete(&context, &scope, address.name, &options, facts.door());
         match deleted.await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
@@ -140,7 +140,7 @@ async fn remove_unwanted(
     Ok(())
 }
 
-async fn tell(
+async fn set_dangling_condition(
     facts: &Startup,
     schema: &FlowSchema,
     levels: &[PriorityLevelConfiguration],
@@ -163,7 +163,9 @@ async fn tell(
         reason,
         message: &message,
     };
-    facts.say(place(SCHEMAS, &schema.metadata.name), dangling).await
+    facts
+        .set_condition(address(SCHEMAS, &schema.metadata.name), dangling)
+        .await
 }
 
 /// Brings an object to what it should be.

@@ -1,6 +1,6 @@
 //! The `kubernetes` service in `default`, its endpoints, and the ServiceCIDR its address comes from.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_registry::{MasterLeases, ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use machinery_schema::Ref;
@@ -10,33 +10,33 @@ use std::time::Duration;
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 
-const CIDR: Place<'_> = Place {
+const CIDR: ObjectAddress<'_> = ObjectAddress {
     group: "networking.k8s.io",
     plural: "servicecidrs",
     namespace: "",
     name: NAME,
 };
-/// What stands for this server in the API.
-pub(super) const SERVICE: Place<'_> = Place {
+/// The service that represents this server in the API.
+pub(super) const SERVICE: ObjectAddress<'_> = ObjectAddress {
     group: "",
     plural: "services",
     namespace: NAMESPACE,
     name: NAME,
 };
-const ENDPOINTS: Place<'_> = Place {
+const ENDPOINTS: ObjectAddress<'_> = ObjectAddress {
     group: "",
     plural: "endpoints",
     namespace: NAMESPACE,
     name: NAME,
 };
-const SLICE: Place<'_> = Place {
+const SLICE: ObjectAddress<'_> = ObjectAddress {
     group: "discovery.k8s.io",
     plural: "endpointslices",
     namespace: NAMESPACE,
     name: NAME,
 };
 
-/// How often it is looked whether all of it is still there, as upstream does.
+/// Interval between checks of the service and its endpoints, as upstream has it.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Makes what is missing, then goes on doing so.
@@ -44,13 +44,13 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
     Box::pin(async move {
         reconcile(facts, Ports::Own).await?;
         let own = facts.clone();
-        let keeping = move || look_again(own.clone());
+        let keeping = move || reconcile_later(own.clone());
         facts.core.runtime.keep("kubernetes service", keeping).detach();
         Ok(())
     })
 }
 
-async fn look_again(facts: Startup) {
+async fn reconcile_later(facts: Startup) {
     loop {
         tokio::select! {
             biased;
@@ -77,7 +77,7 @@ pub(crate) async fn withdraw(facts: &Startup) -> Result<(), RegistryError> {
     endpoints(facts, &others, Ports::AsTheyAre).await
 }
 
-/// What becomes of the ports that are announced.
+/// Treatment of the announced ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ports {
     /// This server's, which starts now.
@@ -166,7 +166,7 @@ async fn service(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Whether other servers may be announced beside this one.
+/// Reports whether other servers may be announced beside this one.
 fn is_shared(facts: &Startup) -> bool {
     facts.core.registry.stored().is_shared()
 }

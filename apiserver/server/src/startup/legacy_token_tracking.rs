@@ -1,13 +1,13 @@
 //! The day since which the use of tokens in Secrets is noted, in the ConfigMap where the token cleaner looks for it.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_registry::{ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-const PLACE: Place<'_> = Place {
+const PLACE: ObjectAddress<'_> = ObjectAddress {
     group: "",
     plural: "configmaps",
     namespace: "kube-system",

@@ -1,5 +1,5 @@
-//! What the server itself writes when it starts. A new step is a file here and a row in [`STEPS`]; steps run in order,
-//! each safe to run again and again, on a fresh store and on one that another server shares.
+//! Objects that the server writes when it starts. A new step is a file here and a row in [`STEPS`]; steps run in
+//! order, each safe to run again and again, on a fresh store and on one that another server shares.
 
 mod allocator_repair;
 mod api_services;
@@ -32,14 +32,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long to wait before a watch that ended is made again.
+/// Delay before a watch that ended is opened again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the steps know.
+/// The state that the steps share.
 #[derive(Clone)]
 pub(crate) struct Startup {
     pub(crate) core: Arc<ServerState>,
-    /// Where the `kubernetes` service leads.
+    /// The address in the `kubernetes` service.
     pub(crate) advertised: SocketAddr,
 }
 
@@ -163,16 +163,16 @@ fn run_when_readable(facts: &Startup, step: &'static Row, error: &RegistryError)
     facts.core.runtime.spawn("start-up step", waiting).detach();
 }
 
-/// Where an object lives.
+/// The address of an object in the API.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct ObjectAddress<'a> {
     pub(crate) group: &'a str,
     pub(crate) plural: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
 }
 
-impl Place<'_> {
+impl ObjectAddress<'_> {
     pub(crate) fn scope(&self) -> Scope {
         Scope::of(self.namespace)
     }
@@ -189,17 +189,18 @@ impl Startup {
         RequestContext::internal(user, self.core.runtime.clone())
     }
 
-    pub(crate) fn store(&self, place: Place<'_>) -> Result<Store, RegistryError> {
-        let store = self.core.registry.preferred_store(place.group, place.plural);
-        store
-            .ok_or_else(|| RegistryError::Internal(format!("{}.{} is not served", place.plural, place.group)))
+    pub(crate) fn store(&self, address: ObjectAddress<'_>) -> Result<Store, RegistryError> {
+        let store = self.core.registry.preferred_store(address.group, address.plural);
+        store.ok_or_else(|| {
+            RegistryError::Internal(format!("{}.{} is not served", address.plural, address.group))
+        })
     }
 
     /// The stored JSON of an object.
-    pub(crate) async fn read(&self, place: Place<'_>) -> Result<Option<Tree>, RegistryError> {
-        let store = self.store(place)?;
+    pub(crate) async fn read(&self, address: ObjectAddress<'_>) -> Result<Option<Tree>, RegistryError> {
+        let store = self.store(address)?;
         match store
-            .get(&place.scope(), place.name, RevisionMatch::MostRecent)
+            .get(&address.scope(), address.name, RevisionMatch::MostRecent)
             .await
         {
             Ok(entry) => store.decode(&entry).map(Some),
@@ -210,7 +211,7 @@ impl Startup {
 
     /// All objects of a resource.
     pub(crate) async fn objects(&self, (group, plural): (&str, &str)) -> Result<Vec<Tree>, RegistryError> {
-        let store = self.store(Place {
+        let store = self.store(ObjectAddress {
             group,
             plural,
             namespace: "",
@@ -221,9 +222,9 @@ impl Startup {
     }
 
     /// Creates an object unless something of its name is there; whether it was created.
-    pub(crate) async fn create(&self, place: Place<'_>, json: &str) -> Result<bool, RegistryError> {
-        let store = self.store(place)?;
-        if self.read(place).await?.is_some() {
+    pub(crate) async fn create(&self, address: ObjectAddress<'_>, json: &str) -> Result<bool, RegistryError> {
+        let store = self.store(address)?;
+        if self.read(address).await?.is_some() {
             return Ok(false);
         }
         let decoded = decode_json(
@@ -240,10 +241,10 @@ impl Startup {
         let created = store
             .create(
                 &self.context(),
-                &place.scope(),
+                &address.scope(),
                 object,
                 &CreateOptions {
-                    field_manager: manager(place, ObjectPart::Main).to_owned(),
+                    field_manager: manager(address, ObjectPart::Main).to_owned(),
                     ..CreateOptions::default()
                 },
                 self.door(),
@@ -259,14 +260,18 @@ impl Startup {
 
     /// Says something of an object in a condition; what it says already is not written again, and an object that is
     /// gone is fine.
-    pub(crate) async fn say(&self, place: Place<'_>, said: Condition<'_>) -> Result<(), RegistryError> {
-        let change = Say {
+    pub(crate) async fn set_condition(
+        &self,
+        address: ObjectAddress<'_>,
+        said: Condition<'_>,
+    ) -> Result<(), RegistryError> {
+        let change = ConditionPatch {
             kind: said.kind.to_owned(),
             status: said.status.to_owned(),
             reason: said.reason.to_owned(),
             message: said.message.to_owned(),
         };
-        match self.change(place, ObjectPart::Status, &change).await {
+        match self.change(address, ObjectPart::Status, &change).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
         }
@@ -303,13 +308,13 @@ impl Startup {
         reconcile: Step,
     ) -> Result<(), RegistryError> {
         let watch = async |(group, plural)| {
-            let place = Place {
+            let address = ObjectAddress {
                 group,
                 plural,
                 namespace: "",
                 name: "",
             };
-            self.store(place)?
+            self.store(address)?
                 .watch(&Scope::Cluster, &WatchOptions::default())
                 .await
         };
@@ -332,28 +337,28 @@ impl Startup {
     /// Applies a merge patch to an object that exists; a patch that changes nothing writes nothing.
     pub(crate) async fn patch(
         &self,
-        place: Place<'_>,
+        address: ObjectAddress<'_>,
         part: ObjectPart,
         patch: &str,
     ) -> Result<(), RegistryError> {
-        self.change(place, part, &Merge(patch.to_owned())).await
+        self.change(address, part, &Merge(patch.to_owned())).await
     }
 
     async fn change(
         &self,
-        place: Place<'_>,
+        address: ObjectAddress<'_>,
         part: ObjectPart,
         change: &dyn UpdatedObject,
     ) -> Result<(), RegistryError> {
-        let store = self.store(place)?;
-        let scope = place.scope();
+        let store = self.store(address)?;
+        let scope = address.scope();
         let target = Target {
             scope: &scope,
-            name: place.name,
+            name: address.name,
             part,
         };
         let options = UpdateOptions {
-            field_manager: manager(place, part).to_owned(),
+            field_manager: manager(address, part).to_owned(),
             ..UpdateOptions::default()
         };
         let context = self.context();
@@ -363,8 +368,8 @@ impl Startup {
 }
 
 /// The manager that upstream's part of the server names itself; most go by the server's name.
-fn manager(place: Place<'_>, part: ObjectPart) -> &'static str {
-    match (place.group, part) {
+fn manager(address: ObjectAddress<'_>, part: ObjectPart) -> &'static str {
+    match (address.group, part) {
         ("flowcontrol.apiserver.k8s.io", ObjectPart::Status) => {
             "api-priority-and-fairness-config-consumer-v1"
         }
@@ -374,7 +379,7 @@ fn manager(place: Place<'_>, part: ObjectPart) -> &'static str {
 }
 
 /// A condition as a change.
-struct Say {
+struct ConditionPatch {
     kind: String,
     status: String,
     reason: String,
@@ -382,7 +387,7 @@ struct Say {
 }
 
 #[async_trait]
-impl UpdatedObject for Say {
+impl UpdatedObject for ConditionPatch {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
             return Err(RegistryError::NoSuchResource);

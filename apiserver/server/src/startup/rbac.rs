@@ -1,6 +1,6 @@
 //! Upstream's default roles and bindings: what is missing is made, what lacks rules or subjects is completed.
 
-use super::{Place, Startup};
+use super::{ObjectAddress, Startup};
 use apiserver_auth::bootstrap::{self, DefaultObject, Missing};
 use apiserver_registry::options::DeleteOptions;
 use apiserver_registry::{ObjectPart, RegistryError};
@@ -25,30 +25,30 @@ async fn ensure(facts: &Startup, object: DefaultObject) -> Result<(), RegistryEr
         name,
         json,
     } = object;
-    let place = Place {
+    let address = ObjectAddress {
         group: GROUP,
         plural: resource,
         namespace,
         name,
     };
-    let Some(existing) = facts.read(place).await? else {
-        return facts.create(place, json).await.map(|_| ());
+    let Some(existing) = facts.read(address).await? else {
+        return facts.create(address, json).await.map(|_| ());
     };
     match bootstrap::missing(existing.root().to_json().as_bytes(), json) {
         Missing::Nothing => Ok(()),
-        Missing::Patch(patch) => facts.patch(place, ObjectPart::Main, &patch).await,
+        Missing::Patch(patch) => facts.patch(address, ObjectPart::Main, &patch).await,
         Missing::Replace => {
-            let store = facts.store(place)?;
+            let store = facts.store(address)?;
             store
                 .delete(
                     &facts.context(),
-                    &place.scope(),
+                    &address.scope(),
                     name,
                     &DeleteOptions::default(),
                     facts.door(),
                 )
                 .await?;
-            facts.create(place, json).await.map(|_| ())
+            facts.create(address, json).await.map(|_| ())
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::event::AuditEvent;
 use super::log::{AuditLog, AuditLogConfig, Written};
 use super::policy::{Decision, Level, Policy, PolicyError, Stage};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::metrics::AuditMetrics;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
@@ -45,19 +45,19 @@ impl Auditor {
 
     /// The event of a request that is refused before its user is known, written with its answer. Nothing is written where
     /// the policy says so.
-    pub(crate) async fn refused_early(self: &Arc<Self>, exchange: &Exchange, answer: &Response) {
+    pub(crate) async fn refused_early(self: &Arc<Self>, exchange: &RequestExchange, answer: &Response) {
         let decision = self.decide(None, exchange);
         if decision.level == Level::None {
             return;
         }
-        self.log.room().await;
+        self.log.wait_for_capacity().await;
         let event = AuditEvent::new(self, decision, exchange);
         event.answered(answer);
         event.write(Stage::ResponseStarted).await;
     }
 
     /// Decides by the policy, and counts the decision.
-    pub(super) fn decide(&self, user: Option<&UserInfo>, exchange: &Exchange) -> Decision {
+    pub(super) fn decide(&self, user: Option<&UserInfo>, exchange: &RequestExchange) -> Decision {
         let decision = self.policy.decide(user, &exchange.info);
         self.metrics.decided(decision.level.as_str());
         decision

@@ -7,7 +7,7 @@ use super::latency::Latency;
 use super::log::Written;
 use super::objects;
 use super::policy::{Decision, Level, Stage};
-use crate::exchange::{Exchange, Response as Answer};
+use crate::exchange::{RequestExchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
 use apiserver_endpoints::status::Status;
@@ -53,7 +53,7 @@ struct State {
     annotations: Mutex<BTreeMap<String, String>>,
 }
 
-/// What is known of the answer.
+/// The known parts of the answer.
 #[derive(Debug, Default)]
 struct Response {
     status: Option<ResponseStatus>,
@@ -61,7 +61,7 @@ struct Response {
 }
 
 impl AuditEvent {
-    pub(super) fn new(auditor: &Arc<Auditor>, decision: Decision, exchange: &Exchange) -> Self {
+    pub(super) fn new(auditor: &Arc<Auditor>, decision: Decision, exchange: &RequestExchange) -> Self {
         let (uri, headers) = (exchange.request.uri(), exchange.request.headers());
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Self(Arc::new(State {
@@ -83,7 +83,7 @@ impl AuditEvent {
     }
 
     /// That of a request on its way, where it is audited.
-    pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
+    pub(crate) fn of(exchange: &RequestExchange) -> Option<Self> {
         exchange.request.extensions().get::<Self>().cloned()
     }
 

@@ -19,7 +19,7 @@ pub(crate) use event::AuditEvent;
 
 use super::completion::Completion;
 use super::filter::{Filter, Next};
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::state::ServerState;
 use apiserver_endpoints::Body;
 use auditor::{Auditor, LastLine};
@@ -31,7 +31,7 @@ use latency::Latency;
 use policy::{Level, Stage};
 use std::sync::Arc;
 
-/// How much of an answer is read for its event: a list is as large as its objects are.
+/// Bytes of an answer that are read for its event: a list is as large as its objects are.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Lets an answer leave once the last event of its request is written: a server that is killed has recorded what it
@@ -49,7 +49,7 @@ impl BeforeAnswer {
 }
 
 impl Filter for BeforeAnswer {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         if !self.is_audited {
             return next.run(exchange);
         }
@@ -75,7 +75,7 @@ impl Audit {
 }
 
 impl Filter for Audit {
-    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let Some(auditor) = self.0.clone() else {
             return next.run(exchange);
         };
@@ -84,7 +84,7 @@ impl Filter for Audit {
             return next.run(exchange);
         }
         Box::pin(async move {
-            auditor.log.room().await;
+            auditor.log.wait_for_capacity().await;
             let event = AuditEvent::new(&auditor, decision, &exchange);
             if !event.write(Stage::RequestReceived).await && !auditor.log.ignores_errors() {
                 auditor.metrics.rejected();
@@ -118,7 +118,7 @@ impl Filter for Audit {
 }
 
 /// Upstream's refusal in the mode `blocking-strict`.
-fn not_stored(exchange: &Exchange) -> Response {
+fn not_stored(exchange: &RequestExchange) -> Response {
     let uri = exchange.request.uri().path_and_query();
     let uri = uri.map_or("/", |uri| uri.as_str()).replace('&', "&amp;");
     let text = format!("Internal Server Error: {uri:?}: failed to store audit event\n");
@@ -134,7 +134,7 @@ fn not_stored(exchange: &Exchange) -> Response {
 }
 
 /// Reports whether the answer is an object: other paths serve texts and documents.
-fn answers_with_object(exchange: &Exchange) -> bool {
+fn answers_with_object(exchange: &RequestExchange) -> bool {
     let info = &exchange.info;
     let is_discovery = ["/api", "/apis"].iter().any(|root| {
         let rest = info.path.strip_prefix(root);

@@ -1,4 +1,5 @@
-//! Which requests are audited and how much of them is told: `audit.k8s.io/v1` `Policy`, by upstream's rules.
+//! Audit policy: the requests that are recorded, and their level of detail (`audit.k8s.io/v1` `Policy`, by upstream's
+//! rules).
 
 use apiserver_endpoints::RequestInfo;
 use machinery_meta::UserInfo;
@@ -6,7 +7,7 @@ use machinery_meta::syntax::dns1123_subdomain;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How much of a request is recorded.
+/// The recorded part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Level {
     None,
@@ -26,7 +27,7 @@ impl Level {
     }
 }
 
-/// When in a request's life an event is written.
+/// The stage of a request at which an event is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     RequestReceived,
@@ -96,7 +97,7 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// What a policy says of one request.
+/// The policy's decision about one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) level: Level,

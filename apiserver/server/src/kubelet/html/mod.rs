@@ -53,7 +53,7 @@ const RAW_TEXT: [&str; 10] = [
 /// A longer tag passes as it is.
 const TAG_BYTES_MAX: usize = 16 << 10;
 
-/// Where in the page the next byte stands.
+/// The position of the next byte in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Text,

@@ -1,6 +1,6 @@
 //! Start tags: where one ends, told byte by byte, and what its attributes are once it has.
 
-/// Where in a start tag the next byte stands.
+/// The position of the next byte in a start tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TagState {
     Name,

@@ -18,7 +18,7 @@ const MEBIBYTE: u64 = 1 << 20;
 /// Bytes of lines that are put together for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where lines go: a file, or in tests one that has no room.
+/// The destination of audit lines: a file, or in tests one without room.
 pub(super) trait Sink: Write + fmt::Debug + Send {
     /// Takes the last bytes back; `false` where that cannot be.
     fn cut(&mut self, bytes: u64) -> bool;

@@ -179,7 +179,7 @@ impl AuditLog {
     }
 
     /// Resolves when a further request may begin.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_capacity(&self) {
         if self.mode == AuditLogMode::Batch {
             return;
         }

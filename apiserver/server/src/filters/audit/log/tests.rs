@@ -244,7 +244,7 @@ async fn audit_log_requests_wait_for_room_and_no_line_is_lost() {
         for _ in 0..count {
             log.write("{".repeat(line - 1) + "\n");
         }
-        let mut room = std::pin::pin!(log.room());
+        let mut room = std::pin::pin!(log.wait_for_capacity());
         assert!(futures::poll!(room.as_mut()).is_pending(), "{count}");
         room.await;
         log.flush().await;
@@ -262,7 +262,7 @@ async fn audit_log_in_mode_batch_keeps_nobody_waiting_and_drops_what_is_too_much
     };
     let log = AuditLog::open(config, &Runtime::real(), errors()).unwrap();
     for _ in 0..BATCH_QUEUE + 10 {
-        log.room().await;
+        log.wait_for_capacity().await;
         assert!(log.write("{}\n".to_owned()).done().await);
     }
     assert_eq!(log.errors.with_label_values(&[BUFFER]).get(), 10);

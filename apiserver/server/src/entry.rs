@@ -1,6 +1,6 @@
 //! From HTTP to the handler chain: what a request is, before any filter sees it.
 
-use crate::exchange::{Exchange, Peer, Response};
+use crate::exchange::{Peer, RequestExchange, Response};
 use crate::filters::filter::HandlerChain;
 use crate::filters::refuse;
 use crate::handler_chain;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 /// Entry of every request, from the network or in process.
 #[derive(Clone)]
-pub(crate) struct Front {
+pub(crate) struct RequestEntry {
     pub(crate) core: Arc<ServerState>,
     pub(crate) chain: Arc<HandlerChain>,
 }
 
-impl Front {
+impl RequestEntry {
     pub(crate) fn new(core: Arc<ServerState>) -> Self {
         Self {
             chain: handler_chain::chain(Arc::clone(&core)),
@@ -64,7 +64,7 @@ impl Front {
             weight: Default::default(),
             point_of_no_return: Default::default(),
         };
-        self.chain.handle(Exchange {
+        self.chain.handle(RequestExchange {
             request,
             info: Arc::new(info),
             context,

@@ -2,7 +2,7 @@
 
 use crate::backup;
 use crate::debug_pages;
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{RequestExchange, Response};
 use crate::filters::refuse_request;
 use crate::flow_control::dump;
 use crate::health;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl ServerState {
     /// Behind all filters. Health and metrics answer whatever the method, as upstream's.
-    pub(crate) fn answer(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
+    pub(crate) fn answer(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
         if exchange.info.is_resource_request {
             return self.endpoints.handle(
                 exchange.context,
@@ -38,7 +38,7 @@ impl ServerState {
         })
     }
 
-    async fn own(&self, exchange: &Exchange) -> Option<Response> {
+    async fn own(&self, exchange: &RequestExchange) -> Option<Response> {
         let path = exchange.info.path.as_str();
         if path == "/metrics" && *exchange.request.method() == http::Method::DELETE {
             self.metrics.reset();
