@@ -1,6 +1,6 @@
 //! Storage without its writes: all that a holder of the registry alone gets of the storage.
 
-use apiserver_storage::encryption::Unopened;
+use apiserver_storage::encryption::UndecryptedValues;
 use apiserver_storage::{
     Backup, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Sample, Statistics, Storage, StorageError,
     Usage, WatchCursor, WatchRequest,
@@ -60,7 +60,7 @@ impl<'a> Stored<'a> {
     }
 
     /// Stored values that no key at hand decrypts.
-    pub fn unopened(self) -> Unopened {
+    pub fn unopened(self) -> UndecryptedValues {
         self.0.unopened()
     }
 

@@ -9,7 +9,7 @@ use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{ListPage, Registry, RegistryError, Scope};
-use apiserver_storage::{Entry, Event, Interest, Prefix, StorageError, WatchRequest};
+use apiserver_storage::{Entry, Event, Prefix, StorageError, WatchFilter, WatchRequest};
 use machinery_meta::{GroupResource, Revision};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl AuthorizationFeed {
     async fn follow(&self, followed: &[Followed]) -> StorageError {
         let interests = followed
             .iter()
-            .map(|own| Interest::prefix(own.prefix.clone()))
+            .map(|own| WatchFilter::prefix(own.prefix.clone()))
             .collect();
         let Some(after) = followed.iter().map(|own| own.revision).min() else {
             return std::future::pending().await;

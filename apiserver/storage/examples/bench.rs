@@ -1,4 +1,5 @@
-//! What the segment log costs on this machine: `cargo run --release -p apiserver-storage --example bench [directory]`.
+//! Benchmark of the segment log on this machine: `cargo run --release -p apiserver-storage --example bench
+//! [directory]`.
 //!
 //! Prints one line per figure. The directory decides the disk; it is used below and cleaned.
 
@@ -9,8 +10,8 @@
 )]
 
 use apiserver_storage::{
-    Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, ObjectKey, Op, Prefix, RangeOptions, ReadAt,
-    Record, Revision, Storage, Uid, WatchRequest, Write,
+    Expect, Key, LogOptions, LogStorage, ObjectHeader, ObjectKey, Op, Prefix, RangeOptions, ReadAt, Record,
+    Revision, Storage, Uid, WatchFilter, WatchRequest, Write,
 };
 use bytes::Bytes;
 use machinery_runtime::{DiskCall, ObservedDisk, RealDisk, Runtime};
@@ -226,7 +227,7 @@ async fn watches() {
         let before = resident();
         let mut tasks = Vec::new();
         for watcher in 0..WATCHERS {
-            let mut interest = Interest::prefix(prefix.clone());
+            let mut interest = WatchFilter::prefix(prefix.clone());
             if by_node {
                 interest = interest.with_field("spec.nodeName", &format!("node-{watcher}"));
             }

@@ -33,7 +33,7 @@ pub(crate) trait Changes: Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct PastEvents {
     pub(crate) events: Vec<Arc<Event>>,
-    /// Where the cursor goes on.
+    /// The revision at which the cursor continues.
     pub(crate) next: Revision,
 }
 

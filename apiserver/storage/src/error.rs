@@ -1,11 +1,11 @@
-//! What can go wrong.
+//! Errors of storage.
 
 use crate::{Entry, Key};
 use machinery_meta::Revision;
 use std::io;
 use std::sync::Arc;
 
-/// Why storage did not do what was asked. Cheap to clone, so that one failure can be told to everyone it concerns.
+/// Failures of storage operations. Cheap to clone, so that every caller concerned gets the failure.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
     /// Not a path of the expected form.
@@ -14,10 +14,10 @@ pub enum StorageError {
     /// An expectation did not hold, and nothing of the group was written. What was found instead is durable.
     #[error("expectation on {key} did not hold")]
     Conflict {
-        /// Which operation of the group.
+        /// Index of the operation in the group.
         index: usize,
         key: Key,
-        /// What is there.
+        /// The stored entry.
         current: Option<Arc<Entry>>,
     },
     /// The revision is older than what is kept.
@@ -164,7 +164,7 @@ impl StorageError {
         matches!(self, Self::Sealed { .. } | Self::Unreadable { .. })
     }
 
-    /// Whether a write failed only because there is no room for it.
+    /// Reports whether a write failed only for want of room.
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
             Self::NoSpace => true,

@@ -7,7 +7,7 @@
 //! Publishing a change costs a few lookups (its key, each prefix of it, each watched field) plus one step for each
 //! cursor that is interested *and idle*. A cursor that has not caught up is not woken again: its mark says where to go on.
 
-use crate::{Entry, Event, Interest, Key, Target};
+use crate::{Entry, Event, Key, Target, WatchFilter};
 use futures::task::AtomicWaker;
 use machinery_meta::Revision;
 use std::collections::{HashMap, VecDeque};
@@ -34,20 +34,20 @@ pub(crate) struct Feed {
 /// The mark of a cursor whose history is no more.
 const LOST: u64 = u64::MAX;
 
-/// What one cursor shares with the feed.
+/// State that one cursor shares with the feed.
 #[derive(Debug)]
 pub(crate) struct Slot {
     number: u64,
-    pub(crate) interests: Box<[Interest]>,
+    pub(crate) interests: Box<[WatchFilter]>,
     /// No change of interest before this revision is outstanding; zero when none is.
     /// Invariant: the feed raises it from zero under the write lock, its cursor moves it under the read lock.
     mark: AtomicU64,
-    /// When the mark was last raised from zero, in microseconds of the runtime's clock; zero when it never was.
+    /// Time at which the mark was last raised from zero, in microseconds of the runtime's clock; zero if never.
     raised: AtomicU64,
     waker: AtomicWaker,
 }
 
-/// What a cursor finds.
+/// The result of a cursor's scan.
 #[derive(Debug)]
 pub(crate) enum Scan {
     /// Nothing of interest is outstanding; the waker is registered.
@@ -198,7 +198,7 @@ impl Feed {
         self.ring.iter().rev().find_map(|event| event.entry.as_ref())
     }
 
-    pub(crate) fn register(&mut self, interests: Vec<Interest>, after: Revision) -> Arc<Slot> {
+    pub(crate) fn register(&mut self, interests: Vec<WatchFilter>, after: Revision) -> Arc<Slot> {
         let mark = if after.0 < self.current { after.0 + 1 } else { 0 };
         self.registered += 1;
         let slot = Arc::new(Slot {
@@ -287,8 +287,8 @@ impl Slot {
         self.interests.iter().any(|interest| interest.matches(event))
     }
 
-    /// Whether a change of this key could be wanted.
-    pub(crate) fn may_want(&self, key: Option<&Key>) -> bool {
+    /// Reports whether a change of this key may match.
+    pub(crate) fn may_match(&self, key: Option<&Key>) -> bool {
         key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
     }
 
@@ -299,7 +299,7 @@ impl Slot {
             .any(|interest| interest.matches_version(key, version))
     }
 
-    /// When the mark was last raised.
+    /// Time at which the mark was last raised.
     pub(crate) fn raised(&self) -> Option<Duration> {
         match self.raised.load(Ordering::Relaxed) {
             0 => None,
@@ -319,13 +319,13 @@ impl Slot {
     }
 }
 
-/// What a change in the history keeps in memory, at most: what was may be kept by nobody else.
+/// Bytes that a change in the history keeps in memory at most: its previous entry may have no other reference.
 fn footprint(event: &Event) -> usize {
     let both = [&event.entry, &event.previous];
     both.into_iter().flatten().map(|entry| entry.footprint()).sum()
 }
 
-/// Who is interested in what.
+/// Cursors by the keys that they follow.
 #[derive(Debug, Default)]
 struct Dispatch {
     /// By key or prefix.
@@ -378,7 +378,7 @@ impl Dispatch {
         }
     }
 
-    fn list(&mut self, interest: &Interest) -> &mut Vec<Arc<Slot>> {
+    fn list(&mut self, interest: &WatchFilter) -> &mut Vec<Arc<Slot>> {
         let target = interest.target.text();
         let Some((path, value)) = &interest.field else {
             return self.targets.entry(target.into()).or_default();
@@ -409,7 +409,7 @@ impl Dispatch {
         }
     }
 
-    fn forget(&mut self, interest: &Interest) {
+    fn forget(&mut self, interest: &WatchFilter) {
         let target = interest.target.text();
         let Some((path, value)) = &interest.field else {
             self.targets.remove(target);

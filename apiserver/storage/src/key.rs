@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where one object is stored: `/registry/pods/default/web`. Begins with a slash, ends without one. Cloning is cheap.
+/// The key of one object: `/registry/pods/default/web`. Begins with a slash, ends without one. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 
@@ -32,7 +32,7 @@ impl Key {
         &self.0
     }
 
-    /// What follows the prefix, when the key is below it.
+    /// The part after the prefix, if the key is below it.
     pub fn below(&self, prefix: &Prefix) -> Option<&str> {
         self.0.strip_prefix(prefix.as_str())
     }
@@ -54,7 +54,7 @@ impl Prefix {
         &self.0
     }
 
-    /// Whether the key is below this prefix.
+    /// Reports whether the key is below this prefix.
     pub fn contains(&self, key: &Key) -> bool {
         key.as_str().starts_with(self.as_str())
     }

@@ -39,7 +39,7 @@ pub use quota::{Claim, NamespaceUsage, Quota, Usage};
 pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Sample, SharedValues, Storage};
-pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};
+pub use watch::{Event, Target, WatchCursor, WatchFilter, WatchRequest};
 pub use write::{Expect, MAX_GROUP_BYTES, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};
 
 pub use machinery_meta::{ObjectHeader, ObjectKey, Revision, Uid};

@@ -90,7 +90,7 @@ pub(crate) struct Pin {
 #[derive(Debug)]
 pub(crate) struct Pins {
     roots: VecDeque<Pin>,
-    /// What had to be put together from the history.
+    /// Lists that were assembled from the history.
     lists: VecDeque<KeptList>,
     /// Bytes that the pins may hold beside the state of now, and the lists.
     limit: u64,

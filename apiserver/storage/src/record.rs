@@ -1,4 +1,4 @@
-//! What is stored.
+//! Stored records.
 
 use crate::Key;
 use crate::encryption::{ENCRYPTED, Seal};
@@ -13,9 +13,9 @@ pub struct Record {
     /// Type meta; the object up to and including the key `"resourceVersion":`; the rest. Joined with a revision between
     /// the last two they are the object in JSON. Slices of one buffer cost one allocation.
     pub parts: [Bytes; 3],
-    /// Which schema, in which state, the object was normalised under.
+    /// Fingerprint of the schema, and of its state, in whose normal form the object is.
     pub fingerprint: u64,
-    /// What selectors, dispatch and columns ask without reading the bytes.
+    /// The parsed header, which selectors, dispatch and columns read instead of the bytes.
     pub header: Arc<ObjectHeader>,
 }
 
@@ -37,7 +37,7 @@ pub struct Entry {
     pub revision: Revision,
     /// The change that created the object.
     pub created: Revision,
-    /// When it is to be deleted, in seconds since 1970; `u64::MAX` where the backend keeps the time to itself (etcd).
+    /// Time of expiry, in seconds since 1970; `u64::MAX` if only the backend knows it (etcd).
     pub expires: Option<u64>,
     pub record: Record,
     /// The key that the stored value is encrypted with.
@@ -50,7 +50,7 @@ impl Record {
         self.parts.iter().map(Bytes::len).sum()
     }
 
-    /// Whether it is an encrypted value, which nobody had the key of.
+    /// Reports whether it is an encrypted value that no key decrypted.
     pub fn is_sealed(&self) -> bool {
         let [first, second, third] = &self.parts;
         second.is_empty() && third.is_empty() && first.starts_with(ENCRYPTED)
@@ -72,7 +72,7 @@ impl Record {
         self.len() + self.header.footprint() + key.as_str().len() + BESIDE
     }
 
-    /// Whether there are no bytes at all.
+    /// Reports whether there are no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

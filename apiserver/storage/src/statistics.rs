@@ -1,4 +1,4 @@
-//! What storage has done so far, for whoever publishes metrics.
+//! Counters of storage, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Statistics {
     pub syncs_within: [u64; SYNC_BOUNDS.len()],
     /// All syncs of the log.
     pub syncs: u64,
-    /// What they took together.
+    /// Total duration of the syncs.
     pub sync_time: Duration,
     /// The disk is full: only deletions are written.
     pub full: bool,

@@ -1,6 +1,6 @@
 //! The contract.
 
-use crate::encryption::{Encryption, Unopened};
+use crate::encryption::{Encryption, UndecryptedValues};
 use crate::{
     Backup, Claim, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, Usage,
     WatchCursor, WatchRequest, Write,
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// - An entry whose time has come is deleted by an ordinary change.
 #[async_trait]
 pub trait Storage: Send + Sync + Debug {
-    /// What is at a key.
+    /// Reads a key.
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError>;
 
     /// Entries below a prefix, in the order of their keys.
@@ -43,7 +43,7 @@ pub trait Storage: Send + Sync + Debug {
     /// can read stands a sealed one ([`Record::is_sealed`]). `None` while no state is in memory.
     fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)>;
 
-    /// How many keys are below a prefix now.
+    /// Number of keys below a prefix at the latest revision.
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError>;
 
     /// Compares and writes, all or nothing. One event for each put and delete, in the group's order.
@@ -60,7 +60,7 @@ pub trait Storage: Send + Sync + Debug {
         self.commit_for(Claim::System, group).await
     }
 
-    /// Whether the quota has room for a group now.
+    /// Reports whether the quota has room for a group now.
     ///
     /// Errors: those of the quota, as [`Storage::commit_for`].
     fn has_room_for(&self, _claim: Claim, _group: &[Write]) -> Result<(), StorageError> {
@@ -72,7 +72,8 @@ pub trait Storage: Send + Sync + Debug {
         Usage::default()
     }
 
-    /// Whether the last write that the quota of the store refused has no room yet, as [`Usage::is_full`]; cheap.
+    /// Reports whether the last write that the quota of the store refused would be refused again, as
+    /// [`Usage::is_full`]; cheap.
     fn is_over_quota(&self) -> bool {
         false
     }
@@ -105,8 +106,8 @@ pub trait Storage: Send + Sync + Debug {
     /// they are has no use for it.
     fn interpret_with(&self, _codec: Arc<dyn RecordCodec>) {}
 
-    /// Whether an entry is stored otherwise than it would be written now, as after a change of keys: writing it again
-    /// then is not in vain.
+    /// Reports whether an entry is stored in another form than a write would give it now, as after a change of keys,
+    /// so that writing it again has an effect.
     fn is_stale(&self, _entry: &Entry) -> bool {
         false
     }
@@ -117,15 +118,15 @@ pub trait Storage: Send + Sync + Debug {
     }
 
     /// Stored values that no key at hand decrypts.
-    fn unopened(&self) -> Unopened {
-        Unopened::default()
+    fn unopened(&self) -> UndecryptedValues {
+        UndecryptedValues::default()
     }
 
     /// Stored values that are decrypted now, and that another configuration would not decrypt.
     ///
     /// Errors: which values there are is not known (yet).
-    fn lost_by(&self, _other: &Encryption) -> Result<Unopened, StorageError> {
-        Ok(Unopened::default())
+    fn lost_by(&self, _other: &Encryption) -> Result<UndecryptedValues, StorageError> {
+        Ok(UndecryptedValues::default())
     }
 
     /// Follows a change of the encryption: values that were missed are looked at again, and a backend that keeps files
@@ -144,7 +145,7 @@ pub trait Storage: Send + Sync + Debug {
         None
     }
 
-    /// What several servers over one store agree on beside the objects; `None` for a store of one server's own.
+    /// Values that several servers over one store share beside the objects; `None` for a store of one server's own.
     fn shared(&self) -> Option<&dyn SharedValues> {
         None
     }
@@ -175,7 +176,7 @@ pub enum ReadAt {
     /// Everything acknowledged so far.
     #[default]
     Latest,
-    /// Whatever is at hand, but not older than this; [`StorageError::Future`] when it has not happened yet.
+    /// Any state at hand that is not older than this; [`StorageError::Future`] if it has not happened yet.
     NotBefore(Revision),
     /// Exactly then.
     Exact(Revision),
@@ -197,7 +198,7 @@ pub struct Sample {
     pub average_bytes: u64,
 }
 
-/// Which part of a range.
+/// The part of a range to read.
 #[derive(Debug, Clone, Default)]
 pub struct RangeOptions {
     pub at: ReadAt,
@@ -219,6 +220,6 @@ pub struct Page {
     pub entries: Vec<Arc<Entry>>,
     /// The revision the page is true at; asking for the next page with [`ReadAt::Exact`] of it gives one consistent list.
     pub revision: Revision,
-    /// How many keys of the prefix follow the last entry.
+    /// Number of keys of the prefix after the last entry.
     pub remaining: u64,
 }

@@ -14,33 +14,33 @@ pub struct Event {
     /// The change's place in the order; of a deletion too.
     pub revision: Revision,
     pub key: Key,
-    /// What is there since; nothing after a deletion.
+    /// The entry after the change; `None` after a deletion.
     pub entry: Option<Arc<Entry>>,
-    /// What was there before; nothing before a creation.
+    /// The entry before the change; `None` before a creation.
     pub previous: Option<Arc<Entry>>,
 }
 
-/// What a watch wants to be told. A change is told when the object as it is or as it was matches.
+/// The keys and selectors of a watch. A change matches if the object matches before or after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interest {
+pub struct WatchFilter {
     pub target: Target,
     /// A selectable field of the header and the value it must have (`spec.nodeName`, a node). The watch is woken for
     /// changes of such objects only.
     pub field: Option<(Box<str>, Box<str>)>,
 }
 
-/// Which keys.
+/// The keys of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Key(Key),
     Prefix(Prefix),
 }
 
-/// Where a watch begins and what it is about.
+/// The start of a watch, and its filter.
 #[derive(Debug, Clone)]
 pub struct WatchRequest {
     /// At least one. An event that matches several is told once.
-    pub interests: Vec<Interest>,
+    pub interests: Vec<WatchFilter>,
     /// Everything later than this is told.
     pub after: Revision,
 }
@@ -93,7 +93,7 @@ impl Event {
     }
 }
 
-impl Interest {
+impl WatchFilter {
     /// Everything below a prefix.
     pub fn prefix(prefix: Prefix) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Interest {
         }
     }
 
-    /// Whether the event is to be told.
+    /// Reports whether the watch receives the event.
     pub fn matches(&self, event: &Event) -> bool {
         self.target.covers(&event.key)
             && self
@@ -129,7 +129,7 @@ impl Interest {
     }
 }
 
-impl Interest {
+impl WatchFilter {
     /// Reports whether the version before a change, or the one after it, is enough to know that the event is to be told.
     pub(crate) fn matches_version(&self, key: &Key, version: Option<&Entry>) -> bool {
         self.target.covers(key)
@@ -142,7 +142,7 @@ impl Interest {
 }
 
 impl Target {
-    /// Whether the key is meant.
+    /// Reports whether the target includes the key.
     pub fn covers(&self, key: &Key) -> bool {
         match self {
             Self::Key(own) => own == key,

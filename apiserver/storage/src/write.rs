@@ -1,4 +1,4 @@
-//! What a caller asks to change.
+//! Changes that a caller requests.
 
 use crate::{Key, Record, StorageError};
 use machinery_meta::Revision;
@@ -13,7 +13,7 @@ pub struct Write {
     pub op: Op,
 }
 
-/// What must be true of the key, counting every write queued before this one.
+/// The expected state of the key, counting every write queued before this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// Anything.
@@ -26,7 +26,7 @@ pub enum Expect {
     At(Revision),
 }
 
-/// What to do.
+/// The change of a key.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Store this record; with a time to live, delete it by itself after that long. Without one, an earlier time to
@@ -38,9 +38,9 @@ pub enum Op {
     Check,
 }
 
-/// What a group does for a full disk.
+/// The effect of a group on a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frees {
+pub(crate) enum SpaceEffect {
     /// It takes room.
     Nothing,
     /// It takes a little, so that something can be deleted: its objects are marked as deleted.
@@ -49,7 +49,7 @@ pub(crate) enum Frees {
     Now,
 }
 
-impl Frees {
+impl SpaceEffect {
     pub(crate) fn of(group: &[Write]) -> Self {
         let puts = || {
             group.iter().filter_map(|write| match &write.op {
@@ -209,14 +209,17 @@ mod tests {
     fn full_disk_has_room_for_deletions_and_what_goes_along() {
         let delete = || Write::delete(Key::parse("/registry/x/gone").unwrap(), Revision(1));
         for (group, expected) in [
-            (vec![delete()], Frees::Now),
-            (vec![delete(), put("", false)], Frees::Now),
-            (vec![delete(), put("a", false)], Frees::Nothing),
-            (vec![delete(), put("", false), put("a", false)], Frees::Nothing),
-            (vec![put("", false)], Frees::Nothing),
-            (vec![put("a", true)], Frees::Soon),
+            (vec![delete()], SpaceEffect::Now),
+            (vec![delete(), put("", false)], SpaceEffect::Now),
+            (vec![delete(), put("a", false)], SpaceEffect::Nothing),
+            (
+                vec![delete(), put("", false), put("a", false)],
+                SpaceEffect::Nothing,
+            ),
+            (vec![put("", false)], SpaceEffect::Nothing),
+            (vec![put("a", true)], SpaceEffect::Soon),
         ] {
-            assert_eq!(Frees::of(&group), expected, "{group:?}");
+            assert_eq!(SpaceEffect::of(&group), expected, "{group:?}");
         }
     }
 }

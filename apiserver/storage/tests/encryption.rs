@@ -1,12 +1,12 @@
-//! What is encrypted at rest is never plain on the disk, is opened by its key only, and moves to a new key.
+//! Encrypted values are never plain on the disk, are decrypted by their key only, and move to a new key.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use apiserver_storage::encryption::{Encryption, ResourceNames};
 use apiserver_storage::{
-    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, OfflineState, Op, Prefix,
-    RangeOptions, ReadAt, Record, RestoreOptions, Revision, Storage, StorageError, WatchRequest, Write,
-    restore, write_backup,
+    Event, Expect, Key, LogOptions, LogStorage, ObjectHeader, OfflineState, Op, Prefix, RangeOptions, ReadAt,
+    Record, RestoreOptions, Revision, Storage, StorageError, WatchFilter, WatchRequest, Write, restore,
+    write_backup,
 };
 use bytes::Bytes;
 use machinery_runtime::{Disk, Runtime, SimDisk, Simulation};
@@ -210,7 +210,7 @@ fn encrypted_record_without_its_key_is_deleted_and_watches_of_it_end() {
         let one = Key::parse(&format!("{SECRET}1")).unwrap();
         let stored = storage.stored_revision(&one).await.unwrap().unwrap();
         let now = storage.current_revision().await.unwrap();
-        let interest = Interest::prefix(Prefix::parse("/registry/secrets/").unwrap());
+        let interest = WatchFilter::prefix(Prefix::parse("/registry/secrets/").unwrap());
         let mut cursors = Vec::new();
         for interest in [interest.clone(), interest.with_field("type", "another")] {
             let request = WatchRequest {
@@ -243,7 +243,7 @@ fn encrypted_changes_are_told_to_watches_that_begin_in_the_past() {
             let keys = keys.map(|providers| encryption(&runtime, providers));
             let storage = open(&runtime, keys).await;
             let from = storage.compacted_revision().await.unwrap();
-            let interest = Interest::prefix(Prefix::parse("/registry/secrets/").unwrap());
+            let interest = WatchFilter::prefix(Prefix::parse("/registry/secrets/").unwrap());
             let request = WatchRequest {
                 interests: vec![if expected > 0 {
                     interest.with_field("type", "Opaque")

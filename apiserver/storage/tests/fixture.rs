@@ -75,7 +75,7 @@ fn put(key: &str, value: &str, ttl: Option<Duration>) -> Write {
     }
 }
 
-/// What every release must find in the fixture of the first.
+/// The state that every release must find in the fixture of the first.
 const EXPECTED: &str = "\
 /registry/events/a/e 21 21 ends },\"v\":\"event\"}
 /registry/pods/a/p1 17 2 stays },\"v\":\"16xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use apiserver_storage::{
-    Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, Record, Revision, Storage,
-    StorageError, WatchRequest, Write,
+    Expect, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, Record, Revision, Storage, StorageError,
+    WatchFilter, WatchRequest, Write,
 };
 use bytes::Bytes;
 use machinery_runtime::Runtime;
@@ -31,7 +31,7 @@ fn write(name: &str) -> Vec<Write> {
 
 fn everything() -> WatchRequest {
     WatchRequest {
-        interests: vec![Interest::prefix(Prefix::parse("/").unwrap())],
+        interests: vec![WatchFilter::prefix(Prefix::parse("/").unwrap())],
         after: Revision::ZERO,
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A guard against hanging, not an assertion.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the disk panics.
+/// The point at which the disk panics.
 const NOWHERE: u8 = 0;
 const IN_SYNC: u8 = 1;
 const IN_CHECKPOINT: u8 = 2;

@@ -7,8 +7,8 @@
 )]
 
 use apiserver_storage::{
-    Claim, Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, ObjectKey, Op, Prefix,
-    RangeOptions, ReadAt, Record, Revision, Storage, StorageError, WatchRequest, Write,
+    Claim, Event, Expect, Key, LogOptions, LogStorage, ObjectHeader, ObjectKey, Op, Prefix, RangeOptions,
+    ReadAt, Record, Revision, Storage, StorageError, WatchFilter, WatchRequest, Write,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -61,8 +61,8 @@ fn put(name: usize, node: &str, bytes: usize) -> Write {
     write(name, Op::Put { record, ttl: None })
 }
 
-fn pods() -> Interest {
-    Interest::prefix(Prefix::parse("/registry/pods/").unwrap())
+fn pods() -> WatchFilter {
+    WatchFilter::prefix(Prefix::parse("/registry/pods/").unwrap())
 }
 
 /// Written last: whoever is told of it was told of everything.
@@ -81,8 +81,8 @@ async fn write_end(storage: &LogStorage) {
 }
 
 /// Everything that a watch is told up to the end.
-async fn told(storage: &LogStorage, interest: &Interest, after: Revision, most: usize) -> Vec<Arc<Event>> {
-    let interests = vec![interest.clone(), Interest::key(end())];
+async fn told(storage: &LogStorage, interest: &WatchFilter, after: Revision, most: usize) -> Vec<Arc<Event>> {
+    let interests = vec![interest.clone(), WatchFilter::key(end())];
     let mut cursor = storage.watch(WatchRequest { interests, after }).await.unwrap();
     let mut told = Vec::new();
     loop {
@@ -136,7 +136,7 @@ fn past_watch_delivers_what_writers_acknowledged() {
                 let interest = match random.below(3) {
                     0 => pods(),
                     1 => pods().with_field("spec.nodeName", "n2"),
-                    _ => Interest::key(key(random.below(160))),
+                    _ => WatchFilter::key(key(random.below(160))),
                 };
                 let most = [1, 7, 64, 1_000][random.below(4)];
                 let expected = model.iter().filter(|own| own.revision > after);
@@ -315,8 +315,8 @@ fn past_of_others_is_not_shortened_by_a_tenant() {
     });
 }
 
-/// Who writes the same few objects again and again takes of the disk what is kept of the past, and no more. So many
-/// namespaces write here that their shares add up to more.
+/// A writer of the same few objects takes no more of the disk than is kept of the past. So many namespaces write here
+/// that their shares add up to more.
 #[test]
 fn past_is_kept_up_to_its_bytes() {
     const KEPT: u64 = 4 << 20;

@@ -93,7 +93,7 @@ async fn queue_counts_writes_whose_callers_have_gone() {
     storage.close().await;
 }
 
-/// What waits behind a sync is written in batches that are no larger than the largest group.
+/// Writes that wait behind a sync are written in batches that are no larger than the largest group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_makes_batches_of_bounded_size() {
     let (gate, storage) = behind_gate().await;

@@ -68,7 +68,7 @@ fn checkpoint(disk: &SimDisk) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Where the text of an object is in the checkpoint.
+/// Offset of an object's text in the checkpoint.
 fn place(bytes: &[u8], name: u32) -> usize {
     let text = format!("old-{name}-x");
     bytes

@@ -1,6 +1,6 @@
 //! What the log says, one revision after the other: the only thing invariants look at.
 
-use apiserver_storage::{Entry, Event, Interest, Prefix, Revision, Storage, WatchCursor, WatchRequest};
+use apiserver_storage::{Entry, Event, Prefix, Revision, Storage, WatchCursor, WatchFilter, WatchRequest};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -259,6 +259,6 @@ impl Observer {
 }
 
 async fn cursor(storage: &dyn Storage, after: Revision) -> Box<dyn WatchCursor> {
-    let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+    let interests = vec![WatchFilter::prefix(Prefix::parse("/").unwrap())];
     storage.watch(WatchRequest { interests, after }).await.unwrap()
 }

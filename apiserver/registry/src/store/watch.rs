@@ -5,7 +5,7 @@ use crate::error::RegistryError;
 use crate::options::WatchOptions;
 use crate::scope::Scope;
 use apiserver_storage::{
-    Entry, Event, Interest, Key, Page, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
+    Entry, Event, Key, Page, RangeOptions, ReadAt, StorageError, WatchCursor, WatchFilter, WatchRequest,
 };
 use machinery_meta::{Predicate, Revision};
 use std::collections::VecDeque;
@@ -120,16 +120,16 @@ impl Store {
     }
 
     /// Names, namespaces and nodes are dispatch keys: the watch is woken for those only.
-    fn interests(&self, scope: &Scope, predicate: &Predicate) -> Result<Vec<Interest>, RegistryError> {
+    fn interests(&self, scope: &Scope, predicate: &Predicate) -> Result<Vec<WatchFilter>, RegistryError> {
         let namespace = self.place(scope)?;
         let name = predicate.fields.required("metadata.name").unwrap_or_default();
         if !name.is_empty()
             && (!self.row.namespaced || !namespace.is_empty())
             && let Ok(key) = Key::parse(&self.row.key(namespace, name))
         {
-            return Ok(vec![Interest::key(key)]);
+            return Ok(vec![WatchFilter::key(key)]);
         }
-        let interest = Interest::prefix(self.prefix(scope)?);
+        let interest = WatchFilter::prefix(self.prefix(scope)?);
         Ok(vec![match predicate.fields.required("spec.nodeName") {
             Some(node) => interest.with_field("spec.nodeName", node),
             None => interest,

@@ -30,16 +30,16 @@ use transformer::{Transformer, Transformers};
 /// In the place of the content of a file that could not be read.
 const UNREADABLE: &str = "unreadable";
 
-/// What every encrypted value begins with.
+/// The prefix of every encrypted value.
 pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-/// Which key a value is encrypted with; the default is none.
+/// The key with which a value is encrypted; the default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seal(pub(crate) u64);
 
 /// Stored values that nobody can decrypt, or could not any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Unopened {
+pub struct UndecryptedValues {
     pub count: usize,
     /// By the order of keys.
     pub first: Option<Key>,
@@ -70,12 +70,12 @@ struct Current {
     hash: String,
 }
 
-/// Why a configuration is not taken, in upstream's words.
+/// The reason for which a configuration is refused, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EncryptionConfigError(pub(crate) String);
 
-impl Unopened {
+impl UndecryptedValues {
     /// Those at keys, which are in order.
     pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut keys = keys.into_iter();
@@ -168,7 +168,7 @@ impl Encryption {
         &self,
         path: &Path,
         bytes: &[u8],
-        lost: impl FnOnce(&Self) -> Result<Unopened, StorageError>,
+        lost: impl FnOnce(&Self) -> Result<UndecryptedValues, StorageError>,
     ) -> Result<bool, EncryptionConfigError> {
         if self.is_in_use(bytes) {
             return Ok(false);
@@ -228,7 +228,7 @@ impl Encryption {
 
     fn without_loss(
         self,
-        lost: impl FnOnce(&Self) -> Result<Unopened, StorageError>,
+        lost: impl FnOnce(&Self) -> Result<UndecryptedValues, StorageError>,
     ) -> Result<Current, EncryptionConfigError> {
         let unknown = |error: StorageError| {
             let why = format!(

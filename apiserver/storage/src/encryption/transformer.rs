@@ -25,7 +25,7 @@ enum Provider {
     Identity,
     Keys {
         prefix: &'static str,
-        /// Where no key has the name that a value was written with.
+        /// The error for a value whose key's name is unknown.
         unknown: &'static str,
         keys: Vec<NamedCipher>,
     },
@@ -121,7 +121,7 @@ impl Default for Transformer {
 }
 
 impl Transformer {
-    /// What a resource without providers has.
+    /// The transformer of a resource without providers.
     pub(super) fn identity() -> Self {
         Self {
             providers: vec![Arc::new(Provider::Identity)],

@@ -1,4 +1,5 @@
-//! What upstream's `ValidateEncryptionConfiguration` refuses, with its fields and words.
+//! Validation of encryption configurations, as upstream's `ValidateEncryptionConfiguration`, with its fields and
+//! words.
 
 use super::EncryptionConfigError;
 use super::config::{EncryptionConfiguration, Keys, NamedKey, ProviderConfiguration};

@@ -278,7 +278,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the last write that the bound of the store refused has no room yet.
+    /// Reports whether the last write that the bound of the store refused would be refused again.
     pub(crate) fn is_full(&self) -> bool {
         self.full_above.is_some()
     }
@@ -330,8 +330,8 @@ fn deletes(group: &[Write]) -> bool {
     group.iter().any(|write| matches!(write.op, Op::Delete))
 }
 
-/// Whether a put has no bound as it goes along with a deletion of its group: one that has no namespace (an allocator's
-/// bitmap). Others have their bounds whatever else the group does: a service may grow as it gives its address back.
+/// Reports whether a put is unbounded because its group deletes: only a put without a namespace (an allocator's
+/// bitmap). Others have their bounds whatever else the group does: a service may grow as it releases its address.
 fn goes_along(new: &Held<'_>, deletes: bool) -> bool {
     deletes && new.namespace.is_empty()
 }
@@ -352,9 +352,9 @@ pub(crate) fn marks_deletion(old: Option<&Entry>, new: &Record) -> bool {
 /// Finalizers that a delete's propagation policy adds.
 const OF_POLICIES: [&str; 2] = ["orphan", "foregroundDeletion"];
 
-/// Whether a change may go beyond the share: one by the system, and the mark that another delete leaves on a deleted
-/// object by its propagation policy. Nobody else can add a finalizer to such an object, and whoever takes one away adds
-/// nothing else beyond the share.
+/// Reports whether a change may exceed the share: one by the system, and the mark that another delete leaves on a
+/// deleted object by its propagation policy. No other change can add a finalizer to such an object, and one that
+/// removes a finalizer adds nothing else beyond the share.
 fn is_spare(old: Option<&Entry>, new: &Record, claim: Claim) -> bool {
     let Some(old) = old.map(|old| &old.record.header) else {
         return false;

@@ -28,7 +28,7 @@ pub struct Quota {
     pub system_namespaces: Vec<Box<str>>,
 }
 
-/// Who asks for room in somebody's namespace.
+/// The requester of room in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// A user, within the bounds.
@@ -70,7 +70,7 @@ const RESERVE_PART: u64 = 8;
 /// Changes by the system's components may exceed a namespace's share by this part of it.
 const SPARE_PART: u64 = 2;
 
-/// How far a write may go.
+/// The bound that applies to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tier {
     /// A user's write in a namespace, or a create of anybody's there.

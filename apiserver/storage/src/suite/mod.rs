@@ -1,4 +1,4 @@
-//! What every backend must do. Each case gets a store and keys of its own; `all` runs them in turn.
+//! Requirements on every backend. Each case gets a store and keys of its own; `all` runs them in turn.
 
 mod reads;
 mod upkeep;
@@ -6,8 +6,8 @@ mod watches;
 mod writes;
 
 use crate::{
-    Expect, Interest, Key, Op, Prefix, RangeOptions, ReadAt, Record, Revision, Storage, StorageError,
-    WatchCursor, WatchRequest, Write,
+    Expect, Key, Op, Prefix, RangeOptions, ReadAt, Record, Revision, Storage, StorageError, WatchCursor,
+    WatchFilter, WatchRequest, Write,
 };
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, ObjectKey};
@@ -49,13 +49,13 @@ pub(crate) fn value(record: &Record) -> String {
 }
 
 /// Keys of one case.
-struct Place<'a> {
+struct KeySpace<'a> {
     subject: &'a Subject,
     case: &'static str,
 }
 
 pub(crate) async fn all(subject: &Subject) {
-    let place = |case| Place { subject, case };
+    let place = |case| KeySpace { subject, case };
     writes::expectations(place("expectations")).await;
     writes::groups(place("groups")).await;
     reads::paging(place("paging")).await;
@@ -70,7 +70,7 @@ pub(crate) async fn all(subject: &Subject) {
     watches::closing(place("closing")).await;
 }
 
-impl Place<'_> {
+impl KeySpace<'_> {
     fn storage(&self) -> &Arc<dyn Storage> {
         &self.subject.storage
     }
@@ -130,10 +130,10 @@ impl Place<'_> {
     }
 
     async fn watch(&self, after: Revision) -> Box<dyn WatchCursor> {
-        self.watch_for(Interest::prefix(self.prefix()), after).await
+        self.watch_for(WatchFilter::prefix(self.prefix()), after).await
     }
 
-    async fn watch_for(&self, interest: Interest, after: Revision) -> Box<dyn WatchCursor> {
+    async fn watch_for(&self, interest: WatchFilter, after: Revision) -> Box<dyn WatchCursor> {
         self.storage()
             .watch(WatchRequest {
                 interests: vec![interest],

@@ -1,10 +1,10 @@
 //! Reads: pages of a list, and states of the past.
 
-use super::{Place, value};
+use super::{KeySpace, value};
 use crate::{RangeOptions, ReadAt, Revision, StorageError};
 
 /// A list read in pages is one list, whatever happens meanwhile.
-pub(super) async fn paging(place: Place<'_>) {
+pub(super) async fn paging(place: KeySpace<'_>) {
     assert_eq!(place.list(RangeOptions::default()).await.unwrap(), (vec![], 0));
     for name in ["e", "a", "c", "b", "d"] {
         place.put(name, name).await;
@@ -40,7 +40,7 @@ pub(super) async fn paging(place: Place<'_>) {
 }
 
 /// Exact, not before, and the future.
-pub(super) async fn past_states(place: Place<'_>) {
+pub(super) async fn past_states(place: KeySpace<'_>) {
     let mut states = Vec::new();
     for step in 0..20 {
         let name = ["a", "b", "c"][step % 3];

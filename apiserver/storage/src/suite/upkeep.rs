@@ -1,11 +1,11 @@
 //! Upkeep: expiry and compaction.
 
-use super::{Place, record, watches::told};
-use crate::{Expect, Interest, Op, RangeOptions, ReadAt, Revision, StorageError, WatchRequest, Write};
+use super::{KeySpace, record, watches::told};
+use crate::{Expect, Op, RangeOptions, ReadAt, Revision, StorageError, WatchFilter, WatchRequest, Write};
 use std::time::Duration;
 
-/// What has a time to live goes by an ordinary change; what is written again without one stays.
-pub(super) async fn expiry(place: Place<'_>) {
+/// An object with a time to live expires by an ordinary change; one that is written again without it stays.
+pub(super) async fn expiry(place: KeySpace<'_>) {
     let start = place.current().await;
     let mut cursor = place.watch(start).await;
     let put = |name: &str, ttl| Write {
@@ -28,10 +28,10 @@ pub(super) async fn expiry(place: Place<'_>) {
     );
 }
 
-/// What is older than the floor is gone for reads and watches; everything else goes on.
-pub(super) async fn compaction(place: Place<'_>) {
+/// History before the floor is gone for reads and watches; everything else goes on.
+pub(super) async fn compaction(place: KeySpace<'_>) {
     let old = place.put("a", "1").await;
-    let mut idle = place.watch_for(Interest::key(place.key("quiet")), old).await;
+    let mut idle = place.watch_for(WatchFilter::key(place.key("quiet")), old).await;
     let mut slow = place.watch(Revision(old.0 - 1)).await;
     let mut floor = place.put("a", "2").await;
     let mut all = vec![old, floor];
@@ -51,7 +51,7 @@ pub(super) async fn compaction(place: Place<'_>) {
         .await;
     assert!(matches!(read, Err(StorageError::Compacted { .. })), "{read:?}");
     let request = WatchRequest {
-        interests: vec![Interest::prefix(place.prefix())],
+        interests: vec![WatchFilter::prefix(place.prefix())],
         after: old,
     };
     match place.storage().watch(request).await {

@@ -1,7 +1,7 @@
 //! Watches: their order, their interests, and their end.
 
-use super::{Place, record, value};
-use crate::{Expect, Interest, Op, Revision, StorageError, WatchCursor, WatchRequest, Write};
+use super::{KeySpace, record, value};
+use crate::{Expect, Op, Revision, StorageError, WatchCursor, WatchFilter, WatchRequest, Write};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) async fn told(cursor: &mut Box<dyn WatchCursor>, count: usize) -> Vec
 }
 
 /// From now, from before, and in small bites: the same order, nothing missing, nothing twice.
-pub(super) async fn watching(place: Place<'_>) {
+pub(super) async fn watching(place: KeySpace<'_>) {
     let start = place.current().await;
     let mut live = place.watch(start).await;
     let mut expected = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn watching(place: Place<'_>) {
     assert_eq!(bites, rest);
     place.storage().reached(expected[29].0).await.unwrap();
     let future = WatchRequest {
-        interests: vec![Interest::prefix(place.prefix())],
+        interests: vec![WatchFilter::prefix(place.prefix())],
         after: Revision(u64::MAX >> 2),
     };
     let future = place.storage().watch(future).await;
@@ -58,10 +58,10 @@ pub(super) async fn watching(place: Place<'_>) {
 }
 
 /// By key, and by a field as it is or as it was.
-pub(super) async fn interests(place: Place<'_>) {
+pub(super) async fn interests(place: KeySpace<'_>) {
     let start = place.current().await;
-    let mut by_key = place.watch_for(Interest::key(place.key("a")), start).await;
-    let on_n2 = Interest::prefix(place.prefix()).with_field("spec.nodeName", "n2");
+    let mut by_key = place.watch_for(WatchFilter::key(place.key("a")), start).await;
+    let on_n2 = WatchFilter::prefix(place.prefix()).with_field("spec.nodeName", "n2");
     let mut by_node = place.watch_for(on_n2, start).await;
     let put = async |name: &str, node: &str, value: &str| {
         let op = Op::Put {
@@ -88,14 +88,14 @@ pub(super) async fn interests(place: Place<'_>) {
 
 /// Eight writers, ten watchers of different interest, bite and pace: each is told its part of the one order, no position
 /// is ahead of what was told, nothing comes late or twice.
-pub(super) async fn ordering(place: Place<'_>) {
+pub(super) async fn ordering(place: KeySpace<'_>) {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 20;
     let (start, runtime) = (place.put("start", "0").await, &place.subject.runtime);
     let interests = [
-        Interest::prefix(place.prefix()),
-        Interest::prefix(place.prefix()).with_field("spec.nodeName", "n1"),
-        Interest::key(place.key("k1")),
+        WatchFilter::prefix(place.prefix()),
+        WatchFilter::prefix(place.prefix()).with_field("spec.nodeName", "n1"),
+        WatchFilter::key(place.key("k1")),
     ];
     let mut all = place.watch(start).await;
     let mut watchers = Vec::new();
@@ -163,9 +163,9 @@ fn pick(runtime: &Runtime, count: usize) -> usize {
 async fn follow(
     runtime: Runtime,
     mut cursor: Box<dyn WatchCursor>,
-    interest: Interest,
+    interest: WatchFilter,
     bite: usize,
-) -> (Interest, Vec<Arc<crate::Event>>) {
+) -> (WatchFilter, Vec<Arc<crate::Event>>) {
     let (mut told, mut position) = (Vec::new(), Revision::ZERO);
     loop {
         for event in cursor.next_batch(bite + 1).await.unwrap() {
@@ -193,7 +193,7 @@ async fn follow(
     }
 }
 
-pub(super) async fn closing(place: Place<'_>) {
+pub(super) async fn closing(place: KeySpace<'_>) {
     place.put("a", "1").await;
     let mut cursor = place.watch(place.current().await).await;
     place.storage().close().await;

@@ -1,11 +1,11 @@
 //! Writes: what they expect, groups of them, races and limits.
 
-use super::{Place, record, value, watches::told};
+use super::{KeySpace, record, value, watches::told};
 use crate::{Expect, Key, Op, ReadAt, Revision, Storage, StorageError, Write};
 use std::sync::Arc;
 
 /// Every expectation against what is absent, there, and there at another revision.
-pub(super) async fn expectations(place: Place<'_>) {
+pub(super) async fn expectations(place: KeySpace<'_>) {
     let there = place.put("there", "old").await;
     let other = Revision(there.0 + 1000);
     for (name, expect, holds) in [
@@ -78,7 +78,7 @@ pub(super) async fn expectations(place: Place<'_>) {
 }
 
 /// All or nothing, consecutive, in order.
-pub(super) async fn groups(place: Place<'_>) {
+pub(super) async fn groups(place: KeySpace<'_>) {
     place.put("b", "old").await;
     let before = place.current().await;
     let mut cursor = place.watch(before).await;
@@ -126,7 +126,7 @@ pub(super) async fn groups(place: Place<'_>) {
 }
 
 /// Sixteen tasks count together through compare-and-write: no count is lost, and a watch sees each once.
-pub(super) async fn racing(place: Place<'_>) {
+pub(super) async fn racing(place: KeySpace<'_>) {
     const TASKS: usize = 16;
     const COUNTS: usize = 10;
     let start = place.put("count", "0").await;
@@ -171,7 +171,7 @@ async fn increment(storage: &dyn Storage, key: &Key) {
     }
 }
 
-pub(super) async fn limits(place: Place<'_>) {
+pub(super) async fn limits(place: KeySpace<'_>) {
     let twice = vec![
         place.write("a", Expect::Any, Some("1")),
         place.write("a", Expect::Any, Some("2")),

@@ -50,7 +50,7 @@ pub(crate) async fn crowded(runtime: &Runtime, disk: &SimDisk) -> Life {
 
 pub(crate) const CROWD: u32 = 100;
 
-/// How many pieces the reserve has; each must be blank.
+/// Number of pieces in the reserve; each must be blank.
 pub(crate) fn pieces(disk: &SimDisk) -> usize {
     assert_eq!(disk.files_with_two_names(), Vec::<PathBuf>::new());
     let files = disk.files().into_iter().map(|(path, _)| path);

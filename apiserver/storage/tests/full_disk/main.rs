@@ -7,8 +7,8 @@ mod machine;
 mod power;
 
 use apiserver_storage::{
-    Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record,
-    Revision, Storage, StorageError, WatchRequest, Write,
+    Expect, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record, Revision,
+    Storage, StorageError, WatchFilter, WatchRequest, Write,
 };
 use bytes::Bytes;
 use machinery_runtime::{Runtime, SimDisk, Simulation};
@@ -89,7 +89,7 @@ async fn fill(runtime: &Runtime, storage: &LogStorage, disk: &SimDisk, room: u64
     }
 }
 
-/// Whether a write was refused for want of room; no other error is right.
+/// Reports whether a write was refused for want of room; no other error is right.
 fn is_refused<T>(written: Result<T, StorageError>) -> bool {
     match written {
         Ok(_) => false,
@@ -122,7 +122,7 @@ fn full_disk_refuses_writes_and_goes_on_with_deletions_reads_and_watches() {
         );
         assert_eq!(names(&storage).await, written as usize);
         let after = storage.current_revision().await.unwrap();
-        let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+        let interests = vec![WatchFilter::prefix(Prefix::parse("/").unwrap())];
         let mut cursor = storage.watch(WatchRequest { interests, after }).await.unwrap();
         // What is about to go may be marked, and what lets go of something may write that down.
         storage.commit(vec![put(1, 3000, true)]).await.unwrap();
@@ -196,7 +196,7 @@ fn full_disk_of_own_records_has_room_again_once_they_are_deleted() {
                 storage.current_revision().await.unwrap().0,
                 before.0 + u64::from(written)
             );
-            let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+            let interests = vec![WatchFilter::prefix(Prefix::parse("/").unwrap())];
             let after = Revision(1);
             let late = storage.watch(WatchRequest { interests, after }).await;
             assert!(matches!(late, Err(StorageError::Compacted { .. })));

@@ -19,7 +19,7 @@ const AT_ONCE: u32 = 12;
 /// Objects that fit into a piece of the reserve.
 const OF_A_PIECE: u32 = 16;
 
-/// What comes at the step.
+/// The fault at the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
     PowerLoss,

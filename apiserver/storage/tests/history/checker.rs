@@ -1,9 +1,9 @@
-//! What is known about one world, and what must follow from it.
+//! Knowledge about one simulation, and the conclusions that must follow from it.
 
 use crate::instance::Instance;
 use apiserver_storage::{
-    Entry, Event, Interest, Key, LogStorage, ObjectHeader, ObjectKey, Prefix, RangeOptions, ReadAt, Record,
-    Revision, Storage, WatchRequest,
+    Entry, Event, Key, LogStorage, ObjectHeader, ObjectKey, Prefix, RangeOptions, ReadAt, Record, Revision,
+    Storage, WatchFilter, WatchRequest,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,9 +20,9 @@ pub(crate) struct Checker {
     one_revision_per_group: bool,
     /// Every change with its revision. Proven by recoveries, or told by who decides the order; only ever grows.
     log: Vec<(u64, Change)>,
-    /// How far that goes.
+    /// The last revision of the proven order.
     proven: u64,
-    /// What each attempt's first change is in the log.
+    /// The first change of each attempt in the log.
     happened: BTreeMap<u64, usize>,
     /// Changes that someone was shown: revision, key, and what it became.
     seen: BTreeMap<(u64, String), Option<String>>,
@@ -33,13 +33,13 @@ pub(crate) struct Checker {
     /// Every group that was tried, by number.
     attempts: BTreeMap<u64, Attempt>,
     reads: Vec<Read>,
-    /// What the one reader of every change was told in this life, behind what is proven.
+    /// Changes received in this life, after the proven ones, by the one reader of every change.
     audited: BTreeMap<u64, Change>,
     /// The compact revision that was acknowledged or found last.
     pub(crate) floor: u64,
     /// The highest floor that a client has asked for, or a recovery has found.
     pub(crate) asked_floor: u64,
-    /// What a change was told to have replaced: its revision, or nothing.
+    /// The revision that a change reported to have replaced, or none.
     replaced: BTreeMap<(u64, String), Option<u64>>,
     watches: BTreeMap<u64, Watch>,
     pub(crate) counts: Counts,
@@ -65,16 +65,16 @@ struct Read {
     found: Vec<(String, u64, String)>,
 }
 
-/// What one cursor told.
+/// Events of one cursor.
 #[derive(Clone)]
 pub(crate) struct Watch {
     pub(crate) after: u64,
-    pub(crate) interest: Interest,
+    pub(crate) interest: WatchFilter,
     pub(crate) told: Vec<(u64, Change)>,
     pub(crate) position: u64,
 }
 
-/// What happened, to see that the test is worth its name.
+/// Counts of what happened, which show that the test covers it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Counts {
     pub(crate) acknowledged: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Counts {
     pub(crate) marks: u64,
     /// Watches that went on where their stream had broken.
     pub(crate) resumed: u64,
-    /// Who was told, rightly, to be too late.
+    /// Reads that were rightly refused as too late.
     pub(crate) too_late: u64,
     pub(crate) compacted: u64,
     /// Floors raised to what only this life has shown.
@@ -187,7 +187,7 @@ impl Checker {
         }
     }
 
-    /// How far the order of changes is proven.
+    /// The last revision of the proven order.
     pub(crate) fn proven(&self) -> u64 {
         self.proven
     }
@@ -295,7 +295,7 @@ impl Checker {
             .map_or(self.proven, |(last, _)| *last)
     }
 
-    /// Whether these are the revisions of one group.
+    /// Reports whether these are the revisions of one group.
     fn is_group(&self, revisions: &[u64]) -> bool {
         let step = u64::from(!self.one_revision_per_group);
         revisions.windows(2).all(|pair| pair[1] == pair[0] + step)
@@ -322,7 +322,7 @@ impl Checker {
         });
     }
 
-    /// What one key was.
+    /// Checks one key's state as it was read.
     pub(crate) fn read_one(&mut self, key: &Key, revision: Revision, entry: Option<&Arc<Entry>>) {
         self.saw_revision(revision.0);
         let found = entry.map(|entry| (key.to_string(), entry.revision.0, text(entry)));
@@ -375,7 +375,8 @@ impl Checker {
         watch.told.retain(|(revision, _)| *revision <= position.0);
     }
 
-    /// What a recovery found behind what was proven: it must be a run of whole attempts, and hold everything shown.
+    /// Checks the changes that a recovery found after the proven ones: they must be a run of whole attempts, and
+    /// contain every change that was shown.
     pub(crate) fn extend(&mut self, news: Vec<(u64, Change)>, current: u64) {
         let first = self.log.len();
         for (revision, change) in news {
@@ -510,7 +511,7 @@ impl Checker {
         );
     }
 
-    /// What each change replaced is the version before it.
+    /// Checks that each change replaced the version before it.
     fn check_replaced(&self) {
         let mut versions: BTreeMap<&str, Option<u64>> = BTreeMap::new();
         for (revision, (key, value)) in &self.log {
@@ -535,7 +536,7 @@ impl Checker {
     }
 }
 
-/// Whether a client of ours wrote it: servers keep something in etcd too.
+/// Reports whether a client of the test wrote the key: servers keep values in etcd too.
 fn is_ours(key: &str) -> bool {
     key.starts_with('/')
 }
@@ -555,7 +556,7 @@ pub(crate) async fn recovered(checker: &Arc<Mutex<Checker>>, storage: &Arc<LogSt
         .last()
         .map_or(checker.lock().proven(), |(revision, _)| *revision);
     let request = WatchRequest {
-        interests: vec![Interest::prefix(everything.clone())],
+        interests: vec![WatchFilter::prefix(everything.clone())],
         after: Revision(from),
     };
     if from < current.0 {

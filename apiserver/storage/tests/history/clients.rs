@@ -1,10 +1,10 @@
-//! Who uses the store: writers, readers and watchers, all drawing from the seed.
+//! Clients of the store: writers, readers and watchers, all drawing from the seed.
 
 use crate::checker::{Change, Checker, Watch, record};
 use crate::instance::LONGEST_TTL;
 use apiserver_storage::{
-    Claim, Entry, Expect, Interest, Key, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record, Revision,
-    Storage, StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Expect, Key, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record, Revision, Storage,
+    StorageError, WatchCursor, WatchFilter, WatchRequest, Write,
 };
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
@@ -14,9 +14,9 @@ use std::time::Duration;
 const CLIENTS: usize = 6;
 const WATCHERS: usize = 4;
 
-/// Where the store is.
+/// The backend of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Backend {
     /// In this process: it answers until it has ended. Only recoveries prove an order.
     Here,
     /// Behind a network: any request may be lost, any stream may break. The order is known without the store.
@@ -27,7 +27,7 @@ pub(crate) enum Place {
 pub(crate) fn start(
     runtime: &Runtime,
     storage: &Arc<dyn Storage>,
-    place: Place,
+    place: Backend,
     checker: &Arc<Mutex<Checker>>,
 ) {
     let client = Client {
@@ -36,7 +36,7 @@ pub(crate) fn start(
         place,
         checker: Arc::clone(checker),
     };
-    if place == Place::Here {
+    if place == Backend::Here {
         runtime.spawn("auditor", client.clone().audit()).detach();
     }
     for _ in 0..CLIENTS {
@@ -51,7 +51,7 @@ pub(crate) fn start(
 struct Client {
     runtime: Runtime,
     storage: Arc<dyn Storage>,
-    place: Place,
+    place: Backend,
     checker: Arc<Mutex<Checker>>,
 }
 
@@ -76,7 +76,7 @@ impl Client {
 
     /// Reads every change there is, so that compaction never hides one from the checker.
     async fn audit(self) {
-        let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+        let interests = vec![WatchFilter::prefix(Prefix::parse("/").unwrap())];
         let mut after = Revision(self.checker.lock().proven());
         loop {
             let request = WatchRequest {
@@ -154,7 +154,7 @@ impl Client {
             );
             let value = format!("{number}.{index}|{padding}");
             let op = if put {
-                let ttl = (self.place == Place::Here && self.draw(6) == 0).then_some(LONGEST_TTL);
+                let ttl = (self.place == Backend::Here && self.draw(6) == 0).then_some(LONGEST_TTL);
                 Op::Put {
                     record: record(&key, &node, &value),
                     ttl,
@@ -185,7 +185,7 @@ impl Client {
             }
             // Of a small disk little is kept of the past.
             Err(StorageError::PastShareExceeded { .. }) => self.checker.lock().refuse(number, None),
-            Err(StorageError::NoSpace) if self.place == Place::Here => {
+            Err(StorageError::NoSpace) if self.place == Backend::Here => {
                 let mut checker = self.checker.lock();
                 checker.refuse(number, None);
                 checker.counts.no_space += 1;
@@ -205,16 +205,16 @@ impl Client {
         match answer {
             Ok(answer) => Some(answer),
             Err(StorageError::Unavailable(_) | StorageError::Unreachable { .. } | StorageError::Closed)
-                if self.place == Place::Remote =>
+                if self.place == Backend::Remote =>
             {
                 None
             }
-            Err(StorageError::Io { .. }) if self.place == Place::Here => None,
+            Err(StorageError::Io { .. }) if self.place == Backend::Here => None,
             Err(other) => panic!("{other}"),
         }
     }
 
-    /// Who is told that a revision is compacted is told so rightly.
+    /// Checks that a revision reported as compacted has been compacted.
     async fn too_late(&self, asked: Revision) -> bool {
         if let Some(floor) = self.had(self.storage.compacted_revision().await) {
             assert!(
@@ -324,11 +324,12 @@ impl Client {
         }
     }
 
-    /// Where only recoveries prove an order, only what is known is given up, so that the checker never misses a change.
+    /// Compacts. Where only recoveries prove an order, only known changes are compacted, so that the checker never
+    /// misses one.
     async fn compact(&self) -> bool {
         let proven = match self.place {
-            Place::Here => self.checker.lock().known(),
-            Place::Remote => match self.had(self.storage.current_revision().await) {
+            Backend::Here => self.checker.lock().known(),
+            Backend::Remote => match self.had(self.storage.current_revision().await) {
                 Some(current) => current.0,
                 None => return true,
             },
@@ -340,10 +341,10 @@ impl Client {
         }
         match self.storage.compact(floor).await {
             Ok(()) => {}
-            Err(StorageError::NoSpace) if self.place == Place::Here => return true,
+            Err(StorageError::NoSpace) if self.place == Backend::Here => return true,
             Err(error) => return self.gone(&error),
         }
-        if self.place == Place::Here {
+        if self.place == Backend::Here {
             let mut checker = self.checker.lock();
             checker.floor = checker.floor.max(floor.0);
             checker.counts.compacted_in_life += u64::from(floor.0 > checker.proven());
@@ -371,14 +372,16 @@ impl Client {
         );
         let failed_read = matches!(error, StorageError::Io { .. });
         self.checker.lock().counts.failed_reads += u64::from(failed_read);
-        self.place == Place::Remote || failed_read
+        self.place == Backend::Remote || failed_read
     }
 
-    fn interest(&self) -> Interest {
+    fn interest(&self) -> WatchFilter {
         match self.draw(4) {
-            0 => Interest::key(self.key()),
-            1 => Interest::prefix(self.prefix()).with_field("spec.nodeName", &format!("n{}", self.draw(3))),
-            _ => Interest::prefix(self.prefix()),
+            0 => WatchFilter::key(self.key()),
+            1 => {
+                WatchFilter::prefix(self.prefix()).with_field("spec.nodeName", &format!("n{}", self.draw(3)))
+            }
+            _ => WatchFilter::prefix(self.prefix()),
         }
     }
 
@@ -393,7 +396,7 @@ impl Client {
                     return;
                 }
             }
-            if self.place == Place::Remote {
+            if self.place == Backend::Remote {
                 self.rest(2_000).await;
             }
         }
@@ -417,16 +420,20 @@ impl Client {
         }
     }
 
-    async fn open(&self, interest: &Interest, after: Revision) -> Result<Box<dyn WatchCursor>, StorageError> {
+    async fn open(
+        &self,
+        interest: &WatchFilter,
+        after: Revision,
+    ) -> Result<Box<dyn WatchCursor>, StorageError> {
         let interests = vec![interest.clone()];
         self.storage.watch(WatchRequest { interests, after }).await
     }
 
-    /// Where its stream breaks, a watch goes on from its position.
-    async fn follow(&self, mut cursor: Box<dyn WatchCursor>, interest: &Interest, number: u64) -> bool {
+    /// Follows a watch, which continues from its position when its stream breaks.
+    async fn follow(&self, mut cursor: Box<dyn WatchCursor>, interest: &WatchFilter, number: u64) -> bool {
         let (bites, patience) = match self.place {
-            Place::Here => (12, Duration::from_millis(3)),
-            Place::Remote => (40, Duration::from_millis(10)),
+            Backend::Here => (12, Duration::from_millis(3)),
+            Backend::Remote => (40, Duration::from_millis(10)),
         };
         for _ in 0..self.draw(bites) {
             let most = usize::try_from(1 + self.draw(5)).unwrap();

@@ -1,7 +1,7 @@
 //! Servers come and go over one etcd: a model of it, whose faults the seed decides and which alone decides the order.
 
 use crate::checker::{Change, Checker, Counts, record};
-use crate::clients::{self, Place};
+use crate::clients::{self, Backend};
 use crate::instance;
 use apiserver_etcd_model::{Changed, Etcd, FaultProfile};
 use apiserver_storage::{
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const DEFAULT_SEEDS: u64 = 20;
-/// How often a seed starts its servers anew.
+/// Number of times that a seed restarts its servers.
 const LIVES: u64 = 3;
 /// Servers that share the etcd.
 const SERVERS: usize = 2;
@@ -93,7 +93,7 @@ async fn lives(runtime: &Runtime) -> Counts {
         let mut servers = Vec::new();
         for _ in 0..SERVERS {
             let server = Server::start(runtime, &etcd).await;
-            clients::start(server.scope.runtime(), &server.storage, Place::Remote, &checker);
+            clients::start(server.scope.runtime(), &server.storage, Backend::Remote, &checker);
             servers.push(server);
         }
         runtime

@@ -46,7 +46,7 @@ async fn write_some(runtime: &Runtime) -> usize {
     page.entries.len()
 }
 
-/// Whether someone is told: recovery refuses or reports, or the check of all files does.
+/// Reports whether the damage is reported: recovery refuses or reports it, or the check of all files does.
 async fn is_reported(runtime: &Runtime, objects: usize) -> Result<bool, String> {
     let (storage, report) = match LogStorage::open(runtime, options()).await {
         Ok(opened) => opened,

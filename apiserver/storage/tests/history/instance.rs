@@ -12,7 +12,7 @@ pub(crate) struct Instance {
     pub(crate) storage: Arc<LogStorage>,
 }
 
-/// What ends a life.
+/// The end of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Properly.
@@ -37,7 +37,7 @@ pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
 /// Longer than the reader of every change is behind.
 const RETENTION: Duration = Duration::from_millis(12);
 
-/// What stays the same in all lives of one world.
+/// State that all lives of one simulation share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct World {
     pub(crate) is_encrypted: bool,

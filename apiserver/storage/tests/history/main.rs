@@ -21,14 +21,14 @@ mod instance;
 
 use apiserver_storage::{Prefix, RangeOptions, Storage};
 use checker::{Checker, Counts};
-use clients::Place;
+use clients::Backend;
 use instance::{Ending, Instance, World};
 use machinery_runtime::{Runtime, SimDisk, Simulation, seeds};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a seed starts the store anew.
+/// Number of times that a seed restarts the store.
 const LIVES: u64 = 4;
 const DEFAULT_SEEDS: u64 = 60;
 
@@ -52,7 +52,7 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         ending.prepare(&runtime, &disk);
         let storage: Arc<dyn Storage> = instance.storage.clone();
         let crowd = instance.scope.runtime().child_scope();
-        clients::start(crowd.runtime(), &storage, Place::Here, &checker);
+        clients::start(crowd.runtime(), &storage, Backend::Here, &checker);
         mishaps(&runtime, &disk, &*storage).await;
         let full = storage.statistics().unwrap().full;
         let retained = world.retention.is_zero();
@@ -95,8 +95,8 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
     counts
 }
 
-/// What happens to the machine while clients are at work: its disk fills and is cleared, reads, renames
-/// and removals fail, its clock is set.
+/// Faults of the machine while clients are at work: its disk fills and is cleared, reads, renames and removals fail,
+/// its clock is set.
 async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     let draw = |below: u64| runtime.random_u64() % below;
     let life = 5_000 + draw(60_000);
@@ -145,7 +145,7 @@ async fn everything_expires(runtime: &Runtime, storage: &Arc<dyn Storage>, check
 
 /// Tells the story of every seed that was asked for; a failing one is named. Where there are as many as usual, together
 /// they must have met everything that `met` lists.
-fn tell(default: u64, live: fn(u64) -> (u64, Counts), met: fn(&Counts) -> Vec<u64>) {
+fn run_seeds(default: u64, live: fn(u64) -> (u64, Counts), met: fn(&Counts) -> Vec<u64>) {
     let mut total = Counts::default();
     let range = seeds(default);
     let runs = range.end - range.start;
@@ -160,7 +160,7 @@ fn tell(default: u64, live: fn(u64) -> (u64, Counts), met: fn(&Counts) -> Vec<u6
 
 #[test]
 fn history_acknowledged_or_visible_is_never_lost() {
-    tell(DEFAULT_SEEDS, live_through, |total| {
+    run_seeds(DEFAULT_SEEDS, live_through, |total| {
         let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
         let reads = [total.reads, total.told, total.catching_up, total.compacted];
         let faults = [
@@ -177,7 +177,7 @@ fn history_acknowledged_or_visible_is_never_lost() {
 
 #[test]
 fn history_etcd_watch_loses_and_repeats_nothing() {
-    tell(etcd::DEFAULT_SEEDS, etcd::live_through, |total| {
+    run_seeds(etcd::DEFAULT_SEEDS, etcd::live_through, |total| {
         let writes = [
             total.acknowledged,
             total.uncertain_kept,

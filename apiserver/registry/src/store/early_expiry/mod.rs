@@ -14,7 +14,7 @@ mod ages;
 use super::Store;
 use crate::registry::Registry;
 use ages::Ages;
-use apiserver_storage::{Interest, Prefix, StorageError, WatchRequest, Write};
+use apiserver_storage::{Prefix, StorageError, WatchFilter, WatchRequest, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Store {
             revision
         };
         let request = WatchRequest {
-            interests: vec![Interest::prefix(prefix)],
+            interests: vec![WatchFilter::prefix(prefix)],
             after,
         };
         let mut cursor = self.storage().watch(request).await?;

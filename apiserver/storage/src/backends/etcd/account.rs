@@ -1,4 +1,4 @@
-//! What the mirror holds as it is counted for the quota, and room of writes that it has not seen yet.
+//! The mirror's bytes as they are counted for the quota, and reservations of writes that it has not received yet.
 
 use super::mirror::Mirror;
 use crate::live::Live;
@@ -14,7 +14,7 @@ pub(super) struct Account {
     pub(super) ledger: Ledger,
     /// Room of writes that etcd has done, by their revisions, until the mirror has them.
     settling: BTreeMap<Revision, Vec<Reserved>>,
-    /// How far the mirror is.
+    /// The revision that the mirror has reached.
     reached: Revision,
 }
 

@@ -8,11 +8,11 @@ use etcd_client::GetOptions;
 use machinery_meta::Revision;
 use std::sync::Arc;
 
-/// How often a list of now is begun again because a compaction overtook it.
+/// Attempts at a list of the current state, each of which a compaction may overtake.
 const LIST_ATTEMPTS: usize = 5;
 
 impl EtcdStorage {
-    /// What is at a key as of a revision; zero means now.
+    /// Reads a key as of a revision; zero means the latest.
     pub(super) async fn get_directly(&self, key: &Key, at: Revision) -> Result<Lookup, StorageError> {
         let options = GetOptions::new().with_revision(number(at));
         let answer = self
@@ -139,7 +139,7 @@ impl EtcdStorage {
     async fn explain(&self, error: StorageError, asked: Revision) -> StorageError {
         match error {
             StorageError::Compacted { .. } => {
-                let floor = self.floor.ask(|| self.remote.compacted()).await;
+                let floor = self.floor.read(|| self.remote.compacted()).await;
                 let compacted = floor.unwrap_or_default();
                 self.mirror.compact(compacted);
                 StorageError::Compacted { asked, compacted }

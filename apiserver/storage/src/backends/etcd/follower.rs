@@ -4,9 +4,9 @@
 //! where it was, and nobody notices. Only where etcd no longer has what was missed, the state is read anew. An etcd that
 //! has forgotten what it said before was restored from a backup: then everything begins anew, and every watch ends.
 
-use super::mirror::{Listed, Mirror, Told};
+use super::mirror::{Listed, Mirror, WatchedChange};
 use super::remote::{Remote, key, number, revision, unsigned};
-use crate::encryption::Unopened;
+use crate::encryption::UndecryptedValues;
 use crate::{Key, Prefix, StorageError};
 use etcd_client::{EventType, GetOptions, WatchOptions, WatchRequestSender, WatchResponse};
 use machinery_meta::Revision;
@@ -27,18 +27,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A stream that lived this long counts as one that worked.
 const WORKED: Duration = Duration::from_secs(1);
-/// How often a watch that nobody waits for is asked how far it is, so that bookmarks are not of long ago.
+/// Interval between progress requests of a watch that no read waits for, so that bookmarks are recent.
 const IDLE: Duration = Duration::from_secs(60);
-/// How often while somebody waits.
+/// Interval between progress requests while a read waits.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// A stream that says nothing for so long while it is asked is given up.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Why a stream has to be opened anew.
-enum Gap {
-    /// What was missed is still there.
+/// The reason for which a stream has to be reopened.
+enum ReopenReason {
+    /// The missed changes are still there.
     None,
-    /// What comes next is compacted.
+    /// The next changes have been compacted.
     Compacted(Revision),
 }
 
@@ -47,17 +47,17 @@ impl Follower {
     pub(super) async fn run(self) {
         let runtime = self.mirror.runtime.clone();
         let mut pause = FIRST_PAUSE;
-        let mut gap = Gap::None;
+        let mut reason = ReopenReason::None;
         loop {
             let begun = runtime.monotonic();
-            let ended = self.follow(gap).await;
-            gap = Gap::None;
+            let ended = self.follow(reason).await;
+            reason = ReopenReason::None;
             match ended {
                 StorageError::Closed => return,
                 StorageError::Compacted { compacted, .. } => {
                     tracing::warn!(%compacted, "etcd has compacted what the watch had not received");
                     self.mirror.compact(compacted);
-                    gap = Gap::Compacted(compacted);
+                    reason = ReopenReason::Compacted(compacted);
                 }
                 error => tracing::warn!(
                     error = error.chain(),
@@ -76,21 +76,21 @@ impl Follower {
     }
 
     /// One stream, from what it begins with to what ends it.
-    async fn follow(&self, gap: Gap) -> StorageError {
-        match self.begin(gap).await {
+    async fn follow(&self, reason: ReopenReason) -> StorageError {
+        match self.begin(reason).await {
             Ok(after) => self.stream(after).await,
             Err(error) => error,
         }
     }
 
-    /// Where the stream begins: behind what is in memory, which is read first where it has to be.
-    async fn begin(&self, gap: Gap) -> Result<Revision, StorageError> {
+    /// Returns the revision at which the stream begins: after the state in memory, which is read first if necessary.
+    async fn begin(&self, reason: ReopenReason) -> Result<Revision, StorageError> {
         let (now, cluster) = self.remote.now().await?;
         let Some(own) = self.mirror.revision() else {
             self.mirror.cluster.store(cluster, Ordering::Relaxed);
             let listed = self.list().await?;
             tracing::info!(revision = %listed.live.revision, objects = listed.live.root.len(), "etcd is read");
-            let sealed = Unopened::of(&listed.sealed);
+            let sealed = UndecryptedValues::of(&listed.sealed);
             if !sealed.is_empty() {
                 tracing::error!(
                     "{}: reads of them fail until --encryption-provider-config has their keys",
@@ -114,7 +114,7 @@ impl Follower {
             self.mirror.start_over(listed);
             return Ok(after);
         }
-        if matches!(gap, Gap::Compacted(floor) if own < floor) {
+        if matches!(reason, ReopenReason::Compacted(floor) if own < floor) {
             let listed = self.list().await?;
             let after = listed.live.revision;
             self.mirror.replace(listed);
@@ -123,7 +123,7 @@ impl Follower {
         Ok(own)
     }
 
-    /// Whether this etcd has another past than the one that was followed.
+    /// Reports whether this etcd has another past than the one that was followed.
     async fn is_another(&self, own: Revision, now: Revision, cluster: u64) -> Result<bool, StorageError> {
         if now < own || cluster != self.mirror.cluster.load(Ordering::Relaxed) {
             return Ok(true);
@@ -210,7 +210,7 @@ impl Follower {
                 () = self.mirror.doubted.notified() => {
                     return Ok(StorageError::Unavailable("etcd went back to an older revision".to_owned()));
                 }
-                () = self.due(asked) => {
+                () = self.next_progress_request(asked) => {
                     self.ask(&mut requests).await?;
                     let now = self.mirror.runtime.monotonic();
                     let since = *asked.get_or_insert(now);
@@ -223,7 +223,7 @@ impl Follower {
     }
 
     /// Until etcd is to be asked how far the watch is: at once for who waits, and again while nothing was heard.
-    async fn due(&self, asked: Option<Duration>) {
+    async fn next_progress_request(&self, asked: Option<Duration>) {
         let runtime = &self.mirror.runtime;
         if asked.is_some() {
             runtime.sleep(ASK_AGAIN).await;
@@ -266,12 +266,12 @@ impl Follower {
             }
             let Ok(key) = key(kv) else { continue };
             changes.push(match told.event_type() {
-                EventType::Delete => Told::Delete(key, at),
+                EventType::Delete => WatchedChange::Delete(key, at),
                 EventType::Put => match self.remote.entry(kv) {
-                    Ok(entry) => Told::Put(entry),
+                    Ok(entry) => WatchedChange::Put(entry),
                     Err(error) => {
                         tracing::error!(%error, "a stored value cannot be read");
-                        Told::Unread(key, at)
+                        WatchedChange::Unread(key, at)
                     }
                 },
             });
@@ -281,7 +281,7 @@ impl Follower {
     }
 }
 
-/// Why etcd gives up a watch, when it does.
+/// The error with which etcd cancels a watch, if it does.
 pub(super) fn refused(answer: &WatchResponse, asked: Revision) -> Option<StorageError> {
     if answer.compact_revision() != 0 {
         let compacted = unsigned(answer.compact_revision());
@@ -318,7 +318,7 @@ impl Listed {
     }
 }
 
-/// Whether what is asked for lies within what is followed.
+/// Reports whether the requested prefix lies within the followed one.
 pub(super) fn covers(own: &Prefix, asked: &Prefix) -> bool {
     asked.as_str().starts_with(own.as_str()) || own.as_str().starts_with(asked.as_str())
 }

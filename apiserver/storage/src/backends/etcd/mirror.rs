@@ -1,6 +1,8 @@
-//! What etcd holds below our prefix, in memory: the live tree, the feed that watches follow, and how far both are.
+//! The state of etcd below our prefix, in memory: the live tree, the feed that watches follow, and the revision of
+//! both.
 //!
-//! [`follower`](super::follower) alone changes it, with whole revisions. Reads wait until it has what they must see.
+//! [`follower`](super::follower) alone changes it, with whole revisions. Reads wait until it has reached the revision
+//! that they must see.
 
 use super::account::{Account, Reservation};
 use super::past::Past;
@@ -25,7 +27,7 @@ use tokio::sync::Notify;
 pub(super) struct Mirror {
     pub(super) runtime: Runtime,
     pub(super) prefix: Prefix,
-    /// Which etcd it is of.
+    /// Id of the etcd cluster that it mirrors.
     pub(super) cluster: AtomicU64,
     feed: RwLock<Feed>,
     state: RwLock<State>,
@@ -51,7 +53,7 @@ struct State {
 
 /// A change as the watch tells it.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum WatchedChange {
     Put(Arc<Entry>),
     /// The value cannot be read.
     Unread(Key, Revision),
@@ -87,7 +89,7 @@ impl Mirror {
         }
     }
 
-    /// How far it is; nothing before the state was read once.
+    /// The revision that it has reached; `None` before the state was read once.
     pub(super) fn revision(&self) -> Option<Revision> {
         let state = self.state.read();
         state.listed.then_some(state.live.revision)
@@ -172,7 +174,7 @@ impl Mirror {
     }
 
     /// Makes changes visible, in order and whole revisions at a time; everything up to `until` is among them.
-    pub(super) fn apply(&self, changes: Vec<Told>, until: Revision) {
+    pub(super) fn apply(&self, changes: Vec<WatchedChange>, until: Revision) {
         let (mut wake, now) = (Vec::new(), self.runtime.monotonic());
         let left = {
             let mut feed = self.feed.write();
@@ -292,11 +294,11 @@ impl Mirror {
 
 impl State {
     /// The event of a change; none where there is nothing that could be shown.
-    fn take(&mut self, told: Told, account: &mut Account) -> Option<Arc<Event>> {
+    fn take(&mut self, told: WatchedChange, account: &mut Account) -> Option<Arc<Event>> {
         let (revision, key, entry) = match told {
-            Told::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
-            Told::Delete(key, revision) => (revision, key, None),
-            Told::Unread(key, revision) => {
+            WatchedChange::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
+            WatchedChange::Delete(key, revision) => (revision, key, None),
+            WatchedChange::Unread(key, revision) => {
                 // What was there stays in the tree, as what the next change is seen to replace.
                 self.unread.insert(key, revision);
                 return None;

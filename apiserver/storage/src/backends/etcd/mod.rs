@@ -2,7 +2,7 @@
 //!
 //! Everything that knows the client crate is in this folder. The [`RecordCodec`] that the registry gives turns stored
 //! values into records and back. One watch on our prefix ([`follower`]) feeds a [`mirror`] in memory, from which reads and
-//! watches are served: a read first learns etcd's revision, once for everybody who asks ([`together`]), and waits until the
+//! watches are served: a read first learns etcd's revision, once for everybody who asks ([`shared_read`]), and waits until the
 //! mirror has it. [`direct`] reads go to etcd where the mirror cannot answer; [`past`] reads older changes for slow
 //! watches. What servers agree on beside the objects has keys of its own ([`shared`]). A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
 //! servers compacts, agreed through upstream's own key.
@@ -19,13 +19,13 @@ mod options;
 mod past;
 mod remote;
 mod shared;
+mod shared_read;
 #[cfg(test)]
 mod tests;
-mod together;
 mod transaction;
 
 use crate::cursor::FeedCursor;
-use crate::encryption::{Encryption, Unopened};
+use crate::encryption::{Encryption, UndecryptedValues};
 use crate::live::{self, Pin};
 use crate::write::check_group;
 use crate::{
@@ -42,11 +42,11 @@ use mirror::Mirror;
 pub use options::EtcdOptions;
 use parking_lot::Mutex;
 use remote::{Remote, failed, number, unsigned};
+use shared_read::SharedRead;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use together::Together;
 
 /// Storage in etcd.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub struct EtcdStorage {
     mirror: Arc<Mirror>,
     followed: AtomicBool,
     /// etcd's revision, and its floor, asked for by many at once.
-    current: Together<Revision>,
-    floor: Together<Revision>,
+    current: SharedRead<Revision>,
+    floor: SharedRead<Revision>,
     leases: Leases,
     /// Values that servers share, as they are stored; `None` until they are read.
     shared: Mutex<Option<Vec<SharedValue>>>,
@@ -69,14 +69,14 @@ pub struct EtcdStorage {
 /// A value that servers share, as it is stored.
 type SharedValue = (Key, Vec<u8>);
 
-/// How long etcd may take to say how far it is.
+/// Time that etcd has to report its revision.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
-/// How long a read waits for the mirror, as upstream's watch cache; then etcd answers.
+/// Time that a read waits for the mirror, as upstream's watch cache; then etcd answers.
 const FRESH_WITHIN: Duration = Duration::from_secs(3);
-/// How long closing waits for writes that were taken up.
+/// Time that closing waits for accepted writes.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a read is answered.
+/// The source of a read's answer.
 enum Held {
     Memory(Pin),
     /// As of a revision; zero means now.
@@ -121,8 +121,8 @@ impl EtcdStorage {
             remote,
             mirror,
             followed: AtomicBool::new(false),
-            current: Together::default(),
-            floor: Together::default(),
+            current: SharedRead::default(),
+            floor: SharedRead::default(),
             leases: Leases::default(),
             shared: Mutex::default(),
             range_chunk: options.range_chunk.max(1),
@@ -163,7 +163,7 @@ impl EtcdStorage {
                 .await
                 .ok_or_else(late)?
         };
-        let current = self.current.ask(ask).await?;
+        let current = self.current.read(ask).await?;
         if current < known {
             self.mirror.doubted.notify_one();
             let why = format!("etcd went back from revision {known} to {current}");
@@ -350,7 +350,7 @@ impl Storage for EtcdStorage {
     }
 
     async fn compacted_revision(&self) -> Result<Revision, StorageError> {
-        let floor = self.floor.ask(|| self.remote.compacted()).await?;
+        let floor = self.floor.read(|| self.remote.compacted()).await?;
         self.mirror.compact(floor);
         Ok(floor.max(self.mirror.compacted()))
     }
@@ -387,18 +387,20 @@ impl Storage for EtcdStorage {
         self.remote.encryption.clone()
     }
 
-    fn unopened(&self) -> Unopened {
-        Unopened::of(&self.mirror.unread())
+    fn unopened(&self) -> UndecryptedValues {
+        UndecryptedValues::of(&self.mirror.unread())
     }
 
-    fn lost_by(&self, other: &Encryption) -> Result<Unopened, StorageError> {
+    fn lost_by(&self, other: &Encryption) -> Result<UndecryptedValues, StorageError> {
         let unread = || StorageError::Unavailable("the values in etcd are not read yet".to_owned());
         let root = self.mirror.now().ok_or_else(unread)?.root;
         let shared = self.shared_lost_by(other).ok_or_else(unread)?;
         let lost = root
             .values()
             .filter(|entry| !other.has_key_of(&entry.key, entry.seal));
-        Ok(Unopened::of(shared.iter().chain(lost.map(|entry| &entry.key))))
+        Ok(UndecryptedValues::of(
+            shared.iter().chain(lost.map(|entry| &entry.key)),
+        ))
     }
 
     async fn encryption_replaced(&self) {

@@ -1,4 +1,4 @@
-//! How etcd is reached, and what the client is told of it.
+//! Options of the connection to etcd, and of the storage over it.
 
 use crate::Quota;
 use crate::encryption::Encryption;
@@ -6,7 +6,7 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How etcd is reached.
+/// Options of storage in etcd.
 #[derive(Debug, Clone)]
 pub struct EtcdOptions {
     /// `http://` or `https://` and the address of each member (`--etcd-servers`).
@@ -15,15 +15,15 @@ pub struct EtcdOptions {
     pub ca: Option<Vec<u8>>,
     /// PEM of our certificate and its key (`--etcd-certfile`, `--etcd-keyfile`).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// How long changes are kept before they are compacted; never when zero (`--etcd-compaction-interval`).
+    /// Time that changes are kept before they are compacted; never when zero (`--etcd-compaction-interval`).
     pub retention: Duration,
     /// Entries asked for at once; a longer list is read in several requests at one revision.
     pub range_chunk: usize,
-    /// How values lie in etcd; plain without.
+    /// Encryption of values in etcd; none leaves them plain.
     pub encryption: Option<Arc<Encryption>>,
     /// Everything below it is ours; keys begin with it.
     pub prefix: String,
-    /// How many bytes of recent changes are kept in memory; older ones are read from etcd.
+    /// Bytes of recent changes in memory; older ones are read from etcd.
     pub history_bytes: usize,
     /// Bounds of what is stored; none by default, beside etcd's own.
     pub quota: Quota,

@@ -5,7 +5,7 @@ use super::follower::{ended, refused};
 use super::remote::{Remote, key, number, revision, unsigned};
 use crate::cursor::PastEvents;
 use crate::feed::Slot;
-use crate::{Event, Interest, Key, StorageError, Target};
+use crate::{Event, Key, StorageError, Target, WatchFilter};
 use etcd_client::{EventType, KeyValue, WatchOptions, WatchResponse};
 use machinery_meta::Revision;
 use machinery_runtime::Runtime;
@@ -24,10 +24,10 @@ pub(super) struct Past {
 const READS: usize = 2;
 /// One read takes no longer; then its watch fails, and its client begins again from its position.
 const READ_WITHIN: Duration = Duration::from_secs(10);
-/// How often etcd is asked whether everything was sent.
+/// Interval at which etcd is asked whether everything was sent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What has been received for one watch.
+/// Changes received for one watch.
 struct Reading<'a> {
     remote: &'a Remote,
     slot: &'a Slot,
@@ -122,7 +122,7 @@ impl Reading<'_> {
             self.next = self.next.max(at.next());
             // Several interests share one stream; what others keep in between may be of a form nobody here knows.
             let Ok(key) = key(kv) else { continue };
-            if !self.slot.may_want(Some(&key)) {
+            if !self.slot.may_match(Some(&key)) {
                 continue;
             }
             let event = event(self.remote, told, kv, key)?;
@@ -140,9 +140,9 @@ enum Common {
     Prefix(Vec<u8>),
 }
 
-fn common(interests: &[Interest]) -> Common {
+fn common(interests: &[WatchFilter]) -> Common {
     if let [
-        Interest {
+        WatchFilter {
             target: Target::Key(key),
             ..
         },

@@ -27,7 +27,7 @@ const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 const NOWHERE: &[u8] = &[0];
 /// The end of an entry with a lease: etcd alone knows when that is.
 pub(super) const LEASED: u64 = u64::MAX;
-/// Where an empty etcd begins.
+/// First revision of an empty etcd.
 const FIRST_REVISION: u64 = 1;
 
 impl Remote {
@@ -135,7 +135,7 @@ impl Remote {
         }
     }
 
-    /// What somebody waits for, unless the storage is closed first.
+    /// Awaits a future, unless the storage is closed first.
     pub(super) async fn unless_closed<T>(&self, wait: impl Future<Output = T>) -> Result<T, StorageError> {
         self.waiting(async { Ok(wait.await) }).await
     }
@@ -177,7 +177,7 @@ impl Remote {
         Ok(Revision(kept))
     }
 
-    /// Whether a revision can still be read.
+    /// Reports whether a revision can still be read.
     async fn is_kept(&self, revision: Revision) -> Result<bool, StorageError> {
         let options = GetOptions::new().with_revision(number(revision));
         match self.waiting(self.kv()?.get(NOWHERE, Some(options))).await {
@@ -205,7 +205,7 @@ fn closed() -> StorageError {
     StorageError::Closed
 }
 
-/// What an error of the client means. Numbers of revisions are filled in by those who know them.
+/// The storage error of a client's error. Callers that know the revisions fill them in.
 pub(super) fn failed(error: etcd_client::Error) -> StorageError {
     let text = error.to_string();
     if text.contains("required revision has been compacted") {

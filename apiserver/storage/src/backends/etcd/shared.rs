@@ -1,7 +1,8 @@
-//! What all servers over one etcd agree on, outside of the prefix of the objects: no watch, list or request shows it.
+//! Values that all servers over one etcd share, outside of the prefix of the objects: no watch, list or request shows
+//! them.
 //!
-//! These are keys, so they are encrypted by the rule for Secrets where the configuration has one, bound to the name they lie
-//! under as an object is; without such a rule they are plain.
+//! These are keys, so they are encrypted by the rule for Secrets where the configuration has one, bound to the name
+//! they lie under as an object is; without such a rule they are plain.
 
 use super::{CHECKED_WITHIN, EtcdStorage};
 use crate::encryption::{ENCRYPTED, Encryption, Named, Seal};
@@ -34,7 +35,7 @@ impl SharedValues for EtcdStorage {
         });
         let gone = || StorageError::Unavailable(format!("etcd has no {key} after all"));
         let found = found.ok_or_else(gone)?;
-        self.seal_anew(&key, &found).await?;
+        self.reencrypt(&key, &found).await?;
         Ok(self.opened(&key, found.value())?.0)
     }
 
@@ -43,7 +44,7 @@ impl SharedValues for EtcdStorage {
         let mut kv = self.remote.kv()?;
         let answer: GetResponse = self.remote.waiting(kv.get(key.as_str(), None)).await?;
         match answer.kvs().first() {
-            Some(found) => self.seal_anew(&key, found).await,
+            Some(found) => self.reencrypt(&key, found).await,
             None => Ok(false),
         }
     }
@@ -109,7 +110,7 @@ impl EtcdStorage {
 
     /// Writes a value with the key that writes now, unless it was written with it or another server is faster. Whether
     /// this server did.
-    async fn seal_anew(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
+    async fn reencrypt(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
         let (plain, seal) = self.opened(key, found.value())?;
         let encryption = self.remote.encryption.as_ref();
         let current = encryption.map_or(Seal::default(), |own| own.current_seal_of(SECRETS));

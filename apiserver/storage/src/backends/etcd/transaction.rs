@@ -8,7 +8,7 @@ use machinery_meta::Revision;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a write waits for its answer: upstream's bound of a mutation, so that a hung etcd collects no tasks.
+/// Time that a write waits for its answer: upstream's bound of a mutation, so that a hung etcd collects no tasks.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(34);
 
 impl EtcdStorage {
@@ -103,7 +103,7 @@ impl EtcdStorage {
         Ok(events)
     }
 
-    /// Which expectation did not hold, from what the transaction found instead.
+    /// The error of the expectation that failed, from the state that the transaction found.
     fn conflict(&self, group: &[Write], responses: Vec<TxnOpResponse>) -> Result<StorageError, StorageError> {
         for (index, (write, response)) in group.iter().zip(responses).enumerate() {
             let TxnOpResponse::Get(found) = response else {

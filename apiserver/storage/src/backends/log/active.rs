@@ -65,7 +65,7 @@ impl Active {
         self.found.is_none() && !self.is_damaged
     }
 
-    /// Whether the file is there, durably, for the segments that are begun from now on.
+    /// Reports whether the file is durably in place for segments begun from now on.
     pub(super) fn is_kept(&self) -> bool {
         self.file.is_some()
     }

@@ -82,7 +82,7 @@ impl Backup {
         Revision(self.header.revision)
     }
 
-    /// How many objects it has.
+    /// Number of objects in the backup.
     pub fn objects(&self) -> u64 {
         self.header.entries
     }
@@ -280,7 +280,7 @@ fn read_file(path: &Path, file: &dyn DiskFile) -> Result<Content, StorageError> 
 struct Window<'a> {
     path: &'a Path,
     file: &'a dyn DiskFile,
-    /// Where in the file the next byte is.
+    /// Offset of the next byte in the file.
     start: u64,
     held: Vec<u8>,
     /// So many of the held bytes are passed.

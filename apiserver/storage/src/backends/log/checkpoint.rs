@@ -27,7 +27,7 @@ pub(super) struct Checkpoint {
     pub(super) seals: Arc<Seals>,
     file: Box<dyn DiskFile>,
     pub(super) blocks: Vec<Block>,
-    /// Where the last block ends.
+    /// End of the last block.
     end: u64,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct CheckpointWriter {
 }
 
 const BLOCK_BYTES: usize = 64 << 10;
-/// How much one step writes: small enough that other work on the disk does not wait for it.
+/// Bytes written in one step: few enough that other work on the disk does not wait for it.
 const STEP_BYTES: usize = 256 << 10;
 const END_MAGIC: u64 = 0x444e_4550_4b43_4e4b;
 const END_BYTES: usize = 40;
@@ -75,7 +75,7 @@ impl Checkpoint {
         u64::from_str_radix(name.strip_prefix("checkpoint-")?.strip_suffix(".ckpt")?, 16).ok()
     }
 
-    /// Whether the name is that of a checkpoint that was never finished.
+    /// Reports whether the name is that of a checkpoint that was never finished.
     pub(super) fn is_draft(name: &str) -> bool {
         name.starts_with("checkpoint-") && name.ends_with(".tmp")
     }
@@ -277,7 +277,7 @@ fn read_block(bytes: &[u8]) -> Result<Vec<Arc<Entry>>, (usize, Malformed)> {
     Ok(out)
 }
 
-/// Where the index is and how many entries there are.
+/// Offset of the index, and number of its entries.
 fn read_end(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
     let (body, checksum) = bytes
         .split_last_chunk::<4>()

@@ -179,7 +179,7 @@ fn forget(engine: &Engine, floor: Revision) {
 
 /// Writes everything with the encryption of now, and lets the compactions take what lies under the former one. Tries
 /// again until there is room.
-pub(super) async fn encrypt_anew(engine: Arc<Engine>) {
+pub(super) async fn reencrypt(engine: Arc<Engine>) {
     loop {
         match encrypt_anew_once(&engine).await {
             Ok(()) => {

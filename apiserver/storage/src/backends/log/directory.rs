@@ -58,7 +58,7 @@ pub(super) fn names(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, StorageE
     Ok(names)
 }
 
-/// What the directory holds.
+/// Contents of the directory.
 pub(super) struct Found {
     /// By number of the first batch.
     pub(super) segments: Vec<Arc<Segment>>,
@@ -145,7 +145,8 @@ impl Found {
         }
     }
 
-    /// What pruning keeps begins behind the newest checkpoint that is not above the floor, or at the first batch.
+    /// The problem of a log that begins too late: it must begin after the newest checkpoint that is not above the
+    /// floor, or at the first batch.
     pub(super) fn begins_late(&self, floor: Revision) -> Option<String> {
         let mut bases = self.checkpoints.iter().rev();
         let base = bases.find(|checkpoint| checkpoint.revision() <= floor);
@@ -170,7 +171,7 @@ impl Found {
         self.segments.is_empty() && self.checkpoints.is_empty() && self.problems.is_empty()
     }
 
-    /// Which store this is; all files must agree.
+    /// The store's id, on which all files must agree.
     pub(super) fn store(&self, fresh: u64, active: &Active) -> Result<u64, StorageError> {
         let of_segments = self
             .segments

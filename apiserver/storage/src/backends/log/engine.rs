@@ -20,7 +20,7 @@ use crate::feed::{Feed, Slot};
 use crate::live::{Live, Pins};
 use crate::quota::Ledger;
 use crate::statistics::SyncTimes;
-use crate::write::{Frees, check_group};
+use crate::write::{SpaceEffect, check_group};
 use crate::{Claim, Entry, Event, Key, StorageError, Write};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
@@ -50,9 +50,9 @@ pub(super) struct Engine {
     appender: Mutex<Appender>,
     /// Bytes of writes that are taken up, in units of [`QUEUE_UNIT_BYTES`].
     queue: Arc<Semaphore>,
-    /// How many reads of the past in the log may run at once.
+    /// Permits for reads of the past in the log.
     pub(super) past_reads: Arc<Semaphore>,
-    /// How many states may be put together from memory at once: none waits for the log.
+    /// Permits for states that are assembled from memory: none waits for the log.
     pub(super) undone: Arc<Semaphore>,
     pub(super) checkpointing: AtomicBool,
     /// Notified when one has ended.
@@ -89,7 +89,7 @@ pub(super) fn kept_log_bytes(options: &LogOptions, files: &Files) -> u64 {
         .min(space.map_or(u64::MAX, |space| space.total / PART_OF_DISK))
 }
 
-/// Where a flush stands. Each step does one thing, so that a simulation sees every state between them.
+/// The state of a flush. Each step does one thing, so that a simulation sees every state between them.
 enum Flush {
     Begin,
     Write(Pending),
@@ -145,18 +145,18 @@ impl Engine {
         claim: Claim,
         group: Vec<Write>,
     ) -> Result<Vec<Arc<Event>>, StorageError> {
-        let done = self.commit_in_room(claim, group).await;
+        let done = self.commit_within_reserve(claim, group).await;
         done.map_err(|error| self.readable_conflict(error))
     }
 
-    async fn commit_in_room(
+    async fn commit_within_reserve(
         self: &Arc<Self>,
         claim: Claim,
         group: Vec<Write>,
     ) -> Result<Vec<Arc<Event>>, StorageError> {
         let bytes = check_group(&group)?;
-        let frees = Frees::of(&group);
-        if frees == Frees::Nothing {
+        let frees = SpaceEffect::of(&group);
+        if frees == SpaceEffect::Nothing {
             return self.commit_once(claim, group, bytes, frees).await;
         }
         // The batch that a full disk refuses takes deletions with it; they are tried again in the reserve.
@@ -174,7 +174,7 @@ impl Engine {
         claim: Claim,
         group: Vec<Write>,
         bytes: usize,
-        frees: Frees,
+        frees: SpaceEffect,
     ) -> Result<Vec<Arc<Event>>, StorageError> {
         self.has_disk_for(frees)?;
         let units =
@@ -250,12 +250,12 @@ impl Engine {
         }
     }
 
-    fn has_disk_for(&self, frees: Frees) -> Result<(), StorageError> {
+    fn has_disk_for(&self, frees: SpaceEffect) -> Result<(), StorageError> {
         let room = &self.files.room;
         let taken = match frees {
-            Frees::Now => true,
-            Frees::Soon => !room.is_full() || room.has_enough(),
-            Frees::Nothing => !room.is_full(),
+            SpaceEffect::Now => true,
+            SpaceEffect::Soon => !room.is_full() || room.has_enough(),
+            SpaceEffect::Nothing => !room.is_full(),
         };
         if taken {
             return Ok(());

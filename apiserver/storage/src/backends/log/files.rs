@@ -61,7 +61,7 @@ pub(super) struct Written {
     end: u64,
 }
 
-/// How much of a segment gets its blocks ahead of what is written.
+/// Bytes of a segment whose blocks are allocated ahead of writing.
 const LAID_OUT_BYTES: u64 = 256 << 10;
 
 impl Files {
@@ -114,7 +114,7 @@ impl Files {
         Ok(bytes)
     }
 
-    /// Whether a file is still a part of the log.
+    /// Reports whether a file is still a part of the log.
     pub(super) fn has(&self, path: &Path) -> bool {
         let table = self.table.lock();
         let mut segments = table.segments.iter().map(|segment| &segment.path);
@@ -303,7 +303,7 @@ impl Appender {
         }
     }
 
-    /// Whether a batch of this size would go beyond the piece that the segment is.
+    /// Reports whether a batch of this size would exceed the piece that the segment is.
     fn is_beyond(&self, batch_bytes: usize) -> bool {
         batch_start(self.offset) + (batch_bytes + TRAILER.len()) as u64 > self.limit
     }

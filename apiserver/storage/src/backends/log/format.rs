@@ -1,9 +1,9 @@
-//! What the files look like, byte by byte; `docs/decisions/0002-segment-log.md` says why.
+//! Format of the files, byte by byte; `docs/decisions/0002-segment-log.md` has the reasons.
 //!
-//! A segment begins with one sector of header. Then come batches, each what one flush wrote: a header that never
-//! crosses a sector, records with a length and a checksum each, and four bytes of trailer that are not zero. Behind the
-//! last one there may be blank room for more. A checkpoint begins with the same kind of sector, holds blocks of records
-//! in key order, and ends with an index.
+//! A segment begins with one sector of header. Then come batches, each written by one flush: a header that never
+//! crosses a sector, records with a length and a checksum each, and four bytes of trailer that are not zero. Behind
+//! the last one there may be blank room for more. A checkpoint begins with the same kind of sector, holds blocks of
+//! records in key order, and ends with an index.
 
 use super::header;
 use super::seal;
@@ -38,7 +38,7 @@ pub(super) const RECORD_PREFIX_BYTES: usize = 8;
 /// again for what stuffing adds. (A header repeats strings of its record, so both together stay below twice the limit.)
 pub(super) const MAX_STORED_RECORD_BYTES: usize = 4 * crate::write::MAX_RECORD_BYTES;
 
-/// What the first sector of a file says.
+/// Contents of a file's first sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileHeader {
     Segment(SegmentHeader),
@@ -97,7 +97,7 @@ pub(super) struct BatchHeader {
     pub(super) body_bytes: u32,
 }
 
-/// Why the first sector, or a batch header, is not one.
+/// The reason for which the first sector, or a batch header, is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderError {
     /// Never written.
@@ -252,7 +252,8 @@ pub(super) fn unknown_version(path: &Path, found: u32) -> StorageError {
     }
 }
 
-/// Where a batch may begin: a header never crosses a sector, so that a power loss keeps all of it or nothing.
+/// The next offset at which a batch may begin: a header never crosses a sector, so that a power loss keeps all of it
+/// or nothing.
 pub(super) fn batch_start(offset: u64) -> u64 {
     let sector = SECTOR as u64;
     let within = offset % sector;

@@ -1,7 +1,7 @@
 //! Records that no key opens, those that would be lost with one, and the keys that files are written with.
 
 use super::engine::Engine;
-use crate::encryption::{Encryption, Seal, Unopened};
+use crate::encryption::{Encryption, Seal, UndecryptedValues};
 use crate::{Entry, Key};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -44,13 +44,13 @@ impl Seals {
     }
 
     /// Records that another configuration does not open.
-    fn lost_by(&self, other: &Encryption) -> Unopened {
+    fn lost_by(&self, other: &Encryption) -> UndecryptedValues {
         let noted = self.0.lock();
         let lost: Vec<_> = noted
             .iter()
             .filter(|own| !other.has_key_of(&own.first, own.seal))
             .collect();
-        Unopened {
+        UndecryptedValues {
             count: lost.iter().map(|own| own.count).sum(),
             first: lost.iter().map(|own| &own.first).min().cloned(),
         }
@@ -59,18 +59,18 @@ impl Seals {
 
 impl Engine {
     /// Records that are sealed and stay so. None is added while the log runs: what is written comes from memory.
-    pub(super) fn unopened(&self) -> Unopened {
+    pub(super) fn unopened(&self) -> UndecryptedValues {
         let mut sealed = self.sealed.lock();
         if !sealed.is_empty() {
             let root = self.live.read().root.clone();
             sealed.retain(|key| root.get(key.as_str()).is_some_and(|entry| !self.opens(entry)));
         }
-        Unopened::of(sealed.iter())
+        UndecryptedValues::of(sealed.iter())
     }
 
     /// Records that another configuration does not open, of those that this one does: entries in memory and in the queue of
     /// writes, and what the next start finds in the newest checkpoint, or in one that is being written.
-    pub(super) fn lost_by(&self, other: &Encryption) -> Unopened {
+    pub(super) fn lost_by(&self, other: &Encryption) -> UndecryptedValues {
         // In the order in which a record moves, so that none is missed on its way.
         let queued = self.writer.lock().queued();
         let root = self.live.read().root.clone();
@@ -80,7 +80,7 @@ impl Engine {
             .map(|entry| &entry.key)
             .collect();
         if !lost.is_empty() {
-            return Unopened::of(lost);
+            return UndecryptedValues::of(lost);
         }
         let mut files = self.drafts.lock().clone();
         let newest = self.files.checkpoints().pop();

@@ -51,7 +51,7 @@ pub use restore::{RestoreOptions, Restored, restore};
 pub use snapshot::{SnapshotContent, SnapshotOptions};
 
 use crate::cursor::FeedCursor;
-use crate::encryption::{Encryption, Unopened};
+use crate::encryption::{Encryption, UndecryptedValues};
 use crate::error::all_readable;
 use crate::live::{self, PastList, Pin};
 use crate::{
@@ -113,8 +113,10 @@ impl LogStorage {
         own.keep("storage scrub", move || scrub::scrub(Arc::clone(&scrubbing)))
             .detach();
         let room = Arc::clone(&engine);
-        own.keep("storage room", move || reclaim::keep_room(Arc::clone(&room)))
-            .detach();
+        own.keep("storage room", move || {
+            reclaim::maintain_reserve(Arc::clone(&room))
+        })
+        .detach();
         let unopened = engine.unopened();
         if !unopened.is_empty() {
             tracing::error!(
@@ -123,7 +125,7 @@ impl LogStorage {
             );
         }
         if engine.has_stale() {
-            encrypt_anew(&engine);
+            reencrypt(&engine);
         }
         Ok((Self { engine, scope }, report))
     }
@@ -230,8 +232,8 @@ impl LogStorage {
 }
 
 /// In the background.
-fn encrypt_anew(engine: &Arc<Engine>) {
-    let task = checkpointing::encrypt_anew(Arc::clone(engine));
+fn reencrypt(engine: &Arc<Engine>) {
+    let task = checkpointing::reencrypt(Arc::clone(engine));
     engine.runtime.spawn("storage encryption", task).detach();
 }
 
@@ -382,16 +384,16 @@ impl Storage for LogStorage {
         self.engine.options.encryption.clone()
     }
 
-    fn unopened(&self) -> Unopened {
+    fn unopened(&self) -> UndecryptedValues {
         self.engine.unopened()
     }
 
-    fn lost_by(&self, other: &Encryption) -> Result<Unopened, StorageError> {
+    fn lost_by(&self, other: &Encryption) -> Result<UndecryptedValues, StorageError> {
         Ok(self.engine.lost_by(other))
     }
 
     async fn encryption_replaced(&self) {
-        encrypt_anew(&self.engine);
+        reencrypt(&self.engine);
     }
 
     fn backup(&self) -> Result<Option<Backup>, StorageError> {

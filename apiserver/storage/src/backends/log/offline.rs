@@ -28,11 +28,11 @@ pub struct OfflineState {
     pub(super) lock: Option<Box<dyn DiskLock>>,
 }
 
-/// What is whole of a damaged directory.
+/// The whole part of a damaged directory.
 #[derive(Debug)]
 pub struct Salvaged {
     pub state: OfflineState,
-    /// Why a server does not start on it, if it does not: the log is saved up to there.
+    /// The error for which a server does not start on it, if any: the log is saved up to there.
     pub ended: Option<StorageError>,
     /// Places of the checkpoint whose objects are left out, as far as the log behind it does not have them.
     pub lost: Vec<StorageError>,
@@ -46,12 +46,12 @@ pub struct Finding {
     pub file: PathBuf,
 }
 
-/// What [`check`] found.
+/// Result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
     /// The state that a server would start with, or why it would not.
     pub start: Result<RecoveryReport, String>,
-    /// How far the log can be read, when a server would not start.
+    /// Last readable revision, if a server would not start.
     pub readable: Option<Revision>,
     pub findings: Vec<Finding>,
     pub files: usize,

@@ -1,4 +1,4 @@
-//! What an owner decides about the log.
+//! Options of the log.
 
 use crate::encryption::Encryption;
 use crate::{Quota, StorageError};
@@ -12,12 +12,12 @@ use std::time::Duration;
 pub struct LogOptions {
     /// The data directory. It is made when missing, and locked.
     pub dir: PathBuf,
-    /// How many bytes of recent changes are kept in memory; older ones are read from the log.
+    /// Bytes of recent changes in memory; older ones are read from the log.
     pub history_bytes: usize,
-    /// How long changes can be read and watched before they are compacted; nothing is compacted by itself when zero.
+    /// Time that changes can be read and watched before they are compacted; never compacted by age when zero.
     pub retention: Duration,
-    /// How many bytes of the log are kept for that at most, beside what the next start needs; on a small file system an
-    /// eighth of it. Of more the changes behind the newest checkpoint are compacted before their time.
+    /// Bytes of the log that are kept for that at most, beside those that the next start needs; on a small file
+    /// system an eighth of it. Beyond them, changes before the newest checkpoint are compacted early.
     pub kept_log_bytes: u64,
     /// A segment that has reached this size is followed by a new one.
     pub segment_bytes: u64,
@@ -26,19 +26,19 @@ pub struct LogOptions {
     /// Room of the disk that is laid out ahead, so that deletions and the next start go on when the disk is full; on a
     /// small file system less is taken.
     pub reserve_bytes: u64,
-    /// How often a full disk is looked at for room.
+    /// Interval at which a full disk is checked for room.
     pub space_retry: Duration,
     /// No entry lives longer than this after a start, whatever the wall clock said when it was written.
     pub longest_ttl: Duration,
-    /// How often all files are read again; never when zero.
+    /// Interval between reads of all files; never when zero.
     pub scrub_interval: Duration,
-    /// How many bytes are read in a second then.
+    /// Bytes that these reads take in a second.
     pub scrub_bytes_per_second: u32,
     /// Bounds of what is stored; none by default.
     pub quota: Quota,
     /// Bytes that states of lists read page by page may hold beside the state of now; of more the oldest ends.
     pub pinned_bytes: u64,
-    /// How records lie on the disk; plain without.
+    /// Encryption of records on the disk; none leaves them plain.
     pub encryption: Option<Arc<Encryption>>,
     /// Called once when a write or sync has failed, or a worker panicked: what is on the disk is unknown, so the process
     /// must end. Writes and watches are answered with errors after it; reads go on.

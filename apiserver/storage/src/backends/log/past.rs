@@ -150,7 +150,7 @@ impl Engine {
             if let Stored::Put { entry, .. } = &stored {
                 bytes += entry.footprint();
             }
-            if slot.may_want(stored.key()) {
+            if slot.may_match(stored.key()) {
                 let change = changes.add(stored, encryption);
                 wanted += usize::from(slot.wants_version(&change.key, change.entry.as_deref()));
             }

@@ -115,7 +115,7 @@ impl Versions {
 }
 
 /// A search for versions, under way.
-struct LookUp<'a> {
+struct VersionSearch<'a> {
     slot: &'a Slot,
     encryption: Option<&'a Encryption>,
     /// By the revision that is looked for.
@@ -123,7 +123,7 @@ struct LookUp<'a> {
     versions: Versions,
 }
 
-impl LookUp<'_> {
+impl VersionSearch<'_> {
     fn take(&mut self, entry: Arc<Entry>) {
         let is_it = |change: &&Change| change.key == entry.key;
         let Some(change) = self.missing.get(&entry.revision).copied().filter(is_it) else {
@@ -149,14 +149,14 @@ impl Engine {
             Previous::At(revision) => Some(revision),
             Previous::Known(_) => None,
         };
-        let mut search = LookUp {
+        let mut search = VersionSearch {
             slot,
             encryption: self.options.encryption.as_deref(),
             missing: changes.iter().filter_map(|own| Some((at(own)?, own))).collect(),
             versions: Versions::default(),
         };
-        self.look_into_log(&mut search)?;
-        self.look_into_checkpoints(&mut search)?;
+        self.search_log(&mut search)?;
+        self.search_checkpoints(&mut search)?;
         match search.missing.first_key_value() {
             None => Ok(search.versions),
             Some((revision, change)) => Err(StorageError::Unavailable(format!(
@@ -166,7 +166,7 @@ impl Engine {
         }
     }
 
-    fn look_into_log(&self, search: &mut LookUp<'_>) -> Result<(), StorageError> {
+    fn search_log(&self, search: &mut VersionSearch<'_>) -> Result<(), StorageError> {
         let revisions = search.revisions();
         let segments = self.files.segments();
         for (at, segment) in segments.iter().enumerate() {
@@ -186,7 +186,7 @@ impl Engine {
         Ok(())
     }
 
-    fn look_into_checkpoints(&self, search: &mut LookUp<'_>) -> Result<(), StorageError> {
+    fn search_checkpoints(&self, search: &mut VersionSearch<'_>) -> Result<(), StorageError> {
         for checkpoint in self.files.checkpoints() {
             let reached = search.missing.range(..=checkpoint.revision());
             let mut keys: Vec<&Key> = reached.map(|(_, change)| &change.key).collect();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Lays out the reserve, and looks for room as long as the disk is full or the reserve is not whole. Ends with its scope.
-pub(super) async fn keep_room(engine: Arc<Engine>) {
+pub(super) async fn maintain_reserve(engine: Arc<Engine>) {
     let room = &engine.files.room;
     let mut complained = false;
     loop {

@@ -22,14 +22,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What recovery found and did.
+/// Result of a recovery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// The last revision that is there.
     pub revision: Revision,
     /// The oldest that can be read.
     pub compacted: Revision,
-    /// How many objects are there.
+    /// Number of objects.
     pub objects: usize,
     /// The checkpoint that was read.
     pub checkpoint: Option<Revision>,
@@ -37,7 +37,7 @@ pub struct RecoveryReport {
     pub replayed: u64,
     /// Bytes of a batch that a power loss left incomplete; nobody was told that it is stored.
     pub torn_bytes: u64,
-    /// What was wrong and could be worked around, one line each.
+    /// Problems that recovery worked around, one line each.
     pub problems: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ pub(super) fn for_reading() -> LogOptions {
     }
 }
 
-/// What is whole of a damaged directory.
+/// The whole part of a damaged directory.
 pub(super) struct Whole {
     pub(super) live: Live,
     pub(super) ended: Option<StorageError>,

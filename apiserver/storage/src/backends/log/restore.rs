@@ -15,7 +15,7 @@ use machinery_runtime::Disk;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a backup is restored.
+/// Options of a restore.
 #[derive(Debug, Clone)]
 pub struct RestoreOptions {
     /// Revisions that are passed over, so that none that a client has seen since the backup is given to another change:
@@ -23,11 +23,11 @@ pub struct RestoreOptions {
     pub bump_revision: u64,
     /// The identity of the new store, drawn at random.
     pub store: u64,
-    /// How the records are to lie on the disk; what is encrypted already stays as it is.
+    /// Encryption of the records on the disk; values that are encrypted already stay as they are.
     pub encryption: Option<Arc<Encryption>>,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
     /// The revision of the backup.

@@ -17,7 +17,7 @@ const PREFIX_BYTES: usize = 8;
 /// A part of a block.
 struct Run {
     entries: Vec<Arc<Entry>>,
-    /// Where the first damaged record begins; `None` where all is whole.
+    /// Offset of the first damaged record; `None` if all are whole.
     damaged_at: Option<(usize, &'static str)>,
 }
 
@@ -103,7 +103,7 @@ fn run(bytes: &[u8]) -> Run {
     run
 }
 
-/// Where the record behind a damaged one begins, by its length; `None` where there is none.
+/// Offset of the record after a damaged one, by its length; `None` if there is none.
 fn behind(bytes: &[u8], at: usize) -> Option<usize> {
     let length = bytes.get(at..)?.first_chunk::<4>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

@@ -31,7 +31,7 @@ pub(super) fn past_cache<T>(
     found
 }
 
-/// What the scrub has found so far.
+/// Results of the scrub so far.
 #[derive(Debug, Default)]
 pub(super) struct Scrubbed {
     damaged: Mutex<BTreeMap<PathBuf, String>>,
@@ -44,11 +44,11 @@ pub(super) struct Scrubbed {
 /// So much is read at once.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Where a step of one file ended.
+/// The end of one step over a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verified {
     pub(super) bytes: u64,
-    /// Where the next step begins; `None` behind the last.
+    /// Offset of the next step; `None` after the last.
     pub(super) next: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Segment {
     extent: Mutex<Extent>,
 }
 
-/// How far a segment may be read, and where to begin.
+/// The readable part of a segment, and the offset at which reading begins.
 #[derive(Debug, Default)]
 struct Extent {
     /// Everything before this offset is durable and whole.
@@ -35,7 +35,7 @@ struct Extent {
 /// One entry of the index (16 bytes) for so many bytes: a look-up of one revision reads the heads of so many at most.
 const INDEX_EVERY_BYTES: u64 = 4 << 10;
 
-/// Where reading a whole segment ended.
+/// The end of a scan of a whole segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ScanEnd {
     pub(super) next_batch: u64,
@@ -48,7 +48,7 @@ pub(super) struct ScanEnd {
 pub(super) struct Batch {
     pub(super) header: BatchHeader,
     pub(super) offset: u64,
-    /// Where the next batch may begin.
+    /// Offset at which the next batch may begin.
     pub(super) end: u64,
     /// Every record, and whether it commits its group.
     pub(super) records: Vec<(Stored, bool)>,
@@ -56,7 +56,7 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What is at an offset.
+/// The content at an offset.
 #[derive(Debug)]
 pub(super) enum Next {
     Batch(Batch),
@@ -292,7 +292,7 @@ impl Segment {
         self.file.sync_data().map_err(failed())
     }
 
-    /// Where to begin reading to meet a revision.
+    /// Offset from which a read meets the revision.
     fn start_for(&self, revision: Revision) -> u64 {
         let extent = self.extent.lock();
         let after = extent.index.partition_point(|(first, _)| *first <= revision.0);
@@ -384,7 +384,7 @@ impl Segment {
         Ok((header.store == self.header.store && end <= revision.0).then_some(behind))
     }
 
-    /// What is at `offset`, in a file of `length` bytes.
+    /// Returns the content at `offset`, in a file of `length` bytes.
     pub(super) fn next(&self, offset: u64, length: u64) -> Result<Next, StorageError> {
         let start = format::batch_start(offset);
         if start > offset && !is_blank(&self.read(offset, start - offset)?) {
@@ -463,7 +463,8 @@ impl Segment {
         })
     }
 
-    /// Whether a batch later than `batch` begins somewhere behind `offset`: then what is missing before it was durable.
+    /// Reports whether a batch later than `batch` begins somewhere after `offset`: then the missing bytes before it
+    /// had been durable.
     pub(super) fn has_later_batch(&self, offset: u64, batch: u64) -> Result<bool, StorageError> {
         let length = self.file.len().map_err(self.failed())?;
         let rest = self.read(offset, length.saturating_sub(offset))?;
@@ -527,9 +528,10 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Whether some sector of what was written at `start` holds nothing: a power loss leaves that, a flipped bit does not.
+/// Reports whether some sector of the bytes written at `start` is blank: a power loss leaves that, a flipped bit does
+/// not.
 ///
-/// What is written is text and never a whole sector of zeros, and the trailer ends it with bytes that are not zero.
+/// Written bytes are text and never a whole sector of zeros, and the trailer ends them with bytes that are not zero.
 fn has_blank_sector(start: u64, body: &[u8]) -> bool {
     let within = usize::try_from(start % SECTOR as u64).expect("less than a sector");
     // When the body begins inside the header's sector, that part came with the header.

@@ -14,7 +14,7 @@ const STRIDE: usize = 64;
 /// So many of them in a row are a run that may cover most of a sector; a sector has eight.
 const SUSPICIOUS: usize = 6;
 
-/// Whether there may be a run of zeros as long as a sector. May be wrong the other way.
+/// Reports whether there may be a run of zeros as long as a sector; true does not mean that there is one.
 pub(super) fn is_needed(bytes: &[u8]) -> bool {
     let mut row = 0;
     bytes.iter().step_by(STRIDE).any(|byte| {

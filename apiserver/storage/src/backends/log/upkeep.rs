@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, kept_log_bytes};
 use crate::live::Live;
-use crate::{Claim, Entry, Event, Interest, Key, Prefix, StorageError, Write};
+use crate::{Claim, Entry, Event, Key, Prefix, StorageError, WatchFilter, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, TaskEnded};
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Which entries end when, by the runtime's monotonic clock: the wall clock may be set forward or back at any time.
+/// Expiry of entries by the runtime's monotonic clock: the wall clock may be set forward or back at any time.
 #[derive(Debug)]
 pub(super) struct Expiries {
     order: Mutex<Order>,
@@ -198,7 +198,7 @@ async fn too_much_kept(engine: &Arc<Engine>) -> Revision {
 
 /// Waits until a revision is published.
 pub(super) async fn reached(engine: &Arc<Engine>, revision: Revision) -> Result<(), StorageError> {
-    let everything = Interest::prefix(Prefix::parse("/")?);
+    let everything = WatchFilter::prefix(Prefix::parse("/")?);
     loop {
         let current = engine.feed.read().current();
         if current >= revision {

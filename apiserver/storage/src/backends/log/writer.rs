@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// What is taken up and not yet published. The one order of changes is made under its lock.
+/// Accepted and unpublished changes. The one order of changes is made under its lock.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// The last revision given away.
@@ -43,7 +43,7 @@ pub(super) struct Pending {
     pub(super) groups: Vec<Group>,
 }
 
-/// What happens when a batch is durable: these changes are published, then this caller is told.
+/// The effects of a durable batch: these changes are published, then this caller is answered.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) events: Vec<Arc<Event>>,
@@ -63,7 +63,7 @@ pub(super) struct Admitted {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// What became of a group that was handed in.
+/// The result of submitting a group.
 #[derive(Debug)]
 pub(super) enum Submitted {
     /// The answer is known and concerns only durable state.
@@ -140,7 +140,7 @@ impl Writer {
         Submitted::After(done, Ok(events))
     }
 
-    /// Whether quota and shares have room for a group now, taken up behind what is queued.
+    /// Reports whether quota and shares have room for a group now, after the queued ones.
     pub(super) fn has_room_for(
         &mut self,
         root: &Root,
@@ -181,7 +181,7 @@ impl Writer {
         self.ledger.change(Some(Held::of(old)), Some(Held::of(new)));
     }
 
-    /// Whether a change of a key is queued or being flushed.
+    /// Reports whether a change of a key is queued or being flushed.
     pub(super) fn is_queued(&self, key: &Key) -> bool {
         self.overlay.contains_key(key)
     }
@@ -251,7 +251,7 @@ impl Writer {
             .collect()
     }
 
-    /// What the key will be once everything queued is done, and the queued revision that made it so (zero: none).
+    /// The entry of the key once everything queued is done, and the queued revision that made it (zero: none).
     fn current(&self, root: &Root, key: &Key) -> (Revision, Option<Arc<Entry>>) {
         match self.overlay.get(key) {
             Some((revision, entry)) => (*revision, entry.clone()),

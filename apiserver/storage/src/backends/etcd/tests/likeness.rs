@@ -11,7 +11,7 @@ use machinery_runtime::Runtime;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a seed asks of an etcd, step by step, and every answer as a line.
+/// Requests of a seed to an etcd, step by step, and every answer as a line.
 struct Script {
     draws: Random,
     client: Client,
@@ -119,7 +119,7 @@ impl Script {
         }
     }
 
-    /// What the watch that has been there from the beginning is told of a revision.
+    /// Records the events of a revision on the watch that was opened at the beginning.
     async fn see(&mut self, revision: Option<i64>) {
         let told = self.live.message().await.unwrap().unwrap();
         assert!(revision.is_none_or(|revision| told.header().unwrap().revision() == revision));
@@ -215,7 +215,7 @@ impl Script {
         self.note("looked back", Ok(told));
     }
 
-    /// How far the watch is that has been there from the beginning.
+    /// Records the progress of the watch that was opened at the beginning.
     async fn progress(&mut self) {
         self.live.request_progress().await.unwrap();
         let told = self.live.message().await.unwrap().unwrap();

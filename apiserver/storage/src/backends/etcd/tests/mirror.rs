@@ -4,8 +4,8 @@
 use super::{LONG_ENOUGH, TextCodec, on_the_model, through};
 use crate::suite::{record, value};
 use crate::{
-    EtcdOptions, EtcdStorage, Interest, Key, Lookup, Op, Prefix, RangeOptions, ReadAt, Record, RecordCodec,
-    Revision, Storage, StorageError, WatchCursor, WatchRequest, Write,
+    EtcdOptions, EtcdStorage, Key, Lookup, Op, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Revision,
+    Storage, StorageError, WatchCursor, WatchFilter, WatchRequest, Write,
 };
 use apiserver_etcd_model::{Etcd, FaultProfile};
 use futures::future::join_all;
@@ -44,7 +44,7 @@ async fn get(storage: &EtcdStorage, name: &str) -> Result<Option<String>, Storag
 }
 
 async fn watch(storage: &EtcdStorage, after: Revision) -> Result<Box<dyn WatchCursor>, StorageError> {
-    let interests = vec![Interest::prefix(Prefix::parse("/registry/things/").unwrap())];
+    let interests = vec![WatchFilter::prefix(Prefix::parse("/registry/things/").unwrap())];
     storage.watch(WatchRequest { interests, after }).await
 }
 
@@ -132,7 +132,8 @@ fn reads_of_many_ask_etcd_once() {
     });
 }
 
-/// What others keep in the same etcd moves its revision, and no change of ours tells how far the watch is.
+/// Changes by other users of the same etcd move its revision, and no change below our prefix reports the watch's
+/// progress.
 #[test]
 fn read_after_changes_of_others_asks_how_far_the_watch_is() {
     simulated(async |runtime| {
@@ -398,7 +399,7 @@ fn unreadable_value_is_deleted_and_watches_of_it_end() {
         let late = on_the_model(&etcd, &runtime).await;
         let stored = late.stored_revision(&key("a")).await.unwrap().unwrap();
         let mut known = watch(&storage, stored).await.unwrap();
-        let interest = Interest::prefix(Prefix::parse("/registry/things/").unwrap());
+        let interest = WatchFilter::prefix(Prefix::parse("/registry/things/").unwrap());
         let interests = vec![interest.with_field("spec.nodeName", "n7")];
         let request = WatchRequest {
             interests,

@@ -8,7 +8,7 @@ mod quota;
 
 use super::{EtcdOptions, EtcdStorage};
 use crate::suite::{self, Subject};
-use crate::{Expect, Interest, Key, Op, Prefix, Record, RecordCodec, Storage, WatchRequest, Write};
+use crate::{Expect, Key, Op, Prefix, Record, RecordCodec, Storage, WatchFilter, WatchRequest, Write};
 use apiserver_etcd_model::{Etcd, FaultProfile, Transport};
 use machinery_runtime::{Runtime, Simulation, TaskHandle, seeds};
 use process::Process;
@@ -114,7 +114,7 @@ fn watch_outlives_a_loss_of_the_leader() {
         let etcd = Etcd::start(&runtime, FaultProfile::none());
         let storage = on_the_model(&etcd, &runtime).await;
         let everything = WatchRequest {
-            interests: vec![Interest::prefix(Prefix::parse("/").unwrap())],
+            interests: vec![WatchFilter::prefix(Prefix::parse("/").unwrap())],
             after: storage.current_revision().await.unwrap(),
         };
         let mut cursor = storage.watch(everything).await.unwrap();
@@ -163,7 +163,7 @@ fn etcd_accepted_write_is_finished() {
     });
 }
 
-/// Who waits for a revision is answered although it is compacted before the wait has begun.
+/// A wait for a revision ends although the revision is compacted before the wait has begun.
 #[test]
 fn etcd_lost_revision_was_reached() {
     for seed in seeds(DEFAULT_SEEDS) {

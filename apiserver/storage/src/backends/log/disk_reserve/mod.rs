@@ -48,7 +48,7 @@ struct State {
     contended: bool,
 }
 
-/// What metrics tell of it.
+/// Figures for metrics.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gauge {
     pub(super) full: bool,
@@ -146,12 +146,12 @@ impl DiskReserve {
         available.saturating_add(bytes) >= self.piece_bytes
     }
 
-    /// Whether every piece is there.
+    /// Reports whether every piece is in place.
     pub(super) fn is_whole(&self) -> bool {
         self.piece_bytes == 0 || self.state.lock().pieces.len() as u64 >= PIECES
     }
 
-    /// Whether changes that prepare a deletion are still written.
+    /// Reports whether changes that prepare a deletion are still written.
     pub(super) fn has_enough(&self) -> bool {
         self.state.lock().pieces.len() >= ENOUGH
     }
@@ -234,7 +234,7 @@ impl DiskReserve {
     }
 }
 
-/// Whether the disk, or the owner's part of it, is full.
+/// Reports whether an error means that the disk, or the owner's part of it, is full.
 pub(super) fn is_no_space(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

@@ -1,4 +1,4 @@
-//! How pieces of the reserve are made: of new files, and of files that the log needs no more.
+//! Creation of the reserve's pieces: from new files, and from files that the log no longer needs.
 
 use super::{DiskReserve, PIECES, is_no_space};
 use crate::StorageError;

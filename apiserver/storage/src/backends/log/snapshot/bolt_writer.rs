@@ -8,7 +8,7 @@ use super::format::{
 use sha2::{Digest, Sha256};
 use std::io;
 
-/// Where pages go, in any order.
+/// Storage of pages, written in any order.
 pub(super) trait Pages {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What bbolt's files look like, as far as etcd's snapshots need it.
+//! Format of bbolt's files, as far as etcd's snapshots need it.
 
 pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const PAGE_HEADER_BYTES: usize = 16;
@@ -19,7 +19,7 @@ pub(super) const DIGEST_BYTES: u64 = 32;
 /// The length of a file with a digest has this remainder of the digest's length.
 pub(super) const DIGEST_UNIT: u64 = 512;
 
-/// Where the tree of buckets is.
+/// The root of the tree of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) page_bytes: u32,

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use values::{KeyValue, Lease};
 
-/// How a snapshot is read.
+/// Options for reading a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct SnapshotOptions {
     /// Seconds since 1970: leases go on from here.
@@ -270,7 +270,7 @@ fn verified_length(path: &Path, file: &dyn DiskFile, skip: bool) -> Result<u64, 
     Ok(pages)
 }
 
-/// When what has a lease ends, in seconds since 1970.
+/// End of each lease, in seconds since 1970.
 fn leases(bolt: &mut BoltReader<'_>, now: u64) -> Result<HashMap<u64, u64>, StorageError> {
     let mut leases = HashMap::new();
     bolt.bucket("lease", &mut |_, value| {

@@ -8,13 +8,13 @@ use tokio::sync::Mutex;
 /// The last answer. It serves every caller that came before its request was sent, so an answer is never older than the
 /// question, and a thousand callers cost two requests.
 #[derive(Debug)]
-pub(super) struct Together<T> {
+pub(super) struct SharedRead<T> {
     /// Requests sent so far.
     sent: AtomicU64,
     last: Mutex<(u64, Result<T, StorageError>)>,
 }
 
-impl<T: Copy + Default> Default for Together<T> {
+impl<T: Copy + Default> Default for SharedRead<T> {
     fn default() -> Self {
         Self {
             sent: AtomicU64::new(0),
@@ -23,8 +23,8 @@ impl<T: Copy + Default> Default for Together<T> {
     }
 }
 
-impl<T: Copy> Together<T> {
-    pub(super) async fn ask<F>(&self, request: impl FnOnce() -> F) -> Result<T, StorageError>
+impl<T: Copy> SharedRead<T> {
+    pub(super) async fn read<F>(&self, request: impl FnOnce() -> F) -> Result<T, StorageError>
     where
         F: Future<Output = Result<T, StorageError>>,
     {
@@ -58,12 +58,12 @@ mod tests {
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
         simulation.run(async move {
-            let (together, sent) = (Together::default(), AtomicU64::new(0));
-            let first = together.ask(|| slowly(&runtime, &sent));
+            let (shared, sent) = (SharedRead::default(), AtomicU64::new(0));
+            let first = shared.read(|| slowly(&runtime, &sent));
             let rest = async {
                 // The first request is under way: its answer may be older than what these ask.
                 runtime.sleep(Duration::from_millis(1)).await;
-                let many = (0..1000).map(|_| together.ask(|| slowly(&runtime, &sent)));
+                let many = (0..1000).map(|_| shared.read(|| slowly(&runtime, &sent)));
                 join_all(many).await
             };
             let (first, rest) = futures::join!(first, rest);
@@ -78,10 +78,10 @@ mod tests {
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
         simulation.run(async move {
-            let (together, sent) = (Together::default(), AtomicU64::new(0));
-            let gone = together.ask(|| slowly(&runtime, &sent));
+            let (shared, sent) = (SharedRead::default(), AtomicU64::new(0));
+            let gone = shared.read(|| slowly(&runtime, &sent));
             assert!(runtime.timeout(Duration::from_millis(1), gone).await.is_err());
-            assert_eq!(together.ask(|| slowly(&runtime, &sent)).await.unwrap(), 1);
+            assert_eq!(shared.read(|| slowly(&runtime, &sent)).await.unwrap(), 1);
         });
     }
 }
