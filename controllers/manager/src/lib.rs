@@ -10,7 +10,9 @@
 pub mod all;
 pub mod config;
 pub mod context;
+pub mod history;
 pub mod manager;
+pub mod owners;
 pub mod pod_control;
 pub mod views;
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Object, Patch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey, Revision};
-use machinery_reconcile::{EventRecorder, Expectations, ObjectReference};
+use machinery_reconcile::{EventRecorder, Expectations, ObjectReference, ReconcileError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -159,11 +159,37 @@ impl PodControl {
         pod: &Object<P>,
         reference: serde_json::Value,
     ) -> Result<(), ClientError> {
-        let body = json!({"metadata": {"uid": pod.uid().0, "ownerReferences": [reference]}});
-        self.client
-            .patch(&self.pods, pod.key(), "", &Patch::Strategic, &body)
-            .await
-            .map(drop)
+        patch_owners(&self.client, &self.pods, &pod.header, &reference).await
+    }
+}
+
+/// Patches one owner reference of an object, which must still be the object that was seen.
+pub(crate) async fn patch_owners(
+    client: &Client,
+    resource: &ApiResource,
+    object: &ObjectHeader,
+    reference: &serde_json::Value,
+) -> Result<(), ClientError> {
+    let body = json!({"metadata": {"uid": object.uid.0, "ownerReferences": [reference]}});
+    client
+        .patch(resource, &object.key, "", &Patch::Strategic, &body)
+        .await
+        .map(drop)
+}
+
+/// Asks the live owner whether it is still there and staying, as has to be before something is adopted.
+pub(crate) async fn still_staying(
+    client: &Client,
+    resource: &ApiResource,
+    owner: &ObjectHeader,
+) -> Result<(), ReconcileError> {
+    let body = client.get(resource, &owner.key).await?;
+    match parse_header(&body) {
+        Ok((live, _)) if live.uid == owner.uid && !live.is_deleting() => Ok(()),
+        _ => Err(ReconcileError::Unusable(format!(
+            "the {} is going and adopts nothing",
+            resource.kind
+        ))),
     }
 }
 

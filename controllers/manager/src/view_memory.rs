@@ -4,6 +4,7 @@
 use crate::cluster_role_aggregation::RoleView;
 use crate::endpoint_slice::view::SliceView;
 use crate::endpoints::EndpointsView;
+use crate::history::RevisionView;
 use crate::node_lifecycle::LeaseView;
 use crate::root_ca::Published;
 use crate::service_account_tokens::views::{AccountView, TokenView};
@@ -353,5 +354,17 @@ fn views_of_roles_secrets_and_accounts_take_what_is_charged() {
     check::<StorageView>(
         MOST,
         &[(object!(r#""spec":{"volumeAttributesClassName":"@"}"#), "a")],
+    );
+}
+
+#[test]
+fn view_of_a_revision_takes_what_is_charged() {
+    check::<RevisionView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","labels":{@}},"revision":1}"#, LABEL),
+            (object!(r#""data":{@},"revision":1"#), LABEL),
+            (object!(r#""data":[@],"revision":1"#), "1"),
+        ],
     );
 }

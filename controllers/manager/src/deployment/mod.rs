@@ -20,11 +20,12 @@ mod tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::owners::owners_of;
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use machinery_client::{Change, IndexName, Informer};
+use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{Controller, Expectations};
 use reconcile::DeploymentReconciler;
@@ -45,7 +46,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let (by_set, by_pod) = (deployments.clone(), sets.clone());
     let controller = Controller::new(ROW.name, context.runtime.clone())
         .watches(&deployments, |change| [change.key().clone()])
-        .watches(&sets, move |change| deployments_of_set(&by_set, change))
+        .watches(&sets, move |change| {
+            owners_of(change, "Deployment", &by_set, |own| &own.selector)
+        })
         .watches(&pods, move |change| deployment_of_gone_pod(&by_pod, change));
     let reconciler = DeploymentReconciler {
         client,
@@ -58,29 +61,6 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         own_writes: Default::default(),
     };
     controller.run(reconciler)
-}
-
-fn deployments_of_set(
-    deployments: &Informer<DeploymentView>,
-    change: &Change<ReplicaSetView>,
-) -> Vec<ObjectKey> {
-    let mut keys = Vec::new();
-    for set in change.sides() {
-        match set.header.controller() {
-            Some(owner) if &*owner.kind == "Deployment" => {
-                keys.push(ObjectKey::new(set.namespace(), &*owner.name));
-            }
-            Some(_) => {}
-            None => {
-                let near = deployments.by_index(IndexName::NAMESPACE, set.namespace());
-                let wants = |own: &DeploymentView| own.selector.matches(&set.header);
-                keys.extend(near.iter().filter(|own| wants(own)).map(|own| own.key().clone()));
-            }
-        }
-    }
-    keys.sort();
-    keys.dedup();
-    keys
 }
 
 /// `Recreate` waits until the last old pod is gone or has ended.

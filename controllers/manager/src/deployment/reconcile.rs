@@ -6,7 +6,7 @@ use super::rolling::counts_are_of_its_size;
 use super::sets::{DeploymentRef, Scale, SetRef};
 use super::snapshot::Snapshot;
 use super::status::{Progress, deadline, status};
-use crate::pod_control::reference;
+use crate::pod_control::{patch_owners, reference, still_staying};
 use crate::views::template::{OwnerReference, POD_TEMPLATE_HASH, TemplateMeta};
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
@@ -133,7 +133,7 @@ impl DeploymentReconciler {
             .into_iter()
             .filter(|set| !going && matches(set) && !set.header.is_deleting())
         {
-            self.still_staying(deployment).await?;
+            still_staying(&self.client, &ApiResource::of::<Deployment>(), &deployment.header).await?;
             let owner = OwnerReference::controller("apps/v1", "Deployment", &deployment.header);
             self.patch_owners(&set, json!(owner)).await?;
             sets.push(set);
@@ -141,29 +141,9 @@ impl DeploymentReconciler {
         Ok(sets)
     }
 
-    async fn still_staying(&self, deployment: &DeploymentRef) -> Result<(), ReconcileError> {
-        let body = self
-            .client
-            .get(&ApiResource::of::<Deployment>(), deployment.key())
-            .await?;
-        match parse_header(&body) {
-            Ok((live, _)) if live.uid == *deployment.uid() && !live.is_deleting() => Ok(()),
-            _ => Err(ReconcileError::Unusable(
-                "the deployment is going and adopts nothing".to_owned(),
-            )),
-        }
-    }
-
     async fn patch_owners(&self, set: &SetRef, reference: serde_json::Value) -> Result<(), ReconcileError> {
-        let body = json!({"metadata": {"uid": set.uid().0, "ownerReferences": [reference]}});
-        let patched = self.client.patch(
-            &ApiResource::of::<ReplicaSet>(),
-            set.key(),
-            "",
-            &Patch::Strategic,
-            &body,
-        );
-        match patched.await {
+        let sets = ApiResource::of::<ReplicaSet>();
+        match patch_owners(&self.client, &sets, &set.header, &reference).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(ReconcileError::doing("claiming a replica set")(error)),
             Ok(_) => Ok(()),

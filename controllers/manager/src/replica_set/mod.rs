@@ -13,12 +13,12 @@ mod tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::owners::owners_of;
 use crate::pod_control::PodControl;
 use crate::views::{PodView, ReplicaSetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use machinery_client::{Change, Informer};
-use machinery_meta::ObjectKey;
+use machinery_client::Informer;
 use machinery_reconcile::Controller;
 use reconcile::ReplicaSetReconciler;
 
@@ -37,7 +37,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let by_pod = sets.clone();
     let controller = Controller::new(ROW.name, context.runtime.clone())
         .watches(&sets, |change| [change.key().clone()])
-        .watches(&pods, move |change| sets_of_pod(&by_pod, change));
+        .watches(&pods, move |change| {
+            owners_of(change, "ReplicaSet", &by_pod, |set| &set.selector)
+        });
     let reconciler = ReplicaSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),
         client,
@@ -48,25 +50,4 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         own_writes: Default::default(),
     };
     controller.run(reconciler)
-}
-
-/// The sets that care about a changed pod: its controller before and after, and for an orphan all that match.
-fn sets_of_pod(sets: &Informer<ReplicaSetView>, change: &Change<PodView>) -> Vec<ObjectKey> {
-    let mut keys = Vec::new();
-    for pod in change.sides() {
-        match pod.header.controller() {
-            Some(owner) if &*owner.kind == "ReplicaSet" => {
-                keys.push(ObjectKey::new(pod.namespace(), &*owner.name));
-            }
-            Some(_) => {}
-            None => {
-                let near = sets.by_index(machinery_client::IndexName::NAMESPACE, pod.namespace());
-                let wants = |set: &ReplicaSetView| set.selector.matches(&pod.header);
-                keys.extend(near.iter().filter(|set| wants(set)).map(|set| set.key().clone()));
-            }
-        }
-    }
-    keys.sort();
-    keys.dedup();
-    keys
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::status::{Failure, status};
-use crate::pod_control::{PodControl, reference, slow_start};
+use crate::pod_control::{PodControl, reference, slow_start, still_staying};
 use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
 use crate::views::{PodView, ReplicaSetView};
@@ -195,17 +195,7 @@ impl ReplicaSetReconciler {
     /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
     async fn claim(&self, set: &Set, owner: &ObjectReference, plan: &Plan) -> Result<(), ReconcileError> {
         if !plan.adopt.is_empty() {
-            let body = self
-                .client
-                .get(&ApiResource::of::<ReplicaSet>(), set.key())
-                .await?;
-            let live = machinery_client::object::parse_header(&body);
-            let staying = live.is_ok_and(|(live, _)| live.uid == *set.uid() && !live.is_deleting());
-            if !staying {
-                return Err(ReconcileError::Unusable(
-                    "the set is going and adopts nothing".to_owned(),
-                ));
-            }
+            still_staying(&self.client, &ApiResource::of::<ReplicaSet>(), &set.header).await?;
         }
         for pod in &plan.adopt {
             self.pod_control
