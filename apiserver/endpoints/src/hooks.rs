@@ -67,6 +67,9 @@ pub trait Hooks: Send + Sync {
         None
     }
 
+    /// Counts a list that is answered: entries that were read for it, and those that are on it.
+    fn listed(&self, _: &ResourceRow, _fetched: usize, _returned: usize) {}
+
     /// Streams to a kubelet, or proxies to a pod, service or node.
     async fn connect(
         &self,

@@ -115,6 +115,7 @@ pub(crate) async fn assemble(
         },
         registry: registry.clone(),
         watches: Arc::clone(&metrics.watches),
+        lists: Arc::clone(&metrics.lists),
         components: config.components.clone(),
     };
     let unenforced = Unenforced {

@@ -1,7 +1,7 @@
 //! Requests of the endpoints to the rest of the server: reviews, tokens, streams to kubelets.
 
 use crate::kubelet::Kubelets;
-use crate::metrics::WatchMetrics;
+use crate::metrics::{ListMetrics, WatchMetrics};
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{ReviewError, ReviewRequest, Reviewer};
@@ -24,6 +24,7 @@ pub(crate) struct ServerHooks {
     pub(crate) kubelets: Kubelets,
     pub(crate) registry: Registry,
     pub(crate) watches: Arc<WatchMetrics>,
+    pub(crate) lists: Arc<ListMetrics>,
     /// Other parts of the control plane in this process.
     pub(crate) components: Vec<&'static str>,
 }
@@ -87,6 +88,10 @@ async fn on_review<T>(
 impl Hooks for ServerHooks {
     fn watch_events(&self, row: &ResourceRow) -> Option<Arc<dyn WatchEvents>> {
         self.watches.of(row)
+    }
+
+    fn listed(&self, row: &ResourceRow, fetched: usize, returned: usize) {
+        self.lists.listed(row, fetched, returned);
     }
 
     async fn review(

@@ -541,3 +541,38 @@ async fn metrics_reset_begins_counts_anew() {
         .await
         .is(403);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_counted_with_what_they_read_and_return() {
+    let cluster = start().await;
+    for name in ["a", "b", "c"] {
+        make_map(&cluster, name).await;
+    }
+    let ours = "resource=\"configmaps\"";
+    let count = |text: &str, name: &str| {
+        let family = format!("apiserver_storage_list_{name}{{");
+        sample(text, &[&family, ours, "storage=\"watchcache\""]).unwrap_or(0.0)
+    };
+    let before = metrics(&cluster).await;
+    cluster.admin().get(&format!("{MAPS}?limit=2")).await.is(200);
+    cluster
+        .admin()
+        .get(&format!("{MAPS}?labelSelector=app%3Dnone"))
+        .await
+        .is(200);
+    cluster
+        .admin()
+        .get(&format!("{MAPS}?fieldSelector=metadata.name%3Db"))
+        .await
+        .is(200);
+    let text = metrics(&cluster).await;
+    for (name, expected) in [
+        ("total", 3.0),
+        ("fetched_objects_total", 6.0),
+        ("returned_objects_total", 3.0),
+        ("evaluated_objects_total", 0.0),
+    ] {
+        let grown = count(&text, name) - count(&before, name);
+        assert!((grown - expected).abs() < 0.1, "{name}: {grown}");
+    }
+}

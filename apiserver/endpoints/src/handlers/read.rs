@@ -32,6 +32,9 @@ pub(crate) async fn list(call: &Call, endpoints: &Inner) -> Result<Response<Body
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
     let page = call.store.list(&call.info.scope, &options).await?;
+    endpoints
+        .hooks
+        .listed(call.row(), page.fetched, page.entries.len());
     let copied = !respond::is_shared(call.row(), showing.form, &page);
     let room = endpoints.list_memory.admit(&call.ctx, &page, copied)?;
     let referred = if copied { 0 } else { page.record_bytes() };

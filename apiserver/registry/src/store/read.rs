@@ -18,6 +18,8 @@ pub struct ListPage {
     pub continue_token: String,
     /// Number of objects that follow, if known without reading them (no selectors).
     pub remaining: Option<u64>,
+    /// Entries that were read for it, whether they are on it or not.
+    pub fetched: usize,
 }
 
 impl ListPage {
@@ -119,10 +121,12 @@ impl Store {
         };
         let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
         let found_entry = found.entry.map(|entry| self.migrate_entry(entry));
+        let fetched = usize::from(found_entry.is_some());
         let entries: Vec<Arc<Entry>> = found_entry.into_iter().filter(matching).collect();
         Ok(Some(ListPage {
             entries,
             revision: found.revision,
+            fetched,
             ..ListPage::default()
         }))
     }
@@ -153,6 +157,7 @@ impl Store {
             page.revision = found.revision;
             range.at = ReadAt::Exact(found.revision);
             let total = found.entries.len();
+            page.fetched += total;
             for (at, entry) in found.entries.into_iter().enumerate() {
                 range.start_after = Some(entry.key.clone());
                 let entry = self.migrate_entry(entry);

@@ -12,6 +12,7 @@ mod health_checks;
 mod heavy_work;
 mod identity;
 mod labels;
+mod lists;
 mod objects;
 mod process;
 mod requests;
@@ -25,6 +26,7 @@ pub(crate) use audit::AuditMetrics;
 pub(crate) use authorization::DecisionsCollector;
 pub(crate) use client_certificates::client_certificate_lifetimes;
 pub(crate) use labels::RequestLabels;
+pub(crate) use lists::ListMetrics;
 pub(crate) use requests::RequestSeries;
 pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
@@ -53,6 +55,7 @@ pub(crate) struct Metrics {
     pub(crate) requests: Arc<RequestMetrics>,
     pub(crate) access: AccessMetrics,
     pub(crate) watches: Arc<WatchMetrics>,
+    pub(crate) lists: Arc<ListMetrics>,
     pub(crate) objects: ObjectMetrics,
     in_flight: IntGaugeVec,
     in_queue: IntGaugeVec,
@@ -117,6 +120,7 @@ impl Metrics {
             requests: RequestMetrics::new(&families)?,
             access: AccessMetrics::new(&families)?,
             watches: WatchMetrics::new(&families)?,
+            lists: ListMetrics::new(&families)?,
             objects: ObjectMetrics::new(&families)?,
             in_flight: gauge(
                 "apiserver_current_inflight_requests",

@@ -16,6 +16,7 @@ const COUNTED_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectMetrics {
     objects: GaugeVec,
+    bytes: GaugeVec,
     ports_taken: IntGauge,
     ports_free: IntGauge,
 }
@@ -27,6 +28,11 @@ impl ObjectMetrics {
             "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
         );
         let gauges = GaugeVec::new(options, &["group", "resource"])?;
+        let options = Opts::new(
+            "apiserver_resource_size_estimate_bytes",
+            "[ALPHA] Estimated size of stored objects in database. Estimate is based on sum of last observed sizes of serialized objects. In case of a fetching error, the value will be -1.",
+        );
+        let bytes = GaugeVec::new(options, &["group", "resource"])?;
         let gauge = |name: &str, help: &str| {
             let gauge = IntGauge::new(format!("kube_apiserver_nodeport_allocator_{name}"), help)?;
             families.registry().register(Box::new(gauge.clone()))?;
@@ -34,6 +40,7 @@ impl ObjectMetrics {
         };
         Ok(Self {
             objects: families.vector(gauges)?,
+            bytes: families.vector(bytes)?,
             ports_taken: gauge(
                 "allocated_ports",
                 "[ALPHA] Gauge measuring the number of allocated NodePorts for Services",
@@ -75,11 +82,14 @@ impl ObjectMetrics {
             }
             let count = count(registry, &row.stored.prefix).await;
             self.objects.with_label_values(&labels).set(count);
+            let bytes = estimated_bytes(registry, &row.stored.prefix);
+            self.bytes.with_label_values(&labels).set(bytes);
             counted.insert(labels);
         }
         for gone in before.difference(&counted) {
             // A reset may have taken it already.
             let _ = self.objects.remove_label_values(gone);
+            let _ = self.bytes.remove_label_values(gone);
         }
         counted
     }
@@ -92,4 +102,19 @@ async fn count(registry: &Registry, prefix: &str) -> f64 {
     };
     let count = registry.stored().count(&prefix).await;
     count.map_or(-1.0, |count| count as f64)
+}
+
+/// Objects whose sizes stand for those of all of a resource.
+const SAMPLED: usize = 1_000;
+
+#[expect(clippy::cast_precision_loss, reason = "far below where it begins")]
+fn estimated_bytes(registry: &Registry, prefix: &str) -> f64 {
+    let prefix = Prefix::parse(prefix).ok();
+    let sample = prefix.and_then(|prefix| registry.stored().sample(&prefix, SAMPLED));
+    match sample {
+        Some(sample) if sample.count == 0 || sample.average_bytes > 0 => {
+            (sample.count * sample.average_bytes) as f64
+        }
+        _ => -1.0,
+    }
 }
