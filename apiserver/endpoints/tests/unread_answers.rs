@@ -92,7 +92,7 @@ const LARGE: usize = 900_000;
 const REFERRED: usize = 256 << 20;
 
 async fn with_large_object(runtime: Runtime) -> Api {
-    let api = Api::new(runtime).await;
+    let api = Api::on_disk(runtime).await;
     let map = json!({"metadata": {"name": "large"}, "data": {"x": "y".repeat(LARGE)}});
     let made = api.ask(Method::POST, MAPS, (JSON, JSON), map.to_string()).await;
     made.json(201).unwrap();
@@ -205,7 +205,7 @@ fn answer_that_is_read_slowly_is_whole_among_unread_ones() {
         let (mut unread, mut read, mut number) = (Vec::new(), 0, 0);
         while let Some(frame) = slow.frame().await {
             read += frame.unwrap().data_ref().unwrap().len();
-            for _ in 0..20 {
+            for _ in 0..12 {
                 number += 1;
                 unread.push(changed(&api, number).await);
             }

@@ -78,6 +78,16 @@ const PAST_READS: usize = 2;
 /// Of a file system the log keeps this part for reads of the past at most.
 const PART_OF_DISK: u64 = 8;
 
+/// Of a disk so small that it keeps less, nothing is shared: a few ordinary objects would be a share.
+const SHARED_FROM: u64 = 64 << 20;
+
+/// Bytes of changes that namespaces share; without a bound on a small disk.
+fn shared_log_bytes(options: &LogOptions, files: &Files) -> u64 {
+    let kept = kept_log_bytes(options, files);
+    let is_small = kept < SHARED_FROM.min(options.kept_log_bytes);
+    if is_small { u64::MAX } else { kept }
+}
+
 /// Bytes of changes that are kept at most; without a bound where nothing is compacted by itself.
 pub(super) fn kept_log_bytes(options: &LogOptions, files: &Files) -> u64 {
     if options.retention.is_zero() {
@@ -112,10 +122,10 @@ impl Engine {
         let sealed = live.root.values().filter(|entry| entry.record.is_sealed());
         let sealed = sealed.map(|entry| entry.key.clone()).collect();
         let ledger = Ledger::of(options.quota.clone(), live.root.values());
-        let kept = (kept_log_bytes(&options, &files), options.retention);
+        let shared = (shared_log_bytes(&options, &files), options.retention);
         let before = (files.bytes_after(feed.compacted()).unwrap_or(0), live.revision);
         let system = &options.quota.system_namespaces;
-        let shares = PastShares::new(kept, system, runtime.random_u64(), before);
+        let shares = PastShares::new(shared, system, runtime.random_u64(), before);
         let pins = Pins::new(options.pinned_bytes);
         Self {
             runtime,
