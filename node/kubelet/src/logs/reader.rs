@@ -46,7 +46,8 @@ pub async fn stream(
                 }
             }
             (Found::End, None) => return send_rest(reading, &out).await,
-            (Found::End, Some(_)) if last_look => return send_rest(reading, &out).await,
+            // A last line without its end is shown to who does not follow, as upstream.
+            (Found::End, Some(_)) if last_look => return Ok(()),
             // Once it has ended, what it wrote last is read and that is all.
             (Found::End, Some(follower)) if follower.has_ended() => last_look = true,
             (Found::End, Some(follower)) => {
@@ -68,7 +69,7 @@ fn ended(end: End) -> Result<(), String> {
     }
 }
 
-/// Sends what stands behind the last line end. A follower of upstream's never shows that.
+/// Sends what stands behind the last line end.
 async fn send_rest(mut reading: Reading, out: &mpsc::Sender<Bytes>) -> Result<(), String> {
     let rest = reading.writer.take_rest(&mut reading.pending);
     if !rest.is_empty() {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn log_line_without_its_end_is_shown_last() {
+    async fn log_line_without_its_end_is_shown_last_and_to_no_follower() {
         let cut = format!("{LOG}2026-11-21T12:00:03.1Z stdout F fo");
         let wanted = |follow, tail, limit_bytes| LogOptions {
             follow,
@@ -204,8 +205,8 @@ mod tests {
             limit_bytes,
             ..LogOptions::default()
         };
-        for follow in [false, true] {
-            assert_eq!(sent(&cut, wanted(follow, None, None)).await, "one\ntwo-three\nfo");
+        for (follow, all) in [(false, "one\ntwo-three\nfo"), (true, "one\ntwo-three\n")] {
+            assert_eq!(sent(&cut, wanted(follow, None, None)).await, all);
             assert_eq!(sent(&cut, wanted(follow, Some(1), Some(1))).await, "t");
             let headless = &cut[..cut.len() - " stdout F fo".len()];
             assert_eq!(
@@ -213,7 +214,7 @@ mod tests {
                 "one\ntwo-three\n"
             );
         }
-        assert_eq!(sent(&cut, wanted(true, Some(1), None)).await, "three\nfo");
+        assert_eq!(sent(&cut, wanted(true, Some(1), None)).await, "three\n");
         assert_eq!(sent(&cut, wanted(false, Some(1), None)).await, "three\n");
         let old = LogOptions {
             since: "2026-11-21T12:00:04Z".parse().ok(),

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use node_cri::{CriClient, v1};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::log_options::Wanted;
 use super::log_runs::choose;
@@ -51,7 +52,7 @@ pub(super) async fn answer(
         Err(message) => return text(StatusCode::BAD_REQUEST, message),
     };
     match log_path(&context.workers.control.cri, id).await {
-        Some(path) => respond(context, slot, id, path, wanted.options),
+        Some(path) => respond(context, slot, id, path, wanted.options).await,
         None => {
             let runtime = &context.workers.control.runtime_name;
             let message = format!("unable to retrieve container logs for {runtime}://{id}");
@@ -79,29 +80,53 @@ fn failed(options: &LogOptions) -> StatusCode {
     }
 }
 
-fn respond(
+async fn respond(
     context: &ManagerContext,
     slot: StreamSlot,
     id: &str,
     path: PathBuf,
     options: LogOptions,
 ) -> Response<Body> {
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(PIECES_MAX);
+    let (sender, receiver) = mpsc::channel::<Bytes>(PIECES_MAX);
+    let (failure, failed_with) = oneshot::channel();
     let runtime = context.runtime.clone();
     let follower = options.follow.then(|| {
         let running = still_running(context.workers.control.cri.clone(), id.to_owned());
         let followed = &context.workers.followed;
         followed.follow(&context.runtime, id, &path, running)
     });
+    let status = failed(&options);
     context.runtime.spawn("log stream", async move {
         let _slot = slot;
-        // Upstream says it behind what was read, and no line end after it.
-        if let Err(words) = stream(&runtime, path, options, follower, sender.clone()).await {
-            let _ = sender.send(words.into()).await;
+        if let Err(words) = stream(&runtime, path, options, follower, sender).await {
+            // A client that has gone needs no reason.
+            let _ = failure.send(words);
         }
     });
-    let frames = futures::stream::poll_fn(move |task| receiver.poll_recv(task));
-    let frames = futures::StreamExt::map(frames, |piece| Ok::<_, Infallible>(Frame::data(piece)));
+    begun(receiver, failed_with, status).await
+}
+
+/// The answer of a log: its pieces, and behind them why there are no more, without a line end. Where nothing was sent before
+/// the reason, as upstream does for standard error alone, the reason is the whole answer, with `status`.
+async fn begun(
+    mut pieces: mpsc::Receiver<Bytes>,
+    failed_with: oneshot::Receiver<String>,
+    status: StatusCode,
+) -> Response<Body> {
+    let mut first = None;
+    if status != StatusCode::OK {
+        first = pieces.recv().await;
+        if first.is_none() {
+            return match failed_with.await {
+                Ok(words) => text(status, words),
+                Err(_) => text(StatusCode::OK, ""),
+            };
+        }
+    }
+    let pieces = futures::stream::poll_fn(move |task| pieces.poll_recv(task));
+    let reason = futures::stream::once(failed_with).filter_map(|words| async { words.ok().map(Bytes::from) });
+    let frames = futures::stream::iter(first).chain(pieces).chain(reason);
+    let frames = frames.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response
         .headers_mut()
@@ -127,4 +152,30 @@ fn still_running(cri: CriClient, id: String) -> StillRunning {
             }
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn log_that_fails_before_its_first_byte_has_the_status_of_its_reason() {
+        for (pieces, status, expected, words) in [
+            (vec![], StatusCode::BAD_REQUEST, StatusCode::BAD_REQUEST, "why"),
+            (vec!["text"], StatusCode::BAD_REQUEST, StatusCode::OK, "textwhy"),
+            (vec![], StatusCode::OK, StatusCode::OK, "why"),
+        ] {
+            let (sender, receiver) = mpsc::channel(PIECES_MAX);
+            let (failure, failed_with) = oneshot::channel();
+            for piece in pieces {
+                sender.send(Bytes::from(piece)).await.unwrap();
+            }
+            drop(sender);
+            failure.send("why".to_owned()).unwrap();
+            let answer = begun(receiver, failed_with, status).await;
+            assert_eq!(answer.status(), expected);
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, words);
+        }
+    }
 }

@@ -86,6 +86,7 @@ async fn join(session: Session) -> Result<(), String> {
         }
         () = &mut outputs => Ok(()),
         () = &mut fed => Ok(()),
+        () = output.closed() => Ok(()),
     };
     drop(session);
     outcome

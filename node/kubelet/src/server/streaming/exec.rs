@@ -80,6 +80,8 @@ async fn join(runtime: &Runtime, process: Process, channels: Channels) -> Bytes 
             exit = &mut wait => break Some(exit),
             _ = &mut outputs, if !drained => drained = true,
             () = &mut pump => break None,
+            // The pump may wait for a process that reads nothing.
+            () = output.closed() => break None,
         }
     };
     let last = match exit {

@@ -11,6 +11,7 @@ mod attach;
 mod channels;
 mod connects;
 mod exec;
+mod idle;
 mod port_channels;
 mod port_forward;
 mod session;

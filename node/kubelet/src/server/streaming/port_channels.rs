@@ -14,6 +14,7 @@ use tokio_tungstenite::WebSocketStream;
 
 use super::super::routes::Query;
 use super::channels::PIECES_MAX;
+use super::idle::Activity;
 use super::port_forward::connection::{Dialer, Ended, read_some};
 use super::unread::{Room, UnreadReceiver, UnreadSender};
 use super::upgrade::Taken;
@@ -66,6 +67,7 @@ pub(super) async fn serve(
     framing: Framing,
     ports: &[u16],
     dialer: &Dialer,
+    activity: &Activity,
 ) {
     let (mut sink, stream) = websocket::open(connection).await.split();
     let (output, mut outputs) = mpsc::channel::<Bytes>(PIECES_MAX);
@@ -86,10 +88,12 @@ pub(super) async fn serve(
             .spawn("forwarded port", port.forward(task, dialer));
     }
     drop(output);
-    let reader = scope
-        .runtime()
-        .spawn("port channels reader", distribute(stream, framing, inputs));
+    let reader = scope.runtime().spawn(
+        "port channels reader",
+        distribute(stream, framing, inputs, activity.clone()),
+    );
     while let Some(message) = outputs.recv().await {
+        activity.note();
         if sink.send(framing.message(message)).await.is_err() {
             return;
         }
@@ -102,6 +106,7 @@ async fn distribute(
     mut stream: SplitStream<WebSocketStream<Taken>>,
     framing: Framing,
     inputs: Vec<UnreadSender>,
+    activity: Activity,
 ) {
     while let Some(Ok(message)) = stream.next().await {
         if message.is_close() {
@@ -110,6 +115,7 @@ async fn distribute(
         let Some(data) = framing.data(message) else {
             continue;
         };
+        activity.note();
         let port = match data.first() {
             Some(channel) if channel % 2 == 0 => inputs.get(usize::from(channel / 2)),
             _ => None,

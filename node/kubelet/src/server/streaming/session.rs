@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 
 use super::super::routes::{Body, Query, text};
 use super::channels::{Channels, Output, Wanted};
+use super::idle::Activity;
 use super::stream_slots::StreamSlot;
 use super::upgrade::{Accepted, Carrier, accept};
 use super::{spdy_channels, websocket};
@@ -69,23 +70,39 @@ where
         let _slot = slot;
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
+        // The client's side, which ends when nothing happens, and takes the other side with it.
+        let (carried, activity) = (runtime.child_scope(), Activity::begin(&runtime));
+        let own = carried.runtime();
         let channels = match carrier {
             Carrier::WebSocket => {
                 let socket = websocket::open(connection).await;
-                Some(websocket::carry(&runtime, socket, protocol))
+                Some(websocket::carry(own, socket, protocol, wanted, activity.clone()))
             }
-            Carrier::Spdy => spdy_channels::carry(&runtime, connection, wanted).await,
+            Carrier::Spdy => spdy_channels::carry(own, activity.watch(connection), wanted).await,
         };
         let Some(channels) = channels else { return };
         let output = channels.output.clone();
-        let last = talk(Session {
-            context,
-            container_id,
-            wanted,
-            channels,
-        });
-        // A client that has gone needs no status.
-        let _ = output.send(Output::Verdict(last.await)).await;
+        let talk = async {
+            let last = talk(Session {
+                context,
+                container_id,
+                wanted,
+                channels,
+            });
+            // A client that has gone needs no status.
+            let _ = output.send(Output::Verdict(last.await)).await;
+            drop(output);
+            carried.drained().await;
+        };
+        tokio::pin!(talk);
+        tokio::select! {
+            biased;
+            () = &mut talk => {}
+            () = activity.over() => {
+                carried.cancel();
+                talk.await;
+            }
+        }
     });
     response
 }

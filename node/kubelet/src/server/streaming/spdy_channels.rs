@@ -6,6 +6,7 @@ use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted};
+use super::idle::Watched;
 use super::spdy::session::{Reading, SpdySession, SpdyStream, SpdyWriter};
 use super::terminal_sizes::TerminalSizes;
 use super::upgrade::Taken;
@@ -17,7 +18,7 @@ pub(super) const PROTOCOLS: &[&str] = &["v4.channel.k8s.io"];
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits for the streams a client wants and starts to carry the session.
-pub(super) async fn carry(runtime: &Runtime, connection: Taken, wanted: Wanted) -> Option<Channels> {
+pub(super) async fn carry(runtime: &Runtime, connection: Watched<Taken>, wanted: Wanted) -> Option<Channels> {
     let mut session = SpdySession::server(runtime, connection);
     let streams = runtime
         .timeout(STREAMS_TIMEOUT, Streams::collect(&mut session, wanted))

@@ -21,12 +21,13 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::channels::{Channels, Input, Output, PIECES_MAX};
+use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted};
+use super::idle::Activity;
 use super::terminal_sizes::TerminalSizes;
 use super::unread::PIECE_BYTES_MAX;
 use super::upgrade::Taken;
 
-/// Protocols spoken for exec and attach, best first.
+/// Protocols spoken for exec and attach; the first is chosen wherever the client names it.
 pub(super) const PROTOCOLS: &[&str] = &[
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -87,7 +88,10 @@ impl Framing {
 }
 
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-const CLOSE_CHANNEL: u8 = 255;
+/// The protocol in which a client ends single channels, and the channel of these messages.
+const CLOSING_PROTOCOL: &str = "v5.channel.k8s.io";
+const CLOSE_SIGNAL: u8 = 255;
+const CHANNELS: u8 = 5;
 /// Longest wait for the client's answer to a close frame.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -100,43 +104,66 @@ pub(super) async fn open(connection: Taken) -> WebSocketStream<Taken> {
 }
 
 /// Starts to carry a session.
-pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>, protocol: &'static str) -> Channels {
+pub(super) fn carry(
+    runtime: &Runtime,
+    socket: WebSocketStream<Taken>,
+    protocol: &'static str,
+    wanted: Wanted,
+    activity: Activity,
+) -> Channels {
     let framing = Framing::of(protocol);
     let is_early = !protocol.starts_with('v');
     let (input_sender, input) = mpsc::channel(PIECES_MAX);
     let (output, mut outputs) = mpsc::channel::<Output>(PIECES_MAX);
     let (mut sink, mut stream) = socket.split();
+    let noted = activity.clone();
     let reader = runtime.spawn("websocket reader", async move {
         let mut receiving = Receiving {
             to: input_sender,
             sizes: Some(TerminalSizes::default()),
+            closes_channels: protocol == CLOSING_PROTOCOL,
         };
         while let Some(Ok(message)) = stream.next().await {
             if message.is_close() {
                 break;
             }
-            if let Some(data) = framing.data(message) {
-                receiving.take(&data).await;
+            noted.note();
+            if let Some(data) = framing.data(message)
+                && !receiving.take(&data).await
+            {
+                break;
             }
         }
     });
     let own = runtime.clone();
     runtime.spawn("websocket writer", async move {
-        while let Some(piece) = outputs.recv().await {
+        // It says that the connection stands, on the first channel that the client reads.
+        let first = framing.message(framed(first_channel(wanted), b""));
+        let mut is_open = sink.send(first).await.is_ok();
+        while is_open && let Some(piece) = outputs.recv().await {
             let (channel, data) = match piece {
                 Output::Stdout(data) => (1, data),
                 Output::Stderr(data) => (2, data),
                 Output::Verdict(data) if is_early => (3, early_verdict(&data)),
                 Output::Verdict(data) => (3, data),
             };
-            if sink.send(framing.message(framed(channel, &data))).await.is_err() {
-                reader.abort();
-                return;
-            }
+            activity.note();
+            is_open = sink.send(framing.message(framed(channel, &data))).await.is_ok();
         }
-        part(&own, sink, reader).await;
+        match is_open {
+            true => part(&own, sink, reader).await,
+            false => reader.abort(),
+        }
     });
     Channels { input, output }
+}
+
+fn first_channel(wanted: Wanted) -> u8 {
+    match wanted {
+        Wanted { stdout: true, .. } => 1,
+        Wanted { stderr: true, .. } => 2,
+        _ => 3,
+    }
 }
 
 /// The words of a verdict, where it is one of failure.
@@ -173,11 +200,13 @@ struct Receiving {
     to: mpsc::Sender<Input>,
     /// `None` after something that is no size.
     sizes: Option<TerminalSizes>,
+    closes_channels: bool,
 }
 
 impl Receiving {
-    /// A process that has ended takes no more; the rest is read for the farewell's sake.
-    async fn take(&mut self, message: &[u8]) {
+    /// Hands a message on; false if it ends the session. A process that has ended takes no more; the rest is read for the
+    /// farewell's sake.
+    async fn take(&mut self, message: &[u8]) -> bool {
         match message.split_first() {
             Some((0, stdin)) => {
                 // Copies, so that no piece keeps the whole message.
@@ -192,9 +221,14 @@ impl Receiving {
                     self.sizes = None;
                 }
             }
-            Some((&CLOSE_CHANNEL, [0, ..])) => drop(self.to.send(Input::StdinEnd).await),
+            Some((&CLOSE_SIGNAL, closed)) if self.closes_channels => match closed {
+                [0] => drop(self.to.send(Input::StdinEnd).await),
+                [1..CHANNELS] => {}
+                _ => return false,
+            },
             _ => {}
         }
+        true
     }
 }
 
@@ -244,7 +278,12 @@ mod tests {
     async fn websocket_sizes_end_with_what_is_none() {
         let (to, mut input) = mpsc::channel(PIECES_MAX);
         let sizes = Some(TerminalSizes::default());
-        let mut receiving = Receiving { to, sizes };
+        let closes_channels = true;
+        let mut receiving = Receiving {
+            to,
+            sizes,
+            closes_channels,
+        };
         // A value may go over messages.
         for message in [
             &b"\x04{\"Width\":1,"[..],
@@ -253,13 +292,55 @@ mod tests {
             b"\x04{}",
             b"\0in",
         ] {
-            receiving.take(message).await;
+            assert!(receiving.take(message).await);
         }
         drop(receiving);
         let (width, height) = (1, 2);
         assert_eq!(input.recv().await, Some(Input::Resize { width, height }));
         assert_eq!(input.recv().await, Some(Input::Stdin(Bytes::from_static(b"in"))));
         assert_eq!(input.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn websocket_close_signal_names_one_channel() {
+        for (closes_channels, message, goes_on, ends_stdin) in [
+            (true, &b"\xff\0"[..], true, true),
+            (true, b"\xff\x04", true, false),
+            (true, b"\xff\x05", false, false),
+            (true, b"\xff", false, false),
+            (true, b"\xff\0\0", false, false),
+            (false, b"\xff\0", true, false),
+        ] {
+            let (to, mut input) = mpsc::channel(PIECES_MAX);
+            let sizes = None;
+            let mut receiving = Receiving {
+                to,
+                sizes,
+                closes_channels,
+            };
+            assert_eq!(receiving.take(message).await, goes_on, "{message:?}");
+            drop(receiving);
+            let expected = ends_stdin.then_some(Input::StdinEnd);
+            assert_eq!(input.recv().await, expected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn websocket_first_message_goes_to_the_first_channel_that_is_read() {
+        let first = |stdin, stdout, stderr| {
+            let tty = false;
+            first_channel(Wanted {
+                stdin,
+                stdout,
+                stderr,
+                tty,
+            })
+        };
+        assert_eq!(first(true, true, true), 1);
+        assert_eq!(first(true, false, true), 2);
+        assert_eq!(first(true, false, false), 3);
+        let empty = Framing::Base64.message(framed(1, b""));
+        assert_eq!(empty, Message::text("1"));
     }
 
     #[test]

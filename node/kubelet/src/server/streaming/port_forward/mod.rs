@@ -13,11 +13,13 @@ use std::path::PathBuf;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use machinery_runtime::Runtime;
 
+use super::idle::Activity;
 use super::port_channels;
 use super::spdy::session::SpdySession;
 use super::stream_slots::StreamSlot;
-use super::upgrade::{Accepted, Carrier, accept};
+use super::upgrade::{Accepted, Carrier, Taken, accept};
 use super::websocket::Framing;
 use crate::managers::ManagerContext;
 use crate::pods::observed::observe;
@@ -67,17 +69,48 @@ pub(in crate::server) async fn port_forward(
         let _slot = slot;
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
-        let session = match carrier {
-            Carrier::Spdy => SpdySession::server(&runtime, connection),
-            Carrier::WebSocket if has_channels => {
-                let framing = Framing::of(protocol);
-                return port_channels::serve(&runtime, connection, framing, &ports, &dialer).await;
-            }
-            Carrier::WebSocket => SpdySession::server(&runtime, tunnel::open(&runtime, connection).await),
-        };
-        pairs::serve(&runtime, session, dialer).await;
+        let (carried, activity) = (runtime.child_scope(), Activity::begin(&runtime));
+        let served = serve(
+            carried.runtime(),
+            connection,
+            (carrier, protocol),
+            &ports,
+            dialer,
+            &activity,
+        );
+        tokio::select! {
+            biased;
+            () = served => {}
+            () = activity.over() => {}
+        }
     });
     response
+}
+
+/// Serves a connection in the protocol that was chosen.
+async fn serve(
+    runtime: &Runtime,
+    connection: Taken,
+    chosen: (Carrier, &'static str),
+    ports: &[u16],
+    dialer: Dialer,
+    activity: &Activity,
+) {
+    match chosen {
+        (Carrier::Spdy, _) => {
+            let session = SpdySession::server(runtime, activity.watch(connection));
+            pairs::serve(runtime, session, dialer).await;
+        }
+        (Carrier::WebSocket, TUNNEL) => {
+            let tunnel = tunnel::open(runtime, connection).await;
+            let session = SpdySession::server(runtime, activity.watch(tunnel));
+            pairs::serve(runtime, session, dialer).await;
+        }
+        (Carrier::WebSocket, protocol) => {
+            let framing = Framing::of(protocol);
+            port_channels::serve(runtime, connection, framing, ports, &dialer, activity).await;
+        }
+    }
 }
 
 /// The network namespace of a running pod; `None` is the node's own.
