@@ -227,10 +227,11 @@ pub(crate) fn a_running_process_is_attached_to(cluster: &Cluster) {
     assert_eq!(session.line(), "got one");
     session.say("two");
     assert_eq!(session.line(), "got two");
-    drop(session);
+    // Once the client leaves its container ends with its input, and the next one has a log of its own.
     story.until("the log to have it as well", || {
         story.kubectl(&["logs", "main"]) == "got one\ngot two\n"
     });
+    drop(session);
 }
 
 pub(crate) fn a_port_is_forwarded(cluster: &Cluster) {
