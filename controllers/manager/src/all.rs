@@ -14,6 +14,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::cluster_role_aggregation::ROW,
         crate::replica_set::ROW,
         crate::deployment::ROW,
+        crate::daemon_set::ROW,
         crate::job::ROW,
         crate::ttl_after_finished::ROW,
         crate::endpoints::ROW,

@@ -17,6 +17,7 @@ pub mod pod_control;
 pub mod views;
 
 mod cluster_role_aggregation;
+mod daemon_set;
 mod deployment;
 mod descriptor;
 mod endpoint_slice;

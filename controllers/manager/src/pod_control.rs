@@ -138,6 +138,20 @@ impl PodControl {
         self.patch_owners(pod, reference).await
     }
 
+    /// Gives the pod a label.
+    pub async fn label<P: Projection>(
+        &self,
+        pod: &Object<P>,
+        label: &str,
+        value: &str,
+    ) -> Result<(), ClientError> {
+        let body = json!({"metadata": {"uid": pod.uid().0, "labels": {label: value}}});
+        self.client
+            .patch(&self.pods, pod.key(), "", &Patch::Merge, &body)
+            .await
+            .map(drop)
+    }
+
     /// Takes the owner off the pod.
     pub async fn release<P: Projection>(
         &self,

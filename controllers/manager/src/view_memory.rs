@@ -10,7 +10,9 @@ use crate::root_ca::Published;
 use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
-use crate::views::{DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ServiceView};
+use crate::views::{
+    DaemonSetView, DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ServiceView,
+};
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
 use machinery_fuzz::{filled, resident};
@@ -194,6 +196,45 @@ fn view_of_a_replica_set_takes_what_is_charged() {
         )],
     );
     check::<ReplicaSetView>(
+        OF_COMPONENTS,
+        &[(
+            object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),
+            CONDITION,
+        )],
+    );
+}
+
+#[test]
+fn view_of_a_daemon_set_takes_what_is_charged() {
+    check::<DaemonSetView>(
+        MOST,
+        &[
+            (
+                r#"{"metadata":{"name":"a","annotations":{@}},"spec":{"selector":{},"template":{"spec":{}}}}"#,
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{"matchLabels":{@}},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{"tolerations":[@]}}}"#),
+                r##"{"key":"#","operator":"Exists"}"##,
+            ),
+        ],
+    );
+    check::<DaemonSetView>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"selector":{"matchExpressions":[@]},"template":{"spec":{}}}"#),
+            r##"{"key":"#","operator":"Exists"}"##,
+        )],
+    );
+    check::<DaemonSetView>(
         OF_COMPONENTS,
         &[(
             object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),

@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 30] = [
+const NOT_ENFORCED: [(&str, &str, &str); 29] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -57,7 +57,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 30] = [
         "apiservices",
         "requests are not proxied",
     ),
-    ("apps", "daemonsets", "no controller acts on it"),
     ("apps", "statefulsets", "no controller acts on it"),
     (
         "autoscaling",

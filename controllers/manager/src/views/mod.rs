@@ -3,6 +3,7 @@
 //! A projection is decoded from the object's JSON through a private struct that names only the fields read. A new
 //! reader that needs one more field adds it here, and everyone pays for it once.
 
+pub mod daemon_set;
 pub mod deployment;
 pub mod job;
 pub mod namespace;
@@ -13,6 +14,7 @@ pub mod selector;
 pub mod service;
 pub mod template;
 
+pub use daemon_set::{DaemonSetStatus, DaemonSetView};
 pub use deployment::{DeploymentStatus, DeploymentView};
 pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;

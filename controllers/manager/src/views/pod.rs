@@ -39,6 +39,8 @@ pub struct PodView {
     pub created: Timestamp,
     /// `spec.nodeName`, empty while unassigned.
     pub node: Box<str>,
+    /// The node it is for: its own, or while unassigned the one that its required affinity names. Empty for any.
+    pub target_node: Box<str>,
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub deletion_cost: i32,
     /// The largest restart count of its containers.
@@ -165,6 +167,7 @@ impl Projection for PodView {
             ending: (status.phase == Phase::Failed || header.is_deleting())
                 .then(|| Box::new(status.ending())),
             ips: status.ips(),
+            target_node: spec.target_node(),
             node: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
@@ -222,6 +225,7 @@ struct Meta {
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     node_name: Box<str>,
+    affinity: Affinity,
     hostname: Box<str>,
     subdomain: Box<str>,
     containers: Vec<Container>,
@@ -230,6 +234,56 @@ struct Spec {
     volumes: Vec<Volume>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     termination_grace_period_seconds: Option<i64>,
+}
+
+impl Spec {
+    fn target_node(&self) -> Box<str> {
+        if !self.node_name.is_empty() {
+            return self.node_name.clone();
+        }
+        let required = self.affinity.node_affinity.as_ref();
+        let required =
+            required.and_then(|own| own.required_during_scheduling_ignored_during_execution.as_ref());
+        let terms = required.map_or(&[][..], |own| &own.node_selector_terms);
+        let mut fields = terms.iter().flat_map(|own| &own.match_fields);
+        let name = fields.find(|own| own.key == "metadata.name" && own.operator == "In");
+        match name.map_or(&[][..], |own| &own.values) {
+            [one] => one.clone(),
+            _ => Box::default(),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    required_during_scheduling_ignored_during_execution: Option<NodeTerms>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeTerms {
+    node_selector_terms: Vec<NodeTerm>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeTerm {
+    match_fields: Vec<FieldRequirement>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FieldRequirement {
+    key: String,
+    operator: String,
+    values: Vec<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]

@@ -1,0 +1,89 @@
+//! Keeps one pod of a set on every node that the set's template may run on.
+//!
+//! Owns: pods, and ControllerRevisions, one per template seen. Watches: DaemonSets (the key is the set), pods and
+//! revisions (the controller owner; an orphan wakes every set whose selector matches), nodes (every set, when one comes,
+//! goes, or changes its labels or taints). Never: binds a pod; the scheduler does, by the affinity that each pod has to
+//! its node's name.
+//!
+//! One round: claim, find the revision of the present template or make it and wait for its event, then either keep the
+//! nodes' pods (`plan`) or, where there is nothing to keep, roll on (`rolling`). `eligibility` says which nodes a
+//! template may run on, `backoff` how long a failed pod stays.
+
+mod backoff;
+mod creations;
+mod eligibility;
+mod new_pod;
+mod plan;
+mod reconcile;
+mod revisions;
+mod rolling;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
+use crate::history::{History, RevisionView};
+use crate::owners::owners_of;
+use crate::pod_control::PodControl;
+use crate::views::{DaemonSetView, NodeView, PodView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery_client::{Change, Informer};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Controller;
+use reconcile::DaemonSetReconciler;
+
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
+    name: "daemonset-controller",
+    service_account: "daemon-set-controller",
+    default: true,
+    start,
+};
+
+const KIND: &str = "DaemonSet";
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, ROW.name);
+    let sets: Informer<DaemonSetView> = context.informers.of::<DaemonSet, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
+    let revisions: Informer<RevisionView> = context.informers.of::<ControllerRevision, _>();
+    let (by_pod, by_revision, by_node) = (sets.clone(), sets.clone(), sets.clone());
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&sets, |change| [change.key().clone()])
+        .watches(&pods, move |change| {
+            owners_of(change, KIND, &by_pod, |set| &set.selector)
+        })
+        .watches(&revisions, move |change| {
+            owners_of(change, KIND, &by_revision, |set| &set.selector)
+        })
+        .watches(&nodes, move |change| sets_of_node(&by_node, change));
+    let reconciler = DaemonSetReconciler {
+        pod_control: PodControl::new(client.clone(), recorder),
+        history: History::new(client.clone(), revisions),
+        client,
+        runtime: context.runtime.clone(),
+        sets,
+        pods,
+        nodes,
+        expectations: Default::default(),
+        own_writes: Default::default(),
+        creations: Default::default(),
+        backoff: Default::default(),
+    };
+    controller.run(reconciler)
+}
+
+/// Every set, when a node comes or goes, or says something else of what may run on it.
+fn sets_of_node(sets: &Informer<DaemonSetView>, change: &Change<NodeView>) -> Vec<ObjectKey> {
+    if let (Some(old), Some(new)) = (&change.old, &change.new)
+        && old.header.labels == new.header.labels
+        && old.taints == new.taints
+    {
+        return Vec::new();
+    }
+    sets.list().iter().map(|set| set.key().clone()).collect()
+}
