@@ -36,6 +36,7 @@ mod node_ipam;
 mod node_lifecycle;
 mod pod_gc;
 mod replica_set;
+mod replication_controller;
 mod root_ca;
 mod scheduler;
 mod service_account;

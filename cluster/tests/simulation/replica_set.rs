@@ -6,39 +6,63 @@ use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::runner::{run_seed, run_seeds};
 use crate::simulated_cluster::World;
 use cluster::Request;
+use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 const LARGEST: u64 = 8;
 
-struct ReplicaSets;
+/// A kind that keeps a number of pods.
+pub(crate) trait SetKind: Resource<Scope: 'static> + Send + Sync + 'static {
+    const CONTROLLERS: &'static [&'static str];
+
+    /// The selector of pods with these labels.
+    fn selector(labels: &Value) -> Value;
+}
+
+impl SetKind for ReplicaSet {
+    const CONTROLLERS: &'static [&'static str] = &["replicaset-controller"];
+
+    fn selector(labels: &Value) -> Value {
+        json!({"matchLabels": labels})
+    }
+}
+
+pub(crate) struct Sets<K>(PhantomData<K>);
+
+impl<K> Default for Sets<K> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
 
 pub(crate) fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-impl Scenario for ReplicaSets {
-    const CONTROLLERS: &'static [&'static str] = &["replicaset-controller"];
+impl<K: SetKind> Scenario for Sets<K> {
+    const CONTROLLERS: &'static [&'static str] = K::CONTROLLERS;
 
     async fn begin(&mut self, world: &World) {
         for name in ["a", "b"] {
             let labels = json!({"app": "a"});
             let set = json!({"metadata": {"name": name}, "spec": {
-                "replicas": 3, "selector": {"matchLabels": labels}, "template": template(&labels)}});
-            world.create::<ReplicaSet>(set).await.unwrap();
+                "replicas": 3, "selector": K::selector(&labels), "template": template(&labels)}});
+            world.create::<K>(set).await.unwrap();
         }
     }
 
     async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let Some(pod) = world.pick(model.all("Pod").cloned().collect()) else {
-            return scale(world).await;
+            return scale::<K>(world).await;
         };
         match world.dice(6) {
-            0 => scale(world).await,
+            0 => scale::<K>(world).await,
             1 => world.delete::<Pod>(&pod.key).await,
             2 => world.pod_is(&pod, "Failed").await,
             3 => world.pod_is_ready(&pod).await,
@@ -58,7 +82,7 @@ impl Scenario for ReplicaSets {
         let Some(pod) = change.made("Pod") else {
             return Ok(());
         };
-        for set in model.all("ReplicaSet").filter(|set| pod.is_controlled_by(set)) {
+        for set in model.all(K::KIND).filter(|set| pod.is_controlled_by(set)) {
             let active = active(model, set);
             if active as u64 > LARGEST {
                 return Err(format!("{active} pods of {}", set.key));
@@ -68,7 +92,7 @@ impl Scenario for ReplicaSets {
     }
 
     fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
-        for set in model.all("ReplicaSet") {
+        for set in model.all(K::KIND) {
             let (wanted, active) = (set.number("/spec/replicas"), active(model, set));
             let ready = model.pods_of(set).filter(|pod| pod.is_ready_pod()).count() as i64;
             let said = (
@@ -97,12 +121,10 @@ impl Scenario for ReplicaSets {
     }
 }
 
-async fn scale(world: &World) {
+async fn scale<K: SetKind>(world: &World) {
     let name = if world.once_in(2) { "a" } else { "b" };
-    let body = json!({"spec": {"replicas": world.dice(LARGEST + 1)}});
-    world
-        .patch::<ReplicaSet>(&ObjectKey::new("default", name), body)
-        .await;
+    let replicas = world.dice(LARGEST + 1);
+    world.scale::<K>(&ObjectKey::new("default", name), replicas).await;
 }
 
 fn active(model: &ReferenceModel, owner: &ObjectVersion) -> i64 {
@@ -123,12 +145,13 @@ pub(crate) fn deleted_once(mutations: &[Request]) -> Result<(), String> {
 
 #[test]
 fn replica_set_scenario() {
-    run_seeds(|| ReplicaSets);
+    run_seeds(Sets::<ReplicaSet>::default);
 }
 
 /// A seed decides everything: told twice, everything happens in the same order at the same time.
 #[test]
 fn simulation_seed_is_deterministic() {
-    assert_eq!(run_seed(ReplicaSets, 7), run_seed(ReplicaSets, 7));
-    assert_ne!(run_seed(ReplicaSets, 7), run_seed(ReplicaSets, 8));
+    let sets = Sets::<ReplicaSet>::default;
+    assert_eq!(run_seed(sets(), 7), run_seed(sets(), 7));
+    assert_ne!(run_seed(sets(), 7), run_seed(sets(), 8));
 }

@@ -114,6 +114,12 @@ impl World {
             .await;
     }
 
+    /// Changes an object's size, as `kubectl scale` does.
+    pub(crate) async fn scale<K: Resource<Scope: 'static>>(&self, key: &ObjectKey, replicas: u64) {
+        self.send_patch::<K>(key, "scale", &json!({"spec": {"replicas": replicas}}))
+            .await;
+    }
+
     async fn send_patch<K: Resource<Scope: 'static>>(
         &self,
         key: &ObjectKey,

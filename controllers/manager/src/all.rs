@@ -13,6 +13,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::root_ca::ROW,
         crate::cluster_role_aggregation::ROW,
         crate::replica_set::ROW,
+        crate::replication_controller::ROW,
         crate::deployment::ROW,
         crate::daemon_set::ROW,
         crate::job::ROW,

@@ -29,6 +29,7 @@ mod node_ipam;
 mod node_lifecycle;
 mod pod_gc;
 mod replica_set;
+mod replication_controller;
 mod root_ca;
 mod service_account;
 mod service_account_tokens;

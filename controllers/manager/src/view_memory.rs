@@ -11,7 +11,7 @@ use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
 use crate::views::{
-    DaemonSetView, DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ServiceView,
+    DaemonSetView, DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ReplicationControllerView, ServiceView,
 };
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
@@ -240,6 +240,20 @@ fn view_of_a_daemon_set_takes_what_is_charged() {
             object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),
             CONDITION,
         )],
+    );
+}
+
+#[test]
+fn view_of_a_replication_controller_takes_what_is_charged() {
+    check::<ReplicationControllerView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"selector":{@},"template":{"spec":{}}}"#), LABEL),
+            (
+                object!(r#""spec":{"selector":{},"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
+                LABEL,
+            ),
+        ],
     );
 }
 

@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 29] = [
+const NOT_ENFORCED: [(&str, &str, &str); 28] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -20,7 +20,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 29] = [
         "volumes are not provisioned or bound",
     ),
     ("", "persistentvolumes", "volumes are not bound or attached"),
-    ("", "replicationcontrollers", "no controller acts on it"),
     ("", "resourcequotas", "quotas"),
     (
         "admissionregistration.k8s.io",

@@ -1,6 +1,6 @@
-//! Keeps as many matching pods as `spec.replicas` asks for.
+//! Keeps as many matching pods as `spec.replicas` asks for, for ReplicaSets and, over [`SetView`], ReplicationControllers.
 //!
-//! Owns: pods. Watches: ReplicaSets (the key is the set), pods (the key is the controller owner; an orphan wakes every
+//! Owns: pods. Watches: the sets (the key is the set), pods (the key is the controller owner; an orphan wakes every
 //! set whose selector matches). Never: talks to nodes, touches a pod it neither owns nor adopts, reads the event that
 //! woke it.
 
@@ -15,10 +15,10 @@ use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::owners::owners_of;
 use crate::pod_control::PodControl;
-use crate::views::{PodView, ReplicaSetView};
+use crate::views::{PodView, ReplicaSetView, SetView};
 use futures::future::BoxFuture;
-use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use machinery_client::Informer;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_client::{Informer, ListWatch};
 use machinery_reconcile::Controller;
 use reconcile::ReplicaSetReconciler;
 
@@ -30,15 +30,25 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 };
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
-    let client = context.client(ROW.service_account);
-    let recorder = context.recorder(&client, ROW.name);
-    let sets: Informer<ReplicaSetView> = context.informers.of::<ReplicaSet, _>();
+    run::<ReplicaSetView>(context, &ROW)
+}
+
+/// Runs the controller of one kind of sets; its events are of the component that its service account is named for.
+pub(crate) fn run<P: SetView>(
+    context: &ControllerContext,
+    row: &ControllerDescriptor,
+) -> BoxFuture<'static, ()> {
+    let client = context.client(row.service_account);
+    let recorder = context.recorder(&client, row.service_account);
+    let sets: Informer<P> = context.informers.informer(ListWatch::all(P::resource()));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let by_pod = sets.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = Controller::new(row.name, context.runtime.clone())
         .watches(&sets, |change| [change.key().clone()])
         .watches(&pods, move |change| {
-            owners_of(change, "ReplicaSet", &by_pod, |set| &set.selector)
+            owners_of(change, &by_pod.source().resource.kind, &by_pod, |set| {
+                &set.view().selector
+            })
         });
     let reconciler = ReplicaSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),

@@ -3,7 +3,7 @@
 use super::ranking::rank;
 use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
-use crate::views::{PodView, ReplicaSetView};
+use crate::views::{PodView, SetView};
 use jiff::Timestamp;
 use machinery_client::Object;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub(super) type PodRef = Arc<Object<PodView>>;
 
 /// What a plan is made of.
-pub(super) struct Snapshot {
-    pub(super) set: Arc<Object<ReplicaSetView>>,
+pub(super) struct Snapshot<P> {
+    pub(super) set: Arc<Object<P>>,
     /// Pods whose controller is this set.
     pub(super) owned: Vec<PodRef>,
     /// Pods of the namespace without a controller.
@@ -44,7 +44,7 @@ pub(super) struct Plan {
 }
 
 /// Decides.
-pub(super) fn plan(snapshot: &Snapshot) -> Plan {
+pub(super) fn plan<P: SetView>(snapshot: &Snapshot<P>) -> Plan {
     let mut plan = Plan {
         settled: snapshot.settled,
         ..Plan::default()
@@ -58,9 +58,9 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Adopts orphans that match, releases what does not match any more, counts the rest.
-fn claim(snapshot: &Snapshot, plan: &mut Plan) {
+fn claim<P: SetView>(snapshot: &Snapshot<P>, plan: &mut Plan) {
     let set = &snapshot.set;
-    let matches = |pod: &PodRef| set.selector.matches(&pod.header);
+    let matches = |pod: &PodRef| set.view().selector.matches(&pod.header);
     let going = set.header.is_deleting();
     for pod in &snapshot.owned {
         if !matches(pod) {
@@ -84,8 +84,8 @@ fn claim(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-fn scale(snapshot: &Snapshot, plan: &mut Plan) {
-    let wanted = usize::try_from(snapshot.set.replicas).unwrap_or(0);
+fn scale<P: SetView>(snapshot: &Snapshot<P>, plan: &mut Plan) {
+    let wanted = usize::try_from(snapshot.set.view().replicas).unwrap_or(0);
     let have = plan.active.len();
     if have < wanted {
         plan.create = (wanted - have).min(BURST_REPLICAS);
@@ -97,8 +97,8 @@ fn scale(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-fn next_available(snapshot: &Snapshot, active: &[PodRef]) -> Option<Timestamp> {
-    let seconds = snapshot.set.min_ready_seconds;
+fn next_available<P: SetView>(snapshot: &Snapshot<P>, active: &[PodRef]) -> Option<Timestamp> {
+    let seconds = snapshot.set.view().min_ready_seconds;
     let ready = active.iter().filter(|pod| pod.ready);
     ready
         .filter_map(|pod| pod.available_at(seconds))

@@ -5,10 +5,9 @@ use super::status::{Failure, status};
 use crate::pod_control::{PodControl, reference, slow_start, still_staying};
 use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
-use crate::views::{PodView, ReplicaSetView};
+use crate::views::{PodView, SetView};
 use futures::future::BoxFuture;
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object};
+use machinery_client::{Client, ClientError, Edit, IndexName, Informer, Object};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
@@ -17,19 +16,19 @@ use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Set = Arc<Object<ReplicaSetView>>;
+type Set<P> = Arc<Object<P>>;
 
-pub(super) struct ReplicaSetReconciler {
+pub(super) struct ReplicaSetReconciler<P: SetView> {
     pub(super) client: Client,
     pub(super) pod_control: PodControl,
     pub(super) runtime: Runtime,
-    pub(super) sets: Informer<ReplicaSetView>,
+    pub(super) sets: Informer<P>,
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
 }
 
-impl Reconciler for ReplicaSetReconciler {
+impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
     type Key = ObjectKey;
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
@@ -42,7 +41,7 @@ impl Reconciler for ReplicaSetReconciler {
             if self.own_writes.cache_is_stale(&set) {
                 return Ok(Outcome::Done);
             }
-            let owner = reference(&ApiResource::of::<ReplicaSet>(), &set.header);
+            let owner = reference(&P::resource(), &set.header);
             let awaited = self.expectations.settle(key, &self.pods);
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
                 .await?;
@@ -58,12 +57,12 @@ impl Reconciler for ReplicaSetReconciler {
     }
 }
 
-impl ReplicaSetReconciler {
-    fn snapshot(&self, set: &Set, settled: bool) -> Snapshot {
+impl<P: SetView> ReplicaSetReconciler<P> {
+    fn snapshot(&self, set: &Set<P>, settled: bool) -> Snapshot<P> {
         let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
         // Only who has to go is ranked among them.
-        let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.replicas).unwrap_or(0);
+        let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.view().replicas).unwrap_or(0);
         let siblings = if may_be_too_many {
             self.siblings(set)
         } else {
@@ -80,7 +79,7 @@ impl ReplicaSetReconciler {
     }
 
     /// Active pods of every set that has the same controller.
-    fn siblings(&self, set: &Set) -> Vec<PodRef> {
+    fn siblings(&self, set: &Set<P>) -> Vec<PodRef> {
         let sets = match set.header.controller() {
             Some(owner) => self.sets.by_index(IndexName::CONTROLLER, &owner.uid.0),
             None => vec![set.clone()],
@@ -94,7 +93,7 @@ impl ReplicaSetReconciler {
     /// Sends creations again whose answer was lost, under the same names.
     async fn create_again(
         &self,
-        set: &Set,
+        set: &Set<P>,
         owner: &ObjectReference,
         lost: Vec<ObjectKey>,
     ) -> Result<(), ReconcileError> {
@@ -112,9 +111,10 @@ impl ReplicaSetReconciler {
         })
     }
 
-    async fn create(&self, set: &Set, owner: &ObjectReference, key: ObjectKey) -> Result<(), ClientError> {
-        let controller = OwnerReference::controller("apps/v1", "ReplicaSet", &set.header);
+    async fn create(&self, set: &Set<P>, owner: &ObjectReference, key: ObjectKey) -> Result<(), ClientError> {
+        let controller = OwnerReference::controller(&owner.api_version, &owner.kind, &set.header);
         let pod = set
+            .view()
             .template
             .pod(set.namespace(), &key.name, &prefix(set.name()), controller);
         self.pod_control
@@ -124,7 +124,7 @@ impl ReplicaSetReconciler {
 
     async fn act(
         &self,
-        set: &Set,
+        set: &Set<P>,
         owner: &ObjectReference,
         plan: &mut Plan,
     ) -> Option<(Failure, ReconcileError)> {
@@ -193,9 +193,9 @@ impl ReplicaSetReconciler {
     }
 
     /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
-    async fn claim(&self, set: &Set, owner: &ObjectReference, plan: &Plan) -> Result<(), ReconcileError> {
+    async fn claim(&self, set: &Set<P>, owner: &ObjectReference, plan: &Plan) -> Result<(), ReconcileError> {
         if !plan.adopt.is_empty() {
-            still_staying(&self.client, &ApiResource::of::<ReplicaSet>(), &set.header).await?;
+            still_staying(&self.client, &P::resource(), &set.header).await?;
         }
         for pod in &plan.adopt {
             self.pod_control
@@ -214,15 +214,15 @@ impl ReplicaSetReconciler {
 
     async fn write_status(
         &self,
-        set: &Set,
+        set: &Set<P>,
         plan: &Plan,
         failure: Option<&Failure>,
     ) -> Result<(), ReconcileError> {
         let status = status(set, plan, failure, self.runtime.now());
-        if status == set.status {
+        if status == set.view().status {
             return Ok(());
         }
-        let resource = ApiResource::of::<ReplicaSet>();
+        let resource = P::resource();
         let mut edit = Edit::of(&resource, &set.json())?;
         edit.set("status", &status)?;
         match self

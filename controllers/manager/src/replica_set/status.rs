@@ -1,7 +1,7 @@
 //! Counts and conditions, from what was planned and what became of it.
 
 use super::plan::Plan;
-use crate::views::{Condition, ReplicaSetStatus, ReplicaSetView, find};
+use crate::views::{Condition, ReplicaSetStatus, SetView, find};
 use jiff::Timestamp;
 use machinery_client::Object;
 
@@ -14,33 +14,34 @@ pub(super) struct Failure {
 }
 
 /// The status that is true now.
-pub(super) fn status(
-    set: &Object<ReplicaSetView>,
+pub(super) fn status<P: SetView>(
+    set: &Object<P>,
     plan: &Plan,
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let labels = &set.template.metadata.labels;
+    let (view, header) = (set.view(), &set.header);
+    let labels = &view.template.metadata.labels;
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let fully = |pod: &&super::plan::PodRef| {
         labels
             .iter()
             .all(|(key, value)| pod.header.label(key) == Some(value))
     };
-    let available = |pod: &&super::plan::PodRef| pod.is_available(set.min_ready_seconds, now);
+    let available = |pod: &&super::plan::PodRef| pod.is_available(view.min_ready_seconds, now);
     ReplicaSetStatus {
         replicas: count(plan.active.len()),
         fully_labeled_replicas: count(plan.active.iter().filter(fully).count()),
         ready_replicas: count(plan.active.iter().filter(|pod| pod.ready).count()),
         available_replicas: count(plan.active.iter().filter(available).count()),
-        terminating_replicas: Some(plan.terminating),
+        terminating_replicas: P::REPORTS_TERMINATING.then_some(plan.terminating),
         // Until every pod it made is seen, the set has not come to its size, and says so.
         observed_generation: if plan.settled {
-            set.header.generation
+            header.generation
         } else {
-            set.status.observed_generation
+            view.status.observed_generation
         },
-        conditions: conditions(&set.status.conditions, failure, now),
+        conditions: conditions(&view.status.conditions, failure, now),
     }
 }
 

@@ -46,7 +46,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-fn snapshot(set: &Value, pods: Vec<PodRef>) -> Snapshot {
+fn snapshot(set: &Value, pods: Vec<PodRef>) -> Snapshot<ReplicaSetView> {
     let (owned, orphans): (Vec<_>, Vec<_>) = pods
         .into_iter()
         .partition(|pod| pod.header.controller().is_some());

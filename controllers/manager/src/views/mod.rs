@@ -20,7 +20,7 @@ pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;
 pub use node::NodeView;
 pub use pod::{Phase, PodView};
-pub use replica_set::{ReplicaSetStatus, ReplicaSetView};
+pub use replica_set::{ReplicaSetStatus, ReplicaSetView, ReplicationControllerView, SetView};
 pub use selector::Selector;
 pub use service::ServiceView;
 pub use template::PodTemplate;

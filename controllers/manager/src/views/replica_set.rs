@@ -1,10 +1,12 @@
-//! What controllers read of a ReplicaSet.
+//! What controllers read of a ReplicaSet, and of a ReplicationController, which is one with another selector.
 
 use crate::views::template::{PodTemplate, fingerprint};
 use crate::views::{Condition, Selector, created};
 use jiff::Timestamp;
-use machinery_client::{Index, IndexName, Projection};
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
+use machinery_client::{ApiResource, Index, IndexName, Projection};
 use machinery_meta::{ObjectHeader, TextMap};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -86,11 +88,69 @@ impl Projection for ReplicaSetView {
     const KEEP_BYTES: bool = true;
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let set: ReplicaSet<'_> = serde_json::from_slice(json)?;
+        Self::with_selector::<Selector>(header, json)
+    }
+}
+
+/// The projection of a ReplicationController.
+#[derive(Debug, Clone)]
+pub struct ReplicationControllerView(ReplicaSetView);
+
+impl Projection for ReplicationControllerView {
+    const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE, Index::CONTROLLER];
+    const KEEP_BYTES: bool = true;
+
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        ReplicaSetView::with_selector::<Pairs>(header, json).map(Self)
+    }
+}
+
+/// A kind whose objects keep a number of pods of one template.
+pub trait SetView: Projection {
+    /// Whether its status has `terminatingReplicas`.
+    const REPORTS_TERMINATING: bool;
+
+    /// The kind.
+    fn resource() -> ApiResource;
+
+    /// The fields, under the names of a ReplicaSet.
+    fn view(&self) -> &ReplicaSetView;
+}
+
+impl SetView for ReplicaSetView {
+    const REPORTS_TERMINATING: bool = true;
+
+    fn resource() -> ApiResource {
+        ApiResource::of::<ReplicaSet>()
+    }
+
+    fn view(&self) -> &ReplicaSetView {
+        self
+    }
+}
+
+impl SetView for ReplicationControllerView {
+    const REPORTS_TERMINATING: bool = false;
+
+    fn resource() -> ApiResource {
+        ApiResource::of::<ReplicationController>()
+    }
+
+    fn view(&self) -> &ReplicaSetView {
+        &self.0
+    }
+}
+
+impl ReplicaSetView {
+    fn with_selector<S>(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>
+    where
+        S: DeserializeOwned + Default + Into<Selector>,
+    {
+        let set: Set<'_, S> = serde_json::from_slice(json)?;
         Ok(Self {
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,
-            selector: set.spec.selector,
+            selector: set.spec.selector.into(),
             template: serde_json::from_str(set.spec.template.get())?,
             fingerprint: fingerprint(set.spec.template)?,
             annotations: set.metadata.annotations,
@@ -100,12 +160,24 @@ impl Projection for ReplicaSetView {
     }
 }
 
+/// The selector of a ReplicationController: pairs alone.
+#[derive(Deserialize, Default)]
+#[serde(transparent)]
+struct Pairs(TextMap);
+
+impl From<Pairs> for Selector {
+    fn from(pairs: Pairs) -> Self {
+        Self::of_pairs(pairs.0)
+    }
+}
+
 #[derive(Deserialize)]
-struct ReplicaSet<'a> {
+#[serde(bound(deserialize = "S: Deserialize<'de> + Default"))]
+struct Set<'a, S> {
     #[serde(default)]
     metadata: Meta,
     #[serde(borrow)]
-    spec: Spec<'a>,
+    spec: Spec<'a, S>,
     #[serde(default)]
     status: ReplicaSetStatus,
 }
@@ -117,13 +189,16 @@ struct Meta {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec<'a> {
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "S: Deserialize<'de> + Default")
+)]
+struct Spec<'a, S> {
     replicas: Option<i32>,
     #[serde(default)]
     min_ready_seconds: i32,
     #[serde(default)]
-    selector: Selector,
+    selector: S,
     #[serde(borrow)]
     template: &'a RawValue,
 }

@@ -16,6 +16,14 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// The selector of these pairs; none of them matches nothing.
+    pub fn of_pairs(pairs: TextMap) -> Self {
+        Self {
+            expressions: (!pairs.is_empty()).then(LabelSelector::default),
+            pairs,
+        }
+    }
+
     /// Whether it selects the object.
     pub fn matches(&self, header: &ObjectHeader) -> bool {
         let Some(expressions) = &self.expressions else {
