@@ -28,6 +28,7 @@ mod simulated_cluster;
 mod cluster_role_aggregation;
 mod daemon_set;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod garbage_collector;
 mod job;

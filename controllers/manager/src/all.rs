@@ -18,6 +18,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::daemon_set::ROW,
         crate::job::ROW,
         crate::ttl_after_finished::ROW,
+        crate::disruption::ROW,
         crate::endpoints::ROW,
         crate::endpoint_slice::ROW,
         crate::node_lifecycle::ROW,

@@ -20,6 +20,7 @@ mod cluster_role_aggregation;
 mod daemon_set;
 mod deployment;
 mod descriptor;
+mod disruption;
 mod endpoint_slice;
 mod endpoints;
 mod garbage_collector;

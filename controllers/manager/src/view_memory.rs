@@ -11,7 +11,8 @@ use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
 use crate::views::{
-    DaemonSetView, DeploymentView, JobView, NamespaceView, NodeView, PodView, ReplicaSetView, ReplicationControllerView, ServiceView,
+    DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView, PodView,
+    ReplicaSetView, ReplicationControllerView, ServiceView,
 };
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
@@ -248,12 +249,36 @@ fn view_of_a_replication_controller_takes_what_is_charged() {
     check::<ReplicationControllerView>(
         MOST,
         &[
-            (object!(r#""spec":{"selector":{@},"template":{"spec":{}}}"#), LABEL),
+            (
+                object!(r#""spec":{"selector":{@},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
             (
                 object!(r#""spec":{"selector":{},"template":{"metadata":{"labels":{@}},"spec":{}}}"#),
                 LABEL,
             ),
         ],
+    );
+}
+
+#[test]
+fn view_of_a_disruption_budget_takes_what_is_charged() {
+    check::<DisruptionBudgetView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"selector":{"matchLabels":{@}}}"#), LABEL),
+            (
+                object!(r#""status":{"disruptedPods":{@}}"#),
+                r##""#":"2026-01-01T00:00:00Z""##,
+            ),
+        ],
+    );
+    check::<DisruptionBudgetView>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
+            r##"{"key":"#","operator":"Exists"}"##,
+        )],
     );
 }
 

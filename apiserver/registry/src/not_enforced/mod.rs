@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 28] = [
+const NOT_ENFORCED: [(&str, &str, &str); 27] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -76,11 +76,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 28] = [
     ("networking.k8s.io", "ingressclasses", "no gateway acts on it"),
     ("networking.k8s.io", "ingresses", "no gateway acts on it"),
     ("networking.k8s.io", "networkpolicies", "traffic is not filtered"),
-    (
-        "policy",
-        "poddisruptionbudgets",
-        "its status is not kept up to date",
-    ),
     ("resource.k8s.io", "deviceclasses", "devices are not allocated"),
     ("resource.k8s.io", "devicetaintrules", "devices are not allocated"),
     ("resource.k8s.io", "resourceclaims", "devices are not allocated"),

@@ -5,6 +5,7 @@
 
 pub mod daemon_set;
 pub mod deployment;
+pub mod disruption_budget;
 pub mod job;
 pub mod namespace;
 pub mod node;
@@ -16,6 +17,7 @@ pub mod template;
 
 pub use daemon_set::{DaemonSetStatus, DaemonSetView};
 pub use deployment::{DeploymentStatus, DeploymentView};
+pub use disruption_budget::DisruptionBudgetView;
 pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;
 pub use node::NodeView;

@@ -63,6 +63,8 @@ pub struct PodView {
     pub index_failures: i32,
     /// What a failure policy looks at, once the pod has failed or is being disrupted.
     pub ending: Option<Box<Ending>>,
+    /// Since when it is to be disrupted (`DisruptionTarget`), unless the kubelet ends it or it has ended.
+    pub disrupted_since: Option<Timestamp>,
     /// It has scheduling gates.
     pub gated: bool,
     /// When its last container ended, once all have.
@@ -166,6 +168,7 @@ impl Projection for PodView {
             finished_at: ends(status.phase).then(|| status.last_end()).flatten(),
             ending: (status.phase == Phase::Failed || header.is_deleting())
                 .then(|| Box::new(status.ending())),
+            disrupted_since: (!ends(status.phase)).then(|| status.disrupted_since()).flatten(),
             ips: status.ips(),
             target_node: spec.target_node(),
             node: spec.node_name,
@@ -353,6 +356,14 @@ impl Status {
             return Box::new([self.pod_ip.clone()]);
         }
         self.pod_ips.iter().map(|own| own.ip.clone()).collect()
+    }
+
+    fn disrupted_since(&self) -> Option<Timestamp> {
+        let condition = find(&self.conditions, "DisruptionTarget").filter(|own| own.is_true())?;
+        // The kubelet takes as long as it takes.
+        let by_kubelet = condition.reason == "TerminationByKubelet";
+        let since = || time(condition.last_transition_time.as_deref()).unwrap_or(Timestamp::UNIX_EPOCH);
+        (!by_kubelet).then(since)
     }
 
     fn last_end(&self) -> Option<Timestamp> {
