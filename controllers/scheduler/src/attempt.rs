@@ -10,7 +10,7 @@ use crate::plugins::Spread;
 use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
 use crate::selector::node_selector_matches;
-use crate::selector_counts::{Term, TermKind};
+use crate::selector_counts::{CounterId, OwnedTerm, TermId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Tolerations that are looked through for every node; the answers of longer lists are kept by taint.
 const FEW: usize = 16;
 /// Rows of a column summed in the time of one step.
-const ROWS_A_STEP: usize = 16;
+pub(crate) const ROWS_A_STEP: usize = 16;
 /// Terms or constraints of one pod, times nodes or pods on nodes, whichever are more: 64 MiB of columns, and about a second.
 const MAX_CELLS: usize = 1 << 24;
 
@@ -28,13 +28,25 @@ pub struct Attempt {
     pod: Arc<PodInfo>,
     decoded: OnceCell<Box<[Toleration]>>,
     node_affinity: OnceCell<NodeAffinity>,
-    terms: OnceCell<Vec<(TermKind, Term)>>,
+    terms: OnceCell<Vec<Arc<OwnedTerm>>>,
+    counters: OnceCell<TermCounters>,
+    /// Terms of pods on nodes that are about the pod, and the version of the terms that they are of.
+    about: RefCell<Option<(u64, Arc<[TermId]>)>>,
     spread: OnceCell<Vec<TopologySpreadConstraint>>,
     tolerated: RefCell<HashMap<Taint, bool>>,
     /// Whether the selector and the required affinity admit a node; labels stay as they are during an attempt.
     admitted: RefCell<Vec<Option<bool>>>,
     domains: OnceCell<Spread>,
     steps: Cell<usize>,
+}
+
+/// Counters of a pod's terms of affinity to pods.
+#[derive(Debug, Default)]
+pub(crate) struct TermCounters {
+    /// That of all terms of required affinity together.
+    pub(crate) required: Option<CounterId>,
+    /// Those of the other terms, in their order.
+    pub(crate) others: Vec<CounterId>,
 }
 
 impl Attempt {
@@ -44,6 +56,8 @@ impl Attempt {
             decoded: OnceCell::new(),
             node_affinity: OnceCell::new(),
             terms: OnceCell::new(),
+            counters: OnceCell::new(),
+            about: RefCell::default(),
             spread: OnceCell::new(),
             tolerated: RefCell::default(),
             admitted: RefCell::default(),
@@ -92,7 +106,7 @@ impl Attempt {
     }
 
     /// The pod's terms of affinity to pods.
-    pub fn terms(&self) -> &[(TermKind, Term)] {
+    pub fn terms(&self) -> &[Arc<OwnedTerm>] {
         match self.pod.terms_if_short() {
             Some(terms) => terms,
             None => self.terms.get_or_init(|| {
@@ -100,6 +114,28 @@ impl Attempt {
                 self.pod.terms().into_owned()
             }),
         }
+    }
+
+    /// Counters of the pod's own terms, made once per attempt.
+    pub(crate) fn counters(&self, make: impl FnOnce() -> TermCounters) -> &TermCounters {
+        self.counters.get_or_init(make)
+    }
+
+    /// Terms of pods on nodes that are about the pod: looked for again only where pods with other terms came or went.
+    pub(crate) fn terms_about(&self, nodes: &NodeTable) -> Arc<[TermId]> {
+        let counts = nodes.counts();
+        let mut kept = self.about.borrow_mut();
+        if let Some((_, terms)) = kept
+            .as_ref()
+            .filter(|(version, _)| *version == counts.terms_version())
+        {
+            return Arc::clone(terms);
+        }
+        let (terms, compared) = counts.terms_about(&self.pod.pod.metadata, nodes.namespaces());
+        self.worked(compared + self.pod.pod.metadata.labels.len());
+        let terms: Arc<[TermId]> = terms.into();
+        *kept = Some((counts.terms_version(), Arc::clone(&terms)));
+        terms
     }
 
     /// The pod's own spread constraints.

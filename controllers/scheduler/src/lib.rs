@@ -23,6 +23,7 @@ pub mod framework;
 pub mod nodes;
 pub mod object;
 mod owner_selectors;
+mod placed;
 pub mod plugins;
 pub mod pod;
 pub mod preemption;
@@ -32,8 +33,10 @@ pub mod resources;
 pub mod scheduler;
 mod selector;
 pub mod selector_counts;
+pub mod sparse_column;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod volumes;
 
 pub use driver::{MAX_IN_FLIGHT, start};

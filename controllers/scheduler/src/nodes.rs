@@ -6,13 +6,15 @@
 
 use crate::object::{Labels, Node, Taint};
 use crate::owner_selectors::OwnerSelectors;
+use crate::placed::Placed;
 use crate::pod::PodInfo;
 use crate::resources::{Resources, value};
-use crate::selector_counts::{CounterKey, Namespaces, SelectorCounts};
+use crate::selector_counts::{CounterId, CounterKey, Namespaces, SelectorCounts};
+use crate::topology::Topology;
 use crate::volumes::Volumes;
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A row of the table.
@@ -21,10 +23,8 @@ pub type NodeId = usize;
 /// Changes remembered; an evaluation that fell further behind starts over.
 const CHANGE_LOG: usize = 8192;
 
-/// Topology columns kept from one attempt to the next, those that no running pod's terms name.
+/// Topology columns kept from one attempt to the next; the least recently used goes first.
 const MAX_TOPOLOGIES: usize = 128;
-/// The value id of a node without the topology label.
-pub const NO_TOPOLOGY: u32 = u32::MAX;
 
 /// The columns. Rows of removed nodes are used again.
 #[derive(Debug, Default)]
@@ -53,41 +53,17 @@ pub struct NodeTable {
     pub pods: Vec<Vec<Arc<PodInfo>>>,
     /// On how many nodes an image is.
     pub image_nodes: HashMap<Box<str>, u32>,
-    placed: HashMap<ObjectKey, NodeId>,
+    placed: Placed,
+    /// How many nodes have a label.
+    label_keys: HashMap<Box<str>, usize>,
     topologies: HashMap<Box<str>, Topology>,
+    topology_uses: u64,
     counts: SelectorCounts,
     owner_selectors: OwnerSelectors,
     pub volumes: Volumes,
     namespaces: Namespaces,
     changes: Vec<NodeId>,
     changes_before: u64,
-}
-
-/// One topology key over all rows: small ids in place of label values.
-#[derive(Debug, Default)]
-pub struct Topology {
-    values: HashMap<Box<str>, u32>,
-    pub of_node: Vec<u32>,
-}
-
-impl Topology {
-    /// How many ids were given out; ids are below it.
-    pub fn value_count(&self) -> usize {
-        self.values.len()
-    }
-
-    fn set(&mut self, node: NodeId, value: Option<&str>) {
-        if self.of_node.len() <= node {
-            self.of_node.resize(node + 1, NO_TOPOLOGY);
-        }
-        self.of_node[node] = match value {
-            None => NO_TOPOLOGY,
-            Some(value) => {
-                let next = u32::try_from(self.values.len()).unwrap_or(NO_TOPOLOGY - 1);
-                *self.values.entry(value.into()).or_insert(next)
-            }
-        };
-    }
 }
 
 /// What of a node changed, as far as waiting pods may care.
@@ -147,13 +123,28 @@ impl NodeTable {
             self.set_images(id, node);
         }
         if change.labels || change.added {
+            self.count_label_keys(id, false);
             self.labels[id].clone_from(&node.metadata.labels);
+            self.count_label_keys(id, true);
             for (key, topology) in &mut self.topologies {
                 topology.set(id, self.labels[id].get(key));
             }
         }
         self.log(id);
         change
+    }
+
+    fn count_label_keys(&mut self, id: NodeId, came: bool) {
+        for (key, _) in self.labels[id].iter() {
+            if came {
+                *self.label_keys.entry(key.into()).or_default() += 1;
+            } else if let Some(count) = self.label_keys.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.label_keys.remove(key);
+                }
+            }
+        }
     }
 
     fn allocatable(&self, id: NodeId) -> Resources {
@@ -203,6 +194,7 @@ impl NodeTable {
         self.present[id] = false;
         self.present_count -= 1;
         self.set_images(id, &Node::default());
+        self.count_label_keys(id, false);
         self.labels[id] = Labels::default();
         self.taints[id].clear();
         for topology in self.topologies.values_mut() {
@@ -261,14 +253,15 @@ impl NodeTable {
     /// A pod on a node was added or changed, or is assumed there. Returns whether anything that filters or
     /// scores look at differs from before.
     pub fn set_pod(&mut self, pod: &Arc<PodInfo>, node: &str) -> bool {
-        if let Some(id) = self.placed.get(&pod.key).copied() {
+        if let Some(id) = self.placed.node_of(&pod.key) {
             if *self.names[id] == *node && self.replace_equal(id, pod) {
+                self.placed.insert(pod, id);
                 return false;
             }
             self.remove_pod(&pod.key);
         }
         let id = self.row(node);
-        self.placed.insert(pod.key.clone(), id);
+        self.placed.insert(pod, id);
         self.add_to_row(id, pod);
         true
     }
@@ -302,7 +295,7 @@ impl NodeTable {
 
     /// Whether the pod is on a node, and on which.
     pub fn node_of(&self, key: &ObjectKey) -> Option<&str> {
-        self.placed.get(key).map(|id| &*self.names[*id])
+        self.placed.node_of(key).map(|id| &*self.names[id])
     }
 
     /// Puts a pod on a row without remembering it by key; the dry run of preemption gives and takes this way.
@@ -320,7 +313,7 @@ impl NodeTable {
 
     /// Steps that putting the pod on a row, or taking it off, takes: the counters and terms to bring up to date.
     pub fn moving_costs(&self, pod: &PodInfo) -> usize {
-        self.counts.counters() + pod.term_steps()
+        1 + self.counts.touched_by(&pod.pod.metadata) + pod.term_steps()
     }
 
     fn account(&mut self, id: NodeId, pod: &PodInfo, came: bool) {
@@ -383,38 +376,31 @@ impl NodeTable {
     /// Forgets what earlier attempts needed beyond what is kept; called before an attempt makes its own.
     pub fn trim(&mut self) {
         self.counts.trim();
-        if self.topologies.len() > MAX_TOPOLOGIES {
-            let needed: HashSet<&str> = self
-                .counts
-                .existing_terms()
-                .map(|(_, term, _)| &*term.topology_key)
-                .collect();
-            self.topologies.retain(|key, _| needed.contains(&**key));
+        let beyond = self.topologies.len().saturating_sub(MAX_TOPOLOGIES);
+        if beyond > 0 {
+            let mut uses: Vec<u64> = self.topologies.values().map(|one| one.last_used).collect();
+            uses.sort_unstable();
+            self.topologies.retain(|_, one| one.last_used > uses[beyond - 1]);
         }
     }
 
-    /// Makes the counter and the topology column that a plugin is about to read. Returns the comparisons made and the nodes
-    /// looked at.
-    pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) -> usize {
-        self.prepare_counter(counter) + self.prepare_topology(topology_key)
+    /// Makes counters, all in one walk. Returns the steps as well.
+    pub fn prepare_counters(&mut self, counters: Vec<CounterKey>) -> (Vec<CounterId>, usize) {
+        self.counts.ensure(counters, &self.placed, &self.namespaces)
     }
 
-    /// Makes a counter. Returns the comparisons made.
-    pub fn prepare_counter(&mut self, counter: &CounterKey) -> usize {
-        let pods = &self.pods;
-        let all = pods
-            .iter()
-            .enumerate()
-            .flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
-        self.counts.ensure(counter, all, &self.namespaces)
-    }
-
-    /// Makes a topology column. Returns the nodes looked at.
+    /// Makes a topology column, where a node has the label. Returns the nodes looked at.
     pub fn prepare_topology(&mut self, key: &str) -> usize {
-        if self.topologies.contains_key(key) {
+        self.topology_uses += 1;
+        if let Some(topology) = self.topologies.get_mut(key) {
+            topology.last_used = self.topology_uses;
+            return 0;
+        }
+        if !self.label_keys.contains_key(key) {
             return 0;
         }
         let mut topology = Topology::default();
+        topology.last_used = self.topology_uses;
         for (id, labels) in self.labels.iter().enumerate() {
             topology.set(id, labels.get(key));
         }
@@ -422,7 +408,7 @@ impl NodeTable {
         self.labels.len()
     }
 
-    /// The column of a topology key, once [`Self::prepare`]d.
+    /// The column of a topology key, once [`Self::prepare_topology`] made it; `None` where no node has the label.
     pub fn topology(&self, key: &str) -> Option<&Topology> {
         self.topologies.get(key)
     }

@@ -2,7 +2,7 @@
 
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
-use crate::selector_counts::{Term, TermKind, terms_of};
+use crate::selector_counts::{OwnedTerm, terms_of};
 use machinery_client::{Folded, LongList};
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
@@ -60,7 +60,7 @@ pub struct PodInfo {
     pub pod: Pod,
     pub shape: Arc<Shape>,
     /// Those of a short affinity; of a long one they are made when they are asked for.
-    short_terms: Vec<(TermKind, Term)>,
+    short_terms: Vec<Arc<OwnedTerm>>,
     pub claims: Vec<PodClaim>,
 }
 
@@ -101,7 +101,7 @@ impl PodInfo {
     }
 
     /// Its affinity terms. Those of a long affinity are decoded at each call; an attempt keeps them.
-    pub fn terms(&self) -> Cow<'_, [(TermKind, Term)]> {
+    pub fn terms(&self) -> Cow<'_, [Arc<OwnedTerm>]> {
         if let Some(terms) = self.terms_if_short() {
             return Cow::Borrowed(terms);
         }
@@ -109,7 +109,7 @@ impl PodInfo {
     }
 
     /// Its affinity terms, `None` where the affinity is long.
-    pub fn terms_if_short(&self) -> Option<&[(TermKind, Term)]> {
+    pub fn terms_if_short(&self) -> Option<&[Arc<OwnedTerm>]> {
         (self.long_affinity() == 0).then_some(&self.short_terms)
     }
 

@@ -3,11 +3,13 @@
 //! Four questions, each answered by counters summed over topologies: do pods that my required terms select run
 //! there; do pods that I must avoid; do pods that must avoid me; and how much do both sides like each other.
 
-use crate::attempt::{Attempt, bounded};
+use crate::attempt::{Attempt, ROWS_A_STEP, TermCounters, bounded};
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
-use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
-use crate::selector_counts::{CounterKey, Term, TermKind};
-use std::collections::BTreeSet;
+use crate::nodes::{NodeId, NodeTable};
+use crate::selector_counts::{CounterKey, OwnedTerm, Term, TermKind};
+use crate::sparse_column::SparseColumn;
+use crate::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a required affinity of a pod already running is worth to the pods it selects.
 const HARD_POD_AFFINITY_WEIGHT: i64 = 1;
@@ -39,24 +41,21 @@ impl Plugin for InterPodAffinity {
 
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
         attempt.worked(attempt.terms().len());
-        if let Some(counter) = affinity_counter(attempt) {
-            attempt.worked(nodes.prepare_counter(&counter));
-            for key in affinity_keys(attempt) {
+        if !attempt.terms().is_empty() {
+            let (counters, steps) = counters(attempt, nodes);
+            attempt.worked(steps);
+            attempt.counters(|| counters);
+            let mut keys: Vec<&str> = attempt.terms().iter().map(|term| &*term.1.topology_key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
                 attempt.worked(nodes.prepare_topology(key));
             }
         }
-        for (kind, term) in attempt.terms() {
-            if *kind != TermKind::RequiredAffinity {
-                attempt.worked(nodes.prepare(&counter_of(term), &term.topology_key));
-            }
-        }
-        let mut missing: BTreeSet<Box<str>> = BTreeSet::new();
-        for (_, term, _) in nodes.counts().existing_terms() {
-            if nodes.topology(&term.topology_key).is_none() {
-                missing.insert(term.topology_key.clone());
-            }
-        }
-        for key in missing {
+        let about = attempt.terms_about(nodes);
+        let terms = about.iter().filter_map(|id| nodes.counts().term(*id));
+        let keys: BTreeSet<Box<str>> = terms.map(|(_, term, _)| term.topology_key.clone()).collect();
+        for key in keys {
             attempt.worked(nodes.prepare_topology(&key));
         }
     }
@@ -65,13 +64,9 @@ impl Plugin for InterPodAffinity {
         let affinity = Affinity::new(cycle);
         let avoided = avoided(cycle);
         let avoiding = avoiding(cycle);
-        if affinity.is_none() && avoided.is_empty() && avoiding.is_empty() {
+        if affinity.is_none() && avoided.is_zero() && avoiding.is_zero() {
             return None;
         }
-        let own = affinity.as_ref().map_or(0, |affinity| affinity.terms.len());
-        let columns = own + avoided.len() + avoiding.len();
-        cycle.attempt.worked(cycle.attempt.terms().len());
-        cycle.attempt.summed(columns, cycle.nodes);
         Some(Box::new(move |node: NodeId| {
             if affinity
                 .as_ref()
@@ -79,12 +74,12 @@ impl Plugin for InterPodAffinity {
             {
                 return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
             }
-            if avoided.iter().any(|sums| sums.at(node) > 0) {
+            if avoided.at(node) > 0 {
                 return Err(Rejection::unschedulable(
                     "node(s) didn't match pod anti-affinity rules",
                 ));
             }
-            if avoiding.iter().any(|sums| sums.at(node) > 0) {
+            if avoiding.at(node) > 0 {
                 return Err(Rejection::unschedulable(
                     "node(s) didn't satisfy existing pods anti-affinity rules",
                 ));
@@ -94,38 +89,36 @@ impl Plugin for InterPodAffinity {
     }
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
-        let mut liked: Vec<(i64, Sums<'_>)> = Vec::new();
-        for (kind, term) in cycle.attempt.terms() {
-            let sign = match kind {
+        let (nodes, attempt) = (cycle.nodes, cycle.attempt);
+        let mut liked = Sums::default();
+        for (term, counts) in own(cycle) {
+            let sign = match term.0 {
                 TermKind::PreferredAffinity => 1,
                 TermKind::PreferredAntiAffinity => -1,
                 _ => continue,
             };
-            let counts = cycle.nodes.counts().per_node(&counter_of(term));
-            liked.push((
-                sign * i64::from(term.weight),
-                Sums::new(cycle.nodes, &term.topology_key, counts),
-            ));
+            liked.add(
+                cycle,
+                &term.1.topology_key,
+                counts,
+                sign * i64::from(term.1.weight),
+            );
         }
-        for (kind, term, counts) in cycle.nodes.counts().existing_terms() {
+        let about = attempt.terms_about(nodes);
+        for (kind, term, counts) in about.iter().filter_map(|id| nodes.counts().term(*id)) {
             let weight = match kind {
                 TermKind::RequiredAffinity => HARD_POD_AFFINITY_WEIGHT,
                 TermKind::PreferredAffinity => i64::from(term.weight),
                 TermKind::PreferredAntiAffinity => -i64::from(term.weight),
                 TermKind::RequiredAntiAffinity => continue,
             };
-            if term
-                .selector
-                .matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())
-            {
-                liked.push((weight, Sums::new(cycle.nodes, &term.topology_key, counts)));
-            }
+            liked.add(cycle, &term.topology_key, counts, weight);
         }
-        cycle.attempt.summed(liked.len(), cycle.nodes);
-        if liked.iter().all(|(_, sums)| sums.is_zero()) {
+        if liked.is_zero() {
             return None;
         }
-        let raw = |node: &NodeId| liked.iter().map(|(weight, sums)| weight * sums.at(*node)).sum();
+        attempt.worked(liked.by_key.len() * feasible.len() / ROWS_A_STEP);
+        let raw = |node: &NodeId| liked.at(*node);
         Some(normalized(&feasible.iter().map(raw).collect::<Vec<i64>>()))
     }
 }
@@ -147,41 +140,49 @@ fn normalized(raw: &[i64]) -> Vec<i64> {
         .collect()
 }
 
-/// Counts of a counter summed over one topology.
+/// Counts of counters, summed over the topologies of their keys.
+#[derive(Default)]
 struct Sums<'a> {
-    of_node: &'a [u32],
+    by_key: BTreeMap<&'a str, OfKey<'a>>,
+}
+
+/// The counters of one topology key.
+struct OfKey<'a> {
+    topology: &'a Topology,
+    /// By number of the value.
     sums: Vec<i64>,
 }
 
 impl<'a> Sums<'a> {
-    fn new(nodes: &'a NodeTable, topology_key: &str, per_node: &[u32]) -> Self {
-        let Some(topology) = nodes.topology(topology_key) else {
-            return Self {
-                of_node: &[],
-                sums: Vec::new(),
-            };
+    /// Adds a counter, each pod of which counts this much. A key that no node has counts nothing.
+    fn add(&mut self, cycle: Cycle<'a>, key: &'a str, counts: &SparseColumn, each: i64) {
+        cycle.attempt.worked(1 + counts.len() / ROWS_A_STEP);
+        let Some(topology) = cycle.nodes.topology(key) else {
+            return;
         };
-        let mut sums = vec![0; topology.value_count()];
-        for (value, count) in topology.of_node.iter().zip(per_node) {
-            if *value != NO_TOPOLOGY {
-                sums[*value as usize] += i64::from(*count);
+        let own = self.by_key.entry(key).or_insert_with(|| OfKey {
+            topology,
+            sums: vec![0; topology.value_count()],
+        });
+        for (node, count) in counts.iter() {
+            if let Some(value) = topology.value(node) {
+                own.sums[value] += i64::from(count) * each;
             }
         }
-        Self {
-            of_node: &topology.of_node,
-            sums,
-        }
-    }
-
-    fn has_label(&self, node: NodeId) -> bool {
-        self.of_node.get(node).is_some_and(|value| *value != NO_TOPOLOGY)
     }
 
     fn at(&self, node: NodeId) -> i64 {
-        let Some(value) = self.of_node.get(node).filter(|value| **value != NO_TOPOLOGY) else {
-            return 0;
-        };
-        self.sums[*value as usize]
+        self.by_key.values().map(|own| own.at(node)).sum()
+    }
+
+    fn is_zero(&self) -> bool {
+        self.by_key.values().all(OfKey::is_zero)
+    }
+}
+
+impl OfKey<'_> {
+    fn at(&self, node: NodeId) -> i64 {
+        self.topology.value(node).map_or(0, |value| self.sums[value])
     }
 
     fn is_zero(&self) -> bool {
@@ -191,93 +192,100 @@ impl<'a> Sums<'a> {
 
 /// The pod's required affinity: one and the same running pod must match all terms.
 struct Affinity<'a> {
-    /// One of each topology key: the terms count the same pods.
-    terms: Vec<Sums<'a>>,
+    /// The terms count the same pods: only their keys differ.
+    sums: Sums<'a>,
+    /// A node lacks the labels of all of these.
+    keys: BTreeSet<&'a str>,
     nothing_matches: bool,
     matches_itself: bool,
 }
 
 impl<'a> Affinity<'a> {
     fn new(cycle: Cycle<'a>) -> Option<Self> {
-        let counter = affinity_counter(cycle.attempt)?;
-        let counts = cycle.nodes.counts().per_node(&counter);
-        let sums = |key: &str| Sums::new(cycle.nodes, key, counts);
-        let all: Vec<Sums<'a>> = affinity_keys(cycle.attempt).into_iter().map(sums).collect();
+        let counter = cycle.attempt.counters(TermCounters::default).required?;
+        let counts = cycle.nodes.counts().by_node(counter);
+        let mut sums = Sums::default();
+        let required = || terms(cycle.attempt, TermKind::RequiredAffinity);
+        let keys: BTreeSet<&str> = required().map(|term| &*term.topology_key).collect();
+        for key in &keys {
+            sums.add(cycle, key, counts, 1);
+        }
+        let (pod, namespaces) = (&cycle.pod.pod.metadata, cycle.nodes.namespaces());
+        cycle.attempt.worked(cycle.attempt.terms().len());
         Some(Self {
-            nothing_matches: all.iter().all(Sums::is_zero),
-            terms: all,
-            matches_itself: counter
-                .selectors
-                .iter()
-                .all(|one| one.matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())),
+            nothing_matches: sums.is_zero(),
+            sums,
+            keys,
+            matches_itself: required().all(|one| one.selector.matches(pod, namespaces)),
         })
     }
 
     /// The first pod of a group that wants to be together has nobody to join: it may go anywhere the labels are.
     fn satisfied(&self, node: NodeId) -> bool {
-        if !self.terms.iter().all(|sums| sums.has_label(node)) {
+        if self.sums.by_key.len() < self.keys.len() {
             return false;
         }
-        self.terms.iter().all(|sums| sums.at(node) > 0) || (self.nothing_matches && self.matches_itself)
+        let mut all = self.sums.by_key.values();
+        if !all.all(|own| own.topology.value(node).is_some()) {
+            return false;
+        }
+        self.sums.by_key.values().all(|own| own.at(node) > 0) || (self.nothing_matches && self.matches_itself)
     }
 }
 
-/// Pods this pod must not be with, by term.
-fn avoided<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
-    let counts = |term: &Term| cycle.nodes.counts().per_node(&counter_of(term));
-    let sums = |term: &Term| Sums::new(cycle.nodes, &term.topology_key, counts(term));
-    terms(cycle.attempt, TermKind::RequiredAntiAffinity)
-        .map(sums)
-        .collect()
-}
-
-/// Pods that must not be with this pod, by term.
-fn avoiding<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
-    let mut all = Vec::new();
-    for (kind, term, counts) in cycle.nodes.counts().existing_terms() {
-        if kind == TermKind::RequiredAntiAffinity
-            && term
-                .selector
-                .matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())
-        {
-            all.push(Sums::new(cycle.nodes, &term.topology_key, counts));
+/// Pods this pod must not be with.
+fn avoided<'a>(cycle: Cycle<'a>) -> Sums<'a> {
+    let mut sums = Sums::default();
+    for (term, counts) in own(cycle) {
+        if term.0 == TermKind::RequiredAntiAffinity {
+            sums.add(cycle, &term.1.topology_key, counts, 1);
         }
     }
-    all
+    sums
+}
+
+/// Pods that must not be with this pod.
+fn avoiding<'a>(cycle: Cycle<'a>) -> Sums<'a> {
+    let mut sums = Sums::default();
+    let about = cycle.attempt.terms_about(cycle.nodes);
+    for (kind, term, counts) in about.iter().filter_map(|id| cycle.nodes.counts().term(*id)) {
+        if kind == TermKind::RequiredAntiAffinity {
+            sums.add(cycle, &term.topology_key, counts, 1);
+        }
+    }
+    sums
 }
 
 fn terms(attempt: &Attempt, kind: TermKind) -> impl Iterator<Item = &Term> {
-    attempt
-        .terms()
-        .iter()
-        .filter(move |(own, _)| *own == kind)
-        .map(|(_, term)| term)
+    let own = attempt.terms().iter();
+    own.filter(move |term| term.0 == kind).map(|term| &term.1)
 }
 
-/// The distinct topology keys of the required affinity.
-fn affinity_keys(attempt: &Attempt) -> BTreeSet<&str> {
-    terms(attempt, TermKind::RequiredAffinity)
-        .map(|term| &*term.topology_key)
-        .collect()
+/// The pod's own terms other than those of required affinity, with their counters.
+fn own<'a>(cycle: Cycle<'a>) -> impl Iterator<Item = (&'a OwnedTerm, &'a SparseColumn)> {
+    let terms = others(cycle.attempt);
+    let counters = &cycle.attempt.counters(TermCounters::default).others;
+    let counts = counters.iter().map(move |id| cycle.nodes.counts().by_node(*id));
+    terms.zip(counts)
 }
 
-fn counter_of(term: &Term) -> CounterKey {
-    CounterKey {
-        selectors: vec![term.selector.clone()],
+fn others(attempt: &Attempt) -> impl Iterator<Item = &OwnedTerm> {
+    let own = attempt.terms().iter().map(|term| &**term);
+    own.filter(|term| term.0 != TermKind::RequiredAffinity)
+}
+
+/// Makes the counters of the pod's own terms, and says in how many steps.
+fn counters(attempt: &Attempt, nodes: &mut NodeTable) -> (TermCounters, usize) {
+    let counter = |selectors| CounterKey {
+        selectors,
         skip_deleting: false,
-    }
-}
-
-fn affinity_counter(attempt: &Attempt) -> Option<CounterKey> {
-    let selectors: Vec<_> = terms(attempt, TermKind::RequiredAffinity)
-        .map(|term| term.selector.clone())
-        .collect();
-    if selectors.is_empty() {
-        None
-    } else {
-        Some(CounterKey {
-            selectors,
-            skip_deleting: false,
-        })
-    }
+    };
+    let required = terms(attempt, TermKind::RequiredAffinity).map(|term| term.selector.clone());
+    let required: Vec<_> = required.collect();
+    let has_required = !required.is_empty();
+    let others = others(attempt).map(|term| counter(vec![term.1.selector.clone()]));
+    let keys = others.chain(has_required.then(|| counter(required))).collect();
+    let (mut others, steps) = nodes.prepare_counters(keys);
+    let required = if has_required { others.pop() } else { None };
+    (TermCounters { required, others }, steps)
 }

@@ -89,7 +89,10 @@ fn long_dry_run_goes_on_in_the_next_burst() {
     for number in 0..NODES {
         let name = format!("n{number}");
         scheduler.node_changed(&name, Some(&make_node(&json!({"name": name}))), Duration::ZERO);
-        let pod = make_pod(&format!("r{number}"), json!({"cpu": "4", "nodeName": name}));
+        let pod = make_pod(
+            &format!("r{number}"),
+            json!({"cpu": "4", "nodeName": name, "labels": {"app": "x"}}),
+        );
         scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
     }
     let pod = make_pod("p", preemptor());
@@ -107,7 +110,7 @@ fn long_dry_run_goes_on_in_the_next_burst() {
         panic!("{decisions:?}")
     };
     assert_eq!(preemption.as_ref().unwrap().victims.len(), 1);
-    // A hundred nodes are checked, and each check looks at all of them.
+    // A hundred nodes are checked, and each check sums the pods of all of them for each term.
     assert!((2..=3).contains(&bursts), "{bursts}");
 }
 

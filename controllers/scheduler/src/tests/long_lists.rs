@@ -143,7 +143,10 @@ fn terms_beyond_the_counters_kept_are_respected() {
 
 #[test]
 fn topologies_of_gone_pods_are_forgotten() {
-    let mut world = World::new(json!([{"name": "a"}]));
+    let labels: serde_json::Map<String, Value> = (0..300)
+        .map(|number| (format!("key-{number}"), "v".into()))
+        .collect();
+    let mut world = World::new(json!([{"name": "a", "labels": labels}]));
     for number in 0..300 {
         let pod = make_pod("p", spread(&format!("key-{number}"), "ScheduleAnyway"));
         world.place(&pod).unwrap();

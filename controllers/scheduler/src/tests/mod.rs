@@ -21,6 +21,7 @@ mod dry_run;
 mod long_affinity;
 mod long_lists;
 mod long_terms;
+mod sparse_counts;
 mod view_memory;
 
 struct World {

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a row other than the checked one has the pods that it had when the domains were summed.
 
-use super::{Constraint, HARD, Key, columns, has_all_keys, includes, own_constraints};
+use super::{Constraint, HARD, Key, columns, has_all_keys, includes, matching_pods, own_constraints};
 use crate::footprint::hashed_bytes;
 use crate::framework::{Cycle, Rejection};
 use crate::nodes::{NodeId, NodeTable};
@@ -43,9 +43,7 @@ impl Spread {
 
     pub(super) fn check(&self, nodes: &NodeTable, node: NodeId) -> Result<(), Rejection> {
         for (constraint, domains) in &self.constraints {
-            let topology = nodes.topology(&constraint.topology_key);
-            let key = topology.map_or(Key::NONE, Key::of);
-            let Some(value) = key.value(node) else {
+            let Some(value) = Key::of(constraint, nodes).value(node) else {
                 return Err(Rejection::unresolvable(MISSING_LABEL));
             };
             let own = domains.now(constraint, value, nodes, node);
@@ -73,7 +71,7 @@ struct Domains {
 
 impl Domains {
     fn count(constraint: &Constraint, key: &Key<'_>, complete: &[NodeId], cycle: Cycle<'_>) -> Self {
-        let mut matching = vec![None; key.values];
+        let mut matching = vec![None; key.values()];
         let mut summed = vec![None; cycle.nodes.rows()];
         let counts = matching_pods(constraint, cycle.nodes);
         for &node in complete {
@@ -81,7 +79,7 @@ impl Domains {
             if !includes(cycle, constraint, node) {
                 continue;
             }
-            let own = counts.get(node).copied().unwrap_or(0);
+            let own = counts.get(node);
             summed[node] = Some(own);
             let slot: &mut Option<i64> = &mut matching[value];
             *slot = Some(slot.unwrap_or(0) + i64::from(own));
@@ -109,7 +107,7 @@ impl Domains {
         let Some(before) = self.summed.get(node).copied().flatten() else {
             return Some(all);
         };
-        let now = matching_pods(constraint, nodes).get(node).copied().unwrap_or(0);
+        let now = matching_pods(constraint, nodes).get(node);
         Some(all + i64::from(now) - i64::from(before))
     }
 
@@ -122,12 +120,4 @@ impl Domains {
         let others = others.map(|(_, fewest)| *fewest);
         own.into_iter().chain(others).min().unwrap_or(i64::from(i32::MAX))
     }
-}
-
-/// Matching pods by node.
-fn matching_pods<'a>(constraint: &Constraint, nodes: &'a NodeTable) -> &'a [u32] {
-    if constraint.counts_nothing {
-        return &[];
-    }
-    nodes.counts().per_node(&constraint.counter)
 }

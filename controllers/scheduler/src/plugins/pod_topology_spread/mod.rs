@@ -8,11 +8,13 @@ mod domains;
 
 use crate::attempt::{Attempt, bounded};
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
-use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable, Topology};
+use crate::nodes::{NodeId, NodeTable};
 use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
 use crate::pod::PodInfo;
 use crate::selector::labels_match;
 use crate::selector_counts::{CounterKey, PodSelector};
+use crate::sparse_column::{NOTHING, SparseColumn};
+use crate::topology::Topology;
 
 pub(crate) use domains::Spread;
 
@@ -66,12 +68,13 @@ impl Plugin for PodTopologySpread {
     }
 
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
-        for constraint in own_constraints(attempt, HARD)
-            .into_iter()
-            .chain(soft(attempt, nodes))
-        {
-            attempt.worked(nodes.prepare(&constraint.counter, &constraint.topology_key));
+        let mut all = own_constraints(attempt, HARD);
+        all.extend(soft(attempt, nodes));
+        for constraint in &all {
+            attempt.worked(nodes.prepare_topology(&constraint.topology_key));
         }
+        let counters = all.into_iter().map(|one| one.counter).collect();
+        attempt.worked(nodes.prepare_counters(counters).1);
         if own(attempt, HARD).any(|_| true) {
             let nodes = &*nodes;
             attempt.spread(|| Spread::new(attempt.on(nodes)));
@@ -125,12 +128,8 @@ struct Soft<'a> {
 impl Soft<'_> {
     /// Adds the constraint's share to the raw scores (more is worse).
     fn add(&self, raw: &mut [f64], constraint: &Constraint, key: &Key<'_>) {
-        let counts = if constraint.counts_nothing {
-            &[]
-        } else {
-            self.cycle.nodes.counts().per_node(&constraint.counter)
-        };
-        let own = |node: NodeId| i64::from(counts.get(node).copied().unwrap_or(0));
+        let counts = matching_pods(constraint, self.cycle.nodes);
+        let own = |node: NodeId| i64::from(counts.get(node));
         let by_host = &*constraint.topology_key == HOSTNAME;
         let sums = if by_host {
             Vec::new()
@@ -169,14 +168,14 @@ impl Soft<'_> {
 
     /// Matching pods by domain of a candidate node; the last one is that of nodes without the label.
     fn sums(&self, constraint: &Constraint, key: &Key<'_>, own: impl Fn(NodeId) -> i64) -> Vec<Option<i64>> {
-        let mut sums = vec![None; key.values + 1];
+        let mut sums = vec![None; key.values() + 1];
         for node in self.candidates() {
-            sums[key.value(node).unwrap_or(key.values)] = Some(0);
+            sums[key.value(node).unwrap_or(key.values())] = Some(0);
         }
         let nodes = self.cycle.nodes;
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
             let counts = self.complete[node] && includes(self.cycle, constraint, node);
-            if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
+            if let Some(sum) = sums[key.value(node).unwrap_or(key.values())]
                 .as_mut()
                 .filter(|_| counts)
             {
@@ -278,7 +277,7 @@ fn ready(
         selects_itself: labels_match(selector.as_ref(), &pod.pod.metadata.labels),
         counter: CounterKey {
             selectors: vec![PodSelector {
-                namespaces: vec![namespace],
+                namespaces: Box::new([namespace]),
                 namespace_selector: None,
                 labels: selector,
             }],
@@ -287,37 +286,35 @@ fn ready(
     }
 }
 
-/// The column of one constraint's topology key.
-#[derive(Debug)]
-struct Key<'a> {
-    of_node: &'a [u32],
-    values: usize,
+/// Matching pods by node.
+fn matching_pods<'a>(constraint: &Constraint, nodes: &'a NodeTable) -> &'a SparseColumn {
+    if constraint.counts_nothing {
+        return &NOTHING;
+    }
+    nodes.counts().by_key(&constraint.counter)
 }
 
-impl<'a> Key<'a> {
-    const NONE: Self = Self {
-        of_node: &[],
-        values: 0,
-    };
+/// The column of one constraint's topology key; `None` where no node has it.
+#[derive(Debug, Clone, Copy)]
+struct Key<'a>(Option<&'a Topology>);
 
-    fn of(topology: &'a Topology) -> Self {
-        Self {
-            of_node: &topology.of_node,
-            values: topology.value_count(),
-        }
+impl<'a> Key<'a> {
+    fn of(constraint: &Constraint, nodes: &'a NodeTable) -> Self {
+        Self(nodes.topology(&constraint.topology_key))
     }
 
-    fn value(&self, node: NodeId) -> Option<usize> {
-        self.of_node
-            .get(node)
-            .filter(|value| **value != NO_TOPOLOGY)
-            .map(|value| *value as usize)
+    /// Values are below it.
+    fn values(self) -> usize {
+        self.0.map_or(0, Topology::value_count)
+    }
+
+    fn value(self, node: NodeId) -> Option<usize> {
+        self.0?.value(node)
     }
 }
 
 fn columns<'a>(nodes: &'a NodeTable, constraints: &[Constraint]) -> Vec<Key<'a>> {
-    let column = |one: &Constraint| nodes.topology(&one.topology_key).map_or(Key::NONE, Key::of);
-    constraints.iter().map(column).collect()
+    constraints.iter().map(|one| Key::of(one, nodes)).collect()
 }
 
 fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {

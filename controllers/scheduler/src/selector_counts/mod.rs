@@ -1,0 +1,386 @@
+//! Counters that answer pod affinity and topology spread without looking at pods.
+//!
+//! A counter holds, for one set of selectors, how many matching pods each node has. It is made on first use by
+//! one walk over the pods of its namespaces and from then on follows every pod that comes or goes. The plugins sum a
+//! counter over the nodes of a topology. The affinity terms that *existing* pods bring along are counted the same way,
+//! one counter per distinct term. Both are found by the pod that comes, goes or is placed ([`index`]), and keep
+//! numbers for the nodes that have some ([`SparseColumn`]): neither takes memory or time for what it is not about.
+
+mod index;
+mod tallies;
+
+use crate::footprint::hashed_bytes;
+use crate::object::{
+    Affinity, LabelSelector, Labels, Metadata, Pod, PodAffinityTerm, WeightedPodAffinityTerm,
+};
+use crate::placed::Placed;
+use crate::pod::PodInfo;
+use crate::selector::labels_match;
+use crate::sparse_column::{NOTHING, SparseColumn};
+use index::SelectorIndex;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use tallies::{Selecting, Tallies};
+
+/// Counters kept from one attempt to the next; the least recently used goes first.
+pub const MAX_COUNTERS: usize = 1024;
+/// Bytes of all their selectors, as [`hashed_bytes`] counts: the pods that made them may be gone.
+pub const MAX_COUNTER_BYTES: usize = 1 << 20;
+
+/// Labels of every namespace, for namespace selectors.
+pub type Namespaces = HashMap<Box<str>, Labels>;
+
+/// Selects pods in some namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodSelector {
+    pub namespaces: Box<[Box<str>]>,
+    pub namespace_selector: Option<Box<LabelSelector>>,
+    pub labels: Option<LabelSelector>,
+}
+
+impl PodSelector {
+    pub fn in_namespace(namespace: &str, labels: LabelSelector) -> Self {
+        Self {
+            namespaces: Box::new([namespace.into()]),
+            namespace_selector: None,
+            labels: Some(labels),
+        }
+    }
+
+    pub fn matches(&self, pod: &Metadata, namespaces: &Namespaces) -> bool {
+        self.covers(&pod.namespace, namespaces) && labels_match(self.labels.as_ref(), &pod.labels)
+    }
+
+    fn covers(&self, namespace: &str, namespaces: &Namespaces) -> bool {
+        if self.namespaces.iter().any(|own| &**own == namespace) {
+            return true;
+        }
+        let Some(selector) = &self.namespace_selector else {
+            return false;
+        };
+        let none = Labels::default();
+        labels_match(Some(&**selector), namespaces.get(namespace).unwrap_or(&none))
+    }
+}
+
+/// One affinity or anti-affinity term; the weight is 0 for required ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Term {
+    pub topology_key: Box<str>,
+    pub selector: PodSelector,
+    pub weight: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TermKind {
+    RequiredAffinity,
+    RequiredAntiAffinity,
+    PreferredAffinity,
+    PreferredAntiAffinity,
+}
+
+/// All terms of a pod of the namespace.
+pub fn terms_of(namespace: &str, affinity: &Affinity) -> Vec<Arc<OwnedTerm>> {
+    let (near, far) = (affinity.pod_affinity.get(), affinity.pod_anti_affinity.get());
+    let mut all: Vec<Arc<OwnedTerm>> = Vec::new();
+    let required = [
+        (TermKind::RequiredAffinity, &near.required),
+        (TermKind::RequiredAntiAffinity, &far.required),
+    ];
+    for (kind, terms) in required {
+        all.extend(
+            terms
+                .iter()
+                .map(|term| Arc::new((kind, term_of(term, 0, namespace)))),
+        );
+    }
+    let preferred = [
+        (TermKind::PreferredAffinity, &near.preferred),
+        (TermKind::PreferredAntiAffinity, &far.preferred),
+    ];
+    for (kind, terms) in preferred {
+        let own = |term: &WeightedPodAffinityTerm| {
+            Arc::new((kind, term_of(&term.pod_affinity_term, term.weight, namespace)))
+        };
+        all.extend(terms.iter().map(own));
+    }
+    all
+}
+
+/// Without namespaces and namespace selector a term is about the pod's own namespace.
+fn term_of(term: &PodAffinityTerm, weight: i32, namespace: &str) -> Term {
+    let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+    let namespaces: Box<[Box<str>]> = if own {
+        Box::new([namespace.into()])
+    } else {
+        term.namespaces.clone().into()
+    };
+    Term {
+        topology_key: term.topology_key.clone(),
+        selector: PodSelector {
+            namespaces,
+            namespace_selector: term.namespace_selector.clone().map(Box::new),
+            labels: term.label_selector.clone(),
+        },
+        weight,
+    }
+}
+
+/// What a counter counts: pods that match all selectors, and whether pods being deleted count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CounterKey {
+    pub selectors: Vec<PodSelector>,
+    pub skip_deleting: bool,
+}
+
+impl CounterKey {
+    /// Whether the pod counts, and how many selectors were compared to know.
+    fn compared(&self, pod: &Pod, namespaces: &Namespaces) -> (bool, usize) {
+        let mut compared = 0;
+        let counts = !(self.skip_deleting && pod.is_deleting())
+            && self.selectors.iter().all(|one| {
+                compared += 1;
+                one.matches(&pod.metadata, namespaces)
+            });
+        (counts, compared.max(1))
+    }
+
+    fn counts(&self, pod: &Pod, namespaces: &Namespaces) -> bool {
+        self.compared(pod, namespaces).0
+    }
+}
+
+/// When a counter was last asked for, and the bytes of its selectors.
+#[derive(Debug)]
+struct Use {
+    last_used: u64,
+    bytes: usize,
+}
+
+/// A term of pods on nodes.
+pub type OwnedTerm = (TermKind, Term);
+
+/// A counter, from [`SelectorCounts::ensure`] to the next [`SelectorCounts::trim`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CounterId(u32);
+
+/// A term of pods on nodes, for as long as [`SelectorCounts::terms_version`] stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermId(u32);
+
+/// Counters by key, and the terms of the pods on the nodes.
+#[derive(Debug, Default)]
+pub struct SelectorCounts {
+    counters: Tallies<CounterKey, Use>,
+    terms: Tallies<OwnedTerm, ()>,
+    terms_version: u64,
+    uses: u64,
+    /// Those of all counters together.
+    bytes: usize,
+}
+
+impl SelectorCounts {
+    /// A pod came to (`+1`) or left (`-1`) a node: the counters that may select it and its own terms are looked at.
+    pub fn change(
+        &mut self,
+        pod: &Pod,
+        terms: &[Arc<OwnedTerm>],
+        node: usize,
+        came: bool,
+        namespaces: &Namespaces,
+    ) {
+        let candidates = self.counters.candidates(&pod.metadata);
+        let counting = candidates.filter(|(_, tally)| tally.key.counts(pod, namespaces));
+        let ids: Vec<u32> = counting.map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(tally) = self.counters.get_mut(id) {
+                tally.by_node.bump(node, came);
+            }
+        }
+        for term in terms {
+            let id = self.terms.id(term).unwrap_or_else(|| {
+                self.terms_version += 1;
+                self.terms.insert(Arc::clone(term), ())
+            });
+            let Some(tally) = self.terms.get_mut(id) else {
+                continue;
+            };
+            tally.by_node.bump(node, came);
+            if tally.by_node.is_empty() {
+                self.terms_version += 1;
+                self.terms.remove(id);
+            }
+        }
+    }
+
+    /// The counters of these keys. Those that are not there are made by one walk over the pods of the namespaces they are
+    /// about. Returns the pods looked at and the comparisons made as well.
+    pub(crate) fn ensure(
+        &mut self,
+        keys: Vec<CounterKey>,
+        placed: &Placed,
+        namespaces: &Namespaces,
+    ) -> (Vec<CounterId>, usize) {
+        if keys.is_empty() {
+            return (Vec::new(), 0);
+        }
+        self.uses += 1;
+        let mut fresh = SelectorIndex::default();
+        let (mut listed, mut anywhere) = (BTreeSet::new(), false);
+        let ids = keys.into_iter().map(|key| {
+            let id = self.counters.id(&key).unwrap_or_else(|| {
+                let bytes = hashed_bytes(&key);
+                self.bytes += bytes;
+                let key = Arc::new(key);
+                let selector = key.selector();
+                anywhere |= selector.namespace_selector.is_some();
+                listed.extend(selector.namespaces.iter().cloned());
+                let id = self
+                    .counters
+                    .insert(Arc::clone(&key), Use { last_used: 0, bytes });
+                fresh.insert(selector, id);
+                id
+            });
+            if let Some(tally) = self.counters.get_mut(id) {
+                tally.value.last_used = self.uses;
+            }
+            CounterId(id)
+        });
+        let ids: Vec<CounterId> = ids.collect();
+        let steps = if anywhere {
+            self.count(&fresh, placed.all(), namespaces)
+        } else {
+            let listed = listed.iter().flat_map(|name| placed.of_namespace(name));
+            self.count(&fresh, listed, namespaces)
+        };
+        (ids, steps)
+    }
+
+    /// Counts the pods for the counters of this index. Returns the steps.
+    fn count<'a>(
+        &mut self,
+        fresh: &SelectorIndex,
+        pods: impl Iterator<Item = &'a (usize, Arc<PodInfo>)>,
+        namespaces: &Namespaces,
+    ) -> usize {
+        let mut steps = 0;
+        for (node, pod) in pods {
+            let mut of_pod = 0;
+            for id in fresh.candidates(&pod.pod.metadata) {
+                let Some(tally) = self.counters.get_mut(id) else {
+                    continue;
+                };
+                let (counts, compared) = tally.key.compared(&pod.pod, namespaces);
+                of_pod += compared;
+                if counts {
+                    tally.by_node.bump(*node, true);
+                }
+            }
+            steps += of_pod.max(1);
+        }
+        steps
+    }
+
+    /// Counters and terms that a pod is compared with when it comes or goes, beside its own terms.
+    pub fn touched_by(&self, pod: &Metadata) -> usize {
+        self.counters.candidate_count(pod)
+    }
+
+    /// Drops what was used least recently, down to the bounds. Between attempts only: one attempt needs all of its own.
+    pub fn trim(&mut self) {
+        if self.counters.len() <= MAX_COUNTERS && self.bytes <= MAX_COUNTER_BYTES {
+            return;
+        }
+        let mut uses: Vec<(u64, u32, usize)> = self
+            .counters
+            .iter()
+            .map(|(id, own)| (own.value.last_used, id, own.value.bytes))
+            .collect();
+        uses.sort_unstable_by(|left, right| right.cmp(left));
+        let (mut count, mut bytes) = (0, 0);
+        for (_, id, own) in uses {
+            count += 1;
+            bytes += own;
+            if count > MAX_COUNTERS || bytes > MAX_COUNTER_BYTES {
+                self.forget(id);
+            }
+        }
+    }
+
+    fn forget(&mut self, id: u32) {
+        self.bytes -= self.counters.get(id).map_or(0, |tally| tally.value.bytes);
+        self.counters.remove(id);
+    }
+
+    /// Counters kept, and the bytes of their selectors.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (self.counters.len(), self.bytes)
+    }
+
+    /// How often counters were asked for.
+    #[cfg(test)]
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses
+    }
+
+    /// Pods by node of a counter.
+    pub fn by_node(&self, id: CounterId) -> &SparseColumn {
+        self.counters.get(id.0).map_or(&NOTHING, |tally| &tally.by_node)
+    }
+
+    /// As [`Self::by_node`], by key; empty when [`Self::ensure`] was not called.
+    pub fn by_key(&self, key: &CounterKey) -> &SparseColumn {
+        self.counters
+            .id(key)
+            .map_or(&NOTHING, |id| self.by_node(CounterId(id)))
+    }
+
+    /// Changes with each term that pods on nodes have or have no longer.
+    pub fn terms_version(&self) -> u64 {
+        self.terms_version
+    }
+
+    /// Terms of pods on nodes that are about the pod, and how many were compared.
+    pub fn terms_about(&self, pod: &Metadata, namespaces: &Namespaces) -> (Vec<TermId>, usize) {
+        let (mut about, mut compared) = (Vec::new(), 0);
+        for (id, tally) in self.terms.candidates(pod) {
+            compared += 1;
+            if tally.key.1.selector.matches(pod, namespaces) {
+                about.push(TermId(id));
+            }
+        }
+        (about, compared)
+    }
+
+    /// A term of pods on nodes, with how many pods of each node carry it.
+    pub fn term(&self, id: TermId) -> Option<(TermKind, &Term, &SparseColumn)> {
+        let tally = self.terms.get(id.0)?;
+        Some((tally.key.0, &tally.key.1, &tally.by_node))
+    }
+
+    /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
+    pub fn forget_namespace_selectors(&mut self) {
+        let selects = |key: &CounterKey| key.selectors.iter().any(|one| one.namespace_selector.is_some());
+        let gone: Vec<u32> = (self.counters.iter())
+            .filter(|(_, tally)| selects(&tally.key))
+            .map(|(id, _)| id)
+            .collect();
+        gone.into_iter().for_each(|id| self.forget(id));
+    }
+}
+
+impl Selecting for CounterKey {
+    /// The one that narrows most: a pod that counts meets all of them.
+    fn selector(&self) -> &PodSelector {
+        let all = self.selectors.iter();
+        all.max_by_key(|one| one.narrowness())
+            .expect("a counter has a selector")
+    }
+}
+
+impl Selecting for OwnedTerm {
+    fn selector(&self) -> &PodSelector {
+        &self.1.selector
+    }
+}
