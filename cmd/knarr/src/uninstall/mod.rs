@@ -1,12 +1,13 @@
 //! `knarr uninstall`: removes a cluster from this machine, and nothing else.
 //!
-//! [`directory`] recognises the cluster's directories and refuses all others, [`processes`] are those that run, [`kernel`] and
+//! [`directory`] recognises the cluster's directories and refuses all others, [`processes`] are those that run, [`pods`] those in a runtime that others use too, [`kernel`] and
 //! [`cgroups`] what they left in the kernel, [`files`] what lies on disk. Everything is looked at first and listed; without `--yes` that is all.
 
 mod cgroups;
 mod directory;
 mod files;
 mod kernel;
+mod pods;
 mod processes;
 
 use anyhow::{Context, bail};
@@ -15,6 +16,7 @@ use directory::Directories;
 use files::Traces;
 use kernel::Remains;
 use machinery_runtime::Runtime;
+use pods::Pods;
 use processes::Processes;
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,6 +30,9 @@ pub(crate) struct UninstallArguments {
     /// Parent cgroup of pods, as the node agent had it
     #[arg(long, default_value = "/")]
     cgroup_root: String,
+    /// Socket of an external container runtime, as the node agent had it: this cluster's pods are removed from it
+    #[arg(long)]
+    container_runtime_endpoint: Option<String>,
     /// End the server and the node agent first; without it a cluster that runs is refused
     #[arg(long)]
     stop: bool,
@@ -58,8 +63,15 @@ async fn uninstall(
         running.refuse_keepers()?;
     }
     let traces = Traces::find(directories);
+    let pods = Pods::find(arguments.container_runtime_endpoint.as_deref(), directories).await?;
     let remains = Remains::find(directories, &arguments.cgroup_root).await?;
-    let lines = [running.list(), remains.list(), traces.list(), directories.list()];
+    let lines = [
+        running.list(),
+        pods.list(),
+        remains.list(),
+        traces.list(),
+        directories.list(),
+    ];
     for line in lines.iter().flatten() {
         say(line)?;
     }
@@ -70,6 +82,7 @@ async fn uninstall(
     // A unit of systemd, or whatever else kept them running, may have started them again.
     running = Processes::of(directories)?;
     running.refuse_any()?;
+    pods.remove().await?;
     remains.remove(directories, runtime).await?;
     traces.remove()?;
     directories.remove()?;

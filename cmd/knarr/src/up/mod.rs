@@ -20,7 +20,6 @@ use std::time::Duration;
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at a thing that is awaited.
 const PAUSE: Duration = Duration::from_millis(50);
-/// In paths of commands that the user is to type.
 const DEFAULT_PORT: u16 = 6443;
 
 /// The flags.
@@ -63,38 +62,56 @@ async fn up(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<()> {
     }
     let seconds = (runtime.monotonic() - began).as_secs_f64();
     say(&format!("==> done in {seconds:.1} s"))?;
-    say(&next_steps(
-        &arguments.data_dir,
-        &own_name(),
-        !arguments.no_workload,
-    ))
+    say(&next_steps(arguments, &own_name()))
 }
 
 /// Commands to type next.
-fn next_steps(data_dir: &Path, knarr: &str, has_workload: bool) -> String {
-    let flag = match data_dir == Path::new(crate::server::DEFAULT_DATA_DIR) {
+fn next_steps(arguments: &UpArguments, knarr: &str) -> String {
+    let data_dir = arguments.data_dir.as_path();
+    let mut flags = match data_dir == Path::new(crate::server::DEFAULT_DATA_DIR) {
         true => String::new(),
         false => format!(" --data-dir {}", quoted(data_dir)),
     };
+    for word in shared_flags(&arguments.server_flags) {
+        flags.push_str(&format!(" {}", quoted(Path::new(&word))));
+    }
     let kubeconfig = quoted(&crate::server::paths::Paths::new(data_dir).admin());
     let mut lines = vec![
         "\nType next:\n".to_owned(),
         format!("    export KUBECONFIG={kubeconfig}"),
         "    kubectl get nodes,pods,services --all-namespaces".to_owned(),
     ];
-    if has_workload {
+    if !arguments.no_workload {
         lines.push("    kubectl scale deployment hello --replicas=5".to_owned());
     }
     lines.push(format!(
-        "    {knarr} uninstall{flag} --stop --yes    # removes all of it"
+        "    {knarr} uninstall{flags} --stop --yes    # removes all of it"
     ));
     lines.join("\n")
+}
+
+/// Words of the server's flags that `knarr uninstall` has to know, too.
+fn shared_flags(server_flags: &[OsString]) -> Vec<OsString> {
+    let mut words = server_flags.iter();
+    let mut shared = Vec::new();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        for flag in ["--cgroup-root", "--container-runtime-endpoint"] {
+            if text == flag {
+                shared.push(word.clone());
+                shared.extend(words.next().cloned());
+            } else if text.starts_with(&format!("{flag}=")) {
+                shared.push(word.clone());
+            }
+        }
+    }
+    shared
 }
 
 /// A path as one word of a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@=".contains(&byte);
     match text.bytes().all(is_plain) {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),
@@ -156,21 +173,36 @@ mod tests {
 
     #[test]
     fn up_tells_what_to_type_next() {
-        let usual = next_steps(Path::new("/var/lib/knarr"), "knarr", true);
+        let arguments = |data_dir: &str, no_workload, flags: &[&str]| UpArguments {
+            data_dir: data_dir.into(),
+            secure_port: DEFAULT_PORT,
+            no_workload,
+            server_flags: flags.iter().map(OsString::from).collect(),
+        };
+        let usual = next_steps(
+            &arguments(
+                "/var/lib/knarr",
+                false,
+                &["--cgroup-root=/own", "--max-pods", "7"],
+            ),
+            "knarr",
+        );
         assert!(
             usual.contains("export KUBECONFIG=/var/lib/knarr/admin.kubeconfig\n"),
             "{usual}"
         );
-        assert!(usual.contains("    knarr uninstall --stop --yes "), "{usual}");
-        let other = next_steps(Path::new("/srv/it's here"), "/opt/knarr", false);
+        assert!(
+            usual.contains("    knarr uninstall --cgroup-root=/own --stop --yes "),
+            "{usual}"
+        );
+        let flags = ["--container-runtime-endpoint", "/run/c.sock"];
+        let other = next_steps(&arguments("/srv/it's here", true, &flags), "/opt/knarr");
         assert!(
             other.contains(r"KUBECONFIG='/srv/it'\''s here/admin.kubeconfig'"),
             "{other}"
         );
-        assert!(
-            other.contains(r"/opt/knarr uninstall --data-dir '/srv/it'\''s here' --stop --yes"),
-            "{other}"
-        );
+        let uninstall = r"/opt/knarr uninstall --data-dir '/srv/it'\''s here' --container-runtime-endpoint /run/c.sock --stop --yes";
+        assert!(other.contains(uninstall), "{other}");
         assert!(!other.contains("scale"), "{other}");
     }
 }
