@@ -43,6 +43,7 @@ mod scheduler;
 mod service_account;
 mod service_account_tokens;
 mod service_addresses;
+mod stateful_set;
 mod storage_protection;
 mod ttl_after_finished;
 

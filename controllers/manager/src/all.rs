@@ -16,6 +16,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::replication_controller::ROW,
         crate::deployment::ROW,
         crate::daemon_set::ROW,
+        crate::stateful_set::ROW,
         crate::job::ROW,
         crate::ttl_after_finished::ROW,
         crate::disruption::ROW,

@@ -35,6 +35,7 @@ mod root_ca;
 mod service_account;
 mod service_account_tokens;
 mod service_cidr;
+mod stateful_set;
 mod storage_protection;
 mod ttl_after_finished;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use machinery_meta::{ObjectHeader, ObjectKey, Revision};
 use machinery_reconcile::{EventRecorder, Expectations, ObjectReference, ReconcileError};
 use serde::Deserialize;
 use serde_json::json;
+use std::fmt::Display;
 
 /// Pods created or deleted in one go at most.
 pub const BURST_REPLICAS: usize = 500;
@@ -22,6 +23,16 @@ pub struct PodControl {
     client: Client,
     recorder: EventRecorder,
     pods: ApiResource,
+    wording: Wording,
+}
+
+/// How events speak of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wording {
+    /// By its name, which was generated.
+    Generated,
+    /// As a member of its StatefulSet.
+    StatefulSet,
 }
 
 impl PodControl {
@@ -31,7 +42,15 @@ impl PodControl {
             client,
             recorder,
             pods: ApiResource::of::<Pod>(),
+            wording: Wording::Generated,
         }
+    }
+
+    /// Events speak of pods like this.
+    #[must_use]
+    pub fn with_wording(mut self, wording: Wording) -> Self {
+        self.wording = wording;
+        self
     }
 
     /// The recorder.
@@ -55,7 +74,7 @@ impl PodControl {
                     .unwrap_or_default();
                 expectations.created(&owner.key, &key, revision);
                 self.recorder
-                    .normal(owner, "SuccessfulCreate", format!("Created pod: {}", key.name));
+                    .normal(owner, "SuccessfulCreate", self.wording.created(owner, &key.name));
                 Ok(())
             }
             Err(error) if error.is_already_exists() => self.recognise(expectations, owner, &key, error).await,
@@ -63,8 +82,8 @@ impl PodControl {
                 expectations.not_created(&owner.key, &key);
                 // Nothing can be made in a namespace that is going; that is nobody's failure.
                 if !error.has_cause("NamespaceTerminating") {
-                    self.recorder
-                        .warning(owner, "FailedCreate", format!("Error creating: {error}"));
+                    let message = self.wording.not_created(owner, &key.name, &error);
+                    self.recorder.warning(owner, "FailedCreate", message);
                 }
                 Err(error)
             }
@@ -112,14 +131,14 @@ impl PodControl {
         {
             Ok(_) => {
                 self.recorder
-                    .normal(owner, "SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
+                    .normal(owner, "SuccessfulDelete", self.wording.deleted(owner, pod.name()));
                 Ok(())
             }
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
             Err(error) => {
                 expectations.not_deleted(&owner.key, pod.uid());
-                self.recorder
-                    .warning(owner, "FailedDelete", format!("Error deleting: {error}"));
+                let message = self.wording.not_deleted(owner, pod.name(), &error);
+                self.recorder.warning(owner, "FailedDelete", message);
                 Err(error)
             }
         }
@@ -207,10 +226,49 @@ pub(crate) async fn still_staying(
     }
 }
 
+impl Wording {
+    fn created(self, owner: &ObjectReference, pod: &str) -> String {
+        match self {
+            Self::Generated => format!("Created pod: {pod}"),
+            Self::StatefulSet => member(owner, "Create", pod, None),
+        }
+    }
+
+    fn not_created(self, owner: &ObjectReference, pod: &str, error: &ClientError) -> String {
+        match self {
+            Self::Generated => format!("Error creating: {error}"),
+            Self::StatefulSet => member(owner, "Create", pod, Some(error)),
+        }
+    }
+
+    fn deleted(self, owner: &ObjectReference, pod: &str) -> String {
+        match self {
+            Self::Generated => format!("Deleted pod: {pod}"),
+            Self::StatefulSet => member(owner, "Delete", pod, None),
+        }
+    }
+
+    fn not_deleted(self, owner: &ObjectReference, pod: &str, error: &ClientError) -> String {
+        match self {
+            Self::Generated => format!("Error deleting: {error}"),
+            Self::StatefulSet => member(owner, "Delete", pod, Some(error)),
+        }
+    }
+}
+
+/// The message on a member of a StatefulSet.
+pub fn member(owner: &ObjectReference, verb: &str, pod: &str, error: Option<&dyn Display>) -> String {
+    let set = &owner.key.name;
+    match error {
+        None => format!("{verb} Pod {pod} in StatefulSet {set} successful"),
+        Some(error) => format!("{verb} Pod {pod} in StatefulSet {set} failed error: {error}"),
+    }
+}
+
 /// Runs `act` on each item in batches that double while all of a batch succeed; answers how many succeeded.
-pub async fn slow_start<T, F>(items: Vec<T>, act: impl Fn(T) -> F) -> (usize, Option<ClientError>)
+pub async fn slow_start<T, F, E>(items: Vec<T>, act: impl Fn(T) -> F) -> (usize, Option<E>)
 where
-    F: Future<Output = Result<(), ClientError>>,
+    F: Future<Output = Result<(), E>>,
 {
     let (mut done, mut batch) = (0, SLOW_START_FIRST);
     let mut items = items.into_iter().peekable();

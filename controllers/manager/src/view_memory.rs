@@ -12,7 +12,7 @@ use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
 use crate::views::{
     DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView, PodView,
-    ReplicaSetView, ReplicationControllerView, ServiceView,
+    ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
 };
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
@@ -278,6 +278,37 @@ fn view_of_a_disruption_budget_takes_what_is_charged() {
         &[(
             object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
             r##"{"key":"#","operator":"Exists"}"##,
+        )],
+    );
+}
+
+#[test]
+fn view_of_a_stateful_set_takes_what_is_charged() {
+    check::<StatefulSetView>(
+        MOST,
+        &[
+            (
+                object!(r#""spec":{"selector":{"matchLabels":{@}},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
+            (
+                object!(r#""spec":{"selector":{},"template":{"spec":{}},"volumeClaimTemplates":[@]}"#),
+                r##"{"metadata":{"name":"#"}}"##,
+            ),
+        ],
+    );
+    check::<StatefulSetView>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"selector":{"matchExpressions":[@]},"template":{"spec":{}}}"#),
+            r##"{"key":"#","operator":"Exists"}"##,
+        )],
+    );
+    check::<StatefulSetView>(
+        OF_COMPONENTS,
+        &[(
+            object!(r#""spec":{"selector":{},"template":{"spec":{}}},"status":{"conditions":[@]}"#),
+            CONDITION,
         )],
     );
 }

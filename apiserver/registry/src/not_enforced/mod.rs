@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 27] = [
+const NOT_ENFORCED: [(&str, &str, &str); 26] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -56,7 +56,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 27] = [
         "apiservices",
         "requests are not proxied",
     ),
-    ("apps", "statefulsets", "no controller acts on it"),
     (
         "autoscaling",
         "horizontalpodautoscalers",

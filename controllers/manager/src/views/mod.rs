@@ -13,6 +13,7 @@ pub mod pod;
 pub mod replica_set;
 pub mod selector;
 pub mod service;
+pub mod stateful_set;
 pub mod template;
 
 pub use daemon_set::{DaemonSetStatus, DaemonSetView};
@@ -25,6 +26,7 @@ pub use pod::{Phase, PodView};
 pub use replica_set::{ReplicaSetStatus, ReplicaSetView, ReplicationControllerView, SetView};
 pub use selector::Selector;
 pub use service::ServiceView;
+pub use stateful_set::{StatefulSetStatus, StatefulSetView};
 pub use template::PodTemplate;
 
 use jiff::Timestamp;
