@@ -248,10 +248,10 @@ async fn dropping_a_server_ends_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unenforced_warning_is_sent_for_every_form() {
     let cluster = start().await;
-    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    let budget = |name: &str| {
-        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let ingress = |name: &str| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name},
+            "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}})
         .to_string()
     };
     let told = |answer: &common::Answer| {
@@ -263,14 +263,14 @@ async fn unenforced_warning_is_sent_for_every_form() {
         })
     };
     assert!(told(
-        &cluster.admin().post(budgets, budget("posted")).await.is(201)
+        &cluster.admin().post(ingresses, ingress("posted")).await.is(201)
     ));
     let apply = async || {
         let ask = cluster
             .admin()
             .header("content-type", "application/apply-patch+yaml");
-        let path = format!("{budgets}/applied?fieldManager=test");
-        ask.send(Method::PATCH, &path, Bytes::from(budget("applied")))
+        let path = format!("{ingresses}/applied?fieldManager=test");
+        ask.send(Method::PATCH, &path, Bytes::from(ingress("applied")))
             .await
     };
     assert!(told(&apply().await.is(201)));
