@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const DEFAULT_CNI_BIN_DIR: &str = "/usr/lib/cni";
-/// What stands before the Debian package in a finding.
+/// Text before the Debian package in a finding.
 const INSTALL: &str = "apt-get install ";
 
 /// Flags of `knarr check`.

@@ -1,4 +1,4 @@
-//! Kubeconfigs: the files that the server keeps ([`file`]), and `knarr kubeconfig`, which makes one for the administrator
+//! Kubeconfigs: the files that the server keeps ([`mod@file`]), and `knarr kubeconfig`, which makes one for the administrator
 //! from the certificate authority of a server on this machine.
 
 mod file;

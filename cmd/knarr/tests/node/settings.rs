@@ -258,7 +258,7 @@ const REFUSED: &[(Row, &str)] = &[
             "too-much-memory",
             "",
             "resources: {limits: {memory: 16Mi}}",
-            "tail /dev/zero",
+            "until [ -e /tmp/go ]; do sleep 0.1; done; tail /dev/zero",
             "{.status.containerStatuses[0].state.terminated.reason}",
         ),
         "Container started",
@@ -278,6 +278,9 @@ pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
     ];
     let pods: Vec<String> = REFUSED.iter().map(|(row, _)| pod(row)).collect();
     story.feed(&["apply"], &pods.join("\n---\n"));
+    // containerd counts kills for memory from a container's start on, and misses those of its first moments.
+    story.wait_value("pod/too-much-memory", "{.status.phase}", "Running");
+    story.kubectl(&["exec", "too-much-memory", "--", "touch", "/tmp/go"]);
     for (((name, _, _, _, path), event), reason) in REFUSED.iter().zip(reasons) {
         let pod = format!("pod/{name}");
         story.wait_value(&pod, path, reason);

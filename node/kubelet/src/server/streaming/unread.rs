@@ -14,7 +14,7 @@ pub(super) const CONNECTION_BYTES_MAX: usize = 1 << 20;
 pub(super) const STREAM_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one piece.
 pub(super) const PIECE_BYTES_MAX: usize = 32 << 10;
-/// What a piece takes beside its bytes: its place in the queue and two allocations.
+/// Memory of a piece beside its bytes: its place in the queue and two allocations.
 const PIECE_OVERHEAD_BYTES: usize = 128;
 
 /// Room for the unread bytes of one connection.

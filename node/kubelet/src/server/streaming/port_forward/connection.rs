@@ -86,7 +86,7 @@ pub(super) async fn forward(
 /// The other side sends no more, or has gone.
 pub(in super::super) struct Ended;
 
-/// What is there to be read; `None` if it is nothing.
+/// Bytes that are there to be read; `None` if it is nothing.
 pub(in super::super) fn read_some(from: &OwnedReadHalf) -> Result<Option<Bytes>, Ended> {
     let mut piece = BytesMut::with_capacity(PIECE_BYTES_MAX);
     match from.try_read_buf(&mut piece) {

@@ -12,7 +12,7 @@ pub type Headers = Vec<(String, String)>;
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 const PAIRS_MAX: usize = 64;
 
-/// What headers take: their bytes, and for each pair two strings.
+/// Memory of headers: their bytes, and for each pair two strings.
 pub(super) fn bytes_of(headers: &Headers) -> usize {
     let pairs = headers.iter().map(|(name, value)| name.len() + value.len());
     pairs.sum::<usize>() + headers.len() * size_of::<(String, String)>()

@@ -22,7 +22,7 @@ pub enum Reading {
     Kept,
 }
 
-/// What to do with data of a stream.
+/// Treatment of the data of a stream.
 #[derive(Debug)]
 pub(super) enum Fate {
     Drop,
@@ -30,7 +30,7 @@ pub(super) enum Fate {
     Keep(UnreadSender),
 }
 
-/// Why a stream cannot be.
+/// Reason for which a stream cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The id was used before, or is one of ours.
@@ -55,7 +55,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Entry {
-    /// Where data goes; `None` once the other side has ended.
+    /// Destination of data; `None` once the other side has ended.
     incoming: Option<UnreadSender>,
     reading: Reading,
     has_ended_here: bool,
