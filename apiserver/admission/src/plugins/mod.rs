@@ -3,6 +3,7 @@
 mod default_toleration_seconds;
 mod deny_service_external_ips;
 pub mod event_rate_limit;
+mod limit_ranger;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
@@ -24,8 +25,9 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "NamespaceLifecycle",
+    "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
     "TaintNodesByCondition",
@@ -48,6 +50,7 @@ pub fn all(
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
+        Box::new(limit_ranger::LimitRanger::new(reader)),
         Box::new(service_account::ServiceAccount::new(reader, random)),
         Box::new(node_restriction::NodeRestriction::new(reader, permissions)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),

@@ -12,8 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 26] = [
-    ("", "limitranges", "limits"),
+const NOT_ENFORCED: [(&str, &str, &str); 25] = [
     (
         "",
         "persistentvolumeclaims",
@@ -103,7 +102,7 @@ pub fn warning(group: &str, plural: &str) -> Option<String> {
         .iter()
         .find(|(g, p, _)| *g == group && *p == plural)?;
     let missing = match *missing {
-        "limits" | "quotas" => format!("{missing} are not enforced"),
+        "quotas" => format!("{missing} are not enforced"),
         other => other.to_owned(),
     };
     Some(format!(
