@@ -4,12 +4,14 @@
 //! preemption included, and only where a node asks.
 
 use crate::framework::{Cycle, Rejection};
+use crate::node_terms::{NodeTermIndex, items_of, steps_of};
 use crate::nodes::{NodeId, NodeTable};
-use crate::object::{NodeAffinity, NodeSelectorTerm, Taint, Toleration, TopologySpreadConstraint};
+use crate::object::{
+    NodeAffinity, NodeSelectorTerm, PreferredSchedulingTerm, Taint, Toleration, TopologySpreadConstraint,
+};
 use crate::plugins::Spread;
 use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
-use crate::selector::node_selector_matches;
 use crate::selector_counts::{CounterId, OwnedTerm, TermId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -28,6 +30,8 @@ pub struct Attempt {
     pod: Arc<PodInfo>,
     decoded: OnceCell<Box<[Toleration]>>,
     node_affinity: OnceCell<NodeAffinity>,
+    required_nodes: OnceCell<NodeTermIndex>,
+    preferred_nodes: OnceCell<NodeTermIndex>,
     terms: OnceCell<Vec<Arc<OwnedTerm>>>,
     counters: OnceCell<TermCounters>,
     /// Terms of pods on nodes that are about the pod, and the version of the terms that they are of.
@@ -55,6 +59,8 @@ impl Attempt {
             pod: Arc::clone(pod),
             decoded: OnceCell::new(),
             node_affinity: OnceCell::new(),
+            required_nodes: OnceCell::new(),
+            preferred_nodes: OnceCell::new(),
             terms: OnceCell::new(),
             counters: OnceCell::new(),
             about: RefCell::default(),
@@ -156,24 +162,52 @@ impl Attempt {
             admitted.resize(nodes.rows().max(node + 1), None);
         }
         *admitted[node].get_or_insert_with(|| {
-            let terms = required.iter().flat_map(|one| &one.node_selector_terms);
-            self.worked(beyond_few(
-                selector.iter().count() + terms.map(items_of).sum::<usize>(),
-            ));
-            let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+            self.worked(beyond_few(selector.len()));
+            let labels = &nodes.labels[node];
             selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-                && required.is_none_or(|required| node_selector_matches(required, name, labels))
+                && required
+                    .is_none_or(|required| self.any_term_admits(&required.node_selector_terms, nodes, node))
         })
     }
 
-    /// Items that rating one node compares at most, beside those of [`Self::admits`] and the tolerations.
+    fn any_term_admits(&self, terms: &[NodeSelectorTerm], nodes: &NodeTable, node: NodeId) -> bool {
+        let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+        let index = self.required_nodes.get_or_init(|| self.filed(|| terms.iter()));
+        let mut steps = labels.len();
+        let admitted = index.candidates(name, labels).any(|id| {
+            steps += steps_of(&terms[id]);
+            index.matches(id, &terms[id], name, labels)
+        });
+        self.worked(beyond_few(steps));
+        admitted
+    }
+
+    fn filed<'a, I: Iterator<Item = &'a NodeSelectorTerm>>(&self, terms: impl Fn() -> I) -> NodeTermIndex {
+        self.worked(beyond_few(terms().map(items_of).sum()));
+        NodeTermIndex::of(terms())
+    }
+
+    /// Sum of the weights of the terms that prefer the node.
+    pub fn preference(&self, preferred: &[PreferredSchedulingTerm], nodes: &NodeTable, node: NodeId) -> i64 {
+        let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+        let index = self
+            .preferred_nodes
+            .get_or_init(|| self.filed(|| preferred.iter().map(|one| &one.preference)));
+        let mut steps = labels.len();
+        let matching = index.candidates(name, labels).filter(|id| {
+            let term = &preferred[*id].preference;
+            steps += steps_of(term);
+            index.matches(*id, term, name, labels)
+        });
+        let sum = matching.map(|id| i64::from(preferred[id].weight)).sum();
+        self.worked(beyond_few(steps));
+        sum
+    }
+
+    /// Items that rating one node compares at most, beside those of affinity to nodes and the tolerations.
     pub fn rated_items(&self) -> usize {
         let shape = &self.pod.shape;
-        let preferred = self.node_affinity().preferred.iter();
-        preferred.map(|one| items_of(&one.preference)).sum::<usize>()
-            + shape.ports.len()
-            + shape.images.len()
-            + shape.requests.scalars.len()
+        shape.ports.len() + shape.images.len() + shape.requests.scalars.len()
     }
 
     /// The domains of the pod's hard spread constraints, made once per attempt.
@@ -200,12 +234,6 @@ impl Attempt {
     pub fn take_steps(&self) -> usize {
         self.steps.take()
     }
-}
-
-/// The term itself, its requirements and their values.
-fn items_of(term: &NodeSelectorTerm) -> usize {
-    let requirements = term.match_expressions.iter().chain(&term.match_fields);
-    1 + requirements.map(|one| 1 + one.values.len()).sum::<usize>()
 }
 
 /// Items of a list as steps; few of them are part of the step of their node.

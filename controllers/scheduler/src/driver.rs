@@ -189,7 +189,7 @@ impl Driver {
                 WakeReason::Changed(changed) => self.take_in(changed),
                 WakeReason::Done(outcome) => self.finished(outcome),
                 WakeReason::Decide => loop {
-                    self.decide();
+                    self.decide().await;
                     tokio::task::yield_now().await;
                     // Others have their turn, and nothing changes in what the dry run looks at.
                     if !self.scheduler.is_in_dry_run() {
@@ -200,10 +200,14 @@ impl Driver {
         }
     }
 
-    fn decide(&mut self) {
+    async fn decide(&mut self) {
         let room = MAX_IN_FLIGHT.saturating_sub(self.in_flight);
-        let (runtime, now) = (&self.runtime, self.runtime.monotonic());
-        let decisions = self.scheduler.decide_burst(now, room, || runtime.random_u64());
+        let (runtime, now) = (self.runtime.clone(), self.runtime.monotonic());
+        let decisions = if self.scheduler.is_heavy_next(now) {
+            self.decide_on_own_thread(now, room).await
+        } else {
+            self.scheduler.decide_burst(now, room, || runtime.random_u64())
+        };
         for decision in decisions {
             self.in_flight += 1;
             let (actions, done) = (self.actions.clone(), self.done.clone());
@@ -213,6 +217,19 @@ impl Driver {
             };
             self.runtime.spawn("scheduler binding", carry_out).detach();
         }
+    }
+
+    /// Decides where nobody waits for the thread; what changed meanwhile is taken in afterwards.
+    async fn decide_on_own_thread(&mut self, now: Duration, room: usize) -> Vec<Decision> {
+        let (mut scheduler, runtime) = (std::mem::take(&mut self.scheduler), self.runtime.clone());
+        let deciding = self.runtime.blocking(move || {
+            let decisions = scheduler.decide_burst(now, room, || runtime.random_u64());
+            (scheduler, decisions)
+        });
+        // A panic in there took the scheduler with it: the component begins anew.
+        let (scheduler, decisions) = deciding.await.expect("the decision was not cut off");
+        self.scheduler = scheduler;
+        decisions
     }
 
     fn finished(&mut self, outcome: Outcome) {

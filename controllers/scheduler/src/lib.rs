@@ -12,6 +12,7 @@
 //! Everything but the driver is pure: no clock, no client, no randomness of its own.
 
 mod actions;
+mod active;
 pub mod algorithm;
 pub mod attempt;
 pub mod diagnosis;
@@ -20,6 +21,7 @@ pub mod evaluation;
 mod events;
 mod footprint;
 pub mod framework;
+mod node_terms;
 pub mod nodes;
 pub mod object;
 mod owner_selectors;

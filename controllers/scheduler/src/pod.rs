@@ -118,6 +118,14 @@ impl PodInfo {
         long_bytes(&self.pod.spec.affinity)
     }
 
+    /// Items of its long lists that may be compared with each node or pod, as far as their length says.
+    pub fn long_items(&self) -> usize {
+        let nodes = self.shape.node_affinity.json_bytes();
+        let spread = self.pod.spec.topology_spread_constraints.json_bytes();
+        let bytes = self.long_affinity() + nodes.unwrap_or(0) + spread.unwrap_or(0);
+        bytes / LONG_STEP
+    }
+
     /// Steps that making its terms takes.
     pub fn term_steps(&self) -> usize {
         self.short_terms.len() + self.long_affinity() / LONG_STEP

@@ -1,14 +1,14 @@
 //! Pods that wait for a node.
 //!
-//! A pod is in one of four places. *Active*: to be tried, the most important first, then the longest waiting.
+//! A pod is in one of four places. *Active*: to be tried, in the order of [`crate::active`].
 //! *Backing off*: to be tried, but not yet. *Unschedulable*: rejected; it comes back when something happens that
 //! the plugins which rejected it care about, or after a long while. *Gated*: not to be tried until it changes.
 //! While a pod is tried or bound it is in none of them but stays known.
 
+use crate::active::{ActivePods, Waiting};
 use crate::framework::ClusterEvents;
 use crate::pod::PodInfo;
 use machinery_meta::ObjectKey;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,16 @@ pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// A rejected pod is tried again after this long even if nothing seems to have happened.
 pub const MAX_UNSCHEDULABLE: Duration = Duration::from_mins(5);
 
-type ActiveKey = (Reverse<i32>, Duration, u64);
 type TimeKey = (Duration, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QueuePosition {
-    Active(ActiveKey),
+    /// With its priority.
+    Active(i32, Waiting),
+    /// After a rejection; tried early when nothing else is to be tried.
     Backoff(TimeKey),
+    /// After an error, which is never cut short.
+    ErrorBackoff(TimeKey),
     Unschedulable(TimeKey),
     Gated,
     InFlight,
@@ -55,8 +58,9 @@ pub struct QueuedPod {
 #[derive(Debug, Default)]
 pub struct Queue {
     entries: HashMap<ObjectKey, Entry>,
-    active: BTreeMap<ActiveKey, ObjectKey>,
+    active: ActivePods,
     backoff: BTreeMap<TimeKey, ObjectKey>,
+    error_backoff: BTreeMap<TimeKey, ObjectKey>,
     unschedulable: BTreeMap<TimeKey, ObjectKey>,
     sequence: u64,
     /// What happened while pods were tried: their failure must not miss it.
@@ -74,17 +78,23 @@ impl Queue {
 
     /// Whether [`Self::pop`] would give a pod.
     pub fn has_next(&self, now: Duration) -> bool {
-        let due = |(time, _): &TimeKey| *time <= now;
         !self.active.is_empty()
-            || self
-                .unschedulable
-                .first_key_value()
-                .is_some_and(|((time, _), _)| *time + MAX_UNSCHEDULABLE <= now)
-            || self.backoff.first_key_value().is_some_and(|(time, _)| due(time))
-            || self
-                .backoff
-                .values()
-                .any(|key| self.entries.get(key).is_some_and(|entry| !entry.by_error))
+            || !self.backoff.is_empty()
+            || due(&self.error_backoff, Duration::ZERO, now).is_some()
+            || due(&self.unschedulable, MAX_UNSCHEDULABLE, now).is_some()
+    }
+
+    /// The pod that [`Self::pop`] would give.
+    pub fn peek(&mut self, now: Duration) -> Option<&Arc<PodInfo>> {
+        self.flush(now);
+        let early = || self.backoff.first_key_value().map(|(_, key)| key);
+        let key = self.active.first().or_else(early)?;
+        self.entries.get(key).map(|entry| &entry.pod)
+    }
+
+    /// Charges the steps of an attempt at the pod to its namespace, whose next turn comes the later.
+    pub fn charge(&mut self, pod: &PodInfo, steps: usize) {
+        self.active.charge(pod.priority(), &pod.key.namespace, steps);
     }
 
     pub fn contains(&self, key: &ObjectKey) -> bool {
@@ -127,7 +137,7 @@ impl Queue {
             QueuePosition::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
                 self.wake(&key, now);
             }
-            QueuePosition::Active(_) if reordered => {
+            QueuePosition::Active(..) if reordered => {
                 self.leave(&key);
                 self.activate(&key, now);
             }
@@ -146,16 +156,8 @@ impl Queue {
     pub fn pop(&mut self, now: Duration) -> Option<QueuedPod> {
         self.flush(now);
         let key = match self.active.pop_first() {
-            Some((_, key)) => key,
-            None => {
-                let early = self
-                    .backoff
-                    .iter()
-                    .find(|(_, key)| self.entries.get(*key).is_some_and(|e| !e.by_error));
-                let (time, key) = early.map(|(time, key)| (*time, key.clone()))?;
-                self.backoff.remove(&time);
-                key
-            }
+            Some(key) => key,
+            None => self.backoff.pop_first()?.1,
         };
         let entry = self.entries.get_mut(&key)?;
         entry.place = QueuePosition::InFlight;
@@ -218,34 +220,26 @@ impl Queue {
 
     /// When to look again although nothing happened.
     pub fn next_wake(&self) -> Option<Duration> {
-        let backoff = self.backoff.first_key_value().map(|((time, _), _)| *time);
-        let leftover = self
-            .unschedulable
-            .first_key_value()
-            .map(|((time, _), _)| *time + MAX_UNSCHEDULABLE);
-        backoff.into_iter().chain(leftover).min()
+        let first = |pods: &BTreeMap<TimeKey, ObjectKey>| pods.first_key_value().map(|((time, _), _)| *time);
+        let leftover = first(&self.unschedulable).map(|time| time + MAX_UNSCHEDULABLE);
+        [first(&self.backoff), first(&self.error_backoff), leftover]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn flush(&mut self, now: Duration) {
-        while let Some((time, key)) = self
-            .backoff
-            .first_key_value()
-            .map(|(time, key)| (*time, key.clone()))
-        {
-            if time.0 > now {
-                break;
-            }
+        let over = |queue: &Self| {
+            let rejected = due(&queue.backoff, Duration::ZERO, now);
+            rejected
+                .or_else(|| due(&queue.error_backoff, Duration::ZERO, now))
+                .cloned()
+        };
+        while let Some(key) = over(self) {
             self.leave(&key);
             self.activate(&key, now);
         }
-        while let Some((time, key)) = self
-            .unschedulable
-            .first_key_value()
-            .map(|(time, key)| (*time, key.clone()))
-        {
-            if time.0 + MAX_UNSCHEDULABLE > now {
-                break;
-            }
+        while let Some(key) = due(&self.unschedulable, MAX_UNSCHEDULABLE, now).cloned() {
             self.wake(&key, now);
         }
     }
@@ -256,10 +250,15 @@ impl Queue {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        let due = entry.failed_at + backoff(entry.failures);
+        let (due, by_error) = (entry.failed_at + backoff(entry.failures), entry.by_error);
         if due > now {
             let time = self.time_key(due);
-            self.enter(key, QueuePosition::Backoff(time));
+            let place = if by_error {
+                QueuePosition::ErrorBackoff(time)
+            } else {
+                QueuePosition::Backoff(time)
+            };
+            self.enter(key, place);
         } else {
             self.activate(key, now);
         }
@@ -273,7 +272,7 @@ impl Queue {
         if entry.failures > 0 {
             entry.since = now;
         }
-        let place = QueuePosition::Active((Reverse(entry.pod.priority()), entry.since, self.sequence));
+        let place = QueuePosition::Active(entry.pod.priority(), (entry.since, self.sequence));
         self.enter(key, place);
     }
 
@@ -288,21 +287,30 @@ impl Queue {
         };
         entry.place = place;
         match place {
-            QueuePosition::Active(order) => self.active.insert(order, key.clone()),
-            QueuePosition::Backoff(time) => self.backoff.insert(time, key.clone()),
-            QueuePosition::Unschedulable(time) => self.unschedulable.insert(time, key.clone()),
-            QueuePosition::Gated | QueuePosition::InFlight => None,
-        };
+            QueuePosition::Active(priority, waiting) => self.active.insert(priority, waiting, key),
+            QueuePosition::Gated | QueuePosition::InFlight => {}
+            QueuePosition::Backoff(time) => drop(self.backoff.insert(time, key.clone())),
+            QueuePosition::ErrorBackoff(time) => drop(self.error_backoff.insert(time, key.clone())),
+            QueuePosition::Unschedulable(time) => drop(self.unschedulable.insert(time, key.clone())),
+        }
     }
 
     fn leave(&mut self, key: &ObjectKey) {
-        match self.entries.get(key).map(|entry| entry.place) {
-            Some(QueuePosition::Active(order)) => self.active.remove(&order),
-            Some(QueuePosition::Backoff(time)) => self.backoff.remove(&time),
-            Some(QueuePosition::Unschedulable(time)) => self.unschedulable.remove(&time),
-            Some(QueuePosition::Gated | QueuePosition::InFlight) | None => None,
-        };
+        let place = self.entries.get(key).map(|entry| entry.place);
+        match place {
+            Some(QueuePosition::Active(priority, waiting)) => self.active.remove(priority, waiting, key),
+            Some(QueuePosition::Backoff(time)) => drop(self.backoff.remove(&time)),
+            Some(QueuePosition::ErrorBackoff(time)) => drop(self.error_backoff.remove(&time)),
+            Some(QueuePosition::Unschedulable(time)) => drop(self.unschedulable.remove(&time)),
+            Some(QueuePosition::Gated | QueuePosition::InFlight) | None => {}
+        }
     }
+}
+
+/// The first pod, where it has waited so long beyond its time.
+fn due(pods: &BTreeMap<TimeKey, ObjectKey>, wait: Duration, now: Duration) -> Option<&ObjectKey> {
+    let ((time, _), key) = pods.first_key_value()?;
+    Some(key).filter(|_| *time + wait <= now)
 }
 
 /// One second, doubled with each failure, at most ten.

@@ -211,7 +211,18 @@ impl Scheduler {
         self.queue.next_wake()
     }
 
-    /// Decides about the next waiting pods, up to `room` of them and no more than changes may wait for.
+    /// Whether the next decision may take longer than a burst should: it belongs on a thread of its own.
+    pub fn is_heavy_next(&mut self, now: Duration) -> bool {
+        if self.is_in_dry_run() {
+            return true;
+        }
+        let among = self.nodes.rows().max(self.nodes.pod_count());
+        let next = self.queue.peek(now);
+        next.is_some_and(|pod| pod.long_items().saturating_mul(among) > BURST_STEPS)
+    }
+
+    /// Decides about the next waiting pods, up to `room` of them and no more than changes may wait for. A heavy one is
+    /// decided about alone.
     pub fn decide_burst(
         &mut self,
         now: Duration,
@@ -221,6 +232,9 @@ impl Scheduler {
         self.steps = 0;
         let mut decisions = Vec::new();
         while decisions.len() < room.min(BURST) && self.steps < BURST_STEPS {
+            if self.steps > 0 && self.is_heavy_next(now) {
+                break;
+            }
             let Some(decision) = self.decide(now, random()) else {
                 break;
             };
@@ -240,7 +254,7 @@ impl Scheduler {
         let placed = self
             .algorithm
             .place(&attempt, &mut self.nodes, &self.nominations, random);
-        self.steps = self.steps.saturating_add(attempt.take_steps());
+        self.charge(&attempt);
         match placed {
             Ok(node) => {
                 let node = self.nodes.names[node].clone();
@@ -251,6 +265,13 @@ impl Scheduler {
             }
             Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
         }
+    }
+
+    /// Counts the steps of an attempt for this burst, and for the turns of the pod's namespace.
+    fn charge(&mut self, attempt: &Attempt) {
+        let steps = attempt.take_steps();
+        self.steps = self.steps.saturating_add(steps);
+        self.queue.charge(attempt.pod(), steps);
     }
 
     fn unplaced(
@@ -309,12 +330,12 @@ impl Scheduler {
             around,
             BURST_STEPS.saturating_sub(self.steps),
         );
-        self.steps = self.steps.saturating_add(attempt.take_steps());
+        self.charge(&begun.attempt);
         if !over {
             self.dry_run = Some(begun);
             return None;
         }
-        let pod = Arc::clone(attempt.pod());
+        let pod = Arc::clone(begun.attempt.pod());
         let (message, preemption) = self.preempt(&pod, begun.dry_run.end());
         let message = format!("preemption: {message}");
         Some(self.rejected(&pod, *begun.diagnosis, message, preemption, now))

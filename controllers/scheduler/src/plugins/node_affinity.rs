@@ -3,7 +3,6 @@
 use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
 use crate::nodes::NodeId;
 use crate::object::NodeSelectorTerm;
-use crate::selector::node_term_matches;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
@@ -62,11 +61,7 @@ impl Plugin for NodeAffinity {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            let (name, labels) = (&cycle.nodes.names[node], &cycle.nodes.labels[node]);
-            let matching = preferred
-                .iter()
-                .filter(|one| node_term_matches(&one.preference, name, labels));
-            matching.map(|one| i64::from(one.weight)).sum()
+            cycle.attempt.preference(preferred, cycle.nodes, node)
         }))
     }
 

@@ -91,11 +91,11 @@ fn spread_constraints_beyond_what_an_attempt_may_make_are_refused() {
     assert_eq!(world.nodes.topologies(), 0);
 }
 
-/// Required node affinity of so many terms, of which the last matches.
+/// Required node affinity of so many terms, of which the last matches. None can be looked up.
 fn last_of(terms: usize) -> Value {
     let term = |number: usize| {
-        let operator = if number == terms { "Exists" } else { "DoesNotExist" };
-        json!({"matchExpressions": [{"key": HOSTNAME, "operator": operator}]})
+        let key = if number == terms { "none" } else { HOSTNAME };
+        json!({"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]})
     };
     let terms: Vec<Value> = (1..=terms).map(term).collect();
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
@@ -212,8 +212,7 @@ fn large_shape_counts_its_terms_and_is_not_evaluated_again() {
     let mut world = world_of(NODES, &json!({}));
     let spec = |app: &str| {
         let mut affinity = last_of(1_000);
-        let term =
-            json!({"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}});
+        let term = json!({"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}});
         affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = vec![term; 500].into();
         json!({"labels": {"app": app}, "cpu": "3", "affinity": affinity})
     };

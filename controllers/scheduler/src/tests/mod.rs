@@ -22,6 +22,7 @@ mod long_affinity;
 mod long_lists;
 mod long_terms;
 mod sparse_counts;
+mod turns;
 mod view_memory;
 
 struct World {
