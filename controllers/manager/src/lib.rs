@@ -10,6 +10,7 @@
 pub mod all;
 pub mod config;
 pub mod context;
+mod heavy;
 pub mod history;
 pub mod manager;
 pub mod owners;

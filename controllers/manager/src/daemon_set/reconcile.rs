@@ -1,13 +1,15 @@
 //! Gather, claim, plan, act, write status. No rule of its own.
 
+use super::ROW;
 use super::backoff::{Backoff, Version};
 use super::creations::Creations;
-use super::eligibility::Placement;
+use super::eligibility::{Eligibility, Placement};
 use super::new_pod::DaemonPods;
 use super::plan::{BURST, Changes, PodRef, SetRef, Snapshot, keep};
 use super::revisions::{data, hash_of, sort_out};
 use super::rolling::roll;
 use super::status::{next_available, status};
+use crate::heavy;
 use crate::history::revisions::{POD_HASH, next_number, surplus};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
 use crate::pod_control::{PodControl, reference, slow_start, still_staying};
@@ -22,8 +24,11 @@ use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// Bytes of a template of which one may be an item that is compared with each node.
+const ITEM_BYTES: usize = 32;
 
 pub(super) struct DaemonSetReconciler {
     pub(super) client: Client,
@@ -82,10 +87,10 @@ impl DaemonSetReconciler {
         let awaited = self.expectations.settle(set.key(), &self.pods);
         self.create_again(set, about, &new_pods, awaited.unacknowledged.clone())
             .await?;
-        let nodes = self.nodes.list();
+        let nodes = self.eligible(set, placement).await;
         let snapshot = Snapshot {
             hash: hash_of(&current).to_owned(),
-            nodes: placement.of_nodes(nodes.iter().map(|node| &**node)),
+            nodes,
             held: self.backoff.held(set.key(), &version(set), self.runtime.now()),
             now: self.runtime.now(),
             set: set.clone(),
@@ -114,6 +119,18 @@ impl DaemonSetReconciler {
                     .min(),
             )
         })
+    }
+
+    /// The eligibility of each node. Long terms of affinity are compared with many nodes on a thread for heavy work.
+    async fn eligible(&self, set: &SetRef, placement: Placement) -> BTreeMap<String, Eligibility> {
+        let nodes = self.nodes.list();
+        let items = set.template.spec.get().len() / ITEM_BYTES;
+        let of_nodes = move || placement.of_nodes(nodes.iter().map(|node| &**node));
+        if items.saturating_mul(self.nodes.len()) <= heavy::LIGHT {
+            return of_nodes();
+        }
+        let flow = heavy::flow(ROW.name, set.namespace());
+        self.runtime.heavy(flow, of_nodes).await
     }
 
     /// The pods whose controller is the set, after adopting orphans that match and releasing what does not.

@@ -1,8 +1,10 @@
 //! Carries out a plan: phase after phase, one step at a time or in batches that grow.
 
 use super::KIND;
-use super::claims::{ClaimUser, claims, has_other_controller, is_owned_rightly, owner_references, volumes};
-use super::identity::{POD_INDEX, POD_NAME, ordinal_of, pod_name};
+use super::claims::{
+    ClaimUser, claim, has_other_controller, has_volumes, is_owned_rightly, names, owner_references, volumes,
+};
+use super::identity::{POD_INDEX, POD_NAME, claim_name, ordinal_of, pod_name};
 use super::plan::{Plan, PodRef, SetRef, Step, user};
 use super::pods::template;
 use super::reconcile::{Revision, StatefulSetReconciler};
@@ -115,7 +117,8 @@ impl Act<'_> {
     /// Makes the claims that are missing; one that is going holds the pod up until it is gone.
     async fn create_claims(&self, ordinal: i32, pod: &str) -> Result<(), ReconcileError> {
         let resource = ApiResource::of::<PersistentVolumeClaim>();
-        for (name, claim) in claims(self.set, self.claim_templates, self.match_labels, ordinal) {
+        for (template, short) in self.claim_templates.iter().zip(names(self.claim_templates)) {
+            let name = claim_name(short, self.set.name(), ordinal.into());
             let key = ObjectKey::new(self.set.namespace(), &name);
             if let Some(there) = self.control.claims.get(&key) {
                 if there.header.is_deleting() {
@@ -123,6 +126,7 @@ impl Act<'_> {
                 }
                 continue;
             }
+            let claim = claim(self.set, template, &name, self.match_labels, ordinal);
             let created = self
                 .control
                 .client
@@ -159,7 +163,8 @@ impl Act<'_> {
         let Some(ordinal) = ordinal_of(self.set.name(), pod.name()) else {
             return Ok(());
         };
-        for (name, _) in claims(self.set, self.claim_templates, self.match_labels, ordinal) {
+        for short in names(self.claim_templates) {
+            let name = claim_name(short, self.set.name(), ordinal.into());
             let key = ObjectKey::new(self.set.namespace(), &name);
             let Some(claim) = self.control.claims.get(&key) else {
                 continue;
@@ -232,14 +237,7 @@ impl Act<'_> {
         if !self.claim_templates.is_empty() {
             let own = body["spec"]["volumes"].as_array().cloned().unwrap_or_default();
             let wanted = volumes(self.set.name(), self.claim_templates, ordinal, &own);
-            let claim = |volume: &Value| {
-                let claim = volume.pointer("/persistentVolumeClaim/claimName");
-                (volume["name"].clone(), claim.cloned())
-            };
-            if !wanted
-                .iter()
-                .all(|volume| own.iter().any(|own| claim(own) == claim(volume)))
-            {
+            if !has_volumes(&own, &wanted) {
                 body["spec"]["volumes"] = json!(wanted);
             }
         }

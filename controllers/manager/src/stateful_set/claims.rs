@@ -10,7 +10,7 @@ use crate::views::template::OwnerReference;
 use machinery_client::Object;
 use machinery_meta::{ObjectHeader, OwnerRef};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// A pod as claims know it.
 #[derive(Debug, Clone, Copy)]
@@ -28,37 +28,39 @@ pub(super) fn names(templates: &[Value]) -> impl Iterator<Item = &str> {
         .map(|template| template["metadata"]["name"].as_str().unwrap_or(""))
 }
 
-/// The claims of the pod with this ordinal. The labels of the set's selector win over a template's own; the owner that
-/// the retention policy wants for a pod in its place is on the claim from the beginning.
-pub(super) fn claims(
+/// The claim of a pod that is made of this template. The labels of the set's selector win over the template's own; the owner
+/// that the retention policy wants for a pod in its place is on the claim from the beginning.
+///
+/// It is made when it is sent: all claims of a set together may be as large as its labels times its templates.
+pub(super) fn claim(
     set: &Object<StatefulSetView>,
-    templates: &[Value],
+    template: &Value,
+    name: &str,
     match_labels: &BTreeMap<String, String>,
     ordinal: i32,
-) -> Vec<(String, Value)> {
-    let claim = |(template, short): (&Value, &str)| {
-        let name = claim_name(short, set.name(), ordinal.into());
-        let mut claim = template.clone();
-        claim["apiVersion"] = json!("v1");
-        claim["kind"] = json!("PersistentVolumeClaim");
-        let meta = &mut claim["metadata"];
-        meta["name"] = json!(name);
-        meta["namespace"] = json!(set.namespace());
-        if !match_labels.is_empty() {
-            let mut labels = meta["labels"].as_object().cloned().unwrap_or_default();
-            labels.extend(
-                match_labels
-                    .iter()
-                    .map(|(key, value)| (key.clone(), json!(value))),
-            );
-            meta["labels"] = Value::Object(labels);
-        }
-        if set.retention.delete_when_deleted && is_in_range(set, ordinal) {
-            meta["ownerReferences"] = json!([OwnerReference::controller("apps/v1", KIND, &set.header)]);
-        }
-        (name, claim)
-    };
-    templates.iter().zip(names(templates)).map(claim).collect()
+) -> Value {
+    let mut claim = template.clone();
+    claim["apiVersion"] = json!("v1");
+    claim["kind"] = json!("PersistentVolumeClaim");
+    let meta = &mut claim["metadata"];
+    meta["name"] = json!(name);
+    meta["namespace"] = json!(set.namespace());
+    if !match_labels.is_empty() {
+        let mut labels = match meta["labels"].take() {
+            Value::Object(labels) => labels,
+            _ => Map::new(),
+        };
+        labels.extend(
+            match_labels
+                .iter()
+                .map(|(key, value)| (key.clone(), json!(value))),
+        );
+        meta["labels"] = Value::Object(labels);
+    }
+    if set.retention.delete_when_deleted && is_in_range(set, ordinal) {
+        meta["ownerReferences"] = json!([OwnerReference::controller("apps/v1", KIND, &set.header)]);
+    }
+    claim
 }
 
 /// The volumes of a pod: one for each claim, then those of its template that have no claim's name.
@@ -67,9 +69,10 @@ pub(super) fn volumes(set: &str, templates: &[Value], ordinal: i32, own: &[Value
         let claim = claim_name(name, set, ordinal.into());
         json!({"name": name, "persistentVolumeClaim": {"claimName": claim}})
     };
+    let taken: HashSet<&str> = names(templates).collect();
     let others = own
         .iter()
-        .filter(|volume| names(templates).all(|name| volume["name"] != name));
+        .filter(|volume| volume["name"].as_str().is_none_or(|name| !taken.contains(name)));
     names(templates).map(bound).chain(others.cloned()).collect()
 }
 
@@ -168,6 +171,16 @@ fn is(owner: &OwnerRef, version: &str, kind: &str, name: &str) -> bool {
 
 fn owned(owners: &[OwnerRef], uid: &str) -> bool {
     owners.iter().any(|owner| owner.uid.0 == uid)
+}
+
+/// Whether the pod's volumes have all of these, by name and claim.
+pub(super) fn has_volumes(own: &[Value], wanted: &[Value]) -> bool {
+    fn claim(volume: &Value) -> (&Value, Option<&str>) {
+        let claim = volume.pointer("/persistentVolumeClaim/claimName");
+        (&volume["name"], claim.and_then(Value::as_str))
+    }
+    let there: HashSet<_> = own.iter().map(claim).collect();
+    wanted.iter().all(|volume| there.contains(&claim(volume)))
 }
 
 /// A pod spec with its volumes, as it is to be created.

@@ -8,7 +8,7 @@ use crate::views::{PodView, StatefulSetView};
 use jiff::Timestamp;
 use machinery_client::Object;
 use machinery_meta::ObjectHeader;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A pod as plans handle it.
@@ -124,12 +124,18 @@ impl Snapshot<'_> {
         }
     }
 
+    /// Claims that a plan looks up, about.
+    pub(super) fn lookups(&self) -> usize {
+        let places = self.pods.len().saturating_add(BURST_REPLICAS);
+        self.claim_templates.len().saturating_mul(places)
+    }
+
     fn storage_matches(&self, ordinal: i32, pod: &PodRef) -> bool {
+        let there: HashSet<&str> = pod.claims.iter().map(|claim| &**claim).collect();
         let expected = |template: &&str| claim_name(template, self.set.name(), ordinal.into());
-        self.claim_templates.iter().all(|template| {
-            let name = expected(template);
-            pod.claims.iter().any(|claim| **claim == *name)
-        })
+        self.claim_templates
+            .iter()
+            .all(|template| there.contains(&*expected(template)))
     }
 }
 
@@ -277,6 +283,7 @@ fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let budget = i64::from(max_unavailable) - missing - i64::try_from(unavailable).unwrap_or(i64::MAX);
     let mut budget = usize::try_from(budget).unwrap_or(0);
     let first = i64::from(set.start) + i64::from(partition);
+    let ended: HashSet<&str> = plan.replicas.iter().filter_map(Step::deleted).collect();
     let old: Vec<_> = snapshot
         .replicas()
         .rev()
@@ -284,7 +291,7 @@ fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
             i64::from(*ordinal) >= first
                 && revision_of(pod) != snapshot.update
                 && !pod.header.is_deleting()
-                && !plan.replicas.iter().any(|step| step.deletes(pod))
+                && !ended.contains(&*pod.uid().0)
         })
         .map(|(_, pod)| pod)
         .collect();
@@ -305,8 +312,12 @@ fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
 }
 
 impl Step {
-    fn deletes(&self, pod: &PodRef) -> bool {
-        matches!(self, Self::Delete(own) if own.uid() == pod.uid())
+    /// The uid of the pod that it deletes.
+    fn deleted(&self) -> Option<&str> {
+        match self {
+            Self::Delete(own) => Some(&own.uid().0),
+            _ => None,
+        }
     }
 }
 

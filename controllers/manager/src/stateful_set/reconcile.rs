@@ -1,9 +1,11 @@
 //! Gather, claim, find the revisions, plan, act, write status. No rule of its own.
 
+use super::ROW;
 use super::act::Act;
 use super::claims;
-use super::plan::{Members, PodRef, SetRef, Snapshot, members, next_available, plan};
+use super::plan::{Members, Plan, PodRef, SetRef, Snapshot, members, next_available, plan};
 use super::status::{differs, status};
+use crate::heavy;
 use crate::history::revisions::{DATA_HASH, equal, hash, name, next_number, surplus, template_data};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
 use crate::pod_control::{PodControl, reference, still_staying};
@@ -159,12 +161,43 @@ impl StatefulSetReconciler {
             claim_templates: &written.spec.volume_claim_templates,
             match_labels: &written.spec.selector.match_labels,
         };
-        let (updating, done) = act.run(&plan(&snapshot)).await;
+        let plan = if snapshot.lookups() > heavy::LIGHT {
+            self.plan_in_turn(&snapshot).await
+        } else {
+            plan(&snapshot)
+        };
+        let (updating, done) = act.run(&plan).await;
         let status = status(&snapshot, revisions.collision_count, updating);
         self.write_status(set, &status).await?;
         done?;
         self.truncate(&snapshot, &revisions.all).await?;
         Ok(self.requeue(&snapshot))
+    }
+
+    /// Plans for many pods with many claims on a thread for heavy work.
+    async fn plan_in_turn(&self, snapshot: &Snapshot<'_>) -> Plan {
+        let (set, pods, now) = (snapshot.set.clone(), snapshot.pods.clone(), snapshot.now);
+        let (current, update) = (snapshot.current.to_owned(), snapshot.update.to_owned());
+        let templates = snapshot.claim_templates.iter().map(|name| (*name).to_owned());
+        let templates: Vec<String> = templates.collect();
+        let claims = self.claims.clone();
+        let flow = heavy::flow(ROW.name, set.namespace());
+        let planning = move || {
+            let claim = |name: &str| {
+                let claim = claims.get(&ObjectKey::new(set.namespace(), name))?;
+                Some(claim.header.clone())
+            };
+            plan(&Snapshot {
+                set: set.clone(),
+                pods,
+                current: &current,
+                update: &update,
+                claim_templates: templates.iter().map(String::as_str).collect(),
+                claim: &claim,
+                now,
+            })
+        };
+        self.runtime.heavy(flow, planning).await
     }
 
     /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.

@@ -1,7 +1,9 @@
 //! Upstream's tables as data: plans (`stateful_set_control_test.go`), owners of claims and identity
 //! (`stateful_set_utils_test.go`).
 
-use super::claims::{ClaimUser, claims, has_other_controller, is_owned_rightly, owner_references, volumes};
+use super::claims::{
+    ClaimUser, claim, has_other_controller, has_volumes, is_owned_rightly, owner_references, volumes,
+};
 use super::identity::{ordinal_of, parent_and_ordinal};
 use super::plan::{Plan, PodRef, Snapshot, Step, members, plan};
 use super::pods::template;
@@ -235,12 +237,12 @@ fn stateful_set_pod_has_name_host_and_claims_of_its_ordinal() {
         [json!({"name": "tmp"})]
     );
     let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
-    let made = claims(&set, &templates, &labels, 1);
-    assert_eq!(made[0].0, "data-web-1");
-    let meta = &made[0].1["metadata"];
+    let made = claim(&set, &templates[0], "data-web-1", &labels, 1);
+    let meta = &made["metadata"];
+    assert_eq!(meta["name"], "data-web-1");
     assert_eq!(meta["labels"], json!({"app": "web", "own": "y"}));
     assert_eq!(meta["ownerReferences"][0]["uid"], "set");
-    assert_eq!(made[0].1["spec"], json!({"a": 1}));
+    assert_eq!(made["spec"], json!({"a": 1}));
 }
 
 #[test]
@@ -264,4 +266,68 @@ fn stateful_set_status_counts_and_completes() {
         (done.current_revision.as_str(), done.current_replicas),
         ("new", 3)
     );
+}
+
+/// CPU time of this thread: other work on the machine does not count.
+fn cpu_nanoseconds() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+fn claim_templates(count: usize) -> Vec<Value> {
+    let template = |number| json!({"metadata": {"name": format!("t{number}")}});
+    (0..count).map(template).collect()
+}
+
+/// A pod whose volumes are those of so many claim templates, in the other order.
+fn pod_of_claims(count: usize) -> PodRef {
+    let mut volumes = volumes("web", &claim_templates(count), 0, &[]);
+    volumes.reverse();
+    let pod = json!({"metadata": {"name": "web-0", "namespace": "n", "uid": "web-0", "labels": {
+        "app": "web", "controller-revision-hash": "new", "statefulset.kubernetes.io/pod-name": "web-0",
+        "apps.kubernetes.io/pod-index": "0"}},
+        "spec": {"volumes": volumes}, "status": {"phase": "Running"}});
+    Arc::new(object_of(&pod.to_string()).unwrap())
+}
+
+#[test]
+fn stateful_set_claims_cost_in_proportion() {
+    let set = set(&json!({"replicas": 1, "podManagementPolicy": "Parallel"}));
+    let cost = |count: usize| {
+        let (pod, templates) = (pod_of_claims(count), claim_templates(count));
+        let own = volumes("web", &templates, 0, &[]);
+        let reversed: Vec<Value> = own.iter().rev().cloned().collect();
+        let names: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
+        let measure = || {
+            let before = cpu_nanoseconds();
+            let plan = plan(&Snapshot {
+                set: set.clone(),
+                pods: BTreeMap::from([(0, pod.clone())]),
+                current: "new",
+                update: "new",
+                claim_templates: names.iter().map(String::as_str).collect(),
+                claim: &|_| None,
+                now: NOW.parse().unwrap(),
+            });
+            assert!(plan.replicas.is_empty(), "{plan:?}");
+            assert!(has_volumes(&reversed, &own));
+            assert_eq!(volumes("web", &templates, 0, &reversed).len(), count);
+            cpu_nanoseconds() - before
+        };
+        (0..3).map(|_| measure()).min().unwrap()
+    };
+    let (few, many) = (cost(500), cost(4_000));
+    // Squares would be 64 times as much.
+    assert!(many < 24 * few, "{few} ns, {many} ns for eight times as many");
+}
+
+#[test]
+fn stateful_set_volumes_are_compared_by_name_and_claim() {
+    let volume =
+        |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
+    let own = [volume("a", "1"), json!({"name": "b"})];
+    assert!(has_volumes(&own, &[volume("a", "1")]));
+    assert!(!has_volumes(&own, &[volume("a", "2")]));
+    assert!(!has_volumes(&own, &[volume("b", "1")]));
+    assert!(!has_volumes(&own, &[volume("c", "1")]));
 }
