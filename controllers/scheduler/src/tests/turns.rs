@@ -169,7 +169,8 @@ fn random_terms(random: &mut impl FnMut(u64) -> u64) -> Vec<Value> {
             .collect()
     };
     let requirement = |random: &mut dyn FnMut(u64) -> u64, key: String| {
-        let operator = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][random(6) as usize];
+        let operator =
+            ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][usize::try_from(random(6)).unwrap()];
         let long = operator.ends_with("In") && random(3) == 0;
         let values = match operator {
             "In" | "NotIn" => values(random, long),
@@ -188,7 +189,7 @@ fn random_terms(random: &mut impl FnMut(u64) -> u64) -> Vec<Value> {
                 .collect();
             let fields: Vec<Value> = (0..random(2))
                 .map(|_| {
-                    let operator = ["In", "NotIn"][random(2) as usize];
+                    let operator = ["In", "NotIn"][usize::try_from(random(2)).unwrap()];
                     let key = if random(8) == 0 {
                         "metadata.uid"
                     } else {
