@@ -26,6 +26,7 @@ mod runner;
 mod simulated_cluster;
 
 mod cluster_role_aggregation;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;

@@ -18,6 +18,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::daemon_set::ROW,
         crate::stateful_set::ROW,
         crate::job::ROW,
+        crate::cron_job::ROW,
         crate::ttl_after_finished::ROW,
         crate::disruption::ROW,
         crate::endpoints::ROW,

@@ -18,6 +18,7 @@ pub mod pod_control;
 pub mod views;
 
 mod cluster_role_aggregation;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod descriptor;

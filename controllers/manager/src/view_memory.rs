@@ -11,8 +11,8 @@ use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
 use crate::views::{
-    DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView, PodView,
-    ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
+    CronJobView, DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView,
+    PodView, ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
 };
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
@@ -358,6 +358,26 @@ fn view_of_a_job_takes_what_is_charged() {
                 r##""#""##,
             ),
         ],
+    );
+}
+
+#[test]
+fn view_of_a_cron_job_takes_what_is_charged() {
+    check::<CronJobView>(
+        MOST,
+        &[(
+            object!(
+                r#""spec":{"schedule":"","jobTemplate":{"spec":{"template":{"metadata":{"labels":{@}}}}}}"#
+            ),
+            LABEL,
+        )],
+    );
+    check::<CronJobView>(
+        OF_COMPONENTS,
+        &[(
+            object!(r#""spec":{"schedule":"","jobTemplate":{}},"status":{"active":[@]}"#),
+            r##"{"uid":"#"}"##,
+        )],
     );
 }
 

@@ -1,11 +1,12 @@
 //! Rules that several components share: what a pod asks for, how it is ranked, whether it is ready, where it may run,
-//! and which endpoints a service has.
+//! which endpoints a service has, and when a schedule runs.
 //!
 //! Pure functions over `k8s-openapi` values and plain ones; nothing waits or reads a clock (callers pass the time).
 //! Scheduler, node agent, proxy, controllers and the API server's validation ask the same functions, so that they
 //! cannot disagree.
 
 pub mod conditions;
+pub mod cron_schedule;
 pub mod endpoints;
 pub mod host_ports;
 pub mod node_affinity;

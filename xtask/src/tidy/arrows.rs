@@ -44,7 +44,10 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("machinery-x509", &["machinery-meta"]),
         ("machinery-schema", &["machinery-meta"]),
         ("machinery-api", &["machinery-meta", "machinery-schema"]),
-        ("machinery-semantics", &["machinery-meta", "machinery-api"]),
+        (
+            "machinery-semantics",
+            &["machinery-meta", "machinery-schema", "machinery-api"],
+        ),
         (
             "machinery-client",
             &["machinery-meta", "machinery-schema", "machinery-api"],

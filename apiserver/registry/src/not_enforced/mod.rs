@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 25] = [
+const NOT_ENFORCED: [(&str, &str, &str); 24] = [
     (
         "",
         "persistentvolumeclaims",
@@ -60,7 +60,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 25] = [
         "horizontalpodautoscalers",
         "no controller acts on it",
     ),
-    ("batch", "cronjobs", "no controller acts on it"),
     (
         "certificates.k8s.io",
         "certificatesigningrequests",

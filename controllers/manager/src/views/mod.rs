@@ -3,6 +3,7 @@
 //! A projection is decoded from the object's JSON through a private struct that names only the fields read. A new
 //! reader that needs one more field adds it here, and everyone pays for it once.
 
+pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
 pub mod disruption_budget;
@@ -16,6 +17,7 @@ pub mod service;
 pub mod stateful_set;
 pub mod template;
 
+pub use cron_job::{CronJobStatus, CronJobView};
 pub use daemon_set::{DaemonSetStatus, DaemonSetView};
 pub use deployment::{DeploymentStatus, DeploymentView};
 pub use disruption_budget::DisruptionBudgetView;

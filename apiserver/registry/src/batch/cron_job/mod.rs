@@ -1,2 +1,1 @@
-mod schedule;
 pub mod validation;

@@ -1,11 +1,11 @@
 //! Validation of CronJobs.
 
-use super::schedule;
 use crate::batch::job::validation as job;
 use crate::validation::{Errors, Path, non_negative, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+use machinery_semantics::cron_schedule::{Schedule, time_zone};
 
 /// The names of its jobs are eleven characters longer, and labels of their pods.
 const MAX_NAME: usize = 52;
@@ -73,7 +73,7 @@ fn validate_schedule(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: O
     if text.is_empty() {
         return;
     }
-    if let Err(problem) = schedule::check(text) {
+    if let Err(problem) = Schedule::parse(text) {
         errors.invalid(path, text, problem);
     }
     if !text.contains("TZ") {
@@ -110,7 +110,7 @@ fn validate_time_zone(errors: &mut Errors, path: &Path<'_>, zone: &str) {
         let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         errors.invalid(path, zone, detail);
     }
-    if let Err(problem) = schedule::check_zone(zone) {
+    if let Err(problem) = time_zone(zone) {
         errors.invalid(path, zone, problem);
     }
 }
