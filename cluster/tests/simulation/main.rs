@@ -36,6 +36,7 @@ mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod node_ttl;
 mod pod_gc;
 mod replica_set;
 mod replication_controller;

@@ -26,6 +26,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::node_lifecycle::ROW,
         crate::node_lifecycle::EVICTION_ROW,
         crate::node_ipam::ROW,
+        crate::node_ttl::ROW,
         crate::service_cidr::ROW,
         crate::pod_gc::ROW,
         crate::storage_protection::VOLUME_ROW,

@@ -6,6 +6,9 @@ use machinery_client::Projection;
 use machinery_meta::ObjectHeader;
 use serde::Deserialize;
 
+/// How long a node may use what it has read, in seconds.
+pub(crate) const TTL: &str = "node.alpha.kubernetes.io/ttl";
+
 /// The projection of a node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeView {
@@ -21,6 +24,8 @@ pub struct NodeView {
     pub heartbeat: String,
     /// The label `topology.kubernetes.io/zone`.
     pub zone: Option<String>,
+    /// The annotation `node.alpha.kubernetes.io/ttl`, where it is a number.
+    pub ttl_seconds: Option<i64>,
 }
 
 impl Projection for NodeView {
@@ -31,6 +36,7 @@ impl Projection for NodeView {
         Ok(Self {
             heartbeat: heartbeat.and_then(|own| own.at).unwrap_or_default(),
             zone: header.label("topology.kubernetes.io/zone").map(str::to_owned),
+            ttl_seconds: node.metadata.annotations.ttl.and_then(|own| own.parse().ok()),
             pod_cidrs: node.spec.pod_cidrs,
             unschedulable: node.spec.unschedulable,
             taints: node.spec.taints,
@@ -42,9 +48,24 @@ impl Projection for NodeView {
 #[derive(Deserialize)]
 struct Node<C> {
     #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
     spec: Spec,
     #[serde(default = "Status::none")]
     status: Status<C>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Metadata {
+    annotations: Annotations,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "node.alpha.kubernetes.io/ttl")]
+    ttl: Option<String>,
 }
 
 #[derive(Deserialize)]
