@@ -9,7 +9,7 @@ const FEW: i64 = 100;
 /// Added to waits, so that a clock that is a little behind is past the time.
 pub(super) const PADDING: SignedDuration = SignedDuration::from_millis(100);
 
-/// How many times of a schedule were missed, roughly.
+/// The number of missed times, roughly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missed {
     None,
@@ -17,7 +17,7 @@ pub(super) enum Missed {
     Many,
 }
 
-/// What was missed.
+/// The last time that was missed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MostRecent {
     /// Times after this one count.
@@ -98,7 +98,7 @@ fn last_before(schedule: &Schedule, from: Timestamp, now: Timestamp) -> Option<T
     Some(last)
 }
 
-/// How long to wait for the next time; none where the schedule has none.
+/// The time until the next one; none where the schedule has none.
 pub(super) fn wait(
     cron_job: &CronJobView,
     last: Option<&str>,

@@ -10,7 +10,7 @@ mod tests;
 use jiff::{SignedDuration, tz::TimeZone};
 use machinery_schema::leaf::parse_duration;
 
-/// When a CronJob runs.
+/// The times at which a CronJob runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
     /// At minutes of the calendar.

@@ -4,7 +4,7 @@
 use super::{Calendar, STAR, Schedule};
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit, Zoned};
 
-/// Where no time of so many years fits, none ever does.
+/// Years in which a time has to be found; a schedule that names none in so many names none at all.
 const YEARS: i16 = 5;
 
 impl Schedule {
