@@ -318,6 +318,10 @@ pub fn apply(group: &str, plural: &str, object: &mut Tree) {
             image_volumes(&mut spec);
             pod::spec(&mut spec);
         });
+        let above = path.split_last().map_or(&[][..], |(_, above)| above);
+        object.with(&[above, &["metadata"]].concat(), |mut own| {
+            pod::metadata(&mut own)
+        });
     }
 }
 
@@ -631,6 +635,25 @@ mod tests {
             "{}",
             tree.root().to_json()
         );
+    }
+
+    #[test]
+    fn defaults_drop_annotations_of_init_containers() {
+        let metadata = r#"{"annotations":{"a":"b","pod.beta.kubernetes.io/init-containers":"[]",
+            "pod.alpha.kubernetes.io/init-container-statuses":"[]"}}"#;
+        let pod = format!(r#"{{"metadata":{metadata},"spec":{{"containers":[]}}}}"#);
+        let kept = r#"{"a":"b"}"#;
+        check("", "Pod", "pods", &pod, &["metadata", "annotations"], kept);
+        let set = format!(r#"{{"metadata":{metadata},"spec":{{"template":{pod}}}}}"#);
+        let place = &["spec", "template", "metadata", "annotations"];
+        check("apps", "ReplicaSet", "replicasets", &set, place, kept);
+        // Of the set itself they are nobody's.
+        let own = &[
+            "metadata",
+            "annotations",
+            "pod.beta.kubernetes.io/init-containers",
+        ];
+        check("apps", "ReplicaSet", "replicasets", &set, own, r#""[]""#);
     }
 
     #[test]

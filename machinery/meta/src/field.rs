@@ -1,5 +1,6 @@
 //! Paths and errors of fields, in upstream's words (apimachinery's `field` package).
 
+use crate::go_text::go_quote;
 use std::fmt;
 
 /// A path such as `spec.containers[0].name` or `metadata.labels[a/b]`.
@@ -214,19 +215,19 @@ pub trait FieldValue {
 
 impl FieldValue for &str {
     fn shown(&self) -> String {
-        format!("{self:?}")
+        go_quote(self)
     }
 }
 
 impl FieldValue for String {
     fn shown(&self) -> String {
-        format!("{self:?}")
+        go_quote(self)
     }
 }
 
 impl FieldValue for &String {
     fn shown(&self) -> String {
-        format!("{self:?}")
+        go_quote(self)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod dial;
 pub mod field;
 pub mod field_selector;
 pub mod fields;
+pub mod go_text;
 pub mod header;
 pub mod key;
 pub mod label_selector;

@@ -2,6 +2,7 @@
 
 use super::{Mutation, Suite};
 
+const TURNS: &[&str] = &["--lib", "turns::"];
 const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
 const UNREAD: &[&str] = &["--test", "unread_watches"];
 const UNREAD_ANSWERS: &[&str] = &["--test", "unread_answers"];
@@ -14,6 +15,40 @@ const CERTIFICATES: &[&str] = &["--lib"];
 const DEFINITIONS: &[&str] = &["--test", "definitions"];
 
 pub(super) const SUITES: &[Suite] = &[
+    Suite {
+        package: "controllers-scheduler",
+        folder: "controllers/scheduler/src",
+        mutations: &[
+            Mutation {
+                name: "a namespace that comes late has all turns",
+                file: "active.rs",
+                from: "level.clock = charged;",
+                to: "",
+                proof: TURNS,
+            },
+            Mutation {
+                name: "attempts are charged to no namespace",
+                file: "scheduler.rs",
+                from: "self.queue.charge(attempt.pod(), steps);",
+                to: "",
+                proof: TURNS,
+            },
+            Mutation {
+                name: "a dear pod is decided about in the middle of a burst",
+                file: "scheduler.rs",
+                from: "if self.steps > 0 && self.is_heavy_next(now) {",
+                to: "if false {",
+                proof: TURNS,
+            },
+            Mutation {
+                name: "terms of node affinity are tried with every node",
+                file: "node_terms.rs",
+                from: "labels.iter().find(|one| is_of_a_present_label(one))",
+                to: "labels.iter().find(|_| false)",
+                proof: TURNS,
+            },
+        ],
+    },
     Suite {
         package: "machinery-runtime",
         folder: "machinery/runtime/src/heavy_work",
@@ -86,6 +121,13 @@ pub(super) const SUITES: &[Suite] = &[
                 from: "if gives_way { now } else { before }",
                 to: "if gives_way { before } else { before }",
                 proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "frames of a slow account's watches make its neighbours' wait",
+                file: "unread_memory/ledger.rs",
+                from: "let gives_way = !more.is_nothing() && ",
+                to: "let gives_way = more.referred > 0 && ",
+                proof: UNREAD_MEMORY,
             },
             Mutation {
                 name: "who needs room looks at all unread answers",

@@ -174,8 +174,8 @@ impl Ledger {
     }
 
     /// The next answer to end for room for more of this holder's: of the account that holds most, or else of its own, one
-    /// that has been behind for long. The account that holds most gives way to an answer of one that holds less also where
-    /// it reads on, as does the owner who holds most where all together hold too much.
+    /// that has been behind for long. The account that holds most gives way to an answer or a watch of one that holds less also
+    /// where it reads on, as does the owner who holds most where all together hold too much.
     pub(super) fn next_to_end(
         &mut self,
         spent: &Spent,
@@ -183,7 +183,7 @@ impl Ledger {
         more: HeldUnread,
         now: Duration,
     ) -> Option<Arc<ReadBody>> {
-        let gives_way = more.referred > 0 && self.has_more(spent, holder, more);
+        let gives_way = !more.is_nothing() && self.has_more(spent, holder, more);
         let own = self.owners.get_mut(&spent.owner)?;
         let before = now.checked_sub(PATIENCE).map_or(0, |before| nanos(before) + 1);
         let now = nanos(now);

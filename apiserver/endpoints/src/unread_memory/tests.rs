@@ -135,3 +135,46 @@ fn unread_answers_give_way_to_none_that_would_hold_as_much() {
         assert_eq!(memory.figures().1, before);
     });
 }
+
+/// A watch's frame on its way to a client that reads on slowly; `None` where it waits for room.
+fn frame_in_flight(memory: &Arc<UnreadMemory>, ctx: &RequestContext, bytes: usize) -> Option<Response<Body>> {
+    let (mut holding, rest) = memory.join(ctx);
+    let taken = {
+        let mut taking = pin!(holding.take(bytes));
+        taking
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    };
+    taken.then(|| {
+        let held = holding.held;
+        holding.left(held);
+        let body = Body::chunks([vec![b'x'; 64].into()]).holding(holding);
+        Response::new(rest.begin(body, None))
+    })
+}
+
+/// Frames of an account that reads slowly do not make watches of the namespace's other accounts wait.
+#[test]
+fn unread_watches_of_the_account_with_most_give_way() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let memory = memory(&runtime);
+        let (slow, other) = (
+            request(&runtime, "slow", "blue"),
+            request(&runtime, "other", "blue"),
+        );
+        let held: Vec<_> = std::iter::from_fn(|| frame_in_flight(&memory, &slow, LARGE)).collect();
+        assert_eq!(held.len(), 32);
+        runtime.sleep(Duration::from_secs(1)).await;
+        let mut others = Vec::new();
+        for at in 0..16 {
+            others.push(frame_in_flight(&memory, &other, LARGE).unwrap_or_else(|| panic!("{at} waits")));
+        }
+        assert_eq!(memory.figures().1, 16);
+        // They hold as much now.
+        assert!(frame_in_flight(&memory, &other, LARGE).is_none());
+        assert_eq!(memory.figures().1, 16);
+    });
+}

@@ -25,6 +25,28 @@ pub(crate) fn pod(object: &mut Tree) {
     }
 }
 
+/// Annotations by which pods said their init containers before they had a field.
+const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
+    "pod.alpha.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.beta.kubernetes.io/init-containers",
+];
+
+/// Drops old annotations of a pod or of a template, whose metadata this is, as upstream's conversions do.
+pub(crate) fn metadata(metadata: &mut Mut<'_>) {
+    let Some(mut annotations) = metadata.field("annotations") else {
+        return;
+    };
+    let mut is_changed = false;
+    for name in INIT_CONTAINER_ANNOTATIONS {
+        is_changed |= annotations.remove(name);
+    }
+    if is_changed && annotations.as_ref().is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
 /// Of a pod's spec, also in a template.
 pub(crate) fn spec(spec: &mut Mut<'_>) {
     let host_network = spec.as_ref().get("hostNetwork").and_then(Ref::as_bool) == Some(true);

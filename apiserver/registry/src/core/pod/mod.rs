@@ -33,6 +33,8 @@ impl Strategy for PodStrategy {
     }
 
     fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+        // Those of a Binding go to its pod.
+        object.with(&["metadata"], |mut own| defaults::metadata(&mut own));
         if part == ObjectPart::Other("ephemeralcontainers") {
             keep_only_ephemeral(object, old);
         }
