@@ -30,6 +30,7 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoint_slice_mirroring;
 mod endpoints;
 mod garbage_collector;
 mod job;

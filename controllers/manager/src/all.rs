@@ -23,6 +23,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::disruption::ROW,
         crate::endpoints::ROW,
         crate::endpoint_slice::ROW,
+        crate::endpoint_slice_mirroring::ROW,
         crate::node_lifecycle::ROW,
         crate::node_lifecycle::EVICTION_ROW,
         crate::node_ipam::ROW,

@@ -24,6 +24,7 @@ mod deployment;
 mod descriptor;
 mod disruption;
 mod endpoint_slice;
+mod endpoint_slice_mirroring;
 mod endpoints;
 mod garbage_collector;
 mod job;

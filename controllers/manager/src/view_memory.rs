@@ -3,6 +3,7 @@
 
 use crate::cluster_role_aggregation::RoleView;
 use crate::endpoint_slice::view::SliceView;
+use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
 use crate::history::RevisionView;
 use crate::node_lifecycle::LeaseView;
@@ -405,6 +406,13 @@ fn views_of_services_and_endpoints_take_what_is_charged() {
                 r##"{"addresses":["a"],"hostname":"h","nodeName":"n","zone":"z","targetRef":{"kind":"Pod","name":"n"}}"##,
             ),
         ],
+    );
+    check::<MirroredView>(
+        MOST,
+        &[(
+            object!(r#""addressType":"IPv4","endpoints":[@]"#),
+            r##"{"addresses":["1.1.1.1"]}"##,
+        )],
     );
     check::<EndpointsView>(
         OF_COMPONENTS,

@@ -61,6 +61,13 @@ pub(crate) struct EndpointsView {
     subsets: Vec<Subset>,
 }
 
+impl EndpointsView {
+    /// Whether the object has an annotation of this name.
+    pub(crate) fn has_annotation(&self, name: &str) -> bool {
+        self.annotations.contains_key(name)
+    }
+}
+
 impl Projection for EndpointsView {
     const KEEP_BYTES: bool = true;
 

@@ -36,9 +36,11 @@ pub(super) struct Address {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct TargetRef {
+    #[serde(default)]
     kind: String,
     #[serde(default)]
     namespace: String,
+    #[serde(default)]
     name: String,
     #[serde(default)]
     uid: String,
