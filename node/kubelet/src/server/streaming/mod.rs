@@ -12,6 +12,7 @@ mod channels;
 mod connects;
 mod exec;
 mod idle;
+mod pieces;
 mod port_channels;
 mod port_forward;
 mod session;

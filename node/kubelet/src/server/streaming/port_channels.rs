@@ -69,7 +69,7 @@ pub(super) async fn serve(
     dialer: &Dialer,
     activity: &Activity,
 ) {
-    let (mut sink, stream) = websocket::open(connection).await.split();
+    let (mut sink, stream) = websocket::open(connection, framing.head()).await.split();
     let (output, mut outputs) = mpsc::channel::<Bytes>(PIECES_MAX);
     let scope = runtime.child_scope();
     let (room, mut inputs) = (Room::default(), Vec::with_capacity(ports.len()));
@@ -103,7 +103,7 @@ pub(super) async fn serve(
 
 /// Gives what the client sends to the ports; when it goes, their inputs end.
 async fn distribute(
-    mut stream: SplitStream<WebSocketStream<Taken>>,
+    mut stream: SplitStream<WebSocketStream<websocket::Carried>>,
     framing: Framing,
     inputs: Vec<UnreadSender>,
     activity: Activity,

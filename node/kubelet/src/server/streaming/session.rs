@@ -75,7 +75,8 @@ where
         let own = carried.runtime();
         let channels = match carrier {
             Carrier::WebSocket => {
-                let socket = websocket::open(connection).await;
+                let head = websocket::Framing::of(protocol).head();
+                let socket = websocket::open(connection, head).await;
                 Some(websocket::carry(own, socket, protocol, wanted, activity.clone()))
             }
             Carrier::Spdy => spdy_channels::carry(own, activity.watch(connection), wanted).await,

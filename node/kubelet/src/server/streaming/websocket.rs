@@ -23,6 +23,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 
 use super::channels::{Channels, Input, Output, PIECES_MAX, Wanted};
 use super::idle::Activity;
+use super::pieces::{Head, Pieces};
 use super::terminal_sizes::TerminalSizes;
 use super::unread::PIECE_BYTES_MAX;
 use super::upgrade::Taken;
@@ -53,6 +54,14 @@ impl Framing {
         match protocol.contains("base64.") {
             true => Self::Base64,
             false => Self::Binary,
+        }
+    }
+
+    /// Beginning of each message.
+    pub(super) fn head(self) -> Head {
+        match self {
+            Self::Binary => Head::Channel,
+            Self::Base64 => Head::Digit,
         }
     }
 
@@ -95,18 +104,22 @@ const CHANNELS: u8 = 5;
 /// Longest wait for the client's answer to a close frame.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A WebSocket on a connection taken over, with bounds.
-pub(super) async fn open(connection: Taken) -> WebSocketStream<Taken> {
+/// A WebSocket's connection.
+pub(super) type Carried = Pieces<Taken>;
+
+/// A WebSocket on a connection taken over, with bounds: of messages in several frames, and of what comes at a time.
+pub(super) async fn open(connection: Taken, head: Head) -> WebSocketStream<Carried> {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let connection = Pieces::new(connection, head);
     WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await
 }
 
 /// Starts to carry a session.
 pub(super) fn carry(
     runtime: &Runtime,
-    socket: WebSocketStream<Taken>,
+    socket: WebSocketStream<Carried>,
     protocol: &'static str,
     wanted: Wanted,
     activity: Activity,
@@ -179,7 +192,7 @@ fn early_verdict(status: &[u8]) -> Bytes {
 /// with bytes unread is reset, and what the client has not read by then may be lost to it.
 pub(super) async fn part(
     runtime: &Runtime,
-    mut sink: SplitSink<WebSocketStream<Taken>, Message>,
+    mut sink: SplitSink<WebSocketStream<Carried>, Message>,
     mut reader: TaskHandle<()>,
 ) {
     // Clients take a close without a status for a broken connection.

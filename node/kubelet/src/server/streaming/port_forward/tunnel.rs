@@ -6,13 +6,14 @@ use machinery_runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::super::pieces::Head;
 use super::super::unread::PIECE_BYTES_MAX;
 use super::super::upgrade::Taken;
 use super::super::websocket;
 
 /// The byte stream that a WebSocket's messages make up.
 pub(super) async fn open(runtime: &Runtime, connection: Taken) -> DuplexStream {
-    let socket = websocket::open(connection).await;
+    let socket = websocket::open(connection, Head::Nothing).await;
     let (ours, theirs) = tokio::io::duplex(PIECE_BYTES_MAX);
     let (mut sink, mut stream) = socket.split();
     let (mut from, mut to) = tokio::io::split(ours);
