@@ -278,11 +278,10 @@ async fn unenforced_warning_is_sent_for_every_form() {
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": {
         "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
             "containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "a", "emptyDir": {}},
-                {"name": "b", "persistentVolumeClaim": {"claimName": "c"}}]}}}});
+                {"name": "b", "nfs": {"server": "s", "path": "/"}}]}}}});
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let answer = cluster.admin().post(sets, set.to_string()).await.is(201);
-    let volume =
-        "spec.template.spec.volumes[1].persistentVolumeClaim: stored but not enforced by this server yet";
+    let volume = "spec.template.spec.volumes[1].nfs: stored but not enforced by this server yet";
     assert!(answer.headers["warning"].to_str().unwrap().contains(volume));
     let asks = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": {
         "restartPolicy": "Never", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],

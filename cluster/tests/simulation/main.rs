@@ -49,5 +49,6 @@ mod service_addresses;
 mod stateful_set;
 mod storage_protection;
 mod ttl_after_finished;
+mod volume_binder;
 
 use runner::Scenario;

@@ -30,6 +30,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::node_ttl::ROW,
         crate::service_cidr::ROW,
         crate::pod_gc::ROW,
+        crate::volume_binder::ROW,
         crate::storage_protection::VOLUME_ROW,
         crate::storage_protection::CLAIM_ROW,
         crate::storage_protection::ATTRIBUTES_ROW,

@@ -44,6 +44,7 @@ mod storage_protection;
 mod ttl_after_finished;
 #[cfg(test)]
 mod view_memory;
+mod volume_binder;
 
 pub use all::rows;
 pub use config::Config;

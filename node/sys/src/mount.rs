@@ -45,6 +45,12 @@ impl TmpfsOptions {
 pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Makes `source` visible at `target`, which must exist.
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError>;
+    /// Makes `source` visible at `target` so that a later unmount of what lies below `target` takes nothing off below
+    /// `source`.
+    fn bind_apart(&self, source: &Path, target: &Path) -> Result<(), MountError> {
+        self.bind(source, target)
+    }
+
     /// Mounts a memory file system, never swapped out where the kernel can promise that.
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError>;
     /// Unmounts; a path that is not a mount point is fine.
@@ -78,6 +84,17 @@ impl Mounter for LinuxMounter {
             target,
             mount(Some(source), target, None::<&str>, flags, None::<&str>),
         )
+    }
+
+    fn bind_apart(&self, source: &Path, target: &Path) -> Result<(), MountError> {
+        self.bind(source, target)?;
+        // Receives mounts from below the source and sends none back; containers may share it among themselves.
+        for flags in [MsFlags::MS_SLAVE, MsFlags::MS_SHARED] {
+            let none = None::<&str>;
+            let result = mount(none, target, none, MsFlags::MS_REC | flags, none);
+            outcome("setting the propagation of", target, result)?;
+        }
+        Ok(())
     }
 
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError> {

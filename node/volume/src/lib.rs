@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
+//! | persistentVolumeClaim, ephemeral | `persistent` | the claim's hostPath or local volume, mounted below the pod's folder |
 //! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
@@ -21,6 +22,7 @@ mod empty_dir;
 mod error;
 mod host_path;
 pub mod payload;
+mod persistent;
 mod room;
 mod set;
 mod sub_path;

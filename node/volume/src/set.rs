@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, sub_path};
+use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path};
 
 /// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,6 +141,9 @@ impl VolumeSet {
         if let Some(source) = &volume.host_path {
             return Ok(Content::Host(source.clone()));
         }
+        if let Some(claim) = persistent::claim_of(pod, volume) {
+            return self.claimed(pod, volume, &claim).await;
+        }
         let context = PayloadContext {
             pod,
             objects: self.objects.as_ref(),
@@ -160,6 +163,26 @@ impl VolumeSet {
         })
     }
 
+    /// The volume of a claim. One that is mounted stays so, whatever becomes of its objects.
+    async fn claimed(
+        &self,
+        pod: &Pod,
+        volume: &Volume,
+        claim: &persistent::ClaimName,
+    ) -> Result<Content, VolumeError> {
+        let (mounter, path) = (self.mounter.clone(), self.host_path(volume));
+        let look = move || mounter.is_mount_point(&path);
+        if self.lane.run("looking for a mount", look).await?? {
+            return Ok(Content::Mounted);
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let found = self.objects.claim(namespace, &claim.name).await?;
+        let name = persistent::bound_volume(pod, claim, found.as_ref())?;
+        let volume = self.objects.persistent_volume(name).await?;
+        let found = found.as_ref().expect("a claim that is bound was found");
+        persistent::source(name, found, volume.as_ref()).map(Content::Persistent)
+    }
+
     /// Blocks.
     fn show(&self, path: &Path, content: Content, group: Option<u32>) -> Result<(), VolumeError> {
         let (payload, in_memory, stamp) = match content {
@@ -169,6 +192,10 @@ impl VolumeSet {
             }
             Content::Host(source) => return host_path::set_up(&source).map(drop),
             Content::Before(why) => return Err(why),
+            Content::Mounted => return Ok(()),
+            Content::Persistent(source) => {
+                return persistent::set_up(self.mounter.as_ref(), path, &source, group);
+            }
             Content::Files {
                 payload,
                 in_memory,
@@ -239,6 +266,10 @@ impl VolumeSet {
 enum Content {
     Empty(EmptyDirVolumeSource),
     Host(HostPathVolumeSource),
+    /// A claim's volume.
+    Persistent(persistent::Source),
+    /// A claim's volume that is mounted already.
+    Mounted,
     /// Content shown before, as the API server is unreachable.
     Before(VolumeError),
     Files {
@@ -252,6 +283,8 @@ enum Content {
 fn plugin_folder(volume: &Volume) -> &'static str {
     if volume.empty_dir.is_some() {
         "kubernetes.io~empty-dir"
+    } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
+        "kubernetes.io~local-volume"
     } else if volume.config_map.is_some() {
         "kubernetes.io~configmap"
     } else if volume.secret.is_some() {
@@ -272,7 +305,7 @@ fn fs_group(pod: &Pod) -> Option<u32> {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
     use node_sys::mount::MountError;
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -329,6 +362,14 @@ mod tests {
 
         async fn token(&self, _: &crate::TokenRequest) -> Result<String, VolumeError> {
             Err(VolumeError::Source("none".into()))
+        }
+
+        async fn claim(&self, _: &str, _: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn persistent_volume(&self, _: &str) -> Result<Option<PersistentVolume>, VolumeError> {
+            Ok(None)
         }
     }
 

@@ -12,13 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 24] = [
-    (
-        "",
-        "persistentvolumeclaims",
-        "volumes are not provisioned or bound",
-    ),
-    ("", "persistentvolumes", "volumes are not bound or attached"),
+const NOT_ENFORCED: [(&str, &str, &str); 22] = [
     ("", "resourcequotas", "quotas"),
     (
         "admissionregistration.k8s.io",

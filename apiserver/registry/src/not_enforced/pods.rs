@@ -8,11 +8,12 @@ use machinery_schema::Ref;
 const NOT_EVICTED: &str = "nodes do not evict pods that use more";
 
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
-const PROVIDED_VOLUMES: [&str; 6] = [
+const PROVIDED_VOLUMES: [&str; 7] = [
     "configMap",
     "downwardAPI",
     "emptyDir",
     "hostPath",
+    "persistentVolumeClaim",
     "projected",
     "secret",
 ];

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
 use kube::Client;
 use kube::api::Api;
 use machinery_runtime::{Runtime, TaskHandle, Watched};
@@ -154,6 +154,21 @@ impl Objects {
             .await;
         match answer {
             Ok(slot) => slot.unwrap_or(Ok(None)).map_err(VolumeError::Source),
+            Err(_) => Err(VolumeError::Source("timed out waiting for the API server".into())),
+        }
+    }
+
+    /// Reads an object once, as it is now.
+    async fn read<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, VolumeError>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let answer = self
+            .runtime
+            .timeout(FIRST_ANSWER_TIMEOUT, api.get_opt(name))
+            .await;
+        match answer {
+            Ok(found) => found.map_err(|error| VolumeError::Source(error.to_string())),
             Err(_) => Err(VolumeError::Source("timed out waiting for the API server".into())),
         }
     }
@@ -308,6 +323,16 @@ impl ObjectSource for PodObjects {
 
     async fn token(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
         self.objects.token_for(request).await
+    }
+
+    async fn claim(&self, namespace: &str, name: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
+        let api = Api::namespaced(self.objects.client.clone(), namespace);
+        self.objects.read(&api, name).await
+    }
+
+    async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, VolumeError> {
+        let api = Api::all(self.objects.client.clone());
+        self.objects.read(&api, name).await
     }
 }
 

@@ -308,6 +308,21 @@ mod tests {
         async fn token(&self, _: &node_volume::TokenRequest) -> Result<String, VolumeError> {
             Err(VolumeError::Source("none".into()))
         }
+
+        async fn claim(
+            &self,
+            _: &str,
+            _: &str,
+        ) -> Result<Option<k8s_openapi::api::core::v1::PersistentVolumeClaim>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn persistent_volume(
+            &self,
+            _: &str,
+        ) -> Result<Option<k8s_openapi::api::core::v1::PersistentVolume>, VolumeError> {
+            Ok(None)
+        }
     }
 
     async fn made(container: &Value) -> Result<Vec<(String, String)>, StartError> {

@@ -232,7 +232,7 @@ fn volume_mount<'v>(
     Ok(v1::Mount {
         container_path,
         host_path: host.display().to_string(),
-        readonly: mount.read_only == Some(true) || is_of_objects(volume),
+        readonly: mount.read_only == Some(true) || is_of_objects(volume) || is_read_only_claim(volume),
         propagation: propagation as i32,
         ..v1::Mount::default()
     })
@@ -247,6 +247,11 @@ fn is_of_objects(volume: &Volume) -> bool {
         volume.projected.is_some(),
     ];
     sources.contains(&true)
+}
+
+fn is_read_only_claim(volume: &Volume) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref();
+    claim.is_some_and(|claim| claim.read_only == Some(true))
 }
 
 /// A sub path must not be left with an unknown reference in it.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, Pod, ProjectedVolumeSource, Secret, Volume, VolumeProjection,
+    ConfigMap, DownwardAPIVolumeFile, PersistentVolume, PersistentVolumeClaim, Pod, ProjectedVolumeSource,
+    Secret, Volume, VolumeProjection,
 };
 
 use crate::atomic_writer::{FileContent, Payload};
@@ -33,6 +34,10 @@ pub trait ObjectSource: Send + Sync {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, VolumeError>;
     /// A token, fresh enough to be used.
     async fn token(&self, request: &TokenRequest) -> Result<String, VolumeError>;
+    /// A claim as it is now.
+    async fn claim(&self, namespace: &str, name: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError>;
+    /// A PersistentVolume as it is now.
+    async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, VolumeError>;
 }
 
 /// Whom a payload is for.

@@ -27,6 +27,14 @@ impl ObjectSource for Api {
     async fn token(&self, _: &TokenRequest) -> Result<String, VolumeError> {
         Ok("token".into())
     }
+
+    async fn claim(&self, _: &str, _: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
+        Ok(None)
+    }
+
+    async fn persistent_volume(&self, _: &str) -> Result<Option<PersistentVolume>, VolumeError> {
+        Ok(None)
+    }
 }
 
 async fn made(volume: Value, room: &mut Room) -> Result<Payload, VolumeError> {

@@ -1,0 +1,289 @@
+//! What the binder reads of volumes, claims and storage classes.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
+use machinery_client::{Index, IndexName, Projection};
+use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{ObjectHeader, Quantity};
+use machinery_semantics::selectors::from_api;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+pub(super) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+pub(super) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Where the class was before it was a field.
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+const BETA_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
+
+/// Annotations that plans read; others are not kept.
+const READ: [&str; 8] = [
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    PROVISIONED_BY,
+    MIGRATED_TO,
+    SELECTED_NODE,
+    BETA_CLASS,
+    PROVISIONER,
+    BETA_PROVISIONER,
+];
+
+type Annotations = BTreeMap<Box<str>, Box<str>>;
+
+fn read(mut metadata: Metadata) -> Annotations {
+    let mut annotations = metadata.annotations.take().unwrap_or_default();
+    annotations.retain(|name, _| READ.contains(&&**name));
+    annotations
+}
+
+/// The claim that a volume names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct ClaimRef {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+    pub(super) uid: Box<str>,
+}
+
+impl ClaimRef {
+    /// Whether it means this claim: by name, and by uid where it has one.
+    pub(super) fn means(&self, claim: &ObjectHeader) -> bool {
+        *self.name == *claim.key.name
+            && *self.namespace == *claim.key.namespace
+            && (self.uid.is_empty() || *self.uid == *claim.uid.0)
+    }
+}
+
+/// A PersistentVolume.
+#[derive(Debug)]
+pub(super) struct VolumeView {
+    pub(super) annotations: Annotations,
+    pub(super) capacity: Quantity,
+    pub(super) access_modes: Vec<Box<str>>,
+    pub(super) class: Box<str>,
+    pub(super) attributes_class: Box<str>,
+    pub(super) is_block: bool,
+    pub(super) claim: Option<ClaimRef>,
+    pub(super) reclaim_policy: Box<str>,
+    pub(super) is_csi: bool,
+    pub(super) phase: Box<str>,
+}
+
+impl VolumeView {
+    /// Volumes that a claim may have: by the claim that they name, or by class where they name none.
+    pub(super) const CANDIDATES: IndexName = IndexName("candidates");
+
+    /// The value of [`Self::CANDIDATES`] for volumes that name a claim.
+    pub(super) fn of_claim(namespace: &str, name: &str) -> String {
+        format!("claim {namespace}/{name}")
+    }
+
+    /// The value of [`Self::CANDIDATES`] for volumes that name no claim.
+    pub(super) fn of_class(class: &str) -> String {
+        format!("class {class}")
+    }
+}
+
+impl Projection for VolumeView {
+    const INDEXES: &'static [Index<Self>] = &[Index {
+        name: Self::CANDIDATES,
+        values: |volume, each| match &volume.claim {
+            Some(claim) => each(&Self::of_claim(&claim.namespace, &claim.name)),
+            None => each(&Self::of_class(&volume.class)),
+        },
+    }];
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let Volume {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json)?;
+        let annotations = read(metadata);
+        let class = annotations.get(BETA_CLASS).cloned();
+        Ok(Self {
+            capacity: storage(&spec.capacity),
+            access_modes: spec.access_modes,
+            class: class.or(spec.storage_class_name).unwrap_or_default(),
+            attributes_class: spec.volume_attributes_class_name.unwrap_or_default(),
+            is_block: spec.volume_mode.as_deref() == Some("Block"),
+            claim: spec.claim_ref,
+            reclaim_policy: spec.persistent_volume_reclaim_policy,
+            is_csi: spec.csi.is_some(),
+            phase: status.phase,
+            annotations,
+        })
+    }
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Debug)]
+pub(super) struct ClaimView {
+    pub(super) annotations: Annotations,
+    pub(super) request: Quantity,
+    pub(super) access_modes: Vec<Box<str>>,
+    /// `None` where the claim leaves the class to the cluster.
+    pub(super) class: Option<Box<str>>,
+    pub(super) attributes_class: Box<str>,
+    pub(super) is_block: bool,
+    /// `Err` where it cannot be compiled.
+    pub(super) selector: Result<Option<LabelSelector>, String>,
+    pub(super) volume: Box<str>,
+    pub(super) phase: Box<str>,
+}
+
+impl ClaimView {
+    /// Claims by the volume that they name, or by class where they name none.
+    pub(super) const WANTED: IndexName = IndexName("wanted");
+    /// The value of [`Self::WANTED`] of claims that leave the class to the cluster.
+    pub(super) const ANY_CLASS: &'static str = "any class";
+
+    /// The value of [`Self::WANTED`] for claims that name a volume.
+    pub(super) fn of_volume(name: &str) -> String {
+        format!("volume {name}")
+    }
+
+    /// The value of [`Self::WANTED`] for claims that name a class and no volume.
+    pub(super) fn of_class(name: &str) -> String {
+        format!("class {name}")
+    }
+
+    pub(super) fn class(&self) -> &str {
+        self.class.as_deref().unwrap_or_default()
+    }
+}
+
+impl Projection for ClaimView {
+    const INDEXES: &'static [Index<Self>] = &[Index {
+        name: Self::WANTED,
+        values: |claim, each| match &claim.class {
+            _ if !claim.volume.is_empty() => each(&Self::of_volume(&claim.volume)),
+            Some(class) => each(&Self::of_class(class)),
+            None => each(Self::ANY_CLASS),
+        },
+    }];
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let Claim {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json)?;
+        let annotations = read(metadata);
+        let class = annotations.get(BETA_CLASS).cloned();
+        Ok(Self {
+            request: storage(&spec.resources.requests),
+            access_modes: spec.access_modes,
+            class: class.or(spec.storage_class_name),
+            attributes_class: spec.volume_attributes_class_name.unwrap_or_default(),
+            is_block: spec.volume_mode.as_deref() == Some("Block"),
+            selector: from_api(spec.selector.as_ref()).map_err(|error| error.to_string()),
+            volume: spec.volume_name,
+            phase: status.phase,
+            annotations,
+        })
+    }
+}
+
+/// A StorageClass.
+#[derive(Debug)]
+pub(super) struct ClassView {
+    pub(super) provisioner: Box<str>,
+    pub(super) waits_for_pod: bool,
+    pub(super) is_default: bool,
+}
+
+impl Projection for ClassView {
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let class: Class = serde_json::from_slice(json)?;
+        let annotations = class.metadata.annotations.unwrap_or_default();
+        let says = |name: &str| annotations.get(name).is_some_and(|value| &**value == "true");
+        Ok(Self {
+            provisioner: class.provisioner,
+            waits_for_pod: class.volume_binding_mode == "WaitForFirstConsumer",
+            is_default: says(DEFAULT_CLASS) || says(BETA_DEFAULT_CLASS),
+        })
+    }
+}
+
+fn storage(resources: &BTreeMap<Box<str>, Box<str>>) -> Quantity {
+    let amount = resources.get("storage").and_then(|text| text.parse().ok());
+    amount.unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+struct Volume {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: VolumeSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+struct Metadata {
+    #[serde(default)]
+    annotations: Option<Annotations>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    phase: Box<str>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeSpec {
+    capacity: BTreeMap<Box<str>, Box<str>>,
+    access_modes: Vec<Box<str>>,
+    storage_class_name: Option<Box<str>>,
+    volume_attributes_class_name: Option<Box<str>>,
+    volume_mode: Option<Box<str>>,
+    claim_ref: Option<ClaimRef>,
+    persistent_volume_reclaim_policy: Box<str>,
+    csi: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Claim {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: ClaimSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSpec {
+    access_modes: Vec<Box<str>>,
+    resources: Resources,
+    storage_class_name: Option<Box<str>>,
+    volume_attributes_class_name: Option<Box<str>>,
+    volume_mode: Option<Box<str>>,
+    selector: Option<ApiSelector>,
+    volume_name: Box<str>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Resources {
+    requests: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Class {
+    metadata: Metadata,
+    #[serde(default)]
+    provisioner: Box<str>,
+    #[serde(default)]
+    volume_binding_mode: String,
+}
