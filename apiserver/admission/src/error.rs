@@ -19,6 +19,12 @@ pub enum AdmissionError {
     /// The whole message of the answer with 429.
     #[error("{0}")]
     TooManyRequests(String),
+    /// Others changed this object, which the decision is written to, again and again.
+    #[error("{resource} {name:?} has changed")]
+    Conflict { resource: GroupResource, name: String },
+    /// The whole message of the answer with 500.
+    #[error("{0}")]
+    Unclassified(String),
     /// The objects that the decision depends on are not consistent yet; another attempt may succeed.
     #[error("{0}")]
     Internal(String),

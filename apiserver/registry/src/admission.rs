@@ -135,6 +135,8 @@ pub enum SystemWriter {
     AllocatorRepair,
     /// The status of a disruption budget that an admitted eviction is counted against.
     DisruptionBudget,
+    /// The usage of a quota that an admitted request is charged to.
+    QuotaUsage,
     /// The day on which a token kept in a Secret was last used, as a label of the Secret.
     TokenTracking,
 }
@@ -150,6 +152,7 @@ impl SystemWriter {
         match self {
             Self::Startup | Self::CustomResources | Self::AllocatorRepair => true,
             Self::DisruptionBudget => of("policy", "poddisruptionbudgets", "status"),
+            Self::QuotaUsage => of("", "resourcequotas", "status"),
             Self::TokenTracking => of("", "secrets", ""),
         }
     }

@@ -9,6 +9,7 @@ use crate::signers;
 use crate::unenforced::Unenforced;
 use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
+use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
@@ -16,7 +17,7 @@ use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
-use apiserver_registry::error::Cause;
+use apiserver_registry::error::{Cause, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
@@ -39,22 +40,46 @@ pub(crate) struct AdmissionChain {
 
 const EVENT_RATE_LIMIT: &str = "EventRateLimit";
 
-/// The plugin by its configuration, where it is enabled.
-fn event_rate_limit(
-    config: &ServerConfig,
-    runtime: &Runtime,
-) -> Result<Option<EventRateLimit>, AdmissionConfigurationError> {
+const RESOURCE_QUOTA: &str = "ResourceQuota";
+
+/// The configurations of plugins.
+fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, AdmissionConfigurationError> {
     let file = config.admission_control_config_file.as_deref();
     let read = file
         .map(AdmissionConfiguration::read)
         .transpose()?
         .unwrap_or_default();
-    for plugin in read.unused(&[EVENT_RATE_LIMIT]) {
+    for plugin in read.unused(&[EVENT_RATE_LIMIT, RESOURCE_QUOTA]) {
         tracing::warn!(
             plugin,
             "this admission plugin takes no configuration here, it is ignored"
         );
     }
+    Ok(read)
+}
+
+/// The configuration of the quota plugin, where it is not disabled.
+fn quota_configuration(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<resource_quota::Configuration, AdmissionConfigurationError> {
+    let mut disabled = config.disable_admission_plugins.iter();
+    if disabled.any(|name| name == RESOURCE_QUOTA) {
+        return Ok(resource_quota::Configuration::default());
+    }
+    let configuration = resource_quota::Configuration::parse(read.of(RESOURCE_QUOTA)?.as_ref());
+    configuration.map_err(|error| AdmissionConfigurationError::Plugin {
+        plugin: RESOURCE_QUOTA,
+        why: error.to_string(),
+    })
+}
+
+/// The plugin by its configuration, where it is enabled.
+fn event_rate_limit(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+    runtime: &Runtime,
+) -> Result<Option<EventRateLimit>, AdmissionConfigurationError> {
     let has = |names: &[String]| names.iter().any(|name| name == EVENT_RATE_LIMIT);
     if !has(&config.enable_admission_plugins) || has(&config.disable_admission_plugins) {
         return Ok(None);
@@ -99,7 +124,7 @@ impl AdmissionChain {
         authorizers: &AuthorizerChain,
         registry: &Registry,
         runtime: &Runtime,
-        unenforced: Unenforced,
+        usage: Arc<dyn UsageWriter>,
         config: &ServerConfig,
     ) -> Result<Self, AdmissionConfigurationError> {
         let parameters = Parameters {
@@ -110,10 +135,16 @@ impl AdmissionChain {
         let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(authorizers.clone()));
         let own = runtime.clone();
         let random = Arc::new(move || own.random_u64());
-        let limit = event_rate_limit(config, runtime)?;
-        let mut enabled = plugins::all(reader, &permissions, random, limit);
+        let read = configurations(config)?;
+        let limit = event_rate_limit(&read, config, runtime)?;
+        let configuration = quota_configuration(&read, config)?;
+        let quota = ResourceQuota::new(reader, usage, configuration, runtime);
+        let mut enabled = plugins::all(reader, &permissions, random, limit, quota);
         let disabled = &config.disable_admission_plugins;
         enabled.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
+        let unenforced = Unenforced {
+            allowed: config.allow_unenforced,
+        };
         Ok(Self {
             plugins: Plugins::new(enabled),
             rbac: Arc::clone(rbac),
@@ -241,6 +272,10 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
             seconds: 0,
             causes: Vec::new(),
         },
+        AdmissionError::Conflict { resource, name } => {
+            RegistryError::conflict(&resource, &name, OPTIMISTIC_LOCK_MESSAGE)
+        }
+        AdmissionError::Unclassified(message) => RegistryError::Unclassified(message),
         AdmissionError::Internal(message) => RegistryError::Internal(message),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }

@@ -15,12 +15,12 @@ use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{DecisionsCollector, Metrics, UnreadMemoryCollector, client_certificate_lifetimes};
 use crate::openid::{self, OpenId};
+use crate::quota_usage::QuotaUsage;
 use crate::reader::RegistryReader;
 use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
-use crate::unenforced::Unenforced;
 use apiserver_auth::authz;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
@@ -118,16 +118,15 @@ pub(crate) async fn assemble(
         lists: Arc::clone(&metrics.lists),
         components: config.components.clone(),
     };
-    let unenforced = Unenforced {
-        allowed: config.allow_unenforced,
-    };
+    let door = doors.door(SystemWriter::QuotaUsage);
+    let usage = QuotaUsage::new(registry.clone(), door, runtime.clone());
     let admission = AdmissionChain::new(
         &reader,
         &rbac,
         &authorizers,
         &registry,
         runtime,
-        unenforced,
+        Arc::new(usage),
         &config,
     )?;
     let admission = admission.measured(&metrics, runtime)?;

@@ -41,6 +41,7 @@ mod metrics;
 mod openid;
 mod parameters;
 mod placed;
+mod quota_usage;
 mod reader;
 mod renewal;
 mod server;

@@ -35,6 +35,7 @@ mod node_ttl;
 mod pod_gc;
 mod replica_set;
 mod replication_controller;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod service_account_tokens;

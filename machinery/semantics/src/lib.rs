@@ -11,6 +11,7 @@ pub mod endpoints;
 pub mod host_ports;
 pub mod node_affinity;
 pub mod pod_status;
+pub mod quota;
 pub mod resources;
 pub mod selectors;
 pub mod taints;

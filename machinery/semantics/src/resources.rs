@@ -109,14 +109,19 @@ pub fn containers_limits(spec: &PodSpec) -> ResourceList {
 }
 
 fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
+    aggregate(spec, |container| side.of(container.resources.as_ref()))
+}
+
+/// The containers' and sidecars' amounts together, or the largest moment of initialisation, whichever is more.
+pub(crate) fn aggregate(spec: &PodSpec, amounts: impl Fn(&Container) -> ResourceList) -> ResourceList {
     let mut total = ResourceList::default();
     for container in &spec.containers {
-        total.add(&side.of(container.resources.as_ref()));
+        total.add(&amounts(container));
     }
     let mut sidecars = ResourceList::default();
     let mut initialising = ResourceList::default();
     for container in spec.init_containers.iter().flatten() {
-        let own = side.of(container.resources.as_ref());
+        let own = amounts(container);
         let mut moment = sidecars.clone();
         moment.add(&own);
         if is_sidecar(container) {

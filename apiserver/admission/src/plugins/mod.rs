@@ -9,6 +9,7 @@ mod node_restriction;
 mod objects;
 mod pod_topology_labels;
 mod priority;
+pub mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
@@ -19,13 +20,14 @@ use crate::Plugin;
 use crate::permissions::Permissions;
 use event_rate_limit::EventRateLimit;
 use machinery_meta::reader::ObjectReader;
+use resource_quota::ResourceQuota;
 use std::sync::Arc;
 
 /// A source of random characters for generated names; the server gives its runtime's.
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -38,6 +40,7 @@ pub const NAMES: [&str; 12] = [
     "RuntimeClass",
     "PodTopologyLabels",
     "DenyServiceExternalIPs",
+    "ResourceQuota",
 ];
 
 /// Plugins in running order: those that upstream enables by default, as far as they are built,
@@ -47,6 +50,7 @@ pub fn all(
     permissions: &Arc<dyn Permissions>,
     random: Random,
     event_rate_limit: Option<EventRateLimit>,
+    quota: ResourceQuota,
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
@@ -58,11 +62,13 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 4] = [
+    let rest: [Box<dyn Plugin>; 5] = [
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
+        // Last: what any other refuses uses nothing.
+        Box::new(quota),
     ];
     all.extend(rest);
     all

@@ -63,6 +63,35 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Nothing here has a quota.
+struct NoUsage;
+
+#[async_trait::async_trait]
+impl resource_quota::UsageWriter for NoUsage {
+    async fn write(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &machinery_semantics::ResourceList,
+    ) -> Result<(), resource_quota::UsageError> {
+        unreachable!("there is no quota")
+    }
+}
+
+/// The runtime is entered where a plugin is made alone.
+pub(super) fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
+    let tokio = tokio::runtime::Runtime::new().unwrap();
+    let _entered = tokio.enter();
+    let runtime = machinery_runtime::Runtime::real();
+    ResourceQuota::new(
+        reader,
+        Arc::new(NoUsage),
+        resource_quota::Configuration::default(),
+        &runtime,
+    )
+}
+
 struct NoRights;
 
 #[async_trait::async_trait]
@@ -103,7 +132,7 @@ fn chain() -> AdmissionChain {
         );
     let reader: Arc<dyn ObjectReader> = Arc::new(objects);
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    AdmissionChain::new(all(&reader, &permissions, Arc::new(|| 0), None))
+    AdmissionChain::new(all(&reader, &permissions, Arc::new(|| 0), None, quota(&reader)))
 }
 
 struct Case {
@@ -293,7 +322,13 @@ fn rate_limit() -> EventRateLimit {
 fn plugins_have_the_names_that_flags_take() {
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let all = all(&reader, &permissions, Arc::new(|| 0), Some(rate_limit()));
+    let all = all(
+        &reader,
+        &permissions,
+        Arc::new(|| 0),
+        Some(rate_limit()),
+        quota(&reader),
+    );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
 }
@@ -304,11 +339,17 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        admit, both, both, admit, admit, both, admit, validate, admit, both, admit, validate,
+        admit, both, both, admit, admit, both, admit, validate, admit, both, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let plugins = all(&reader, &permissions, Arc::new(|| 0), Some(rate_limit()));
+    let plugins = all(
+        &reader,
+        &permissions,
+        Arc::new(|| 0),
+        Some(rate_limit()),
+        quota(&reader),
+    );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {
         let name = plugin.name();

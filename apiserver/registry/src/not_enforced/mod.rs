@@ -12,8 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 22] = [
-    ("", "resourcequotas", "quotas"),
+const NOT_ENFORCED: [(&str, &str, &str); 21] = [
     (
         "admissionregistration.k8s.io",
         "mutatingadmissionpolicies",
@@ -94,10 +93,6 @@ pub fn warning(group: &str, plural: &str) -> Option<String> {
     let (_, _, missing) = NOT_ENFORCED
         .iter()
         .find(|(g, p, _)| *g == group && *p == plural)?;
-    let missing = match *missing {
-        "quotas" => format!("{missing} are not enforced"),
-        other => other.to_owned(),
-    };
     Some(format!(
         "{plural} are stored but not enforced by this server yet: {missing}"
     ))

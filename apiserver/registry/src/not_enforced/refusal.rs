@@ -8,7 +8,7 @@ const POLICIES: &str = "admission policies are not evaluated";
 /// The reason not to store an object that nothing enforces; `None` for objects that may be stored with a warning.
 ///
 /// Refused is what denies by itself: requests (webhooks and policies whose failure refuses them, bindings that deny),
-/// traffic (network policies that leave anything out) and shares of the cluster (quotas).
+/// and traffic (network policies that leave anything out).
 pub fn refusal(group: &str, plural: &str, object: Ref<'_>) -> Option<String> {
     let (path, missing) = match (group, plural) {
         (
@@ -31,10 +31,6 @@ pub fn refusal(group: &str, plural: &str, object: Ref<'_>) -> Option<String> {
         ("networking.k8s.io", "networkpolicies") => {
             let kind = isolated(object.get("spec")?)?;
             (format!("spec.policyTypes: {kind}"), "traffic is not filtered")
-        }
-        ("", "resourcequotas") => {
-            object.at(&["spec", "hard"])?.entries().next()?;
-            ("spec.hard".to_owned(), "quotas are not enforced")
         }
         _ => return None,
     };
@@ -162,16 +158,6 @@ mod tests {
         check(
             json!({"ingress": [{}], "egress": [{"to": [{"podSelector": {}}]}]}),
             Some(out),
-        );
-    }
-
-    #[test]
-    fn refusal_of_quotas_goes_by_their_limits() {
-        let check = |object: Value, expected| check("", "ResourceQuota", "resourcequotas", &object, expected);
-        check(json!({"spec": {}}), None);
-        check(
-            json!({"spec": {"hard": {"pods": "3"}}}),
-            Some("spec.hard: quotas are not enforced"),
         );
     }
 }

@@ -112,7 +112,7 @@ pub(crate) struct ServerArguments {
     /// Audiences of this server; by default its issuers
     #[arg(long, value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
-    /// Store webhooks, policies and quotas that this server does not enforce yet; without it they are refused
+    /// Store webhooks and policies that this server does not enforce yet; without it they are refused
     #[arg(long)]
     pub(crate) allow_unenforced: bool,
     /// Admission plugins that do not run, such as DenyServiceExternalIPs

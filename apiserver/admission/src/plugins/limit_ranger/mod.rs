@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub(super) struct LimitRanger(Arc<dyn ObjectReader>);
 
-/// What is read of a limit range.
+/// The limits of a LimitRange, without the rest.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct LimitRange {

@@ -93,7 +93,13 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
     });
     let permissions: Arc<dyn Permissions> = Arc::clone(&rights) as _;
     let reader = Arc::new(world(table, case)) as _;
-    let plugins = all(&reader, &permissions, Arc::new(|| 0), None);
+    let plugins = all(
+        &reader,
+        &permissions,
+        Arc::new(|| 0),
+        None,
+        super::super::tests::quota(&reader),
+    );
     let restriction = plugins
         .into_iter()
         .filter(|plugin| plugin.name() == "NodeRestriction");
