@@ -1,8 +1,7 @@
 //! Defaults that upstream sets in code, beyond those its OpenAPI publishes (which the table has).
 //!
 //! A line `a.b[].c=value` sets `c` to a value in every struct the path leads to, unless it is set; [`Additions`] says how.
-//! The lines of a kind are compiled once. What depends on other fields stands in the functions below the lines. `machinery/api/facts/defaults.json` is what upstream's
-//! defaulters were seen to do; the diff tool compares.
+//! The lines of a kind are compiled once; what depends on other fields is in functions below. `machinery/api/facts/defaults.json` is what upstream's defaulters were seen to do; the diff tool compares.
 
 use crate::core::pod::defaults as pod;
 use machinery_schema::{Additions, Mut, Ref, Step, Tree, TypeId, Value};
@@ -645,14 +644,10 @@ mod tests {
         let kept = r#"{"a":"b"}"#;
         check("", "Pod", "pods", &pod, &["metadata", "annotations"], kept);
         let set = format!(r#"{{"metadata":{metadata},"spec":{{"template":{pod}}}}}"#);
-        let place = &["spec", "template", "metadata", "annotations"];
-        check("apps", "ReplicaSet", "replicasets", &set, place, kept);
-        // Of the set itself they are nobody's.
-        let own = &[
-            "metadata",
-            "annotations",
-            "pod.beta.kubernetes.io/init-containers",
-        ];
+        let own = &["spec", "template", "metadata", "annotations"];
+        check("apps", "ReplicaSet", "replicasets", &set, own, kept);
+        let name = "pod.beta.kubernetes.io/init-containers";
+        let own = &["metadata", "annotations", name];
         check("apps", "ReplicaSet", "replicasets", &set, own, r#""[]""#);
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn bound_volume<'a>(
     Ok(volume)
 }
 
-/// What is mounted of a volume.
+/// Part of a volume that is mounted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Source {
     HostPath(HostPathVolumeSource),
@@ -84,7 +84,7 @@ pub(crate) enum Source {
     Local(String),
 }
 
-/// What a volume is on this node, given that it is the claim's.
+/// Source of a volume on this node, once it is known to be the claim's.
 pub(crate) fn source(
     name: &str,
     claim: &PersistentVolumeClaim,
