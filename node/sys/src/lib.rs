@@ -13,6 +13,7 @@
 pub mod blocking;
 pub mod cgroup;
 pub mod conntrack;
+mod detached_mount;
 pub mod exec;
 pub mod folder_events;
 pub mod fs;

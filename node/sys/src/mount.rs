@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+use crate::detached_mount::DetachedMount;
+
 /// A mount that failed, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}", path.display())]
@@ -87,14 +89,17 @@ impl Mounter for LinuxMounter {
     }
 
     fn bind_apart(&self, source: &Path, target: &Path) -> Result<(), MountError> {
-        self.bind(source, target)?;
+        let failed = |action: &'static str, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| MountError { action, path, source }
+        };
+        let tree = DetachedMount::of(source).map_err(failed("copying the mounts of", source))?;
         // Receives mounts from below the source and sends none back; containers may share it among themselves.
-        for flags in [MsFlags::MS_SLAVE, MsFlags::MS_SHARED] {
-            let none = None::<&str>;
-            let result = mount(none, target, none, MsFlags::MS_REC | flags, none);
-            outcome("setting the propagation of", target, result)?;
+        for propagation in [MsFlags::MS_SLAVE, MsFlags::MS_SHARED] {
+            tree.propagate(propagation)
+                .map_err(failed("setting the propagation of", target))?;
         }
-        Ok(())
+        tree.attach(target).map_err(failed("bind mounting", target))
     }
 
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError> {

@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns, unshare};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use node_sys::exec::Daemon;
+use node_sys::mount::{LinuxMounter, Mounter};
 use node_sys::mount_namespace::enter;
 use node_sys::supervise::Supervised;
 
@@ -166,5 +167,32 @@ fn supervised_is_started_again_on_a_full_disk() {
             assert_eq!(sleeper.running().as_ref(), Some(&running), "it left its record");
         }
         running.signal(Signal::SIGKILL);
+    });
+}
+
+#[test]
+#[ignore = "needs root: makes mounts"]
+fn mount_of_a_claim_receives_mounts_and_takes_none_away() {
+    on_a_machine(|_, folder| {
+        let (source, target) = (folder.join("source"), folder.join("pod/volume"));
+        tmpfs(&source);
+        tmpfs(&source.join("before"));
+        std::fs::create_dir_all(&target).unwrap();
+        LinuxMounter.bind_apart(&source, &target).unwrap();
+        tmpfs(&source.join("later"));
+        for name in ["before", "later"] {
+            assert!(target.join(name).join("here").try_exists().unwrap(), "{name}");
+        }
+        let points = LinuxMounter.below(&folder.join("pod")).unwrap();
+        assert_eq!(points.len(), 3);
+        for point in points {
+            LinuxMounter.unmount(&point).unwrap();
+        }
+        for name in ["before", "later"] {
+            assert!(
+                source.join(name).join("here").try_exists().unwrap(),
+                "{name} is still the machine's"
+            );
+        }
     });
 }

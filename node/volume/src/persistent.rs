@@ -224,7 +224,10 @@ mod tests {
         );
         let other = json!({"uid": "d", "name": "c", "namespace": "ns"});
         assert!(of(json!({"claimRef": other, "hostPath": {"path": "/"}})).is_err());
-        assert!(of(json!({"hostPath": {"path": "/"}})).is_err(), "of nobody");
+        assert!(
+            of(json!({"hostPath": {"path": "/"}})).is_err(),
+            "a volume without a claim"
+        );
         assert!(of(json!({"claimRef": mine, "nfs": {"path": "/x", "server": "s"}})).is_err());
         assert!(source("v", &claim, None).is_err());
     }
