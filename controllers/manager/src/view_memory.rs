@@ -7,6 +7,7 @@ use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
 use crate::history::RevisionView;
 use crate::node_lifecycle::LeaseView;
+use crate::resource_quota::views::{MeasuredView, OfPod, QuotaView};
 use crate::root_ca::Published;
 use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
@@ -15,6 +16,7 @@ use crate::views::{
     CronJobView, DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView,
     PodView, ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
 };
+use crate::volume_binder::views::{ClaimView, ClassView, VolumeView};
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
 use machinery_fuzz::{filled, resident};
@@ -505,5 +507,56 @@ fn view_of_a_revision_takes_what_is_charged() {
             (object!(r#""data":{@},"revision":1"#), LABEL),
             (object!(r#""data":[@],"revision":1"#), "1"),
         ],
+    );
+}
+
+#[test]
+fn views_of_the_volume_binder_take_what_is_charged() {
+    const MODE: &str = r#""ReadWriteOnce""#;
+    check::<ClaimView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"storageClassName":"@"}"#), "a"),
+            (object!(r#""spec":{"resources":{"requests":{@}}}"#), LABEL),
+            (
+                r#"{"metadata":{"name":"a","annotations":{"volume.kubernetes.io/selected-node":"@"}}}"#,
+                "a",
+            ),
+        ],
+    );
+    check::<ClaimView>(OF_COMPONENTS, &[(object!(r#""spec":{"accessModes":[@]}"#), MODE)]);
+    check::<ClaimView>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
+            r##"{"key":"#","operator":"Exists"}"##,
+        )],
+    );
+    check::<VolumeView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"storageClassName":"@"}"#), "a"),
+            (object!(r#""spec":{"capacity":{@}}"#), LABEL),
+        ],
+    );
+    check::<VolumeView>(OF_COMPONENTS, &[(object!(r#""spec":{"accessModes":[@]}"#), MODE)]);
+    check::<ClassView>(MOST, &[(object!(r#""parameters":{@}"#), LABEL)]);
+}
+
+#[test]
+fn views_of_quotas_take_what_is_charged() {
+    check::<QuotaView>(
+        OF_COMPONENTS,
+        &[
+            (object!(r#""spec":{"hard":{@}}"#), r##""count/#":"1""##),
+            (object!(r#""spec":{"scopes":[@]}"#), r#""BestEffort""#),
+        ],
+    );
+    check::<MeasuredView<OfPod>>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"containers":[{"name":"a","resources":{"requests":{@}}}]}"#),
+            r##""a/#":"1""##,
+        )],
     );
 }

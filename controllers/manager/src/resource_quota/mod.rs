@@ -10,7 +10,7 @@ mod monitors;
 mod reconcile;
 #[cfg(test)]
 mod tests;
-mod views;
+pub(crate) mod views;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;

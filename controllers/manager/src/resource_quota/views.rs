@@ -1,4 +1,4 @@
-//! What is read of quotas and of what they count.
+//! Projections of quotas and of the objects that they count.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim};
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 /// The projection of a ResourceQuota.
 #[derive(Debug)]
-pub(super) struct QuotaView {
+pub(crate) struct QuotaView {
     pub(super) quota: Quota,
 }
 
@@ -27,7 +27,7 @@ impl Projection for QuotaView {
 }
 
 /// A kind whose objects are measured.
-pub(super) trait Measure: Send + Sync + 'static {
+pub(crate) trait Measure: Send + Sync + 'static {
     type Object: DeserializeOwned;
 
     fn measure(object: &Self::Object) -> Measured;
@@ -36,7 +36,7 @@ pub(super) trait Measure: Send + Sync + 'static {
 macro_rules! measures {
     ($($name:ident: $object:ty, $measure:path;)*) => {$(
         #[derive(Debug)]
-        pub(super) struct $name;
+        pub(crate) struct $name;
 
         impl Measure for $name {
             type Object = $object;
@@ -57,7 +57,7 @@ measures! {
 
 /// The measure of an object.
 #[derive(Debug)]
-pub(super) struct MeasuredView<M> {
+pub(crate) struct MeasuredView<M> {
     pub(super) measured: Measured,
     of: PhantomData<fn() -> M>,
 }

@@ -14,7 +14,7 @@ mod plan;
 mod reconcile;
 #[cfg(test)]
 mod tests;
-mod views;
+pub(crate) mod views;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;

@@ -1,4 +1,4 @@
-//! What the binder reads of volumes, claims and storage classes.
+//! Projections of volumes, claims and storage classes for the binder.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
 use machinery_client::{Index, IndexName, Projection};
@@ -60,7 +60,7 @@ impl ClaimRef {
 
 /// A PersistentVolume.
 #[derive(Debug)]
-pub(super) struct VolumeView {
+pub(crate) struct VolumeView {
     pub(super) annotations: Annotations,
     pub(super) capacity: Quantity,
     pub(super) access_modes: Vec<Box<str>>,
@@ -123,7 +123,7 @@ impl Projection for VolumeView {
 
 /// A PersistentVolumeClaim.
 #[derive(Debug)]
-pub(super) struct ClaimView {
+pub(crate) struct ClaimView {
     pub(super) annotations: Annotations,
     pub(super) request: Quantity,
     pub(super) access_modes: Vec<Box<str>>,
@@ -193,7 +193,7 @@ impl Projection for ClaimView {
 
 /// A StorageClass.
 #[derive(Debug)]
-pub(super) struct ClassView {
+pub(crate) struct ClassView {
     pub(super) provisioner: Box<str>,
     pub(super) waits_for_pod: bool,
     pub(super) is_default: bool,

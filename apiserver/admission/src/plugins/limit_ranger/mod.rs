@@ -33,7 +33,8 @@ struct LimitRange {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Spec {
-    limits: Vec<LimitRangeItem>,
+    /// Absent and null alike: upstream's own clients write null where there are none.
+    limits: Option<Vec<LimitRangeItem>>,
 }
 
 impl LimitRanger {
@@ -48,7 +49,7 @@ impl LimitRanger {
         let limits = found.iter().map(|range| {
             let range: LimitRange = serde_json::from_slice(&range.json)
                 .map_err(|error| AdmissionError::Internal(format!("reading a limit range: {error}")))?;
-            Ok(range.spec.limits)
+            Ok(range.spec.limits.unwrap_or_default())
         });
         limits.collect()
     }

@@ -60,6 +60,14 @@ impl Run {
     }
 }
 
+#[test]
+fn limit_ranges_without_limits_bound_nothing() {
+    let run = Run::with(&[Value::Null]);
+    let claim = json!({"metadata": {"name": "a"}, "spec": {}});
+    let request = run.request(Operation::Create, "persistentvolumeclaims", "");
+    assert_eq!(run.admit(&request, &claim), Ok(claim));
+}
+
 /// `TestPodLimitFunc` and `TestPersistentVolumeClaimLimitFunc` of upstream's `limitranger/admission_test.go`.
 #[test]
 fn limit_ranges_bound_as_upstreams_table_says() {

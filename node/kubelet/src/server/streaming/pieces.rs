@@ -305,13 +305,18 @@ mod tests {
         frame
     }
 
-    /// Messages that a server reads of what a client sends, and whether the last was the end.
+    /// Messages that a server reads of what a client sends, who stays for the answers.
     async fn received(head: Head, sent: Vec<u8>) -> Vec<Message> {
         let (mut client, server) = tokio::io::duplex(1 << 10);
         let server = Pieces::new(server, head);
         let mut socket = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
-        let sending = async move { client.write_all(&sent).await };
-        let receiving = async {
+        let sending = async move {
+            // Whoever refuses a frame reads no further.
+            let _ = client.write_all(&sent).await;
+            let _ = client.shutdown().await;
+            client
+        };
+        let receiving = async move {
             let mut all = Vec::new();
             while let Some(Ok(message)) = socket.next().await {
                 all.push(message);
