@@ -1,4 +1,4 @@
-//! What became of the Jobs, which of them go, and whether it is time for another. Pure.
+//! Plan of a CronJob: the fate of its Jobs, those to delete, and the next one if its time has come. Pure.
 
 use super::missed::{Missed, most_recent, wait};
 use crate::views::cron_job::Concurrency;
@@ -39,7 +39,7 @@ impl Note {
     }
 }
 
-/// What is to be done.
+/// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing, for so long; for as long as nothing changes, where absent.

@@ -19,7 +19,7 @@ const OWN_ANNOTATIONS: [&str; 2] = [
 /// The family and the ports of a slice, in order.
 type SliceKey = (&'static str, Vec<(i32, String, String, String)>);
 
-/// What a slice is to hold.
+/// Content that a slice should have.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Content {
     pub(super) family: &'static str,
@@ -196,7 +196,7 @@ fn family_of(slice: &EndpointSlice) -> &'static str {
     }
 }
 
-/// Whether a slice has these endpoints, labels and annotations, and these Endpoints and no former ones as its owner.
+/// Reports whether a slice has these endpoints, labels and annotations, and these Endpoints and no former ones as its owner.
 fn is_as_desired(endpoints: &Endpoints, slice: &EndpointSlice, content: &Content) -> bool {
     let in_order = |endpoints: &[Endpoint]| {
         let mut texts: Vec<_> = endpoints

@@ -67,7 +67,7 @@ impl Reconciler for MirroringReconciler {
 }
 
 impl MirroringReconciler {
-    /// Whether the Service has no selector, and the Endpoints do not say otherwise.
+    /// Reports whether the Service has no selector and the Endpoints do not ask to be skipped.
     fn is_mirrored(&self, key: &ObjectKey) -> bool {
         let by_user = |service: &Object<ServiceView>| service.selector.is_empty();
         let skips = |endpoints: &Object<EndpointsView>| {

@@ -18,7 +18,7 @@ pub(super) struct Packed<'a> {
     pub(super) addresses: Vec<(&'a EndpointAddress, bool)>,
 }
 
-/// What tells addresses apart.
+/// Identity of an address: its IP and the uid of its target.
 type AddressKey<'a> = (&'a str, &'a str);
 type PortKey<'a> = (i32, &'a str, &'a str, &'a str);
 

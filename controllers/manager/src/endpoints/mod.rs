@@ -62,7 +62,7 @@ pub(crate) struct EndpointsView {
 }
 
 impl EndpointsView {
-    /// Whether the object has an annotation of this name.
+    /// Reports whether the object has an annotation of this name.
     pub(crate) fn has_annotation(&self, name: &str) -> bool {
         self.annotations.contains_key(name)
     }

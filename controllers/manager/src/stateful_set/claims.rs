@@ -173,7 +173,7 @@ fn owned(owners: &[OwnerRef], uid: &str) -> bool {
     owners.iter().any(|owner| owner.uid.0 == uid)
 }
 
-/// Whether the pod's volumes have all of these, by name and claim.
+/// Reports whether the pod's volumes have all of these, by name and claim.
 pub(super) fn has_volumes(own: &[Value], wanted: &[Value]) -> bool {
     fn claim(volume: &Value) -> (&Value, Option<&str>) {
         let claim = volume.pointer("/persistentVolumeClaim/claimName");

@@ -1,4 +1,4 @@
-//! What controllers read of a CronJob.
+//! Projection of a CronJob.
 
 use crate::views::created;
 use jiff::Timestamp;
@@ -23,13 +23,13 @@ pub struct CronJobView {
     pub successful_jobs_history_limit: Option<i32>,
     /// `spec.failedJobsHistoryLimit`.
     pub failed_jobs_history_limit: Option<i32>,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
     /// `status`.
     pub status: CronJobStatus,
 }
 
-/// What becomes of a run whose predecessor is still at work.
+/// Fate of a run whose predecessor has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum Concurrency {
     /// Both run.
@@ -51,7 +51,7 @@ pub struct CronJobStatus {
     /// The time of the schedule for which a Job was last made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_schedule_time: Option<String>,
-    /// When a Job was last complete.
+    /// Time at which a Job was last complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_successful_time: Option<String>,
 }
