@@ -7,7 +7,7 @@ use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
 use crate::history::RevisionView;
 use crate::node_lifecycle::LeaseView;
-use crate::resource_quota::views::{MeasuredView, OfPod, QuotaView};
+use crate::resource_quota::views::{DeviceClassView, MeasuredView, OfPod, OfResourceClaim, QuotaView};
 use crate::root_ca::Published;
 use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
@@ -559,4 +559,12 @@ fn views_of_quotas_take_what_is_charged() {
             r##""a/#":"1""##,
         )],
     );
+    check::<MeasuredView<OfResourceClaim>>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"devices":{"requests":[@]}}"#),
+            r##"{"name":"#","exactly":{"deviceClassName":"#"}}"##,
+        )],
+    );
+    check::<DeviceClassView>(MOST, &[(object!(r#""spec":{"extendedResourceName":"@"}"#), "a")]);
 }

@@ -43,7 +43,11 @@ fn every_view_is_measured() {
         for (name, texts) in crates.iter().filter(|(name, _)| !name.ends_with("client")) {
             for view in texts.iter().flat_map(|text| projections(text)) {
                 seen += 1;
-                let row = format!("check::<{view}>(");
+                // A generic view is measured of one of its kinds at least.
+                let row = match view.split_once('<') {
+                    Some((name, _)) => format!("check::<{name}<"),
+                    None => format!("check::<{view}>("),
+                };
                 assert!(
                     texts.iter().any(|text| text.contains(&row)),
                     "{}: {view} has no row in view_memory.rs",

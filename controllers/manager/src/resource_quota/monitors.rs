@@ -2,7 +2,7 @@
 
 use super::reconcile::Key;
 use super::views::{
-    ClassView, Measure, MeasuredView, OfPod, OfResourceClaim, OfService, OfVolumeClaim, QuotaView,
+    DeviceClassView, Measure, MeasuredView, OfPod, OfResourceClaim, OfService, OfVolumeClaim, QuotaView,
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim};
@@ -47,7 +47,7 @@ struct State {
     running: BTreeMap<GroupResource, Arc<Monitor>>,
     /// Resources that can be counted, as they are served.
     served: BTreeMap<GroupResource, ApiResource>,
-    classes: Option<Informer<ClassView>>,
+    classes: Option<Informer<DeviceClassView>>,
 }
 
 /// The store of one resource.
@@ -218,7 +218,7 @@ impl Monitors {
         let mut state = lock(&self.state);
         let classes = state
             .classes
-            .get_or_insert_with(|| self.informers.of::<DeviceClass, ClassView>());
+            .get_or_insert_with(|| self.informers.of::<DeviceClass, DeviceClassView>());
         classes.has_synced()
     }
 

@@ -76,11 +76,11 @@ impl<M: Measure> Projection for MeasuredView<M> {
 
 /// The extended resource of a DeviceClass.
 #[derive(Debug)]
-pub(super) struct ClassView {
+pub(crate) struct DeviceClassView {
     pub(super) extended_resource: Option<Box<str>>,
 }
 
-impl Projection for ClassView {
+impl Projection for DeviceClassView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
         let class: DeviceClass = serde_json::from_slice(json)?;
         let name = class.spec.and_then(|spec| spec.extended_resource_name);
