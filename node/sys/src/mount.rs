@@ -124,7 +124,7 @@ impl Mounter for LinuxMounter {
     }
 
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").map_err(|source| MountError {
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").map_err(|source| MountError {
             action: "listing mounts below",
             path: prefix.to_path_buf(),
             source,
