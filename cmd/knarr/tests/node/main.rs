@@ -215,6 +215,10 @@ const SCENARIOS: &[Scenario] = &[
         volumes::volumes_of_every_kind_hold_what_they_say,
     ),
     (
+        "claims_are_bound_and_their_volumes_outlive_pods",
+        volumes::claims_are_bound_and_their_volumes_outlive_pods,
+    ),
+    (
         "a_running_pod_sees_changed_objects",
         volumes::a_running_pod_sees_changed_objects,
     ),

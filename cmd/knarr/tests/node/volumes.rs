@@ -358,3 +358,86 @@ pub(crate) fn a_volume_deeper_than_any_stack_goes_with_its_pod(cluster: &Cluster
     story.feed(&["apply"], &pod);
     story.wait("pod/deep", "condition=Ready");
 }
+
+pub(crate) fn claims_are_bound_and_their_volumes_outlive_pods(cluster: &Cluster) {
+    let machine = tempfile::tempdir().expect("a folder");
+    let below = machine.path().join("disk");
+    std::fs::create_dir(&below).expect("a folder");
+    let story = cluster.namespace("claims");
+    story.feed(&["apply"], &claimed(&machine.path().display().to_string()));
+    for pod in ["writer", "reader"] {
+        story.feed(&["apply"], &pod_with_claims(pod));
+        story.wait(&format!("pod/{pod}"), "condition=Ready");
+        assert_eq!(story.field("pvc/on-path", "{.status.phase}"), "Bound");
+        assert_eq!(story.field("pvc/on-disk", "{.spec.volumeName}"), "claims-disk");
+        let say = "for d in /path /disk; do echo $HOSTNAME >> $d/said; cat $d/said; done; touch /locked/x || echo locked";
+        let said = story.kubectl(&["exec", pod, "--", "sh", "-c", say]);
+        let expected = match pod {
+            "writer" => "writer\nwriter\nlocked\n",
+            _ => "writer\nreader\nwriter\nreader\nlocked\n",
+        };
+        assert_eq!(said, expected, "{pod}");
+        story.kubectl(&["delete", "pod", pod, "--grace-period=1"]);
+    }
+    story.kubectl(&["delete", "pvc", "--all"]);
+    story.wait_value("pv/claims-disk", "{.status.phase}", "Released");
+    let kept = std::fs::read_to_string(below.join("said")).expect("what the pods wrote");
+    assert_eq!(
+        kept, "writer\nreader\n",
+        "a volume that is retained keeps its data"
+    );
+    story.kubectl(&["delete", "pv", "claims-path", "claims-disk"]);
+}
+
+/// A volume by path and one of a local folder, and a claim of each.
+fn claimed(folder: &str) -> String {
+    let pair = |name: &str, source: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: claims-{name}}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteOnce]
+  storageClassName: claims-{name}
+  {source}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: on-{name}}}
+spec: {{accessModes: [ReadWriteOnce], storageClassName: claims-{name}, resources: {{requests: {{storage: 500Mi}}}}}}
+"
+        )
+    };
+    let local = format!(
+        "local: {{path: '{folder}/disk'}}
+  nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/os, operator: Exists}}]}}]}}}}"
+    );
+    let path = format!("hostPath: {{path: '{folder}/path', type: DirectoryOrCreate}}");
+    format!("{}---{}", pair("path", &path), pair("disk", &local))
+}
+
+fn pod_with_claims(name: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  volumes:
+  - {{name: path, persistentVolumeClaim: {{claimName: on-path}}}}
+  - {{name: disk, persistentVolumeClaim: {{claimName: on-disk}}}}
+  - {{name: locked, persistentVolumeClaim: {{claimName: on-disk, readOnly: true}}}}
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sleep, '10000']
+    volumeMounts:
+    - {{name: path, mountPath: /path}}
+    - {{name: disk, mountPath: /disk}}
+    - {{name: locked, mountPath: /locked}}
+"
+    )
+}
