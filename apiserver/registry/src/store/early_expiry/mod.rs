@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpiryBounds {
     pub objects: u64,
-    /// Bytes of memory ([`Entry::footprint`]).
+    /// Bytes of memory (`Entry::footprint`).
     pub bytes: u64,
 }
 
