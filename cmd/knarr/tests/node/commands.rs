@@ -372,7 +372,8 @@ pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
     };
     story.until("an older file beside the log", || files().len() == 2);
     assert!(files().iter().any(|name| name == "0.log"), "{:?}", files());
-    let after = "until grep -q sleep /proc/1/cmdline; do sleep 0.1; done; echo after > /proc/1/fd/1";
+    // The process's name: its command line names sleep from the first on.
+    let after = "until grep -q sleep /proc/1/comm; do sleep 0.1; done; echo after > /proc/1/fd/1";
     story.kubectl(&["exec", "main", "--", "sh", "-c", after]);
     story.until("the new file to be written to", || {
         story.kubectl(&["logs", "main"]).ends_with("after\n")

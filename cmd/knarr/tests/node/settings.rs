@@ -280,7 +280,9 @@ pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
     story.feed(&["apply"], &pods.join("\n---\n"));
     // containerd counts kills for memory from a container's start on, and misses those of its first moments.
     story.wait_value("pod/too-much-memory", "{.status.phase}", "Running");
-    story.kubectl(&["exec", "too-much-memory", "--", "touch", "/tmp/go"]);
+    // Not asserted on: containerd answers that there is no such task where the container ends before it has said how touch
+    // ended. Without the file no reason below comes.
+    let _ = story.try_kubectl(&["exec", "too-much-memory", "--", "touch", "/tmp/go"]);
     for (((name, _, _, _, path), event), reason) in REFUSED.iter().zip(reasons) {
         let pod = format!("pod/{name}");
         story.wait_value(&pod, path, reason);
