@@ -48,6 +48,7 @@ mod service_account_tokens;
 mod service_addresses;
 mod stateful_set;
 mod storage_protection;
+mod strangers;
 mod ttl_after_finished;
 mod volume_binder;
 

@@ -6,12 +6,12 @@
 
 use crate::client::Client;
 use crate::object::{Object, RawObject, Slices};
-use crate::projection::{IndexName, Projection};
+use crate::projection::{IndexName, Projection, controlled_by};
 use crate::reflector::{self, Sink};
 use crate::resource::ListWatch;
 use crate::store::Store;
 use futures::future::BoxFuture;
-use machinery_meta::{ObjectHeader, ObjectKey, Revision};
+use machinery_meta::{ObjectHeader, ObjectKey, Revision, Uid};
 use machinery_runtime::{Runtime, Scope, Watched};
 use parking_lot::{Mutex, RwLock};
 use std::any::{Any, TypeId};
@@ -280,6 +280,14 @@ impl<P: Projection> Informer<P> {
             .read()
             .by_index(name, value)
             .expect("readers ask only for indexes their projection declares")
+    }
+
+    /// The objects that an owner of this namespace controls, in key order: those of its own namespace alone.
+    ///
+    /// # Panics
+    /// When `P::INDEXES` does not declare [`Index::CONTROLLER`](crate::Index::CONTROLLER).
+    pub fn controlled(&self, namespace: &str, owner: &Uid) -> Vec<Arc<Object<P>>> {
+        self.by_index(IndexName::CONTROLLER, &controlled_by(namespace, owner))
     }
 
     /// Looks at every object without collecting them; `look` must not call back into the informer.

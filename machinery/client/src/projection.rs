@@ -1,7 +1,7 @@
 //! Projections of objects for the readers of a resource, and indexes by which they find objects.
 
 use crate::object::Object;
-use machinery_meta::ObjectHeader;
+use machinery_meta::{ObjectHeader, Uid};
 
 /// The slim form of an object that its readers share, made once per event.
 ///
@@ -31,8 +31,8 @@ pub struct IndexName(pub &'static str);
 impl IndexName {
     /// Objects of one namespace.
     pub const NAMESPACE: Self = Self("namespace");
-    /// Objects whose controller has this uid.
-    pub const CONTROLLER: Self = Self("controller");
+    /// Objects whose controller has this uid and is of this namespace: `<namespace>/<uid>`. Read by `Informer::controlled`.
+    pub(crate) const CONTROLLER: Self = Self("controller");
     /// Objects one of whose owners has this uid.
     pub const OWNER: Self = Self("owner");
 }
@@ -55,12 +55,13 @@ impl<P> Index<P> {
         name: IndexName::NAMESPACE,
         values: |object, each| each(&object.header.key.namespace),
     };
-    /// By the controlling owner's uid.
+    /// By the controlling owner: the object's namespace and the owner's uid. The namespace is part of it since whoever
+    /// writes an object writes its owner references: an object of another namespace that names the uid is nobody's here.
     pub const CONTROLLER: Self = Self {
         name: IndexName::CONTROLLER,
         values: |object, each| {
             if let Some(owner) = object.header.controller() {
-                each(&owner.uid.0);
+                each(&controlled_by(&object.header.key.namespace, &owner.uid));
             }
         },
     };
@@ -69,4 +70,9 @@ impl<P> Index<P> {
         name: IndexName::OWNER,
         values: |object, each| object.header.owners.iter().for_each(|owner| each(&owner.uid.0)),
     };
+}
+
+/// Value of [`Index::CONTROLLER`] for the objects of a namespace whose controller has this uid.
+pub(crate) fn controlled_by(namespace: &str, uid: &Uid) -> String {
+    format!("{namespace}/{}", uid.0)
 }

@@ -72,25 +72,11 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Adds a requirement as `matchExpressions` writes it.
+    /// Adds requirements as `matchExpressions` writes them. They are sorted once.
     ///
     /// # Errors
-    /// The operator does not fit the number of values, or the key or a value is not a valid label.
-    pub fn require(
-        &mut self,
-        key: &str,
-        operator: Operator,
-        values: Vec<String>,
-    ) -> Result<(), ParseSelectorError> {
-        self.requirements.push(Requirement::new(key, operator, values)?);
-        self.requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(())
-    }
-
-    /// Adds requirements as `matchExpressions` writes them; see [`Self::require`]. They are sorted once.
-    ///
-    /// # Errors
-    /// That of the first that is refused.
+    /// That of the first that is refused: its operator does not fit the number of values, or the key or a value is not a
+    /// valid label.
     pub fn require_all<'a>(
         &mut self,
         requirements: impl IntoIterator<Item = Result<(&'a str, Operator, Vec<String>), ParseSelectorError>>,
@@ -194,7 +180,11 @@ impl Requirement {
 
     /// Reports whether a label with this value (or absent) satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|own| own == value);
+        let listed = |value: &str| {
+            self.values
+                .binary_search_by(|own| own.as_str().cmp(value))
+                .is_ok()
+        };
         match self.operator {
             Operator::Equals | Operator::DoubleEquals | Operator::In => value.is_some_and(listed),
             Operator::NotEquals | Operator::NotIn => !value.is_some_and(listed),

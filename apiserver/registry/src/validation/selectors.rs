@@ -1,7 +1,7 @@
 //! Labels and selectors over them.
 
 use super::{Errors, Path};
-use machinery_meta::label_selector::{LabelSelector, Operator};
+use machinery_meta::label_selector::{LabelSelector, MAX_REQUIREMENTS, Operator, ParseSelectorError};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 
@@ -25,6 +25,12 @@ pub fn annotations(errors: &mut Errors, path: &Path<'_>, annotations: Option<Ref
 pub fn label_selector(errors: &mut Errors, path: &Path<'_>, selector: Ref<'_>) {
     labels(errors, &path.child("matchLabels"), selector.get("matchLabels"));
     let expressions = path.child("matchExpressions");
+    let count = selector.list("matchExpressions").count();
+    if count > MAX_REQUIREMENTS {
+        // Each look at an object compares every one of them: upstream has no such bound (decision 0094).
+        errors.too_many(&expressions, count, MAX_REQUIREMENTS);
+        return;
+    }
     for (index, expression) in selector.list("matchExpressions").enumerate() {
         requirement(errors, &expressions.index(index), expression);
     }
@@ -69,21 +75,27 @@ pub fn parse_label_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> 
     let pairs = selector.get("matchLabels").into_iter().flat_map(Ref::entries);
     let mut parsed =
         LabelSelector::from_pairs(pairs.map(|(key, value)| (key, value.as_str().unwrap_or_default())));
-    for expression in selector.list("matchExpressions") {
-        let operator = match expression.str("operator") {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            _ => return None,
-        };
-        let values = expression
-            .list("values")
-            .filter_map(|v| v.as_str().map(str::to_owned))
-            .collect();
-        parsed.require(expression.str("key"), operator, values).ok()?;
-    }
+    parsed
+        .require_all(selector.list("matchExpressions").map(read_requirement))
+        .ok()?;
     Some(parsed)
+}
+
+fn read_requirement(expression: Ref<'_>) -> Result<(&str, Operator, Vec<String>), ParseSelectorError> {
+    let operator = match expression.str("operator") {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => {
+            return Err(ParseSelectorError(format!(
+                "{other:?} is not a valid label selector operator"
+            )));
+        }
+    };
+    let values = expression.list("values");
+    let values = values.filter_map(|value| value.as_str().map(str::to_owned));
+    Ok((expression.str("key"), operator, values.collect()))
 }
 
 /// A workload's selector as something that matches: an absent one matches nothing; `None` when it is not valid.
@@ -111,5 +123,26 @@ pub fn template_labels_match(
             machinery_meta::field::Shown(shown),
             "`selector` does not match template `labels`",
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_meta::field::FieldErrorKind;
+    use machinery_schema::Tree;
+
+    #[test]
+    fn selector_has_at_most_a_thousand_expressions() {
+        for (count, refused) in [(MAX_REQUIREMENTS, 0), (MAX_REQUIREMENTS + 1, 1)] {
+            let expressions: Vec<_> = (0..count)
+                .map(|number| serde_json::json!({"key": format!("k{number}"), "operator": "Exists"}))
+                .collect();
+            let selector = serde_json::json!({"matchExpressions": expressions}).to_string();
+            let tree = Tree::from_json(&selector).unwrap();
+            let mut errors = Errors::new();
+            label_selector(&mut errors, &Path::of("selector"), tree.root());
+            assert_eq!(errors.count(FieldErrorKind::TooMany), refused, "{count}");
+        }
     }
 }

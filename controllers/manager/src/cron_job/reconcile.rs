@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use machinery_client::object::object_of;
 use machinery_client::{
-    ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Object, Propagation,
+    ApiResource, Client, ClientError, DeleteOptions, Edit, Informer, Object, Propagation,
 };
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
@@ -53,7 +53,7 @@ impl Reconciler for CronJobReconciler {
             if self.own_writes.cache_is_stale(&cron_job) {
                 return Ok(Outcome::Done);
             }
-            let jobs = self.jobs.by_index(IndexName::CONTROLLER, &cron_job.uid().0);
+            let jobs = self.jobs.controlled(cron_job.namespace(), cron_job.uid());
             let mut look = Look {
                 status: cron_job.status.clone(),
                 cron_job,

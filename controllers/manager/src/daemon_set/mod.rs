@@ -63,7 +63,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .watches(&nodes, move |change| sets_of_node(&by_node, change));
     let reconciler = DaemonSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),
-        history: History::new(client.clone(), revisions),
+        history: History::new(client.clone(), context.runtime.clone(), revisions),
         client,
         runtime: context.runtime.clone(),
         sets,

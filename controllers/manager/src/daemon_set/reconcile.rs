@@ -18,7 +18,7 @@ use crate::views::{DaemonSetStatus, DaemonSetView, NodeView, Phase, PodView};
 use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer};
+use machinery_client::{ApiResource, Client, ClientError, Edit, Informer};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
@@ -135,9 +135,9 @@ impl DaemonSetReconciler {
 
     /// The pods whose controller is the set, after adopting orphans that match and releasing what does not.
     async fn claim(&self, set: &SetRef, about: &ObjectReference) -> Result<Vec<PodRef>, ReconcileError> {
-        let matches = |pod: &PodRef| set.selector.matches(&pod.header);
-        let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
-        let (mut pods, others): (Vec<_>, Vec<_>) = owned.into_iter().partition(matches);
+        let flow = || heavy::flow(ROW.name, set.namespace());
+        let owned = self.pods.controlled(set.namespace(), set.uid());
+        let (mut pods, others) = heavy::split(&self.runtime, flow, &set.selector, owned).await;
         for pod in &others {
             self.pod_control
                 .release(about, pod)
@@ -145,10 +145,8 @@ impl DaemonSetReconciler {
                 .map_err(ReconcileError::doing("releasing a pod"))?;
         }
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
-        let adopted = orphans
-            .into_iter()
-            .filter(|pod| matches(pod) && !pod.header.is_deleting());
-        let adopted: Vec<_> = adopted.collect();
+        let (mut adopted, _) = heavy::split(&self.runtime, flow, &set.selector, orphans).await;
+        adopted.retain(|pod| !pod.header.is_deleting());
         if !adopted.is_empty() {
             still_staying(&self.client, &ApiResource::of::<DaemonSet>(), &set.header).await?;
         }

@@ -1,18 +1,20 @@
 //! Gather, claim, plan, act, write status. No rule of its own.
 
+use super::ROW;
 use super::plan::{Plan, plan};
 use super::revisions::{self, REVISION};
 use super::rolling::counts_are_of_its_size;
 use super::sets::{DeploymentRef, Scale, SetRef};
 use super::snapshot::Snapshot;
 use super::status::{Progress, deadline, status};
+use crate::heavy;
 use crate::pod_control::{patch_owners, reference, still_staying};
 use crate::views::template::{OwnerReference, POD_TEMPLATE_HASH, TemplateMeta};
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, Informer, Patch};
 use machinery_meta::{ObjectKey, TextMap};
 use machinery_reconcile::{
     EventRecorder, Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker,
@@ -109,30 +111,29 @@ impl DeploymentReconciler {
     /// Whether a pod of the set may be there. The pods that are seen prove nothing until the set's controller says that
     /// it has seen the set's size and every pod it made.
     fn may_run(&self, set: &SetRef) -> bool {
-        let pods = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        let pods = self.pods.controlled(set.namespace(), set.uid());
         !counts_are_of_its_size(set) || set.status.replicas > 0 || pods.iter().any(|pod| !pod.is_terminal())
     }
 
     /// The sets it controls, after adopting orphans that match and releasing what does not.
     async fn claim(&self, deployment: &DeploymentRef) -> Result<Vec<SetRef>, ReconcileError> {
-        let matches = |set: &SetRef| deployment.selector.matches(&set.header);
-        let mut sets = Vec::new();
+        let flow = || heavy::flow(ROW.name, deployment.namespace());
+        let selector = &deployment.selector;
         let going = deployment.header.is_deleting();
-        for set in self.sets.by_index(IndexName::CONTROLLER, &deployment.uid().0) {
-            if matches(&set) || going {
-                sets.push(set);
-            } else {
-                let release = json!({"$patch": "delete", "uid": deployment.uid().0});
-                self.patch_owners(&set, release).await?;
-            }
+        let owned = self.sets.controlled(deployment.namespace(), deployment.uid());
+        if going {
+            return Ok(owned);
+        }
+        let (mut sets, others) = heavy::split(&self.runtime, flow, selector, owned).await;
+        for set in others {
+            let release = json!({"$patch": "delete", "uid": deployment.uid().0});
+            self.patch_owners(&set, release).await?;
         }
         let orphans = self
             .sets
             .by_index(ReplicaSetView::ORPHANS, deployment.namespace());
-        for set in orphans
-            .into_iter()
-            .filter(|set| !going && matches(set) && !set.header.is_deleting())
-        {
+        let (orphans, _) = heavy::split(&self.runtime, flow, selector, orphans).await;
+        for set in orphans.into_iter().filter(|set| !set.header.is_deleting()) {
             still_staying(&self.client, &ApiResource::of::<Deployment>(), &deployment.header).await?;
             let owner = OwnerReference::controller("apps/v1", "Deployment", &deployment.header);
             self.patch_owners(&set, json!(owner)).await?;

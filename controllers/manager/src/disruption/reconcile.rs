@@ -1,7 +1,9 @@
 //! Gather, plan, write status.
 
+use super::ROW;
 use super::plan::{Plan, PodRef, counts, fail_safe, overdue_at, plan};
 use super::scales::{ScaleError, Scales};
+use crate::heavy;
 use crate::pod_control::reference;
 use crate::views::disruption_budget::covers;
 use crate::views::{DisruptionBudgetView, PodView, seconds};
@@ -60,8 +62,9 @@ impl DisruptionReconciler {
             return Ok(Outcome::Done);
         }
         let about = reference(&ApiResource::of::<PodDisruptionBudget>(), &budget.header);
-        let mut pods = self.pods.by_index(IndexName::NAMESPACE, &key.namespace);
-        pods.retain(|pod| budget.selector.matches(&pod.header));
+        let pods = self.pods.by_index(IndexName::NAMESPACE, &key.namespace);
+        let flow = || heavy::flow(ROW.name, &key.namespace);
+        let (pods, _) = heavy::split(&self.runtime, flow, &budget.selector, pods).await;
         if pods.is_empty() {
             self.recorder.normal(&about, "NoPods", "No matching pods found");
         }

@@ -2,16 +2,16 @@
 
 use super::revisions;
 use super::view::{RevisionRef, RevisionView};
+use crate::heavy;
 use crate::pod_control::{patch_owners, still_staying};
 use crate::views::Selector;
 use crate::views::template::OwnerReference;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use machinery_client::object::parse_header;
-use machinery_client::{
-    ApiResource, Client, ClientError, DeleteOptions, IndexName, Informer, Patch, Projection,
-};
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Informer, Patch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::ReconcileError;
+use machinery_runtime::Runtime;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub struct History {
     client: Client,
+    runtime: Runtime,
     resource: ApiResource,
     revisions: Informer<RevisionView>,
 }
@@ -51,9 +52,10 @@ pub enum Creation {
 
 impl History {
     /// Acts with this client on what this informer shows.
-    pub fn new(client: Client, revisions: Informer<RevisionView>) -> Self {
+    pub fn new(client: Client, runtime: Runtime, revisions: Informer<RevisionView>) -> Self {
         Self {
             client,
+            runtime,
             resource: ApiResource::of::<ControllerRevision>(),
             revisions,
         }
@@ -67,23 +69,21 @@ impl History {
         owner: &ObjectHeader,
         selector: &Selector,
     ) -> Result<Vec<RevisionRef>, ReconcileError> {
-        let mut claimed = self.revisions.by_index(IndexName::CONTROLLER, &owner.uid.0);
+        let claimed = self.revisions.controlled(&owner.key.namespace, &owner.uid);
         if owner.is_deleting() {
             return Ok(claimed);
         }
-        let matches = |own: &RevisionRef| selector.matches(&own.header);
-        for other in claimed.iter().filter(|own| !matches(own)) {
+        let flow = || heavy::flow(&kind.plural, &owner.key.namespace);
+        let (mut claimed, others) = heavy::split(&self.runtime, flow, selector, claimed).await;
+        for other in &others {
             let release = json!({"$patch": "delete", "uid": owner.uid.0});
             self.patch_owner(other, &release).await?;
         }
-        claimed.retain(matches);
         let orphans = self
             .revisions
             .by_index(RevisionView::ORPHANS, &owner.key.namespace);
-        let adopted = orphans
-            .into_iter()
-            .filter(|own| matches(own) && !own.header.is_deleting());
-        let adopted: Vec<_> = adopted.collect();
+        let (mut adopted, _) = heavy::split(&self.runtime, flow, selector, orphans).await;
+        adopted.retain(|own| !own.header.is_deleting());
         if !adopted.is_empty() {
             still_staying(&self.client, kind, owner).await?;
         }

@@ -8,7 +8,7 @@ use crate::views::template::{EditedTemplate, OwnerReference};
 use crate::views::{JobView, PodView};
 use futures::future::{BoxFuture, join_all};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Patch};
+use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
@@ -86,7 +86,7 @@ impl JobReconciler {
             self.create_again(&job, &owner, &awaited.unacknowledged).await?;
         }
         let snapshot = Snapshot {
-            pods: self.pods.by_index(IndexName::CONTROLLER, &job.uid().0),
+            pods: self.pods.controlled(job.namespace(), job.uid()),
             settled: awaited.is_settled(),
             now: self.runtime.now(),
             job,
@@ -145,7 +145,7 @@ impl JobReconciler {
         owner: &ObjectReference,
         lost: &[ObjectKey],
     ) -> Result<(), ReconcileError> {
-        let pods = self.pods.by_index(IndexName::CONTROLLER, &job.uid().0);
+        let pods = self.pods.controlled(job.namespace(), job.uid());
         let snapshot = Snapshot {
             job: job.clone(),
             pods,

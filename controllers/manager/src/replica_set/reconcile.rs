@@ -2,12 +2,13 @@
 
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::status::{Failure, status};
+use crate::heavy;
 use crate::pod_control::{PodControl, reference, slow_start, still_staying};
 use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
 use crate::views::{PodView, SetView};
 use futures::future::BoxFuture;
-use machinery_client::{Client, ClientError, Edit, IndexName, Informer, Object};
+use machinery_client::{Client, ClientError, Edit, Informer, Object};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
@@ -45,7 +46,7 @@ impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
             let awaited = self.expectations.settle(key, &self.pods);
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
                 .await?;
-            let mut plan = plan(&self.snapshot(&set, awaited.is_settled()));
+            let mut plan = self.plan(&set, awaited.is_settled()).await;
             let failure = self.act(&set, &owner, &mut plan).await;
             self.write_status(&set, &plan, failure.as_ref().map(|(failure, _)| failure))
                 .await?;
@@ -58,8 +59,16 @@ impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
 }
 
 impl<P: SetView> ReplicaSetReconciler<P> {
+    async fn plan(&self, set: &Set<P>, settled: bool) -> Plan {
+        let snapshot = self.snapshot(set, settled);
+        let pods = snapshot.owned.len() + snapshot.orphans.len();
+        let comparisons = set.view().selector.comparisons().saturating_mul(pods);
+        let flow = || heavy::flow(&P::resource().plural, set.namespace());
+        heavy::step(&self.runtime, flow, comparisons, move || plan(&snapshot)).await
+    }
+
     fn snapshot(&self, set: &Set<P>, settled: bool) -> Snapshot<P> {
-        let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        let owned = self.pods.controlled(set.namespace(), set.uid());
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
         // Only who has to go is ranked among them.
         let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.view().replicas).unwrap_or(0);
@@ -81,12 +90,12 @@ impl<P: SetView> ReplicaSetReconciler<P> {
     /// Active pods of every set that has the same controller.
     fn siblings(&self, set: &Set<P>) -> Vec<PodRef> {
         let sets = match set.header.controller() {
-            Some(owner) => self.sets.by_index(IndexName::CONTROLLER, &owner.uid.0),
+            Some(owner) => self.sets.controlled(set.namespace(), &owner.uid),
             None => vec![set.clone()],
         };
         let pods = sets
             .iter()
-            .flat_map(|set| self.pods.by_index(IndexName::CONTROLLER, &set.uid().0));
+            .flat_map(|set| self.pods.controlled(set.namespace(), set.uid()));
         pods.filter(|pod| is_active(pod)).collect()
     }
 

@@ -65,7 +65,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         });
     let reconciler = StatefulSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder).with_wording(Wording::StatefulSet),
-        history: History::new(client.clone(), revisions),
+        history: History::new(client.clone(), context.runtime.clone(), revisions),
         client,
         runtime: context.runtime.clone(),
         sets,

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer};
+use machinery_client::{ApiResource, Client, ClientError, Edit, Informer};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker};
 use machinery_runtime::Runtime;
@@ -202,9 +202,16 @@ impl StatefulSetReconciler {
 
     /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
     async fn claim(&self, set: &SetRef, about: &ObjectReference) -> Result<Members, ReconcileError> {
-        let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        let owned = self.pods.controlled(set.namespace(), set.uid());
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
-        let members = members(set, owned, orphans);
+        let comparisons = set
+            .selector
+            .comparisons()
+            .saturating_mul(owned.len() + orphans.len());
+        let flow = || heavy::flow(ROW.name, set.namespace());
+        let of_set = set.clone();
+        let find = move || members(&of_set, owned, orphans);
+        let members = heavy::step(&self.runtime, flow, comparisons, find).await;
         if !members.adopt.is_empty() {
             still_staying(&self.client, &ApiResource::of::<StatefulSet>(), &set.header).await?;
         }

@@ -6,20 +6,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Deserializer};
+use std::sync::Arc;
 
 /// `spec.selector` of a workload. One that is absent or cannot be compiled matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector {
     pairs: TextMap,
     /// `None` matches nothing.
-    expressions: Option<LabelSelector>,
+    expressions: Option<Arc<LabelSelector>>,
 }
 
 impl Selector {
     /// The selector of these pairs; none of them matches nothing.
     pub fn of_pairs(pairs: TextMap) -> Self {
         Self {
-            expressions: (!pairs.is_empty()).then(LabelSelector::default),
+            expressions: (!pairs.is_empty()).then(Arc::default),
             pairs,
         }
     }
@@ -35,13 +36,15 @@ impl Selector {
             && expressions.matches(header)
     }
 
+    /// Comparisons that a look at one object takes, at most.
+    pub fn comparisons(&self) -> usize {
+        let expressions = self.expressions.as_ref();
+        1 + self.pairs.len() + expressions.map_or(0, |own| own.requirements().len())
+    }
+
     /// Whether it selects everything.
     pub fn is_everything(&self) -> bool {
-        self.pairs.is_empty()
-            && self
-                .expressions
-                .as_ref()
-                .is_some_and(LabelSelector::is_everything)
+        self.pairs.is_empty() && self.expressions.as_ref().is_some_and(|own| own.is_everything())
     }
 }
 
@@ -66,7 +69,8 @@ impl<'de> Deserialize<'de> for Selector {
             pairs: written.match_labels.unwrap_or_default(),
             expressions: machinery_semantics::selectors::from_api(Some(&api))
                 .ok()
-                .flatten(),
+                .flatten()
+                .map(Arc::new),
         })
     }
 }
