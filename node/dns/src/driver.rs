@@ -5,7 +5,7 @@ use crate::forward::Forwarder;
 use crate::model::{BY_SERVICE, Service, Slice};
 use crate::saved::{self, SavedError};
 use crate::server::Server;
-use crate::zone::Zone;
+use crate::zone::{OwnedRecord, Zone, brought};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -174,7 +174,7 @@ fn remove_stale_services(zone: &RwLock<Zone>, services: &Informer<Service>) {
         .cloned()
         .collect();
     for key in gone {
-        zone.set(&key, None, [].iter());
+        zone.put(&key, OwnedRecord::new());
     }
     zone.set_complete();
 }
@@ -232,15 +232,18 @@ fn follow(
 ) -> (Subscription, Subscription) {
     let renew = {
         let (zone, services, slices) = (Arc::clone(zone), services.clone(), slices.clone());
+        let domain: Arc<str> = zone
+            .read()
+            .expect("nothing panics while it is held")
+            .domain()
+            .into();
         move |key: &ObjectKey| {
             let service = services.get(key);
             let own = slices.by_index(BY_SERVICE, &key.to_string());
+            let own = own.iter().map(|one| &one.projection);
+            let records = service.map(|service| brought(&domain, key, &service.projection, own));
             let mut zone = zone.write().expect("nothing panics while it is held");
-            zone.set(
-                key,
-                service.as_ref().map(|one| &one.projection),
-                own.iter().map(|one| &one.projection),
-            );
+            zone.put(key, records.unwrap_or_default());
         }
     };
     let of_slices = renew.clone();

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::RwLock;
 
 const FORMAT: &str = "knarr-dns-zone-1";
-/// Beyond it nothing is written and nothing is read: some 300,000 services.
+/// Beyond it the largest services are not written, and nothing is read: some 300,000 services.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The zone was not written or not read.
@@ -78,12 +78,9 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// Writes the zone; it blocks.
+/// Writes the zone; it blocks. Where it is too large the services with the most records are left out.
 pub fn save(zone: &RwLock<Zone>, path: &Path) -> Result<(), SavedError> {
-    let bytes = encode(&zone.read().expect("nothing panics while it is held"))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_BYTES {
-        return Err(SavedError::TooLarge);
-    }
+    let bytes = encode(zone, MAX_BYTES)?;
     // Others learn nothing from it that the API would not tell them; still it is nobody's business.
     Ok(node_sys::fs::write_atomically(path, &bytes, 0o600)?)
 }
@@ -100,23 +97,50 @@ pub fn load(path: &Path, domain: &str) -> Result<Zone, SavedError> {
     decode(&bytes, domain)
 }
 
-fn encode(zone: &Zone) -> Result<Vec<u8>, SavedError> {
+/// The zone as bytes, at most so many. It is held for one service at a time, so that questions are answered meanwhile.
+fn encode(zone: &RwLock<Zone>, max_bytes: u64) -> Result<Vec<u8>, SavedError> {
+    let hold = || zone.read().expect("nothing panics while it is held");
+    let mut services: Vec<(usize, ObjectKey)> = hold()
+        .brought_by_service()
+        .map(|(key, brought)| (brought.len(), key.clone()))
+        .collect();
+    services.sort_unstable();
+    let domain = hold().domain().to_owned();
+    let head = |checksum: u32| format!("{FORMAT} {domain} {checksum:08x}\n").into_bytes();
+    let room = max_bytes.saturating_sub(u64::try_from(head(0).len()).unwrap_or(u64::MAX));
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
     let mut lines = Vec::new();
-    for (key, brought) in zone.brought_by_service() {
-        let records = brought
-            .iter()
-            .filter_map(|(name, record)| Some((Cow::Borrowed(&**name), Saved::of(record)?)));
-        let line = SavedLine {
-            namespace: Cow::Borrowed(&key.namespace),
-            service: Cow::Borrowed(&key.name),
-            records: records.collect(),
-        };
-        serde_json::to_writer(&mut lines, &line).map_err(io::Error::from)?;
-        lines.push(b'\n');
+    for (at, (_, key)) in services.iter().enumerate() {
+        let before = lines.len();
+        if let Some(brought) = hold().brought_by(key) {
+            write_line(&mut lines, key, brought)?;
+        }
+        if lines.len() > room {
+            lines.truncate(before);
+            tracing::warn!(
+                services = services.len() - at,
+                "left out of the saved zone, which is full"
+            );
+            break;
+        }
     }
-    let mut out = format!("{FORMAT} {} {:08x}\n", zone.domain(), crc32c::crc32c(&lines)).into_bytes();
+    let mut out = head(crc32c::crc32c(&lines));
     out.append(&mut lines);
     Ok(out)
+}
+
+fn write_line(lines: &mut Vec<u8>, key: &ObjectKey, brought: &OwnedRecord) -> Result<(), SavedError> {
+    let records = brought
+        .iter()
+        .filter_map(|(name, record)| Some((Cow::Borrowed(&**name), Saved::of(record)?)));
+    let line = SavedLine {
+        namespace: Cow::Borrowed(&key.namespace),
+        service: Cow::Borrowed(&key.name),
+        records: records.collect(),
+    };
+    serde_json::to_writer(&mut *lines, &line).map_err(io::Error::from)?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 fn decode(bytes: &[u8], domain: &str) -> Result<Zone, SavedError> {
@@ -171,7 +195,7 @@ mod tests {
 
     #[test]
     fn saved_zone_that_is_damaged_is_not_used() {
-        let whole = encode(&zone()).unwrap();
+        let whole = encode(&RwLock::new(zone()), MAX_BYTES).unwrap();
         for end in 0..whole.len() {
             assert!(decode(&whole[..end], "cluster.local").is_err(), "cut at {end}");
         }
@@ -180,5 +204,20 @@ mod tests {
             changed[at] ^= 4;
             assert!(decode(&changed, "cluster.local").is_err(), "changed at {at}");
         }
+    }
+
+    #[test]
+    fn saved_zone_that_is_full_lacks_the_largest_services() {
+        let whole = RwLock::new(zone());
+        let all = encode(&whole, MAX_BYTES).unwrap();
+        let sizes = |zone: &Zone| {
+            let mut sizes: Vec<usize> = zone.brought_by_service().map(|(_, own)| own.len()).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        let before = sizes(&whole.read().unwrap());
+        let cut = encode(&whole, u64::try_from(all.len()).unwrap() - 1).unwrap();
+        let loaded = sizes(&decode(&cut, "cluster.local").unwrap());
+        assert_eq!(loaded, before[..before.len() - 1]);
     }
 }

@@ -374,3 +374,22 @@ async fn dns_connection_answers_every_question_in_full() {
     assert_eq!(answers[1].matches(" A 10.244.1.").count(), 100);
     assert_eq!(answers[2], "Query Refused");
 }
+
+#[test]
+fn zone_takes_a_bounded_number_of_records_of_a_service() {
+    let ports: Vec<_> = (1..=1_000)
+        .map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"}))
+        .collect();
+    let endpoints: Vec<_> = (0..200)
+        .map(|at| json!({"addresses": [format!("10.1.0.{at}")], "conditions": {"ready": true}}))
+        .collect();
+    let mut zone = Zone::new("cluster.local");
+    let slice = json!({"ports": ports, "endpoints": endpoints});
+    add(&mut zone, "many", json!({"clusterIP": "None"}), &[slice]);
+    let records = zone.brought_by(&ObjectKey::new("ns", "many")).unwrap();
+    assert!(records.len() <= 32_768 + 4, "{}", records.len());
+    let own = records
+        .iter()
+        .filter(|(name, _)| &**name == "many.ns.svc.cluster.local");
+    assert_eq!(own.count(), 200, "each endpoint has its address");
+}

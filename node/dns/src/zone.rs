@@ -55,6 +55,9 @@ impl Record {
     }
 }
 
+/// Records that one service brings; ports, and then endpoints, beyond them have none.
+const MAX_OF_SERVICE: usize = 32_768;
+
 /// A name and one of its records, as a service brings it.
 pub(crate) type OwnedRecord = BTreeSet<(Box<str>, Record)>;
 
@@ -144,6 +147,11 @@ impl Zone {
         self.by_service.iter()
     }
 
+    /// What a service brought.
+    pub(crate) fn brought_by(&self, key: &ObjectKey) -> Option<&OwnedRecord> {
+        self.by_service.get(key)
+    }
+
     /// The start of authority, for negative answers.
     pub fn soa(&self) -> Record {
         Record::Soa {
@@ -153,17 +161,19 @@ impl Zone {
     }
 
     /// A service or its slices changed; `None` when it is gone.
+    #[cfg(test)]
     pub fn set<'a>(
         &mut self,
         key: &ObjectKey,
         service: Option<&Service>,
         slices: impl Iterator<Item = &'a Slice>,
     ) {
-        let after = service.map_or_else(OwnedRecord::new, |service| self.brought(key, service, slices));
-        self.put(key, after);
+        let domain = Arc::clone(&self.domain);
+        let after = service.map(|service| brought(&domain, key, service, slices));
+        self.put(key, after.unwrap_or_default());
     }
 
-    /// Replaces what a service brought.
+    /// Replaces what a service [`brought`].
     pub(crate) fn put(&mut self, key: &ObjectKey, after: OwnedRecord) {
         let before = self.by_service.remove(key).unwrap_or_default();
         if before == after {
@@ -172,16 +182,13 @@ impl Zone {
             }
             return;
         }
-        for (name, record) in before.difference(&after) {
-            let Some(records) = self.names.get_mut(name) else {
-                continue;
-            };
-            if let Some(at) = records.iter().position(|own| own == record) {
-                records.remove(at);
+        let mut gone = before.difference(&after).peekable();
+        while let Some((name, record)) = gone.next() {
+            let mut same = BTreeSet::from([record]);
+            while let Some((_, record)) = gone.next_if(|(other, _)| other == name) {
+                same.insert(record);
             }
-            if records.is_empty() {
-                self.names.remove(name);
-            }
+            self.remove(name, same);
         }
         for (name, record) in after.difference(&before) {
             self.names.entry(name.clone()).or_default().push(record.clone());
@@ -192,27 +199,15 @@ impl Zone {
         self.serial = self.serial.wrapping_add(1);
     }
 
-    fn brought<'a>(
-        &self,
-        key: &ObjectKey,
-        service: &Service,
-        slices: impl Iterator<Item = &'a Slice>,
-    ) -> OwnedRecord {
-        let namespace = format!("{}.svc.{}", key.namespace, self.domain);
-        let name = format!("{}.{namespace}", key.name);
-        let mut out = OwnedRecord::new();
-        if let Some(target) = &service.external_name {
-            let target = target.trim_end_matches('.').to_ascii_lowercase();
-            out.insert((name.into(), Record::Cname(target.into())));
-        } else if service.headless {
-            headless(&mut out, &name, slices);
-        } else {
-            cluster(&mut out, &name, service);
+    /// Removes records of a name, one of each: another service may have brought the same.
+    fn remove(&mut self, name: &str, mut gone: BTreeSet<&Record>) {
+        let Some(records) = self.names.get_mut(name) else {
+            return;
+        };
+        records.retain(|own| !gone.remove(own));
+        if records.is_empty() {
+            self.names.remove(name);
         }
-        if !out.is_empty() {
-            out.insert((namespace.into(), Record::Exists));
-        }
-        out
     }
 
     /// Finds a name in the zone.
@@ -247,6 +242,30 @@ pub(crate) fn is_below(name: &str, domain: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// The records of a service in a zone of this domain. Made without the zone, which answers meanwhile.
+pub(crate) fn brought<'a>(
+    domain: &str,
+    key: &ObjectKey,
+    service: &Service,
+    slices: impl Iterator<Item = &'a Slice>,
+) -> OwnedRecord {
+    let namespace = format!("{}.svc.{domain}", key.namespace);
+    let name = format!("{}.{namespace}", key.name);
+    let mut out = OwnedRecord::new();
+    if let Some(target) = &service.external_name {
+        let target = target.trim_end_matches('.').to_ascii_lowercase();
+        out.insert((name.into(), Record::Cname(target.into())));
+    } else if service.headless {
+        headless(&mut out, &name, slices);
+    } else {
+        cluster(&mut out, &name, service);
+    }
+    if !out.is_empty() {
+        out.insert((namespace.into(), Record::Exists));
+    }
+    out
+}
+
 /// A service with addresses of its own.
 fn cluster(out: &mut OwnedRecord, name: &str, service: &Service) {
     let target: Arc<str> = name.into();
@@ -263,6 +282,9 @@ fn cluster(out: &mut OwnedRecord, name: &str, service: &Service) {
 fn headless<'a>(out: &mut OwnedRecord, name: &str, slices: impl Iterator<Item = &'a Slice>) {
     for slice in slices {
         for endpoint in slice.endpoints.iter().filter(|one| one.ready) {
+            if out.len() >= MAX_OF_SERVICE {
+                return;
+            }
             let host = match &endpoint.hostname {
                 Some(hostname) => hostname.to_string(),
                 None => endpoint.address.to_string().replace(['.', ':'], "-"),
@@ -284,7 +306,7 @@ fn headless<'a>(out: &mut OwnedRecord, name: &str, slices: impl Iterator<Item = 
 
 /// Named ports only, as the specification has it.
 fn srv(out: &mut OwnedRecord, name: &str, port_name: &str, protocol: &str, port: u16, target: &Arc<str>) {
-    if port_name.is_empty() {
+    if port_name.is_empty() || out.len() >= MAX_OF_SERVICE / 2 {
         return;
     }
     let protocol = format!("_{}.{name}", protocol.to_ascii_lowercase());

@@ -1,7 +1,7 @@
 //! Endpoints of a service that receive traffic: upstream's `CategorizeEndpoints`.
 
 use crate::model::{Endpoint, Slice};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
 /// Target of a connection.
@@ -16,32 +16,54 @@ pub struct Choice {
     pub local: Vec<Target>,
 }
 
+/// Slices of a service, with what finds a port of each by its name.
+#[derive(Debug)]
+pub struct Endpoints<'a>(Vec<(HashMap<&'a str, u16>, &'a Slice)>);
+
+impl<'a> Endpoints<'a> {
+    /// Of these slices. Where two ports of one have the same name the first counts.
+    pub fn of(slices: impl Iterator<Item = &'a Slice>) -> Self {
+        let with_ports = |slice: &'a Slice| {
+            let named = slice.ports.iter().rev();
+            let named = named.filter_map(|port| Some((&*port.name, port.port?)));
+            (named.collect(), slice)
+        };
+        Self(slices.map(with_ports).collect())
+    }
+
+    /// Every target of a port that still serves; traffic policies are not asked, as upstream does not ask them.
+    pub fn serving(&self, port_name: &str) -> BTreeSet<Target> {
+        let mut targets = BTreeSet::new();
+        for (ports, slice) in &self.0 {
+            let Some(port) = ports.get(port_name) else {
+                continue;
+            };
+            let serving = slice.endpoints.iter().filter(|one| one.ready || one.serving);
+            targets.extend(serving.map(|one| (one.address, *port)));
+        }
+        targets
+    }
+}
+
 /// Ready endpoints; where there are none, those that still serve while they terminate.
-pub fn choose<'a>(slices: impl Iterator<Item = &'a Slice> + Clone, port_name: &str, node: &str) -> Choice {
+pub fn choose(endpoints: &Endpoints<'_>, port_name: &str, node: &str) -> Choice {
     Choice {
-        cluster: usable(slices.clone(), port_name, |_| true),
-        local: usable(slices, port_name, |endpoint| {
+        cluster: usable(endpoints, port_name, |_| true),
+        local: usable(endpoints, port_name, |endpoint| {
             endpoint.node.as_deref() == Some(node)
         }),
     }
 }
 
-fn usable<'a>(
-    slices: impl Iterator<Item = &'a Slice> + Clone,
-    port_name: &str,
-    counts: impl Fn(&Endpoint) -> bool,
-) -> Vec<Target> {
+fn usable(endpoints: &Endpoints<'_>, port_name: &str, counts: impl Fn(&Endpoint) -> bool) -> Vec<Target> {
     let having = |state: fn(&Endpoint) -> bool| {
         let mut targets = Vec::new();
-        for slice in slices.clone() {
-            let port = slice
-                .ports
-                .iter()
-                .find(|port| &*port.name == port_name)
-                .and_then(|port| port.port);
-            let Some(port) = port else { continue };
+        for (ports, slice) in &endpoints.0 {
+            let Some(port) = ports.get(port_name) else {
+                continue;
+            };
             let matching = slice.endpoints.iter().filter(|one| counts(one) && state(one));
-            targets.extend(matching.map(|one| (one.address, port)));
+            targets.extend(matching.map(|one| (one.address, *port)));
         }
         targets.sort_unstable();
         targets.dedup();

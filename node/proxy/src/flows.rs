@@ -4,8 +4,9 @@
 //! refused now has endpoints, the memory has to go, or the client talks to nobody for as long as it keeps trying.
 //! Every other flow stays, whatever else changes: endpoints that terminate or are on other nodes still count.
 
-use crate::choice::Target;
+use crate::choice::{Endpoints, Target};
 use crate::model::{Protocol, Service, Slice};
+use crate::slots::MAX_OF_SERVICE;
 use node_sys::conntrack::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -18,14 +19,26 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Of one service.
-    pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> + Clone) -> Self {
+    /// Of one service: of as many of its ports as [`MAX_OF_SERVICE`] targets allow. Flows of others end by themselves.
+    pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice>) -> Self {
         let mut flows = Self::default();
         let Some(cluster_ip) = service.cluster_ip else {
             return flows;
         };
-        for port in service.ports.iter().filter(|port| port.protocol == Protocol::Udp) {
-            let targets = serving(slices.clone(), &port.name);
+        let udp = service.ports.iter().filter(|port| port.protocol == Protocol::Udp);
+        let mut udp = udp.peekable();
+        if udp.peek().is_none() {
+            return flows;
+        }
+        let endpoints = Endpoints::of(slices);
+        let frontends = service.addresses(cluster_ip).count() + 1;
+        let mut room = MAX_OF_SERVICE;
+        for port in udp {
+            let targets = endpoints.serving(&port.name);
+            let Some(left) = room.checked_sub((targets.len() + 1).saturating_mul(frontends)) else {
+                break;
+            };
+            room = left;
             for address in service.addresses(cluster_ip) {
                 flows.addresses.insert((address, port.port), targets.clone());
             }
@@ -83,18 +96,4 @@ fn changed<K: Ord + Copy>(
         .filter(|(key, new)| !new.is_empty() && before.get(key).is_none_or(BTreeSet::is_empty));
     out.extend(began.map(|(key, new)| (*key, new.clone())));
     out
-}
-
-/// Every endpoint that still serves; traffic policies are not asked, as upstream does not ask them.
-fn serving<'a>(slices: impl Iterator<Item = &'a Slice>, port_name: &str) -> BTreeSet<Target> {
-    let mut targets = BTreeSet::new();
-    for slice in slices {
-        let named = slice.ports.iter().find(|port| &*port.name == port_name);
-        let Some(port) = named.and_then(|port| port.port) else {
-            continue;
-        };
-        let serving = slice.endpoints.iter().filter(|one| one.ready || one.serving);
-        targets.extend(serving.map(|one| (one.address, port)));
-    }
-    targets
 }

@@ -1,13 +1,16 @@
 //! From a service and its endpoints to the elements it wants.
 
 use crate::affinity::step;
-use crate::choice::{Choice, Target, choose};
+use crate::choice::{Choice, Endpoints, Target, choose};
 use crate::elements::{Frontend, Key, Scope, Summary, Value, Wanted};
 use crate::model::{Policy, Service, ServicePort, Slice};
-use crate::slots::assign;
+use crate::slots::{MAX_OF_SERVICE, assign, slots_for};
 use ipnet::Ipv4Net;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+
+/// Frontends that a service has on a node; ports beyond them are not served.
+const MAX_FRONTENDS: usize = 4_096;
 
 /// Facts about the node that rules depend on.
 #[derive(Debug, Clone, Copy)]
@@ -19,26 +22,30 @@ pub struct NodeFacts<'a> {
 /// The elements of a service on this node. Slots stay with who had them in `before`, the service's elements so far.
 pub fn wanted<'a>(
     service: &Service,
-    slices: impl Iterator<Item = &'a Slice> + Clone,
+    slices: impl Iterator<Item = &'a Slice>,
     here: NodeFacts<'_>,
     before: &Wanted,
 ) -> Wanted {
     let mut rules = Rules {
         service,
         before,
+        frontends: frontends(service),
         wanted: Wanted::new(),
     };
     let Some(cluster_ip) = service.cluster_ip else {
         return rules.wanted;
     };
     rules.add(Key::ClusterIp(cluster_ip));
-    for port in &service.ports {
-        let choice = choose(slices.clone(), &port.name, here.node);
+    let endpoints = Endpoints::of(slices);
+    let served = MAX_FRONTENDS / of_each_port(service);
+    for port in service.ports.iter().take(served.max(1)) {
+        let choice = choose(&endpoints, &port.name, here.node);
         for (address, _) in choice.cluster.iter().chain(&choice.local) {
             rules.add(Key::Hairpin(*address));
         }
         rules.internal(Frontend::Address(cluster_ip, port.protocol, port.port), &choice);
-        for external in service.external_ips.iter().chain(&service.balancer_ips) {
+        let external = service.external_ips.iter().chain(&service.balancer_ips);
+        for external in external.take(MAX_FRONTENDS) {
             rules.external(Frontend::Address(*external, port.protocol, port.port), &choice);
         }
         if port.node_port != 0 {
@@ -49,9 +56,27 @@ pub fn wanted<'a>(
     rules.wanted
 }
 
+/// Frontends that each port of a service has, at most.
+fn of_each_port(service: &Service) -> usize {
+    let node_port = usize::from(service.ports.iter().any(|port| port.node_port != 0));
+    let external = node_port + service.external_ips.len() + service.balancer_ips.len();
+    match service.external {
+        Policy::Cluster => 1 + external,
+        Policy::Local => 1 + external * 2,
+    }
+}
+
+/// Frontends of a service; their two scopes count as two.
+fn frontends(service: &Service) -> usize {
+    let all = service.ports.len().saturating_mul(of_each_port(service));
+    all.min(MAX_FRONTENDS)
+}
+
 struct Rules<'a> {
     service: &'a Service,
     before: &'a Wanted,
+    /// Frontends of the service; see [`frontends`].
+    frontends: usize,
     wanted: Wanted,
 }
 
@@ -111,16 +136,14 @@ impl Rules<'_> {
     }
 
     fn spread(&mut self, frontend: Frontend, scope: Scope, targets: &[Target]) {
-        let had = self.before.iter().filter_map(|(key, value)| match (key, value) {
-            (Key::Endpoint(own, of, slot), Value::Target(address, port))
-                if (*own, *of) == (frontend, scope) =>
-            {
-                Some((*slot, (*address, *port)))
-            }
+        let slot = |slot| Key::Endpoint(frontend, scope, slot);
+        let had = self.before.range(slot(0)..=slot(u16::MAX));
+        let had = had.filter_map(|(key, value)| match (key, value) {
+            (Key::Endpoint(.., slot), Value::Target(address, port)) => Some((*slot, (*address, *port))),
             _ => None,
         });
         let had: BTreeMap<u16, Target> = had.collect();
-        let assigned = assign(&had, targets);
+        let assigned = assign(&had, targets, slots_for(targets.len(), self.frontends));
         let slots = u16::try_from(assigned.len()).unwrap_or(u16::MAX);
         self.wanted
             .insert(Key::Service(frontend, scope), Value::Spread { slots });
@@ -128,15 +151,16 @@ impl Rules<'_> {
             Frontend::Address(address, ..) => Summary::Address(address),
             Frontend::NodePort(protocol, port) => Summary::NodePort(protocol, port),
         }));
+        let reached: BTreeSet<Target> = assigned.iter().copied().collect();
         for (slot, (address, port)) in (0..slots).zip(assigned) {
             self.wanted
                 .insert(Key::Endpoint(frontend, scope, slot), Value::Target(address, port));
         }
         if let Some(seconds) = self.service.affinity_seconds {
             self.add(Key::Affine(frontend));
-            for target in targets {
+            for target in reached {
                 let value = Value::Seconds(step(seconds));
-                self.wanted.insert(Key::Sticky(frontend, *target), value);
+                self.wanted.insert(Key::Sticky(frontend, target), value);
             }
         }
     }
@@ -158,9 +182,11 @@ impl Rules<'_> {
             ranges.extend(self.service.balancer_ips.iter().map(|own| Ipv4Net::from(*own)));
         }
         let ranges = Ipv4Net::aggregate(&ranges);
-        for address in self.service.balancer_ips.clone() {
+        // Those that are left out may not come: nobody is let in who should not be.
+        let most = MAX_OF_SERVICE / self.frontends.max(1);
+        for address in self.service.balancer_ips.clone().into_iter().take(MAX_FRONTENDS) {
             self.add(Key::Restricted(address, port.protocol, port.port));
-            for range in &ranges {
+            for range in ranges.iter().take(most) {
                 self.add(Key::Allowed(address, port.protocol, port.port, *range));
             }
         }

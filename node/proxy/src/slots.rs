@@ -8,27 +8,42 @@ pub const MAX_EXACT: u16 = 16;
 /// More endpoints share a number of slots, eight each at least up to 512 of them: the luckiest has an eighth more
 /// than the others.
 const SHARED: [(usize, u16); 5] = [(32, 256), (64, 512), (128, 1024), (256, 2048), (usize::MAX, 4096)];
+/// Numbers of slots of services that have more frontends than the above leave room for.
+const SPARSE: [u16; 3] = [32, 64, 128];
+/// Slots of one service, those of all its frontends together: whoever may write services decides about no more of each
+/// node's memory.
+pub const MAX_OF_SERVICE: usize = 65_536;
 
 /// Every number of slots that a frontend can have.
 pub fn slot_counts() -> impl Iterator<Item = u16> {
-    (1..=MAX_EXACT).chain(SHARED.into_iter().map(|(_, slots)| slots))
+    (1..=MAX_EXACT)
+        .chain(SPARSE)
+        .chain(SHARED.into_iter().map(|(_, slots)| slots))
 }
 
-/// Number of slots for so many endpoints.
-pub fn slots_for(endpoints: usize) -> u16 {
-    match u16::try_from(endpoints) {
+/// Number of slots for so many endpoints, at one of so many frontends of a service. Where a service has very many
+/// frontends these may be fewer than there are endpoints.
+pub fn slots_for(endpoints: usize, frontends: usize) -> u16 {
+    let wanted = match u16::try_from(endpoints) {
         Ok(exact) if exact <= MAX_EXACT => exact,
         _ => SHARED
             .into_iter()
             .find(|(most, _)| endpoints <= *most)
             .map_or(MAX_EXACT, |(_, slots)| slots),
+    };
+    let most = MAX_OF_SERVICE / frontends.max(1);
+    if usize::from(wanted) <= most {
+        return wanted;
     }
+    let fitting = slot_counts().filter(|slots| usize::from(*slots) <= most);
+    fitting.max().unwrap_or(1)
 }
 
-/// The endpoint of every slot. One that had a slot keeps it as long as it has no more than its share; slots of those
-/// that are gone, and what others have too much, go to those that have too little.
-pub fn assign(before: &BTreeMap<u16, Target>, targets: &[Target]) -> Vec<Target> {
-    let slots = usize::from(slots_for(targets.len()));
+/// The endpoint of each of so many slots. One that had a slot keeps it as long as it has no more than its share; slots of
+/// those that are gone, and what others have too much, go to those that have too little. Where endpoints are more than
+/// slots, some have none.
+pub fn assign(before: &BTreeMap<u16, Target>, targets: &[Target], slots: u16) -> Vec<Target> {
+    let slots = usize::from(slots);
     if targets.is_empty() {
         return Vec::new();
     }
@@ -79,6 +94,11 @@ mod tests {
             .collect()
     }
 
+    /// Of a service with one frontend.
+    fn assign_of_one(before: &BTreeMap<u16, Target>, targets: &[Target]) -> Vec<Target> {
+        assign(before, targets, slots_for(targets.len(), 1))
+    }
+
     fn table(slots: &[Target]) -> BTreeMap<u16, Target> {
         (0..).zip(slots.iter().copied()).collect()
     }
@@ -105,13 +125,13 @@ mod tests {
     fn slots_change_by_the_share_of_what_changed() {
         for count in 1..=300_u16 {
             let all = targets(0..count);
-            let before = assign(&BTreeMap::new(), &all);
+            let before = assign_of_one(&BTreeMap::new(), &all);
             check_even(&before, &all);
             let mut other = all.clone();
             other.remove(usize::from(count) / 2);
             other.push((Ipv4Addr::new(10, 245, 0, 1), 8080));
             other.sort_unstable();
-            let after = assign(&table(&before), &other);
+            let after = assign_of_one(&table(&before), &other);
             check_even(&after, &other);
             let changed = before.iter().zip(&after).filter(|(old, new)| old != new).count();
             let share = before.len().div_ceil(all.len());
@@ -122,7 +142,7 @@ mod tests {
             );
             // One more, where the number of slots stays.
             let more = targets(0..count + 1);
-            let grown = assign(&table(&before), &more);
+            let grown = assign_of_one(&table(&before), &more);
             check_even(&grown, &more);
             if grown.len() == before.len() {
                 let changed = before.iter().zip(&grown).filter(|(old, new)| old != new).count();
@@ -141,8 +161,40 @@ mod tests {
     #[test]
     fn slots_are_what_they_were_whatever_the_order() {
         let mut all = targets(0..40);
-        let before = assign(&BTreeMap::new(), &all);
+        let before = assign_of_one(&BTreeMap::new(), &all);
         all.reverse();
-        assert_eq!(assign(&table(&before), &all), before);
+        assert_eq!(assign_of_one(&table(&before), &all), before);
+    }
+
+    #[test]
+    fn slots_of_a_service_are_bounded_whatever_its_frontends() {
+        let counts: Vec<u16> = slot_counts().collect();
+        for frontends in [1, 15, 16, 17, 100, 1_000, 4_096, 65_536] {
+            for endpoints in [1, 16, 17, 100, 5_000] {
+                let slots = slots_for(endpoints, frontends);
+                assert!(counts.contains(&slots), "{slots} of {endpoints} and {frontends}");
+                assert!(
+                    usize::from(slots) * frontends <= MAX_OF_SERVICE,
+                    "{endpoints} and {frontends}"
+                );
+            }
+        }
+        assert_eq!(
+            (slots_for(20, 300), slots_for(17, 1_000)),
+            (128, 64),
+            "each has one at least"
+        );
+    }
+
+    #[test]
+    fn slots_that_are_too_few_for_all_stay_with_who_has_them() {
+        let all = targets(0..40);
+        let before = assign(&BTreeMap::new(), &all, 32);
+        assert_eq!(counts(&before).len(), 32, "each slot is another's");
+        let mut fewer = all.clone();
+        fewer.retain(|target| *target != before[7]);
+        let after = assign(&table(&before), &fewer, 32);
+        let changed = before.iter().zip(&after).filter(|(old, new)| old != new).count();
+        assert_eq!((changed, counts(&after).len()), (1, 32));
     }
 }

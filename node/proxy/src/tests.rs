@@ -310,3 +310,31 @@ fn external_addresses_of_the_cluster_itself_are_left_out() {
     assert_eq!(left(&["10.96.0.1", "198.51.100.7"]), [other]);
     assert_eq!(left(&["198.51.100.7"]), [other]);
 }
+
+/// Each round takes one endpoint away, so that slots move.
+#[test]
+fn service_of_many_ports_and_endpoints_has_bounded_elements() {
+    let names: Vec<Json> = (1..=1_000)
+        .map(|port| json!({"name": format!("p{port}"), "protocol": "UDP", "port": port}))
+        .collect();
+    let mut spec = json!({"clusterIP": "10.96.0.5", "ports": names, "sessionAffinity": "ClientIP"});
+    let mut endpoints: Vec<Json> = (0..100)
+        .map(|at| json!({"addresses": [format!("10.244.0.{at}")]}))
+        .collect();
+    let mut before = Wanted::new();
+    for policy in ["Cluster", "Local"] {
+        spec["externalTrafficPolicy"] = json!(policy);
+        endpoints.pop();
+        let slices = [slice(&json!(endpoints), &json!(names))];
+        let service = service(&spec);
+        before = rules::wanted(&service, slices.iter(), HERE, &before);
+        let slots = before
+            .keys()
+            .filter(|key| matches!(key, Key::Endpoint(..)))
+            .count();
+        assert!((20_000..=65_536).contains(&slots), "{slots} of {policy}");
+        assert!(before.len() <= 3 * 65_536, "{} of {policy}", before.len());
+        let flows = Flows::of(&service, slices.iter());
+        assert!(!flows.is_empty());
+    }
+}

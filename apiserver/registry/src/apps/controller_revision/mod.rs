@@ -1,0 +1,3 @@
+//! ControllerRevision: what a DaemonSet or StatefulSet once was.
+
+pub mod validation;

@@ -1,3 +1,0 @@
-//! The kind of apiextensions.k8s.io.
-
-pub mod custom_resource_definition;

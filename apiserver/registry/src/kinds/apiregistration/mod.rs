@@ -1,3 +1,0 @@
-//! The kind of apiregistration.k8s.io.
-
-pub mod api_service;

@@ -1,5 +1,0 @@
-//! LocalSubjectAccessReview: the rights of a user in a namespace. Not stored.
-
-use crate::kind::Kind;
-
-pub(crate) static KIND: Kind = Kind::of("authorization.k8s.io", "localsubjectaccessreviews");

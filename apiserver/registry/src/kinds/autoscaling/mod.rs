@@ -1,3 +1,0 @@
-//! The kind of autoscaling.
-
-pub mod horizontal_pod_autoscaler;

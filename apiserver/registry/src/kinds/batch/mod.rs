@@ -1,4 +1,0 @@
-//! Kinds of batch.
-
-pub mod cron_job;
-pub mod job;

@@ -1,3 +1,0 @@
-//! The kind of coordination.k8s.io.
-
-pub mod lease;

@@ -1,3 +1,0 @@
-//! The kind of discovery.k8s.io.
-
-pub mod endpoint_slice;

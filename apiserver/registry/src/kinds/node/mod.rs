@@ -1,3 +1,0 @@
-//! The kind of node.k8s.io.
-
-pub mod runtime_class;

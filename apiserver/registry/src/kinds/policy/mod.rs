@@ -1,3 +1,0 @@
-//! The kind of policy.
-
-pub mod pod_disruption_budget;

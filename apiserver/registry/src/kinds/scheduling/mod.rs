@@ -1,3 +1,0 @@
-//! The kind of scheduling.k8s.io.
-
-pub mod priority_class;

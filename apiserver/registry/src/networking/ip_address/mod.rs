@@ -1,0 +1,2 @@
+//! IPAddress: an address that something holds, named by itself.
+pub mod validation;

@@ -1,0 +1,2 @@
+//! ServiceCIDR: a range that cluster IPs are taken from.
+pub mod validation;

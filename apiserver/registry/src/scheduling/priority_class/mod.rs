@@ -1,0 +1,2 @@
+//! PriorityClass: a name for a priority.
+pub mod validation;
