@@ -2,12 +2,17 @@
 
 use super::plan::Findings;
 use jiff::Timestamp;
+use machinery_client::client::{decode, with_query};
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, DiscoveredResource, Propagation};
 use machinery_meta::ObjectKey;
 use serde::Deserialize;
 
 /// Objects counted per resource at most; more are deleted in the next round.
 const LIST_LIMIT: usize = 500;
+/// A namespace is looked at again after so long at the latest, whatever its pods ask for.
+const LONGEST_GRACE_SECONDS: i64 = 3_600;
+/// Objects without what is in them.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Deletes and counts; failures become findings.
 pub(super) async fn empty(
@@ -34,7 +39,12 @@ async fn try_empty(
     now: Timestamp,
     findings: &mut Findings,
 ) -> Result<(), ClientError> {
-    let left = list(client, &resource.resource, namespace).await?;
+    let bound = if resource.has_verbs(&["deletecollection"]) {
+        1
+    } else {
+        LIST_LIMIT
+    };
+    let left = list(client, &resource.resource, namespace, bound).await?;
     if left.items.is_empty() {
         return Ok(());
     }
@@ -55,7 +65,7 @@ async fn try_empty(
             }
         }
     }
-    let left = list(client, &resource.resource, namespace).await?;
+    let left = list(client, &resource.resource, namespace, LIST_LIMIT).await?;
     if left.items.is_empty() {
         return Ok(());
     }
@@ -80,16 +90,25 @@ fn count(
             *findings.finalizers.entry(finalizer.clone()).or_default() += 1;
         }
         // A pod may take its grace period, from when the namespace was deleted.
-        let grace = item.spec.termination_grace_period_seconds.unwrap_or(0);
+        let grace = item.metadata.deletion_grace_period_seconds.unwrap_or(0);
+        let grace = grace.clamp(0, LONGEST_GRACE_SECONDS);
         estimate = estimate.max(grace - now.duration_since(deleted_at).as_secs());
     }
     findings.estimate_seconds = findings.estimate_seconds.max(estimate);
 }
 
-async fn list(client: &Client, resource: &ApiResource, namespace: &str) -> Result<List, ClientError> {
-    client
-        .list_as(resource, namespace, &[("limit", LIST_LIMIT.to_string())])
-        .await
+/// Lists what is there without the objects themselves: those of a namespace may be larger than any answer.
+async fn list(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    limit: usize,
+) -> Result<List, ClientError> {
+    let path = with_query(
+        &resource.collection_path(namespace),
+        &[("limit", limit.to_string())],
+    );
+    decode("a list", &client.get_path_as(&path, METADATA).await?)
 }
 
 #[derive(Deserialize)]
@@ -109,31 +128,14 @@ struct ListMeta {
 #[derive(Deserialize)]
 struct Item {
     metadata: Meta,
-    #[serde(default)]
-    spec: Spec,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Meta {
     name: String,
     #[serde(default)]
     finalizers: Vec<String>,
-}
-
-/// Of any kind; only pods have the field. A kind without a spec, or with one of another shape, has none.
-#[derive(Default)]
-struct Spec {
-    termination_grace_period_seconds: Option<i64>,
-}
-
-impl<'de> Deserialize<'de> for Spec {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        let seconds = value
-            .get("terminationGracePeriodSeconds")
-            .and_then(serde_json::Value::as_i64);
-        Ok(Self {
-            termination_grace_period_seconds: seconds,
-        })
-    }
+    #[serde(default)]
+    deletion_grace_period_seconds: Option<i64>,
 }
