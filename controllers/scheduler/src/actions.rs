@@ -3,12 +3,9 @@
 use crate::events::{PendingEvent, Recorder};
 use crate::pod::PodInfo;
 use crate::scheduler::{Preemption, SCHEDULER_NAME};
-use crate::volumes::views::{BOUND_BY_CONTROLLER, SELECTED_NODE};
-use crate::volumes::{Binding, Reservation};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use machinery_client::object::parse_header;
+use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
-use machinery_meta::{ObjectKey, Revision, Uid};
+use machinery_meta::Uid;
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -98,38 +95,6 @@ impl Actions {
         }
     }
 
-    /// Writes what is reserved, each where the object is still the one that was looked at: another write of it would make
-    /// the choice a wrong one.
-    pub(crate) async fn reserve(&self, node: &str, reservation: &mut Reservation) -> Result<(), ClientError> {
-        let volumes = ApiResource::of::<PersistentVolume>();
-        for own in reservation.bindings.iter_mut().filter(|own| !own.written) {
-            let key = ObjectKey::cluster(&*own.volume);
-            own.revision = self.write(&volumes, &key, &binding(own)).await?;
-            own.written = true;
-        }
-        let claims = ApiResource::of::<PersistentVolumeClaim>();
-        for own in reservation.provisions.iter_mut().filter(|own| !own.written) {
-            let body = json!({"metadata": {"resourceVersion": own.revision.to_string(), "annotations": {SELECTED_NODE: node}}});
-            own.revision = self.write(&claims, &own.claim, &body).await?;
-            own.written = true;
-        }
-        Ok(())
-    }
-
-    async fn write(
-        &self,
-        kind: &ApiResource,
-        key: &ObjectKey,
-        body: &Value,
-    ) -> Result<Revision, ClientError> {
-        let written = self.client.patch(kind, key, "", &Patch::Merge, body).await?;
-        let (_, revision) = parse_header(&written).map_err(|source| ClientError::Decode {
-            what: key.to_string(),
-            source,
-        })?;
-        Ok(revision)
-    }
-
     /// Says that the pod fits nowhere, and makes room for it where that was decided.
     pub(crate) async fn reject(&self, pod: &Arc<PodInfo>, message: &str, preemption: Option<Preemption>) {
         self.warn(pod, message.to_owned());
@@ -141,7 +106,12 @@ impl Actions {
             let body = json!({"status": {"nominatedNodeName": null}});
             self.patch_status(other, &body).await;
         }
-        for victim in &preemption.victims {
+        // One that is being deleted makes room without another word.
+        for victim in preemption
+            .victims
+            .iter()
+            .filter(|victim| !victim.pod.is_deleting())
+        {
             self.preempt(pod, victim, &preemption.node).await;
         }
     }
@@ -250,19 +220,4 @@ impl Actions {
             note,
         });
     }
-}
-
-/// The part of a volume that makes it name its claim.
-fn binding(own: &Binding) -> Value {
-    let mut body = json!({
-        "metadata": {"resourceVersion": own.revision.to_string()},
-        "spec": {"claimRef": {
-            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": own.claim.namespace,
-            "name": own.claim.name, "uid": own.claim_uid, "resourceVersion": own.claim_revision.to_string()
-        }}
-    });
-    if own.marks {
-        body["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
-    }
-    body
 }

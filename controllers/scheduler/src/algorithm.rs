@@ -130,6 +130,12 @@ impl Algorithm {
         if feasible.is_empty() {
             return Err(diagnose(evaluation, &filters, nodes));
         }
+        // The node where room was made for it, or that another component chose, where it fits (upstream's
+        // `evaluateNominatedNode`).
+        let promised = nodes.id(&attempt.pod().pod.status.nominated_node_name);
+        if let Some(node) = promised.filter(|node| feasible.binary_search(node).is_ok()) {
+            return Ok(node);
+        }
         let mut totals = single_node_scores(evaluation, &feasible);
         for row in self
             .rows

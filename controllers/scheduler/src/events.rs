@@ -69,14 +69,17 @@ impl Recorder {
     }
 }
 
-type SeriesKey = (Box<str>, &'static str, &'static str);
+/// Pod, the version of it that the event is about, reason and action (client-go's `getKey`).
+type SeriesKey = (Box<str>, Box<str>, &'static str, &'static str);
 
 async fn write(client: Client, runtime: Runtime, mut receiver: mpsc::Receiver<PendingEvent>) {
     let resource = ApiResource::of::<Event>();
     let mut series: HashMap<SeriesKey, (ObjectKey, u32)> = HashMap::new();
     while let Some(telling) = receiver.recv().await {
         let time = runtime.now();
-        let key = (Box::from(telling.pod.uid()), telling.reason, telling.action);
+        let pod = &telling.pod;
+        let version = Box::from(&*pod.pod.metadata.resource_version);
+        let key = (Box::from(pod.uid()), version, telling.reason, telling.action);
         if let Some((name, count)) = series.get_mut(&key) {
             *count += 1;
             if count.is_power_of_two() {

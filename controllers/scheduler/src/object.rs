@@ -5,7 +5,7 @@
 
 use machinery_client::{Folded, LongList};
 use machinery_meta::TextMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Names to values.
 pub type Labels = TextMap;
@@ -66,22 +66,6 @@ fields! {
         name: Box<str>,
         persistent_volume_claim: Option<ClaimSource>,
         ephemeral: Option<EphemeralSource>,
-        gce_persistent_disk: Option<GceDisk>,
-        aws_elastic_block_store: Option<AwsDisk>,
-        iscsi: Option<IscsiDisk>,
-        rbd: Option<RbdDisk>,
-    }
-    pub struct GceDisk { pd_name: Box<str>, read_only: bool }
-    pub struct AwsDisk {
-        #[serde(rename = "volumeID")]
-        volume_id: Box<str>,
-    }
-    pub struct IscsiDisk { iqn: Box<str>, read_only: bool }
-    pub struct RbdDisk {
-        monitors: Vec<Box<str>>,
-        pool: Box<str>,
-        image: Box<str>,
-        read_only: bool,
     }
     pub struct ClaimSource { claim_name: Box<str> }
     /// Its claim has the names of pod and volume.
@@ -134,6 +118,8 @@ fields! {
     pub struct Requirement {
         key: Box<str>,
         operator: Box<str>,
+        /// Sorted: lists are as long as their authors like, and looked through for each pod and node.
+        #[serde(deserialize_with = "sorted")]
         values: Vec<Box<str>>,
     }
     /// Pod affinity or anti-affinity; both have the same form.
@@ -188,6 +174,12 @@ fields! {
         names: Vec<Box<str>>,
         size_bytes: i64,
     }
+}
+
+fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D::Error> {
+    let mut values = Vec::<Box<str>>::deserialize(deserializer)?;
+    values.sort_unstable();
+    Ok(values)
 }
 
 /// A toleration of a pod. What is empty is not written: a [`LongList`] keeps its text.

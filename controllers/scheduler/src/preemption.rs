@@ -204,9 +204,11 @@ fn rank(candidate: &Candidate) -> (usize, i32, i64, usize, Reverse<Box<str>>) {
     )
 }
 
-/// RFC 3339 times in UTC sort as text.
+/// When a pod started, as text that sorts as times do (RFC 3339 in UTC); one that no kubelet has started yet starts now,
+/// after all others (upstream's `GetPodStartTime`).
 fn started(pod: &PodInfo) -> Box<str> {
-    pod.pod.status.start_time.clone().unwrap_or_default()
+    const NOW: &str = "~";
+    pod.pod.status.start_time.clone().unwrap_or_else(|| NOW.into())
 }
 
 /// Takes every less important pod off the node, then puts back as many as possible, the important ones first.

@@ -4,7 +4,12 @@ use crate::object::{LabelSelector, Labels, NodeSelector, NodeSelectorTerm, Requi
 
 /// Whether the labels satisfy the requirement. A missing key satisfies `NotIn` and `DoesNotExist` only.
 pub(crate) fn requirement_matches(requirement: &Requirement, value: Option<&str>) -> bool {
-    let listed = |value: &str| requirement.values.iter().any(|own| &**own == value);
+    let listed = |value: &str| {
+        requirement
+            .values
+            .binary_search_by(|own| (**own).cmp(value))
+            .is_ok()
+    };
     match &*requirement.operator {
         "In" => value.is_some_and(listed),
         "NotIn" => value.is_none_or(|value| !listed(value)),
@@ -75,6 +80,11 @@ mod tests {
         check(r#in, Some("x"), true);
         check(r#in, Some("z"), false);
         check(r#in, None, false);
+        check(
+            r#"{"key":"a","operator":"In","values":["z","y","x"]}"#,
+            Some("x"),
+            true,
+        );
         let not_in = r#"{"key":"a","operator":"NotIn","values":["x"]}"#;
         check(not_in, Some("x"), false);
         check(not_in, None, true);
