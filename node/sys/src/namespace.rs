@@ -49,10 +49,13 @@ pub fn in_network_namespace<T: Send>(
     })
 }
 
-/// A TCP socket of IPv4 made inside a network namespace. It belongs there wherever it is connected, which blocks nobody.
+/// A TCP socket of IPv4 or IPv6 made inside a network namespace. It belongs there wherever it is connected, which blocks nobody.
 ///
 /// # Errors
 /// When the namespace cannot be entered; the inner one when there can be no socket.
-pub fn tcp_socket_in(namespace: &Path) -> Result<std::io::Result<TcpSocket>, NamespaceError> {
-    in_network_namespace(namespace, TcpSocket::new_v4)
+pub fn tcp_socket_in(namespace: &Path, ipv6: bool) -> Result<std::io::Result<TcpSocket>, NamespaceError> {
+    match ipv6 {
+        true => in_network_namespace(namespace, TcpSocket::new_v6),
+        false => in_network_namespace(namespace, TcpSocket::new_v4),
+    }
 }

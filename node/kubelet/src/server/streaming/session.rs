@@ -124,7 +124,9 @@ async fn running_container(
     let latest = observed
         .latest(target.container)
         .filter(|found| found.state == ContainerState::Running);
-    latest
-        .map(|found| found.id.clone())
-        .ok_or_else(|| not_found(format!("container not found (\"{}\")", target.container)))
+    latest.map(|found| found.id.clone()).ok_or_else(|| {
+        let words = format!("container not found (\"{}\")", target.container);
+        // As upstream's kubelet, which answers so for every error without a code of its own.
+        Box::new(text(StatusCode::INTERNAL_SERVER_ERROR, words))
+    })
 }

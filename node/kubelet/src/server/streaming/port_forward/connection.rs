@@ -1,7 +1,7 @@
 //! Connections to ports of a pod, and what goes over them.
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,27 +106,37 @@ pub(in super::super) struct Dialer {
 }
 
 impl Dialer {
-    /// Connects to a port as the pod itself would, once it is its turn.
+    /// Connects to a port of localhost as the pod itself would, once it is its turn: over IPv4, and where nobody listens
+    /// there over IPv6 (containerd's `dialLocalhost`).
     ///
     /// # Errors
-    /// In upstream's words.
+    /// In upstream's words, of both.
     pub(in super::super) async fn connect(&self, runtime: &Runtime, port: u16) -> Result<TcpStream, String> {
         let _turn = self.connects.turn().await;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let first = match self.connect_to(runtime, (Ipv4Addr::LOCALHOST, port).into()).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let second = self.connect_to(runtime, (Ipv6Addr::LOCALHOST, port).into()).await;
+        second.map_err(|second| format!("IPv4: {first} IPv6: {second}"))
+    }
+
+    async fn connect_to(&self, runtime: &Runtime, address: SocketAddr) -> Result<TcpStream, String> {
         // Only the making needs a thread: it has to be in the pod's namespace.
         let socket = match self.network.clone() {
             Some(path) => runtime
-                .blocking(move || node_sys::namespace::tcp_socket_in(&path))
+                .blocking(move || node_sys::namespace::tcp_socket_in(&path, address.is_ipv6()))
                 .await
                 .map_err(|error| error.to_string())?
                 .map_err(|error| error.to_string())?,
+            None if address.is_ipv6() => TcpSocket::new_v6(),
             None => TcpSocket::new_v4(),
         };
         let connected = async { socket?.connect(address).await };
         let outcome = runtime.timeout(CONNECT_TIMEOUT, connected).await;
         outcome
             .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
-            .map_err(|error| dial_error(&address.ip().to_string(), port, &error))
+            .map_err(|error| dial_error(&address.ip().to_string(), address.port(), &error))
     }
 }
 
@@ -135,6 +145,25 @@ mod tests {
     use super::super::super::connects::AllConnects;
     use super::*;
     use futures::FutureExt;
+
+    #[tokio::test]
+    async fn port_forward_reaches_who_listens_on_either_localhost() {
+        let runtime = Runtime::real();
+        let connects = AllConnects::default().of_pod().of_connection();
+        let dialer = Dialer {
+            network: None,
+            connects,
+        };
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+            let own = listener.local_addr().unwrap();
+            let stream = dialer.connect(&runtime, own.port()).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), own);
+        }
+        let refused = dialer.connect(&runtime, 1).await.unwrap_err();
+        let words = "IPv4: dial tcp 127.0.0.1:1: connect: connection refused IPv6: dial tcp [::1]:1: connect: connection refused";
+        assert_eq!(refused, words);
+    }
 
     #[test]
     fn port_forward_connect_that_waits_takes_no_thread() {
