@@ -69,6 +69,7 @@
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use crate::kind::Kind;
 use apiserver_storage::{Expect, Op, Storage, Write};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
@@ -91,6 +92,8 @@ pub struct Attributes {
     /// The kind of the object that is admitted: for a subresource with a kind of its own that one (`Binding`, `Scale`).
     pub kind: GroupVersionKind,
     pub resource: GroupVersionResource,
+    /// The built-in kind of the resource.
+    pub built_in: Option<&'static Kind>,
     pub subresource: String,
     pub namespace: String,
     /// Empty while a name is still to be generated.

@@ -3,7 +3,7 @@
 //! A line `a.b[].c=value` sets `c` to a value in every struct the path leads to, unless it is set; [`Additions`] says how.
 //! The lines of a kind are compiled once; what depends on other fields is in functions below. `machinery/api/facts/defaults.json` is what upstream's defaulters were seen to do; the diff tool compares.
 
-use crate::core::pod::defaults as pod;
+use crate::kinds::core::pod::defaults as pod;
 use machinery_schema::{Additions, Mut, Ref, Step, Tree, TypeId, Value};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -6,24 +6,10 @@
 //! the live object, in every attempt of its loop, and writes nothing when nothing changed. A delete asks one pure
 //! function ([`store::deletion`]) what to do.
 //!
-//! A kind is a [`row`] (all that others need to know) and a strategy (what it decides itself). Custom resources are
-//! rows with one more strategy over a schema; the rest cannot tell them apart. [`registry`] holds the rows.
+//! A built-in kind is a folder of [`kinds`]. It is served as a [`row`] (all that others need to know) with a strategy (what it decides
+//! itself). Custom resources are rows with one more strategy over a schema; the rest cannot tell them apart. [`registry`] holds the rows.
 //!
 //! Absent: HTTP, authorization, protobuf, any knowledge of who is asking beyond [`RequestContext`].
-
-pub mod apps;
-pub mod batch;
-pub mod certificates;
-pub mod coordination;
-pub mod core;
-pub mod discovery;
-mod extensions;
-pub mod networking;
-pub mod rbac;
-pub mod resource;
-pub mod scheduling;
-pub mod storage;
-pub mod validation;
 
 pub mod admission;
 mod codec;
@@ -35,13 +21,14 @@ pub mod custom;
 pub mod defaults;
 pub mod error;
 mod event_recorder;
+pub mod kind;
 pub mod kinds;
 pub mod label_selector;
 pub mod latency;
 pub mod managed_fields;
 mod master_leases;
 pub mod metadata;
-pub mod not_enforced;
+mod not_enforced;
 pub mod options;
 mod point_of_no_return;
 pub mod registry;
@@ -52,6 +39,7 @@ mod stored;
 pub mod strategy;
 pub mod table_strategy;
 mod user_class;
+pub mod validation;
 mod validation_rules;
 mod values;
 pub mod verbs;
@@ -62,7 +50,8 @@ pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, RequestRecorder, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
 pub use event_recorder::EventRecorder;
-pub use extensions::flow_control::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;
+pub use kind::Kind;
+pub use kinds::flowcontrol::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;
 pub use master_leases::MasterLeases;
 pub use point_of_no_return::PointOfNoReturn;
 pub use registry::{Registry, Rows};

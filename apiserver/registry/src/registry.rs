@@ -1,6 +1,6 @@
 //! The resources being served, by group, version and plural; rows come and go at run time.
 
-use crate::core::service::NodePorts;
+use crate::kinds::core::service::NodePorts;
 use crate::row::ResourceRow;
 use crate::store::{NodeGrowth, Store};
 use crate::stored::Stored;

@@ -4,6 +4,7 @@
 //! needed elsewhere it becomes a field here rather than a second list.
 
 use crate::columns::Columns;
+use crate::kind::Kind;
 use crate::strategy::Strategy;
 use crate::verbs::Verbs;
 use machinery_meta::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
@@ -29,6 +30,8 @@ pub struct ResourceRow {
     pub ty: TypeId,
     /// A custom resource: no protobuf, no strategic merge patch, type meta on list items.
     pub custom: bool,
+    /// The built-in kind that this is a version of; none of a custom resource.
+    pub built_in: Option<&'static Kind>,
     pub stored: StoredForm,
     pub columns: Columns,
     pub selectable: Arc<[Selectable]>,

@@ -5,7 +5,7 @@
 //! of a definition that is going) is read by the type its value names.
 
 use crate::codec;
-use crate::extensions::crd::v1beta1;
+use crate::kinds::apiextensions::custom_resource_definition::v1beta1;
 use crate::registry::Rows;
 use crate::row::ResourceRow;
 use apiserver_storage::{Key, Record, RecordCodec};

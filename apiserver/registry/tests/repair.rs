@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
-use apiserver_registry::core::service::{NodePorts, repair};
+use apiserver_registry::kinds::core::service::{NodePorts, repair};
 use apiserver_registry::options::{CreateOptions, DeleteOptions, ListOptions, RevisionMatch};
 use apiserver_registry::{Door, Registry, RequestContext, Scope, Store, SystemDoors, SystemWriter, kinds};
 use apiserver_storage::{Key, LogStorage, ReadAt, Storage, Write};

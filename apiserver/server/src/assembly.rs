@@ -29,7 +29,7 @@ use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
-use apiserver_registry::core::service::NodePorts;
+use apiserver_registry::kinds::core::service::NodePorts;
 use apiserver_registry::{Registry, RegistryError, SystemDoors, SystemWriter, kinds};
 use apiserver_storage::Storage;
 use machinery_meta::reader::ObjectReader;

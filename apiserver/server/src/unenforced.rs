@@ -2,7 +2,7 @@
 //!
 //! It stands in the admission chain, so that every way of writing passes it. The server's own writes do not.
 
-use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext, metadata, not_enforced};
+use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext, metadata};
 use machinery_schema::Tree;
 
 /// The admission of objects that have no effect.
@@ -25,17 +25,23 @@ impl Unenforced {
         if !writes || !attributes.subresource.is_empty() {
             return Ok(());
         }
-        let resource = &attributes.resource;
+        let Some(kind) = attributes.built_in else {
+            return Ok(());
+        };
         let changed = old.is_none_or(|old| metadata::spec_differs(object, old));
         if !self.allowed
             && changed
-            && let Some(why) = not_enforced::refusal(&resource.group, &resource.resource, object.root())
+            && let Some(why) = kind.refusal(object.root())
         {
             let name = metadata::name(object);
-            return Err(RegistryError::forbidden(&resource.group_resource(), name, why));
+            return Err(RegistryError::forbidden(
+                &attributes.resource.group_resource(),
+                name,
+                why,
+            ));
         }
         let old = old.map(Tree::root);
-        for warning in not_enforced::warnings(&resource.group, &resource.resource, object.root(), old) {
+        for warning in kind.field_warnings(object.root(), old) {
             ctx.warnings.add(warning);
         }
         Ok(())

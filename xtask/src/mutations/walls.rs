@@ -186,14 +186,14 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "a stored definition of many versions cannot be changed",
-                file: "extensions/crd/validation/versions.rs",
+                file: "kinds/apiextensions/custom_resource_definition/validation/versions.rs",
                 from: "if versions > MAX_VERSIONS.max(known) {",
                 to: "if versions > MAX_VERSIONS.max(known.min(0)) {",
                 proof: DEFINITIONS,
             },
             Mutation {
                 name: "a stored definition that breaks a rule cannot be deleted",
-                file: "extensions/crd/mod.rs",
+                file: "kinds/apiextensions/custom_resource_definition/mod.rs",
                 from: ".parts(&[(\"finalize\", |new",
                 to: ".parts(&[(\"nothing\", |new",
                 proof: DEFINITIONS,

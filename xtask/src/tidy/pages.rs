@@ -80,13 +80,16 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-const UNENFORCED: &str = "apiserver/registry/src/not_enforced/mod.rs";
+const KINDS: &str = "apiserver/registry/src/kinds/";
 
-/// Differences between the server's list of resources without effect and the last column of the README's table.
+/// Differences between the kinds that say they have no effect and the last column of the README's table.
 pub(super) fn unenforced(texts: &Texts) -> Vec<String> {
-    let list = between(texts, UNENFORCED, "const NOT_ENFORCED", "];");
-    let strings: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
-    let listed: BTreeSet<&str> = strings.chunks_exact(3).map(|entry| entry[1]).collect();
+    let kinds = texts
+        .iter()
+        .filter(|(path, text)| path.starts_with(KINDS) && text.contains(".not_enforced("));
+    let listed: BTreeSet<&str> = kinds
+        .filter_map(|(_, text)| text.split_once("Kind::of(")?.1.split('"').nth(3))
+        .collect();
     let table = between(texts, "README.md", "| stored without effect |\n", "\n\n");
     let cells = table
         .lines()
@@ -99,7 +102,7 @@ pub(super) fn unenforced(texts: &Texts) -> Vec<String> {
         missing.map(|name| format!("README.md: the table of features lacks `{name}`, which has no effect"));
     let wrong = shown.difference(&listed);
     missing
-        .chain(wrong.map(|name| format!("README.md: `{name}` is not in {UNENFORCED}")))
+        .chain(wrong.map(|name| format!("README.md: `{name}` has an effect by its folder in {KINDS}")))
         .collect()
 }
 
@@ -164,17 +167,36 @@ mod tests {
 
     #[test]
     fn readme_names_the_resources_without_effect() {
-        let list = "const NOT_ENFORCED: [(&str, &str, &str); 2] = [\n(\"\", \"limitranges\", \"limits\"),\n(\"apps\", \"daemonsets\", \"none\"),\n];";
+        let kind = |name: &str, group: &str| {
+            let path = format!("{KINDS}{group}/kind/mod.rs");
+            let text =
+                format!("static KIND: Kind = Kind::of(\"{group}\", \"{name}\").not_enforced(\"none\");");
+            (path, text)
+        };
+        let (bounds, sets) = (kind("limitranges", ""), kind("daemonsets", "apps"));
+        let other = (
+            format!("{KINDS}apps/other/mod.rs"),
+            "Kind::of(\"apps\", \"deployments\");",
+        );
         let table = |cell: &str| {
             format!("| feature | stored without effect |\n|---|---|\n| a `b` |{cell}|\n\n| c | `d` |\n")
         };
-        let check = |cell: &str| unenforced(&texts(&[(UNENFORCED, list), ("README.md", &table(cell))]));
+        let check = |cell: &str| {
+            let table = table(cell);
+            let files = [
+                (bounds.0.as_str(), bounds.1.as_str()),
+                (&sets.0, &sets.1),
+                (&other.0, other.1),
+                ("README.md", &table),
+            ];
+            unenforced(&texts(&files))
+        };
         assert_eq!(check("`limitranges` `daemonsets`"), Vec::<String>::new());
         assert_eq!(
             check("`limitranges` `deployments`"),
             [
                 "README.md: the table of features lacks `daemonsets`, which has no effect".to_owned(),
-                format!("README.md: `deployments` is not in {UNENFORCED}"),
+                format!("README.md: `deployments` has an effect by its folder in {KINDS}"),
             ]
         );
     }

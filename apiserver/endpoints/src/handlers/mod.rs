@@ -98,6 +98,7 @@ impl Call {
             operation,
             kind: sub.map_or_else(|| row.gvk.clone(), |sub| sub.gvk.clone()),
             resource: row.group_version().resource(&row.plural),
+            built_in: row.built_in,
             subresource: self.info.subresource.clone(),
             namespace: self.info.scope.namespace().to_owned(),
             name: name.to_owned(),

@@ -10,8 +10,8 @@ use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, UpdateOptions};
 use apiserver_registry::{
-    Deleted, ObjectPart, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
-    UpdatedObject, Written, metadata,
+    Deleted, Kind, ObjectPart, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole,
+    Target, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -59,9 +59,7 @@ async fn written_answer(
 /// Warns of a kind that is stored and not enforced yet.
 fn warn_not_enforced(call: &Call) {
     let row = call.row();
-    if !row.custom
-        && let Some(warning) = apiserver_registry::not_enforced::warning(&row.gvk.group, &row.plural)
-    {
+    if let Some(warning) = row.built_in.and_then(Kind::not_enforced_warning) {
         call.ctx.warnings.add(warning);
     }
 }

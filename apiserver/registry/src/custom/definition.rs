@@ -133,6 +133,7 @@ fn row(
         schema: schema.schema,
         ty: schema.ty,
         custom: true,
+        built_in: None,
         columns: columns(version),
         strategy: Arc::new(strategy),
         has_store: true,

@@ -1,7 +1,7 @@
 //! Acceptance of a definition's names, and the conditions that report it.
 
 use crate::conditions::{Condition, set_condition};
-use crate::extensions::crd::approval;
+use crate::kinds::apiextensions::custom_resource_definition::approval;
 use machinery_schema::{Ref, Tree};
 use std::collections::HashSet;
 

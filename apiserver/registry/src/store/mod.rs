@@ -307,6 +307,7 @@ impl Store {
             operation,
             kind: self.row.gvk.clone(),
             resource: self.row.group_version().resource(&self.row.plural),
+            built_in: self.row.built_in,
             subresource: target.part.subresource().to_owned(),
             namespace: if own {
                 target.name

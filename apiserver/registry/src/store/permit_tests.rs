@@ -15,6 +15,7 @@ fn attributes(operation: Operation, (group, resource): (&str, &str), place: (&st
         operation,
         kind: GroupVersionKind::new(group, "v1", "Whatever"),
         resource: GroupVersionResource::new(group, "v1", resource),
+        built_in: None,
         subresource: String::new(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),

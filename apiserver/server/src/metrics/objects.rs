@@ -2,7 +2,7 @@
 
 use super::families::Families;
 use apiserver_registry::Registry;
-use apiserver_registry::core::service::NodePorts;
+use apiserver_registry::kinds::core::service::NodePorts;
 use apiserver_storage::Prefix;
 use machinery_runtime::Runtime;
 use prometheus::{GaugeVec, IntGauge, Opts};

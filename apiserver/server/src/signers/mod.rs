@@ -7,7 +7,7 @@
 
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
-use apiserver_registry::certificates::{common_name, organizations};
+use apiserver_registry::kinds::certificates::{common_name, organizations};
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

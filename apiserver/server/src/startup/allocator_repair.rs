@@ -2,7 +2,7 @@
 
 use super::Startup;
 use apiserver_registry::RegistryError;
-use apiserver_registry::core::service::repair;
+use apiserver_registry::kinds::core::service::repair;
 use futures::future::BoxFuture;
 
 /// Repairs once and goes on.

@@ -1,3 +1,0 @@
-//! ControllerRevision: what a DaemonSet or StatefulSet once was.
-
-pub mod validation;

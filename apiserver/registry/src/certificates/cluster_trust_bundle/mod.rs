@@ -1,2 +1,0 @@
-//! ClusterTrustBundle: trust anchors, of a signer or of nobody in particular.
-pub mod validation;

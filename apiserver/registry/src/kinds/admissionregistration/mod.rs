@@ -1,0 +1,14 @@
+//! Kinds of admissionregistration.k8s.io.
+
+pub mod mutating_admission_policy;
+pub mod mutating_admission_policy_binding;
+pub mod mutating_webhook_configuration;
+pub mod validating_admission_policy;
+pub mod validating_admission_policy_binding;
+pub mod validating_webhook_configuration;
+mod webhooks;
+
+use crate::kind::Traits;
+
+/// Traits of every kind of the group.
+const TRAITS: Traits = Traits::COUNTED.any_finalizers().revision_wanted();

@@ -1,0 +1,7 @@
+//! MutatingAdmissionPolicyBinding: where a policy holds, and with which parameters.
+
+use crate::kind::Kind;
+
+pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingadmissionpolicybindings")
+    .traits(super::TRAITS)
+    .not_enforced("policies are not evaluated");

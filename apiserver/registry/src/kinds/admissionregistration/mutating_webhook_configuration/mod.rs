@@ -1,0 +1,8 @@
+//! MutatingWebhookConfiguration: webhooks that may change requests.
+
+use crate::kind::Kind;
+
+pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
+    .traits(super::TRAITS)
+    .not_enforced("webhooks are not called")
+    .refused(super::webhooks::refusal);

@@ -1,0 +1,8 @@
+//! ValidatingWebhookConfiguration: webhooks that may refuse requests.
+
+use crate::kind::Kind;
+
+pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "validatingwebhookconfigurations")
+    .traits(super::TRAITS)
+    .not_enforced("webhooks are not called")
+    .refused(super::webhooks::refusal);

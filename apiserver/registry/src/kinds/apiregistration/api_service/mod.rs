@@ -1,0 +1,16 @@
+//! APIService: a version of a group, and the service that answers for it.
+
+pub mod validation;
+
+use crate::kind::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("apiregistration.k8s.io", "apiservices")
+    .traits(
+        Traits::PLAIN
+            .named(NameRule::Any)
+            .any_finalizers()
+            .revision_wanted(),
+    )
+    .rules(ValidationRules::create(validation::validate))
+    .not_enforced("requests are not proxied");

@@ -1,0 +1,3 @@
+//! The kind of apiregistration.k8s.io.
+
+pub mod api_service;

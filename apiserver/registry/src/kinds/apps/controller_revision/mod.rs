@@ -1,0 +1,9 @@
+//! ControllerRevision: what a DaemonSet or StatefulSet once was.
+
+pub mod validation;
+
+use crate::kind::Kind;
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("apps", "controllerrevisions")
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));

@@ -1,0 +1,5 @@
+//! TokenReview: the identity behind a token. Not stored.
+
+use crate::kind::Kind;
+
+pub(crate) static KIND: Kind = Kind::of("authentication.k8s.io", "tokenreviews");

@@ -1,0 +1,3 @@
+//! The kind of autoscaling.
+
+pub mod horizontal_pod_autoscaler;

@@ -1,0 +1,67 @@
+//! Job: its validation, and the selector by its own uid.
+
+mod indexes;
+mod policies;
+pub(crate) mod status;
+pub(crate) mod update;
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+use machinery_schema::Tree;
+
+pub(crate) static KIND: Kind = Kind::of("batch", "jobs")
+    .traits(Traits::COUNTED.orphaning())
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(update::validate)
+            .status(status::validate),
+    );
+
+/// The labels of a job's own pods: today's, and those from before they had a prefix.
+fn own_labels<'a>(uid: &'a str, name: &'a str) -> [(&'static str, &'a str); 4] {
+    [
+        ("controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+    ]
+}
+
+/// A job selects its own pods by its uid, unless it says it does so itself.
+pub(crate) fn select_own_pods(object: &mut Tree) {
+    let manual = object
+        .at(&["spec", "manualSelector"])
+        .and_then(machinery_schema::Ref::as_bool);
+    if manual == Some(true) {
+        return;
+    }
+    let (uid, name) = (
+        crate::metadata::uid(object).to_owned(),
+        crate::metadata::name(object).to_owned(),
+    );
+    for (label, value) in own_labels(&uid, &name) {
+        let path = ["spec", "template", "metadata", "labels", label];
+        if object.str_at(&path).is_empty() {
+            object.set_str(&path, value);
+        }
+    }
+    let own = object
+        .at(&["metadata", "labels"])
+        .is_none_or(machinery_schema::Ref::is_empty);
+    let labels = object
+        .at(&["spec", "template", "metadata", "labels"])
+        .map(machinery_schema::Ref::to_tree);
+    if let Some(labels) = labels.filter(|_| own) {
+        object.set(&["metadata".into(), "labels".into()], labels.root());
+    }
+    let path = [
+        "spec",
+        "selector",
+        "matchLabels",
+        "batch.kubernetes.io/controller-uid",
+    ];
+    if object.str_at(&path).is_empty() {
+        object.set_str(&path, &uid);
+    }
+}

@@ -1,0 +1,4 @@
+//! Kinds of batch.
+
+pub mod cron_job;
+pub mod job;

@@ -1,0 +1,10 @@
+//! ClusterTrustBundle: trust anchors, of a signer or of nobody in particular.
+
+pub mod validation;
+
+use crate::kind::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "clustertrustbundles")
+    .traits(Traits::PLAIN.named(NameRule::PathSegment).revision_wanted())
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));

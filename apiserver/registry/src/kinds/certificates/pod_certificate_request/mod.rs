@@ -1,0 +1,19 @@
+//! PodCertificateRequest: a node asks a signer for the certificate of one of its pods.
+//!
+//! [`validation`] is what may be asked, [`proof`] that who asks has the key, [`outcome`] what a signer may answer.
+
+pub mod outcome;
+mod proof;
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificaterequests")
+    .traits(Traits::PLAIN.revision_wanted())
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
+            .status_at(outcome::validate_status),
+    )
+    .not_enforced("no signer acts on it");

@@ -1,0 +1,10 @@
+//! Lease: something that one holder at a time has, and renews.
+
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("coordination.k8s.io", "leases")
+    .traits(Traits::PLAIN.any_finalizers().put_creates().revision_wanted())
+    .rules(ValidationRules::create(validation::validate));

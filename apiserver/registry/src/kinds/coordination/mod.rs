@@ -1,0 +1,3 @@
+//! The kind of coordination.k8s.io.
+
+pub mod lease;

@@ -1,0 +1,36 @@
+//! PersistentVolumeClaim: its validation, what of it may [`change`]; where its data come from has two spellings.
+
+pub mod change;
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+use machinery_schema::{Ref, Tree, Value};
+
+pub(crate) static KIND: Kind = Kind::of("", "persistentvolumeclaims")
+    .traits(Traits::PLAIN.returned())
+    .rules(ValidationRules::create(validation::validate).update(change::validate_update));
+
+/// `dataSource` and its successor `dataSourceRef` say the same, whichever of them was given.
+pub(crate) fn same_data_source(object: &mut Tree) {
+    let given = |name: &str| {
+        let source = object.at(&["spec", name]).filter(|source| !source.is_null());
+        source.map(|source| (source.to_tree(), source.str("namespace").is_empty()))
+    };
+    let (source, to) = match (given("dataSource"), given("dataSourceRef")) {
+        (Some((source, _)), None) => (source, "dataSourceRef"),
+        // A source elsewhere can be told in the newer spelling only.
+        (None, Some((source, true))) => (source, "dataSource"),
+        _ => return,
+    };
+    let group = source.get("apiGroup").and_then(Ref::as_str);
+    object.with(&["spec"], |mut spec| {
+        let mut copy = spec.entry(to);
+        match group {
+            Some(group) => copy.set("apiGroup", group),
+            None => copy.set("apiGroup", Value::Null),
+        }
+        copy.set("kind", source.str_at(&["kind"]));
+        copy.set("name", source.str_at(&["name"]));
+    });
+}

@@ -1,0 +1,145 @@
+//! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
+
+pub(crate) mod defaults;
+pub(crate) mod level;
+mod not_enforced;
+mod port_warnings;
+pub(crate) mod qos;
+pub(crate) mod resize;
+pub mod validation;
+pub(crate) mod warnings;
+
+use crate::context::RequestContext;
+use crate::kind::{Kind, Traits};
+use crate::metadata;
+use crate::strategy::{ObjectPart, Strategy};
+use crate::validation::Path;
+use crate::validation_rules::ValidationRules;
+use machinery_schema::{Ref, Step, Tree};
+
+pub(crate) static KIND: Kind = Kind::of("", "pods").traits(Traits::COUNTED.returned());
+
+/// See the module's comment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodStrategy;
+
+impl Strategy for PodStrategy {
+    fn defaults(&self, object: &mut Tree) {
+        defaults::pod(object);
+        crate::defaults::apply("", "pods", object);
+    }
+
+    fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
+        level::set_defaults(object);
+        object.set_str(&["status", "phase"], "Pending");
+        object.set_str(&["status", "qosClass"], qos::class(object.root()));
+        gate_condition(object, &metadata::format_time(ctx.runtime.now()));
+    }
+
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+        // Those of a Binding go to its pod.
+        object.with(&["metadata"], |mut own| defaults::metadata(&mut own));
+        if part == ObjectPart::Other("ephemeralcontainers") {
+            keep_only_ephemeral(object, old);
+        }
+        if part == ObjectPart::Other("resize") {
+            resize::keep_only_resources(object, old);
+            level::set_defaults(object);
+        }
+        if part == ObjectPart::Main {
+            level::keep(object, old);
+        }
+        if part == ObjectPart::Status {
+            // Old agents sent stale owner references with their status.
+            metadata::restore_field(object, old, "ownerReferences");
+            metadata::restore_field(object, old, "deletionTimestamp");
+            if object.str_at(&["status", "qosClass"]).is_empty() {
+                object.set_str(&["status", "qosClass"], qos::class(old.root()));
+            }
+        }
+    }
+
+    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+        // As upstream: who changes a pod is a scheduler or an agent, mostly, and does so all the time.
+        if old.is_some() {
+            return Vec::new();
+        }
+        warnings::of(&Path::ROOT, object)
+    }
+
+    fn rules(&self) -> ValidationRules {
+        ValidationRules::create(validation::validate)
+            .update(validation::update::validate)
+            .status(validation::status::validate)
+            .parts(&[
+                ("ephemeralcontainers", validation::update::validate_ephemeral),
+                ("resize", validation::resize::validate),
+                ("binding", |_, _| Vec::new()),
+            ])
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
+        let own = object
+            .at(&["spec", "terminationGracePeriodSeconds"])
+            .and_then(Ref::as_i64);
+        let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
+        if ended || object.str_at(&["spec", "nodeName"]).is_empty() {
+            return Some(0);
+        }
+        Some(requested.or(own).unwrap_or(0))
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+}
+
+/// Restores everything but ephemeral containers, the only part that this subresource changes.
+fn keep_only_ephemeral(object: &mut Tree, old: &Tree) {
+    let place = [Step::Name("spec"), Step::Name("ephemeralContainers")];
+    let wanted = object.at(&["spec", "ephemeralContainers"]).map(Ref::to_tree);
+    metadata::restore_member(object, old, "spec");
+    metadata::restore_member(object, old, "status");
+    metadata::restore_for_status(object, old);
+    match wanted {
+        Some(list) => object.set(&place, list.root()),
+        None => {
+            object.remove(&["spec", "ephemeralContainers"]);
+        }
+    }
+}
+
+/// A pod with scheduling gates says from the start that it is not scheduled.
+fn gate_condition(object: &mut Tree, now: &str) {
+    let gated = object
+        .at(&["spec", "schedulingGates"])
+        .is_some_and(|gates| !gates.is_empty());
+    if !gated {
+        return;
+    }
+    let known = object.get("status").is_some_and(|status| {
+        status
+            .list("conditions")
+            .any(|condition| condition.str("type") == "PodScheduled")
+    });
+    if known {
+        return;
+    }
+    object.with(&["status"], |mut status| {
+        let mut conditions = status.entry("conditions");
+        let mut condition = conditions.push(machinery_schema::Value::EmptyMap);
+        condition.set("type", "PodScheduled");
+        condition.set("status", "False");
+        condition.set("lastProbeTime", machinery_schema::Value::Null);
+        condition.set("lastTransitionTime", now);
+        condition.set("reason", "SchedulingGated");
+        condition.set(
+            "message",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        );
+    });
+}

@@ -1,0 +1,112 @@
+//! Fields of pods, and of templates of pods, that have no effect yet.
+
+use crate::not_enforced::stored_only;
+use crate::validation::{Path, present};
+use machinery_schema::Ref;
+
+/// Of bounds that nothing watches.
+const NOT_EVICTED: &str = "nodes do not evict pods that use more";
+
+/// Volumes that nodes provide; a pod with another is stored, and does not start.
+const PROVIDED_VOLUMES: [&str; 7] = [
+    "configMap",
+    "downwardAPI",
+    "emptyDir",
+    "hostPath",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
+
+/// Parts of projected volumes that nodes do not provide; a pod with one does not start.
+const NOT_PROJECTED: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
+
+/// The warnings for a pod's spec, or a template's.
+pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
+    let mut warnings = volumes(&path.child("volumes"), spec);
+    if spec.list("resourceClaims").next().is_some() {
+        warnings.push(warning(
+            &path.child("resourceClaims"),
+            "devices are not allocated",
+        ));
+    }
+    // An init container that always restarts is a sidecar.
+    for (list, known) in [("initContainers", "Always"), ("containers", "")] {
+        let at = path.child(list);
+        for (index, container) in spec.list(list).enumerate() {
+            let at = at.index(index);
+            restarts(&at, container, known, &mut warnings);
+            let storage = "ephemeral-storage";
+            if container.at(&["resources", "limits", storage]).is_some() {
+                let at = at.child("resources");
+                warnings.push(warning(&at.child("limits").key(storage), NOT_EVICTED));
+            }
+        }
+    }
+    warnings
+}
+
+fn warning(path: &Path<'_>, missing: &str) -> String {
+    stored_only(&path.render().to_string(), missing)
+}
+
+fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec<String>) {
+    let policy = container.str("restartPolicy");
+    let rules = container.list("restartPolicyRules").next();
+    let ignored = [
+        ("restartPolicy", !policy.is_empty() && policy != known),
+        ("restartPolicyRules", rules.is_some()),
+    ];
+    for (field, _) in ignored.iter().filter(|(_, ignored)| *ignored) {
+        warnings.push(warning(
+            &path.child(field),
+            "nodes go by the restart policy of the pod",
+        ));
+    }
+}
+
+fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (index, volume) in spec.list("volumes").enumerate() {
+        let folder = volume.get("emptyDir");
+        // The kernel itself bounds one in memory.
+        if let Some(folder) = folder.filter(|folder| folder.str("medium").is_empty())
+            && present(folder, "sizeLimit").is_some()
+        {
+            let at = path.index(index);
+            warnings.push(warning(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
+        }
+        projections(&path.index(index), volume, &mut warnings);
+        let sources = volume
+            .entries()
+            .filter(|(name, value)| *name != "name" && !value.is_null());
+        for (source, _) in sources.filter(|(source, _)| !PROVIDED_VOLUMES.contains(source)) {
+            let at = path.index(index);
+            warnings.push(warning(
+                &at.child(source),
+                "nodes do not provide volumes of this type",
+            ));
+        }
+    }
+    warnings
+}
+
+fn projections(path: &Path<'_>, volume: Ref<'_>, warnings: &mut Vec<String>) {
+    let Some(projected) = volume.get("projected") else {
+        return;
+    };
+    let volume = path.child("projected");
+    let at = volume.child("sources");
+    for (index, part) in projected.list("sources").enumerate() {
+        for source in NOT_PROJECTED
+            .into_iter()
+            .filter(|source| present(part, source).is_some())
+        {
+            let at = at.index(index);
+            warnings.push(warning(
+                &at.child(source),
+                "nodes do not provide projections of this type",
+            ));
+        }
+    }
+}

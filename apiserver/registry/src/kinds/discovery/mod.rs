@@ -1,0 +1,3 @@
+//! The kind of discovery.k8s.io.
+
+pub mod endpoint_slice;

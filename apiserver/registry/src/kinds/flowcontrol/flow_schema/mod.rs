@@ -1,0 +1,10 @@
+//! FlowSchema: requests that share a priority level, and how they are told apart in it.
+
+mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("flowcontrol.apiserver.k8s.io", "flowschemas")
+    .traits(Traits::COUNTED)
+    .rules(ValidationRules::create(validation::validate).status(super::status::validate_status));

@@ -1,0 +1,10 @@
+//! PriorityLevelConfiguration: seats for the requests of a priority level, and queues.
+
+mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations")
+    .traits(Traits::COUNTED)
+    .rules(ValidationRules::create(validation::validate).status(super::status::validate_status));

@@ -1,0 +1,11 @@
+//! Ingress: routes of HTTP from outside to services.
+
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ingresses")
+    .traits(Traits::COUNTED)
+    .rules(ValidationRules::create(validation::validate).update(|new, _| validation::validate_update(new)))
+    .not_enforced("no gateway acts on it");

@@ -1,0 +1,10 @@
+//! IPAddress: an address that something holds, named by itself.
+
+pub mod validation;
+
+use crate::kind::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ipaddresses")
+    .traits(Traits::PLAIN.named(NameRule::IpAddress))
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));

@@ -1,0 +1,10 @@
+//! NetworkPolicy: traffic that pods may receive and send.
+
+mod not_enforced;
+
+use crate::kind::{Kind, Traits};
+
+pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "networkpolicies")
+    .traits(Traits::COUNTED)
+    .not_enforced("traffic is not filtered")
+    .refused(not_enforced::refusal);

@@ -1,0 +1,3 @@
+//! The kind of node.k8s.io.
+
+pub mod runtime_class;

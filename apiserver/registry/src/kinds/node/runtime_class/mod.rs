@@ -1,0 +1,13 @@
+//! RuntimeClass: a way to run containers, by the name of its handler.
+
+mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("node.k8s.io", "runtimeclasses")
+    .traits(Traits::PLAIN.any_finalizers().put_creates().revision_wanted())
+    .rules(
+        ValidationRules::create(validation::validate_runtime_class)
+            .update(validation::validate_runtime_class_update),
+    );

@@ -1,0 +1,3 @@
+//! The kind of policy.
+
+pub mod pod_disruption_budget;

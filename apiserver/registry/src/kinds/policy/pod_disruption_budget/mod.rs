@@ -1,0 +1,19 @@
+//! PodDisruptionBudget: how many pods may be evicted at a time.
+
+mod validation;
+
+use crate::kind::{Kind, NameRule, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("policy", "poddisruptionbudgets")
+    .traits(
+        Traits::COUNTED
+            .named(NameRule::PathSegment)
+            .any_finalizers()
+            .revision_wanted(),
+    )
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
+            .status(validation::validate_status),
+    );

@@ -1,0 +1,11 @@
+//! ClusterRoleBinding: a role in the whole cluster, and those who have it.
+
+use crate::kind::Kind;
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("rbac.authorization.k8s.io", "clusterrolebindings")
+    .traits(super::TRAITS)
+    .rules(
+        ValidationRules::create(|new| super::validation::validate_binding(new, false))
+            .update(|new, old| super::validation::validate_binding_update(new, old, false)),
+    );

@@ -1,0 +1,12 @@
+//! Kinds of rbac.authorization.k8s.io: names are any path segment, and a PUT creates.
+
+pub mod cluster_role;
+pub mod cluster_role_binding;
+pub mod role;
+pub mod role_binding;
+pub mod validation;
+
+use crate::kind::{NameRule, Traits};
+
+/// Traits of every kind of the group.
+const TRAITS: Traits = Traits::PLAIN.named(NameRule::PathSegment).put_creates();

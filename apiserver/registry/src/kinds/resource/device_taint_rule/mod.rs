@@ -1,0 +1,11 @@
+//! DeviceTaintRule: a taint of all devices that it selects.
+
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "devicetaintrules")
+    .traits(Traits::COUNTED.revision_wanted())
+    .rules(ValidationRules::create(validation::validate).status(validation::validate_status))
+    .not_enforced("devices are not allocated");

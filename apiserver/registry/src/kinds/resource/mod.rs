@@ -1,0 +1,30 @@
+//! Kinds of resource.k8s.io: what asks for devices, what was given, what taints them.
+//!
+//! Upstream declares part of the rules beside its types and tells what is declared after what it looks at itself:
+//! [`Problems`] keeps the two apart. CEL expressions are not compiled here.
+
+pub(crate) mod admin_access;
+pub mod device_class;
+pub mod device_taint_rule;
+pub(crate) mod devices;
+pub mod resource_claim;
+pub mod resource_claim_template;
+pub mod resource_slice;
+
+use crate::validation::Errors;
+use machinery_meta::FieldError;
+
+/// Problems in upstream's order: those of code before those that upstream declares.
+#[derive(Debug, Default)]
+struct Problems {
+    seen: Errors,
+    declared: Errors,
+}
+
+impl Problems {
+    fn into_list(self) -> Vec<FieldError> {
+        let mut all = self.seen.into_list();
+        all.extend(self.declared.into_list());
+        all
+    }
+}

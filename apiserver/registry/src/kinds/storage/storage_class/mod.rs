@@ -1,0 +1,13 @@
+//! StorageClass: the way in which volumes for claims are made.
+
+mod not_enforced;
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "storageclasses")
+    .traits(Traits::PLAIN.returned())
+    .rules(ValidationRules::create(validation::validate_class).update(validation::validate_class_update))
+    .not_enforced("volumes are not provisioned")
+    .fields_not_enforced(not_enforced::fields);

@@ -1,0 +1,15 @@
+//! VolumeAttachment: a volume that is to be, or is, attached to a node.
+
+pub mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattachments")
+    .traits(Traits::PLAIN.returned().revision_wanted())
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
+            .status(validation::validate_status),
+    )
+    .not_enforced("volumes are not attached");

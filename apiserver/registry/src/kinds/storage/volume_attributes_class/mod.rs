@@ -1,0 +1,7 @@
+//! VolumeAttributesClass: parameters of volumes that may change while they are used.
+
+use crate::kind::{Kind, Traits};
+
+pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattributesclasses")
+    .traits(Traits::PLAIN.returned())
+    .not_enforced("volumes are not changed");

@@ -1,0 +1,15 @@
+//! StorageVersionMigration: objects of a resource that are to be stored again.
+
+mod validation;
+
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("storagemigration.k8s.io", "storageversionmigrations")
+    .traits(Traits::PLAIN.revision_wanted())
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(validation::validate_update)
+            .status(validation::validate_status),
+    )
+    .not_enforced("no controller acts on it");

@@ -1,2 +1,0 @@
-//! IPAddress: an address that something holds, named by itself.
-pub mod validation;

@@ -1,2 +1,0 @@
-//! ServiceCIDR: a range that cluster IPs are taken from.
-pub mod validation;

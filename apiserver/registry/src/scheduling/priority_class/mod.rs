@@ -1,2 +1,0 @@
-//! PriorityClass: a name for a priority.
-pub mod validation;
