@@ -82,7 +82,7 @@ impl Budget {
 }
 
 impl<'a> Index<'a> {
-    fn new(held: &'a Held) -> Self {
+    fn new(held: &'a Held, budget: &mut Budget) -> Result<Self, TooComplex> {
         let rules = || held.iter().flat_map(|rules| rules.iter()).zip(0_u32..);
         let mut index = Self {
             verbs: Dimension::default(),
@@ -94,6 +94,7 @@ impl<'a> Index<'a> {
             lengths: Vec::new(),
         };
         for (rule, number) in rules() {
+            budget.take(1 + rule.values())?;
             index.verbs.add(&rule.verbs, number);
             index.groups.add(&rule.api_groups, number);
             index.resources.add(&rule.resources, number);
@@ -115,7 +116,7 @@ impl<'a> Index<'a> {
         }
         index.lengths.sort_unstable();
         index.lengths.dedup();
-        index
+        Ok(index)
     }
 
     fn of_resource(&self, resource: &str, budget: &mut Budget) -> Result<Set, TooComplex> {
@@ -172,8 +173,8 @@ fn both(a: &Set, b: &Set, budget: &mut Budget) -> Result<Set, TooComplex> {
 /// # Errors
 /// [`TooComplex`] if the comparison takes too many steps; the caller refuses the request.
 pub fn missing(held: &Held, asked: &[PolicyRule]) -> Result<Missing, TooComplex> {
-    let index = Index::new(held);
     let mut budget = Budget(MAX_STEPS);
+    let index = Index::new(held, &mut budget)?;
     let mut found = Found::default();
     for rule in asked {
         resources(&index, rule, &mut found, &mut budget)?;
@@ -395,5 +396,13 @@ mod tests {
         };
         let held: Held = vec![(0..20_000).map(single).collect()];
         assert_eq!(missing(&held, &[product(20_000)]), Err(TooComplex));
+    }
+
+    #[test]
+    fn coverage_by_more_rules_than_can_be_indexed_is_refused() {
+        let rule = product(1_000);
+        let role: Arc<[PolicyRule]> = vec![rule.clone(); 100].into();
+        let held: Held = vec![role; 30];
+        assert_eq!(missing(&held, &[rule]), Err(TooComplex));
     }
 }

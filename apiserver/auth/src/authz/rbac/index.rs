@@ -4,11 +4,14 @@ use super::lookup::Rules;
 use super::rules::PolicyRule;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
 use serde::Deserialize;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// Missing roles that a refusal names.
+const MAX_MISSING: usize = 64;
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// The role a binding points at.
@@ -29,9 +32,9 @@ impl RoleRef {
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// Empty for a `ClusterRoleBinding`.
-    pub namespace: Box<str>,
-    pub binding: Box<str>,
-    pub role: RoleRef,
+    pub namespace: Arc<str>,
+    pub binding: Arc<str>,
+    pub role: Arc<RoleRef>,
     subject: Box<str>,
 }
 
@@ -55,8 +58,8 @@ impl fmt::Display for Grant {
 /// Rules by role name, of one scope.
 type Roles = HashMap<Box<str>, Rules>;
 
-/// Grants of one subject, by the binding's name.
-type Grants = BTreeMap<Box<str>, Vec<Arc<Grant>>>;
+/// Grants of one subject, by the binding's name. A binding that names a subject several times grants once.
+type Grants = BTreeMap<Arc<str>, Arc<Grant>>;
 
 /// The type of a subject in a binding; a service account is a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +171,8 @@ impl Index {
             .flat_map(|bindings| bindings.of(user))
         {
             match self.rules(&grant.role, &grant.namespace) {
-                None => missing.push(grant.role.clone()),
+                None if missing.len() < MAX_MISSING => missing.push(RoleRef::clone(&grant.role)),
+                None => {}
                 Some(rules) => each(grant, rules),
             }
         }
@@ -248,19 +252,24 @@ impl Bindings {
         let Some(body) = body else {
             return;
         };
+        let (namespace, binding): (Arc<str>, Arc<str>) =
+            (key.namespace.as_str().into(), key.name.as_str().into());
+        let role = Arc::new(body.role_ref);
         let mut subject_refs = Vec::new();
         for subject in body.subjects.iter().flatten() {
             let Some((subject_ref, name, shown)) = subject.subject_ref(&key.namespace) else {
                 continue;
             };
-            let grant = Arc::new(Grant {
-                namespace: key.namespace.as_str().into(),
-                binding: key.name.as_str().into(),
-                role: body.role_ref.clone(),
-                subject: shown.into(),
-            });
             let grants = self.map(subject_ref).entry(name.as_str().into()).or_default();
-            grants.entry(key.name.as_str().into()).or_default().push(grant);
+            let Entry::Vacant(place) = grants.entry(Arc::clone(&binding)) else {
+                continue;
+            };
+            place.insert(Arc::new(Grant {
+                namespace: Arc::clone(&namespace),
+                binding: Arc::clone(&binding),
+                role: Arc::clone(&role),
+                subject: shown.into(),
+            }));
             subject_refs.push((subject_ref, name.into()));
         }
         if !subject_refs.is_empty() {
@@ -297,6 +306,5 @@ impl Bindings {
             .into_iter()
             .chain(groups)
             .flat_map(BTreeMap::values)
-            .flatten()
     }
 }

@@ -28,6 +28,9 @@ use std::sync::Arc;
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 
+/// Memory of the rules that one review lists: whoever writes roles in a namespace decides about what everybody holds there.
+const MAX_LISTED_BYTES: usize = 4 << 20;
+
 /// Among so many grants nobody looks for the same role.
 const FEW_GRANTS: usize = 16;
 
@@ -91,13 +94,20 @@ impl RbacAuthorizer {
         Decision::NoOpinion(reason.unwrap_or_default())
     }
 
-    /// The rules a user holds in a namespace (empty: cluster-wide only), by role.
+    /// The rules a user holds in a namespace (empty: cluster-wide only), by role: each role once, however many bindings
+    /// it has.
     fn held(&self, user: &UserInfo, namespace: &str) -> Held {
-        let mut held = Vec::new();
-        self.0.read().visit(user, namespace, |_, granted| {
-            held.push(Arc::clone(granted.list()));
+        self.held_and_missing(user, namespace).0
+    }
+
+    fn held_and_missing(&self, user: &UserInfo, namespace: &str) -> (Held, Vec<RoleRef>) {
+        let (mut held, mut seen) = (Vec::new(), HashSet::new());
+        let missing = self.0.read().visit(user, namespace, |_, granted| {
+            if seen.insert(granted.identity()) {
+                held.push(Arc::clone(granted.list()));
+            }
         });
-        held
+        (held, missing)
     }
 }
 
@@ -115,16 +125,27 @@ impl Authorizer for RbacAuthorizer {
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules> {
-        let mut held: Held = Vec::new();
-        let missing = self.0.read().visit(user, namespace, |_, granted| {
-            held.push(Arc::clone(granted.list()));
-        });
-        let rules = UserRules {
-            rules: held.iter().flat_map(|rules| rules.iter().cloned()).collect(),
-            error: missing_roles(&missing),
-            ..UserRules::default()
-        };
-        Box::pin(std::future::ready(rules))
+        let (held, missing) = self.held_and_missing(user, namespace);
+        Box::pin(std::future::ready(listed(&held, missing_roles(&missing))))
+    }
+}
+
+/// The rules as a review lists them, as far as [`MAX_LISTED_BYTES`] allow.
+fn listed(held: &Held, error: Option<String>) -> UserRules {
+    let mut room = MAX_LISTED_BYTES;
+    let all = held.iter().flat_map(|rules| rules.iter());
+    let fits = |rule: &&PolicyRule| {
+        let left = room.checked_sub(rule.footprint());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let rules: Vec<PolicyRule> = all.clone().take_while(fits).cloned().collect();
+    let incomplete = rules.len() < all.count();
+    let cut = incomplete.then(|| format!("the first {} rules are listed, there are more", rules.len()));
+    UserRules {
+        rules,
+        incomplete,
+        error: crate::aggregated(error.into_iter().chain(cut)),
     }
 }
 

@@ -35,6 +35,31 @@ fn has(list: &[String], value: &str) -> bool {
 }
 
 impl PolicyRule {
+    fn lists(&self) -> [&Vec<String>; 5] {
+        let Self {
+            verbs,
+            api_groups,
+            resources,
+            resource_names,
+            non_resource_urls,
+        } = self;
+        [verbs, api_groups, resources, resource_names, non_resource_urls]
+    }
+
+    /// Number of its verbs, groups, resources, names and paths.
+    pub(super) fn values(&self) -> usize {
+        self.lists().into_iter().map(Vec::len).sum()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(super) fn footprint(&self) -> usize {
+        /// A short text in a block of its own.
+        const BLOCK: usize = 32;
+        let texts = self.lists().into_iter().flatten();
+        let texts = texts.map(|text| size_of::<String>() + BLOCK + text.len());
+        size_of::<Self>() + texts.sum::<usize>()
+    }
+
     /// Reports whether this rule permits the request.
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         has(&self.verbs, attributes.verb)

@@ -360,3 +360,48 @@ fn rbac_decision_costs_what_its_user_holds() {
     );
     assert_eq!(cost(&rbac, &dev, "a"), (1, 0));
 }
+
+#[test]
+fn subject_that_is_named_many_times_is_granted_once() {
+    let rbac = rbac();
+    let subjects = vec![r#"{"kind":"User","name":"jane"}"#; 1_000].join(",");
+    for binding in ["one", "two"] {
+        put(
+            &rbac,
+            "rolebindings",
+            "a",
+            binding,
+            &bind("Role", "edit", &subjects),
+        );
+    }
+    let jane = UserInfo::named("jane", []);
+    let mut grants = 0;
+    rbac.0.read().visit(&jane, "a", |_, _| grants += 1);
+    assert_eq!((grants, rbac.held(&jane, "a").len()), (2, 1));
+    let found = crate::testing::block_on(rbac.rules_for(&jane, "a"));
+    assert_eq!((found.rules.len(), found.incomplete), (1, false));
+    remove(&rbac, "rolebindings", "a", "one");
+    assert!(ask(&rbac, &jane, "patch", "a").is_allowed());
+    remove(&rbac, "rolebindings", "a", "two");
+    assert!(!ask(&rbac, &jane, "patch", "a").is_allowed());
+}
+
+#[test]
+fn review_lists_a_bounded_number_of_rules() {
+    let rbac = rbac();
+    let rules = vec![r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}"#; 20_000].join(",");
+    for role in ["x", "y"] {
+        put(&rbac, "roles", "a", role, &format!(r#"{{"rules":[{rules}]}}"#));
+        let binding = bind("Role", role, r#"{"kind":"User","name":"jane"}"#);
+        put(&rbac, "rolebindings", "a", role, &binding);
+    }
+    let jane = UserInfo::named("jane", []);
+    let found = crate::testing::block_on(rbac.rules_for(&jane, "a"));
+    assert!(
+        (5_000..20_000).contains(&found.rules.len()),
+        "{}",
+        found.rules.len()
+    );
+    let error = found.error.unwrap();
+    assert!(found.incomplete && error.ends_with("there are more"), "{error}");
+}
