@@ -374,6 +374,10 @@ fn subject_that_is_named_many_times_is_granted_once() {
             &bind("Role", "edit", &subjects),
         );
     }
+    let dev = UserInfo::named("joe", ["dev"; 1_000]);
+    let mut of_group = 0;
+    rbac.0.read().visit(&dev, "a", |_, _| of_group += 1);
+    assert_eq!(of_group, 1, "a group counts once");
     let jane = UserInfo::named("jane", []);
     let mut grants = 0;
     rbac.0.read().visit(&jane, "a", |_, _| grants += 1);
