@@ -81,7 +81,7 @@ fn run(
         let mut wait = RETRY.0;
         let mut next_repair = Duration::ZERO;
         loop {
-            let changed = tokio::select! { biased;
+            let mut changed = tokio::select! { biased;
                 changed = dirty.take() => changed,
                 () = proxy.guard.disturbed() => {
                     proxy.built = false;
@@ -97,6 +97,8 @@ fn run(
                 proxy.health.set_healthy(false);
                 runtime.sleep(wait).await;
                 wait = (wait * 2).min(RETRY.1);
+                // The next try writes the whole table, with what has changed meanwhile.
+                changed = dirty.now();
             }
             proxy.health.set_healthy(true);
             wait = RETRY.0;
@@ -135,10 +137,14 @@ impl Dirty {
         })
     }
 
+    /// What has changed up to now; perhaps nothing.
+    fn now(&self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"))
+    }
+
     async fn take(&self) -> BTreeSet<Arc<str>> {
         loop {
-            let services =
-                std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"));
+            let services = self.now();
             if !services.is_empty() {
                 return services;
             }

@@ -301,9 +301,9 @@ impl Bindings {
     fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a Arc<Grant>> {
         // A review may ask about one group as often as it has room for.
         let (many, mut seen) = (user.groups.len() > FEW_GROUPS, HashSet::new());
-        let once = move |group: &&String| !many || seen.insert(group.as_str());
-        let groups = user.groups.iter().filter(once);
-        let groups = groups.filter_map(|group| self.groups.get(group.as_str()));
+        let groups = user.groups.iter().map(String::as_str);
+        let once = groups.filter(move |group| !many || seen.insert(*group));
+        let groups = once.filter_map(|group| self.groups.get(group));
         self.users
             .get(user.name.as_str())
             .into_iter()

@@ -378,7 +378,7 @@ fn subject_that_is_named_many_times_is_granted_once() {
     let mut of_group = 0;
     rbac.0.read().visit(&dev, "a", |_, _| of_group += 1);
     assert_eq!(of_group, 1, "a group counts once");
-    let jane = UserInfo::named("jane", []);
+    let jane = UserInfo::named::<&str>("jane", []);
     let mut grants = 0;
     rbac.0.read().visit(&jane, "a", |_, _| grants += 1);
     assert_eq!((grants, rbac.held(&jane, "a").len()), (2, 1));
@@ -399,7 +399,7 @@ fn review_lists_a_bounded_number_of_rules() {
         let binding = bind("Role", role, r#"{"kind":"User","name":"jane"}"#);
         put(&rbac, "rolebindings", "a", role, &binding);
     }
-    let jane = UserInfo::named("jane", []);
+    let jane = UserInfo::named::<&str>("jane", []);
     let found = crate::testing::block_on(rbac.rules_for(&jane, "a"));
     assert!(
         (5_000..20_000).contains(&found.rules.len()),
