@@ -1,7 +1,8 @@
 //! Objects that upstream's server refused (or took), and the sentences with which it did (`testdata/validation`).
 //!
 //! A case is a new `object`; or a change of `old` to `object`, of a `part` where one is named. Each list of problems was
-//! given by kube-apiserver 1.37 for these same requests, and no list means that it took the object. A value that it shows
+//! given by kube-apiserver 1.37 for these same requests (those of `limit_range` and `resource_quota`, which hold upstream's
+//! table tests, were read in its code), and no list means that it took the object. A value that it shows
 //! in its internal form stands as `…`, a uid as `UID`.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]

@@ -10,6 +10,7 @@ mod errors;
 mod load_balancer;
 mod names;
 mod path;
+mod resource_names;
 mod selectors;
 mod signers;
 mod values;
@@ -21,6 +22,10 @@ pub use errors::{Errors, each_once};
 pub use load_balancer::load_balancer;
 pub use names::{dns_label, dns_subdomain, domain_prefixed_path, qualified};
 pub use path::Path;
+pub use resource_names::{
+    container_resource_name, is_quota_resource, may_overcommit, quota_resource_name, resource_amount,
+    resource_name,
+};
 pub use selectors::{
     annotations, label_selector, labels, parse_label_selector, parse_workload_selector, template_labels_match,
 };

@@ -1,5 +1,10 @@
 //! LimitRange: bounds and defaults for what pods of a namespace request.
 
-use crate::kind::{Kind, Traits};
+pub mod validation;
 
-pub(crate) static KIND: Kind = Kind::of("", "limitranges").traits(Traits::PLAIN.put_creates());
+use crate::kind::{Kind, Traits};
+use crate::validation_rules::ValidationRules;
+
+pub(crate) static KIND: Kind = Kind::of("", "limitranges")
+    .traits(Traits::PLAIN.put_creates())
+    .rules(ValidationRules::create(validation::validate));

@@ -1,8 +1,7 @@
 //! Validation of Nodes (upstream's `ValidateNode`) and of their status (`ValidateNodeUpdate`).
 
-use crate::kinds::core::pod::validation::resources;
 use crate::kinds::core::pod::validation::scheduling::taints;
-use crate::validation::{Errors, Path, each_once, is_pair, legacy_cidr, present};
+use crate::validation::{Errors, Path, each_once, is_pair, legacy_cidr, present, resource_amount};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
@@ -87,7 +86,7 @@ fn amounts(errors: &mut Errors, node: Ref<'_>) {
     for name in ["capacity", "allocatable"] {
         let at = path.child(name);
         for (resource, value) in node.at(&["status", name]).into_iter().flat_map(Ref::entries) {
-            resources::amount_of(errors, &at.exactly(resource), resource, value);
+            resource_amount(errors, &at.exactly(resource), resource, value);
         }
     }
 }

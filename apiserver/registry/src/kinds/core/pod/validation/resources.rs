@@ -2,14 +2,13 @@
 
 use super::volumes::Known;
 use crate::kinds::core::pod::level::{self, Together};
-use crate::validation::{Errors, Path, present, quantity};
-use machinery_meta::{FieldError, Quantity, syntax};
+use crate::validation::{
+    Errors, Path, container_resource_name, may_overcommit, present, quantity, resource_amount, resource_name,
+};
+use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
 use machinery_semantics::resources::is_pod_level_resource;
 use std::collections::BTreeSet;
-
-/// Resources every container may name without a domain.
-const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Validates the name of a resource.
 type NameRule = fn(&mut Errors, &Path<'_>, &str);
@@ -22,7 +21,7 @@ pub fn validate_container(
     spec: Ref<'_>,
     known: &Known<'_>,
 ) {
-    validate(errors, path, requirements, (spec, known), resource_name);
+    validate(errors, path, requirements, (spec, known), container_resource_name);
 }
 
 /// Those of a pod as a whole, and that its containers fit in.
@@ -114,7 +113,7 @@ fn validate(
 pub fn overhead(errors: &mut Errors, path: &Path<'_>, overhead: Ref<'_>) {
     let path = path.child("limits");
     for (name, value) in overhead.entries() {
-        amount(errors, &path.key(name), name, value, resource_name);
+        amount(errors, &path.key(name), name, value, container_resource_name);
     }
 }
 
@@ -132,82 +131,16 @@ fn within_limit(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>
     }
 }
 
-/// Native resources other than huge pages may be promised more than once.
-fn may_overcommit(name: &str) -> bool {
-    is_native(name) && !name.starts_with("hugepages-")
-}
-
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.starts_with("kubernetes.io/")
-}
-
 fn amount(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>, name_rule: NameRule) {
     name_rule(errors, path, name);
-    amount_of(errors, path, name, value);
-}
-
-/// An amount of a resource whose name was looked at, or may be anything.
-pub fn amount_of(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>) {
-    let Some(amount) = quantity(value) else { return };
-    if amount.is_negative() {
-        errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
-    }
-    let integer = !is_native(name) || name == "pods";
-    if integer && !amount.is_integer() {
-        errors.invalid(path, amount.to_string(), "must be an integer");
-    }
+    resource_amount(errors, path, name, value);
 }
 
 /// Few resources are had by a pod as a whole.
 fn pod_resource_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
-    let before = errors.len();
-    errors.all_invalid(path, name, syntax::qualified_name(name));
-    if !name.contains('/') && !is_standard(name) {
-        errors.invalid(path, name, "must be a standard resource type or fully qualified");
-    }
-    if errors.len() == before && !is_pod_level_resource(name) {
+    if resource_name(errors, path, name) && !is_pod_level_resource(name) {
         errors.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
     }
-}
-
-fn resource_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
-    errors.all_invalid(path, name, syntax::qualified_name(name));
-    if !name.contains('/') {
-        if !is_standard(name) {
-            errors.invalid(path, name, "must be a standard resource type or fully qualified");
-        }
-        if !STANDARD.contains(&name) && !name.starts_with("hugepages-") {
-            errors.invalid(path, name, "must be a standard resource for containers");
-        }
-    } else if !is_native(name) && !is_extended(name) {
-        errors.invalid(path, name, "doesn't follow extended resource name standard");
-    }
-}
-
-/// Names without a domain that mean something somewhere in Kubernetes (quotas included).
-fn is_standard(name: &str) -> bool {
-    const NAMES: [&str; 12] = [
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "storage",
-        "pods",
-        "services",
-        "secrets",
-        "configmaps",
-        "resourcequotas",
-        "replicationcontrollers",
-        "persistentvolumeclaims",
-        "services.nodeports",
-    ];
-    let quantity = name
-        .strip_prefix("requests.")
-        .or_else(|| name.strip_prefix("limits."));
-    name.starts_with("hugepages-") || NAMES.contains(&quantity.unwrap_or(name))
-}
-
-fn is_extended(name: &str) -> bool {
-    !name.starts_with("requests.") && syntax::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, (spec, known): (Ref<'_>, &Known<'_>)) {
