@@ -43,6 +43,7 @@ pub mod validation;
 mod validation_rules;
 mod values;
 pub mod verbs;
+mod workload_warnings;
 
 pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, SystemDoors, SystemWriter};
 /// Entries of storage, which stores answer with: the one encoded copy, shared.

@@ -9,7 +9,6 @@ use crate::options::DeleteOptions;
 use crate::registry::Registry;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{AllocationChange, ObjectPart, Strategy};
-use crate::validation::Path;
 use crate::validation_rules::ValidationRules;
 use apiserver_storage::Write;
 use async_trait::async_trait;
@@ -133,9 +132,10 @@ impl Strategy for TableStrategy {
     fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
         match self.kind {
             ("storage.k8s.io", "csidrivers") => csi_driver_warnings(object, old),
-            ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-            | ("batch", "jobs")
-            | ("", "replicationcontrollers") => template_warnings(object, old),
+            ("", "resourcequotas") if old.is_none() => crate::kinds::core::resource_quota::warnings(object),
+            ("apps" | "batch", _) | ("", "replicationcontrollers") => {
+                crate::workload_warnings::of(self.kind.1, object, old)
+            }
             _ => Vec::new(),
         }
     }
@@ -200,18 +200,6 @@ const TEMPLATE_GENERATION: [&str; 3] = [
     "annotations",
     "deprecated.daemonset.template.generation",
 ];
-
-/// Warnings about a new or changed pod template.
-fn template_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
-    let template = |object: Ref<'_>| object.at(&["spec", "template"]).map(Ref::to_json);
-    match object.at(&["spec", "template"]) {
-        Some(new) if old.is_none_or(|old| template(old) != template(object)) => {
-            let spec = Path::of("spec");
-            crate::kinds::core::pod::warnings::of(&spec.child("template"), new)
-        }
-        _ => Vec::new(),
-    }
-}
 
 /// Tokens for a driver are better kept out of its logs.
 fn csi_driver_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {

@@ -64,7 +64,10 @@ impl Strategy for PodStrategy {
         if old.is_some() {
             return Vec::new();
         }
-        warnings::of(&Path::ROOT, object)
+        let name = warnings::of_name(object, "the Pod's hostname");
+        name.into_iter()
+            .chain(warnings::of(&Path::ROOT, object))
+            .collect()
     }
 
     fn rules(&self) -> ValidationRules {

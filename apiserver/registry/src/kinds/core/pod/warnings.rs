@@ -3,6 +3,7 @@
 use super::port_warnings::{ContainerPlace, PortPlace, Ports};
 use crate::context::{cut_length, fill_warnings};
 use crate::validation::{Path, present, quantity};
+use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -330,4 +331,15 @@ impl Warnings {
             }
         }
     }
+}
+
+/// A warning of a name that is no DNS label, and what it is used in.
+pub(crate) fn of_name(object: Ref<'_>, used_in: &str) -> Option<String> {
+    let problems = syntax::dns1123_label(object.str_at(&["metadata", "name"]));
+    (!problems.is_empty()).then(|| {
+        let problems = problems.join(" ");
+        format!(
+            "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{problems}]"
+        )
+    })
 }
