@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn workloads_are_warned_of_names_templates_and_histories() {
-        let name = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [a lowercase RFC 1123 label";
+        let name = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]";
         check("deployments", json!({"metadata": {"name": "a.b"}}), None, &[name]);
         check("daemonsets", json!({"metadata": {"name": "a.b"}}), None, &[]);
         let pods = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": []}});

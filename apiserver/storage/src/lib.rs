@@ -35,7 +35,7 @@ pub use backends::log::{
 };
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
-pub use quota::{Claim, NamespaceUsage, Quota, Usage};
+pub use quota::{Claim, NamespaceUsage, OWN_SHARE, Quota, Usage, share_bytes};
 pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Sample, SharedValues, Storage};

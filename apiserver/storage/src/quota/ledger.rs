@@ -1,11 +1,13 @@
 //! The account of what is stored.
 
-use super::{Claim, NamespaceUsage, Quota, Tier, Usage};
+use super::{Claim, NamespaceUsage, OWN_SHARE, Quota, Tier, Usage, share_bytes};
 use crate::{Entry, Key, Op, Record, StorageError, Write};
 use machinery_meta::ObjectHeader;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Keys of Namespaces.
+const NAMESPACES: &str = "/registry/namespaces/";
 /// Namespaces that [`Usage`] names.
 const LARGEST: usize = 10;
 /// The log says again that the store is full when this part of it was free in between, however often a user fills it.
@@ -18,6 +20,8 @@ pub(crate) struct Ledger {
     total: u64,
     /// Invariant: none of them is empty.
     accounts: HashMap<Box<str>, Account>,
+    /// Bytes that Namespaces set for their objects.
+    own_shares: HashMap<Box<str>, u64>,
     /// Bytes in all below which the last write that the store refused has room; the store is full until then.
     full_above: Option<u64>,
     /// The log says that the store is full.
@@ -39,6 +43,14 @@ pub(crate) struct Held<'a> {
     namespace: &'a str,
     expires: bool,
     bytes: u64,
+    share: Option<OwnShare<'a>>,
+}
+
+/// A Namespace and the share that it sets for its objects, if it sets one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OwnShare<'a> {
+    of: &'a str,
+    bytes: Option<u64>,
 }
 
 /// Room of writes that are under way: the growth of each account.
@@ -51,14 +63,16 @@ impl<'a> Held<'a> {
             namespace: &entry.record.header.key.namespace,
             expires: entry.expires.is_some(),
             bytes: entry.footprint() as u64,
+            share: OwnShare::of(&entry.key, &entry.record.header),
         }
     }
 
-    fn of_put(key: &Key, record: &'a Record, expires: bool) -> Self {
+    fn of_put(key: &'a Key, record: &'a Record, expires: bool) -> Self {
         Self {
             namespace: &record.header.key.namespace,
             expires,
             bytes: record.footprint(key) as u64,
+            share: OwnShare::of(key, &record.header),
         }
     }
 
@@ -66,6 +80,15 @@ impl<'a> Held<'a> {
     fn growth(&self, old: Option<&Self>) -> u64 {
         let own = old.filter(|old| (old.namespace, old.expires) == (self.namespace, self.expires));
         self.bytes.saturating_sub(own.map_or(0, |old| old.bytes))
+    }
+}
+
+impl<'a> OwnShare<'a> {
+    /// The share of the Namespace at this key; none for other objects.
+    fn of(key: &'a Key, header: &ObjectHeader) -> Option<Self> {
+        let of = key.as_str().strip_prefix(NAMESPACES)?;
+        let bytes = header.label(OWN_SHARE).and_then(share_bytes);
+        Some(Self { of, bytes })
     }
 }
 
@@ -167,6 +190,7 @@ impl Ledger {
                     namespace,
                     expires,
                     bytes,
+                    share: None,
                 };
                 self.take(&held);
             }
@@ -180,6 +204,15 @@ impl Ledger {
         }
         if let Some(old) = &old {
             self.take(old);
+        }
+        let own = new.and_then(|new| new.share);
+        match (
+            own.and_then(|own| Some((own.of, own.bytes?))),
+            own.or(old.and_then(|old| old.share)),
+        ) {
+            (Some((namespace, bytes)), _) => drop(self.own_shares.insert(namespace.into(), bytes)),
+            (None, Some(former)) => drop(self.own_shares.remove(former.of)),
+            (None, None) => {}
         }
     }
 
@@ -239,9 +272,12 @@ impl Ledger {
         if requested == 0 || marks_deletion(old, record) {
             return Ok(());
         }
-        let tier = self.quota.tier(new.namespace, is_spare(old, record, claim));
+        let tier = self
+            .quota
+            .tier(new.namespace, is_spare(old, record, claim), claim);
         let mut account = self.accounts.get(new.namespace).copied().unwrap_or_default();
-        let (used, limited) = (*account.part(new.expires), self.quota.namespace_limit(tier));
+        let own = self.own_shares.get(new.namespace).copied();
+        let (used, limited) = (*account.part(new.expires), self.quota.namespace_limit(tier, own));
         if used.saturating_add(requested) > limited {
             self.refused_by_namespace += 1;
             return Err(StorageError::NamespaceQuotaExceeded {

@@ -11,20 +11,33 @@
 //!
 //! Never: a write that was acknowledged is not undone, and what is stored is never too much to start with.
 
+use machinery_meta::Quantity;
+
 mod ledger;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use ledger::{Held, Ledger, Reserved, marks_deletion};
 
+/// Label of a Namespace that sets the share of its objects, as a quantity of bytes (`2Gi`); 0 sets no bound. Whoever may
+/// change the Namespace sets it: administrators, as tenants have no right to.
+pub const OWN_SHARE: &str = "knarr.dev/storage-quota-bytes";
+
+/// The bytes that a value of [`OWN_SHARE`] means; none where it means nothing.
+pub fn share_bytes(value: &str) -> Option<u64> {
+    let amount: Quantity = value.parse().ok()?;
+    u64::try_from(amount.units()).ok()
+}
+
 /// Bounds of what is stored, in bytes of memory; 0 sets none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Quota {
     /// All objects together.
     pub store_bytes: u64,
-    /// Objects of one namespace; those of them that have a time to live as much again.
+    /// Objects of one namespace that sets no share of its own ([`OWN_SHARE`]); those of them that have a time to live as much
+    /// again.
     pub namespace_bytes: u64,
-    /// Namespaces that have no share and may use the whole store, as objects without a namespace.
+    /// Namespaces that have no share and may use the whole store, as the system's objects without a namespace.
     pub system_namespaces: Vec<Box<str>>,
 }
 
@@ -67,6 +80,8 @@ pub struct NamespaceUsage {
 /// This part of the store is kept for the system: its namespaces and cluster-scoped objects may use all of it, changes by
 /// its components in other namespaces one half.
 const RESERVE_PART: u64 = 8;
+/// Objects without a namespace that users grow or make take at most this part of the store, with all others there.
+const CLUSTER_PART: u64 = 2;
 /// Changes by the system's components may exceed a namespace's share by this part of it.
 const SPARE_PART: u64 = 2;
 
@@ -75,16 +90,20 @@ const SPARE_PART: u64 = 2;
 enum Tier {
     /// A user's write in a namespace, or a create of anybody's there.
     Share,
-    /// A change by the system's components there.
+    /// A user's write of an object without a namespace.
+    Cluster,
+    /// A change by the system's components in a namespace.
     Spare,
     /// The system's own objects.
     Reserve,
 }
 
 impl Quota {
-    fn tier(&self, namespace: &str, is_spare: bool) -> Tier {
+    fn tier(&self, namespace: &str, is_spare: bool, claim: Claim) -> Tier {
         let is_system = || self.system_namespaces.iter().any(|own| **own == *namespace);
-        if namespace.is_empty() || is_system() {
+        if namespace.is_empty() && claim == Claim::User {
+            Tier::Cluster
+        } else if namespace.is_empty() || is_system() {
             Tier::Reserve
         } else if is_spare {
             Tier::Spare
@@ -97,20 +116,21 @@ impl Quota {
         let reserve = self.store_bytes / RESERVE_PART;
         match tier {
             _ if self.store_bytes == 0 => u64::MAX,
-            Tier::Share => self.store_bytes - reserve,
+            Tier::Share | Tier::Cluster => self.store_bytes - reserve,
             Tier::Spare => self.store_bytes - reserve / 2,
             Tier::Reserve => self.store_bytes,
         }
     }
 
-    fn namespace_limit(&self, tier: Tier) -> u64 {
+    /// The bound of a namespace, which may set its own share.
+    fn namespace_limit(&self, tier: Tier, own_share: Option<u64>) -> u64 {
+        let share = own_share.unwrap_or(self.namespace_bytes);
         match tier {
-            Tier::Reserve => u64::MAX,
-            _ if self.namespace_bytes == 0 => u64::MAX,
-            Tier::Share => self.namespace_bytes,
-            Tier::Spare => self
-                .namespace_bytes
-                .saturating_add(self.namespace_bytes / SPARE_PART),
+            Tier::Cluster if self.store_bytes > 0 => self.store_bytes / CLUSTER_PART,
+            Tier::Reserve | Tier::Cluster => u64::MAX,
+            _ if share == 0 => u64::MAX,
+            Tier::Share => share,
+            Tier::Spare => share.saturating_add(share / SPARE_PART),
         }
     }
 }

@@ -233,7 +233,8 @@ fn quota_of_the_store_keeps_a_reserve() {
     check(&held, Some(own(1_000)), own(20_000), Claim::System, "passes");
     check(&held, Some(own(1_000)), own(70_000), Claim::System, "store");
     check(&held, Some(own(1_000)), own(70_000), Claim::User, "store");
-    check(&held, None, object("", "x", 70_000), Claim::User, "passes");
+    check(&held, None, object("", "x", 70_000), Claim::System, "passes");
+    check(&held, None, object("", "x", 70_000), Claim::User, "store");
     check(
         &held,
         None,
@@ -295,7 +296,7 @@ fn quota_usage_names_the_largest_namespaces() {
 fn quota_store_is_full_until_there_is_room() {
     let mut ledger = ledger(&[]);
     let own = object("", "x", 699_000);
-    ledger.admit(&[own.put()], &[None], Claim::User).unwrap();
+    ledger.admit(&[own.put()], &[None], Claim::System).unwrap();
     assert!(!ledger.is_full());
     let refused = ledger.admit(&[object("a", "x", 2_000).put()], &[None], Claim::User);
     assert!(refused.is_err() && ledger.is_full());
@@ -385,4 +386,89 @@ fn any_write(random: &mut Random, there: &BTreeMap<Key, Arc<Entry>>) -> (Write, 
         ),
         _ => (own.put(), Some(own.entry())),
     }
+}
+
+/// A Namespace that sets this share.
+fn namespace(name: &'static str, share: &str) -> Write {
+    let mut write = object("", name, 10).put();
+    write.key = Key::parse(&format!("/registry/namespaces/{name}")).unwrap();
+    let Op::Put { record, .. } = &mut write.op else {
+        unreachable!("it puts")
+    };
+    let mut header = ObjectHeader::clone(&record.header);
+    header.labels = vec![(OWN_SHARE.into(), share.into())];
+    record.header = Arc::new(header);
+    write
+}
+
+fn entry_of(write: &Write) -> Arc<Entry> {
+    let Op::Put { record, .. } = &write.op else {
+        unreachable!("it puts")
+    };
+    Arc::new(Entry {
+        key: write.key.clone(),
+        revision: Revision(1),
+        created: Revision(1),
+        expires: None,
+        record: record.clone(),
+        seal: Default::default(),
+    })
+}
+
+/// Reports whether so many bytes fit into a namespace.
+fn fits(ledger: &mut Ledger, bytes: usize) -> bool {
+    let write = [object("a", "x", bytes).put()];
+    let fits = ledger.admit(&write, &[None], Claim::User).is_ok();
+    if fits {
+        ledger.take_back(&write, &[None]);
+    }
+    fits
+}
+
+#[test]
+fn namespace_sets_its_own_share_and_loses_it_with_its_label_and_itself() {
+    let mut ledger = ledger(&[]);
+    assert!(fits(&mut ledger, 90_000) && !fits(&mut ledger, 150_000));
+    let (wide, narrow, none) = (
+        namespace("a", "200k"),
+        namespace("a", "20k"),
+        namespace("a", "much"),
+    );
+    let put = |ledger: &mut Ledger, write: &Write, before: Option<&Write>| {
+        let group = [write.clone()];
+        ledger
+            .admit(&group, &[before.map(entry_of)], Claim::System)
+            .unwrap();
+    };
+    put(&mut ledger, &wide, None);
+    assert!(fits(&mut ledger, 150_000) && !fits(&mut ledger, 250_000));
+    put(&mut ledger, &narrow, Some(&wide));
+    assert!(fits(&mut ledger, 15_000) && !fits(&mut ledger, 25_000));
+    // What was not written is as it was before.
+    ledger.take_back(std::slice::from_ref(&narrow), &[Some(entry_of(&wide))]);
+    assert!(fits(&mut ledger, 150_000));
+    put(&mut ledger, &none, Some(&wide));
+    assert!(!fits(&mut ledger, 150_000));
+    put(&mut ledger, &wide, Some(&none));
+    let gone = Write {
+        op: Op::Delete,
+        ..wide.clone()
+    };
+    put(&mut ledger, &gone, Some(&wide));
+    assert!(!fits(&mut ledger, 150_000));
+    // A start reads it.
+    let quota = Quota {
+        namespace_bytes: SHARE,
+        ..Quota::default()
+    };
+    let mut read = Ledger::of(quota, [entry_of(&wide)].iter());
+    assert!(fits(&mut read, 150_000) && !fits(&mut read, 250_000));
+}
+
+#[test]
+fn quota_bounds_what_users_store_without_a_namespace() {
+    let held = [object("", "full", 390_000)];
+    check(&held, None, object("", "x", 20_000), Claim::User, "share");
+    check(&held, None, object("", "x", 20_000), Claim::System, "passes");
+    check(&held, None, object("b", "x", 20_000), Claim::User, "passes");
 }

@@ -64,7 +64,7 @@ impl Strategy for NamespaceStrategy {
 
     fn rules(&self) -> ValidationRules {
         ValidationRules::create(validation::validate)
-            .update(|_, _| Vec::new())
+            .update(|new, _| validation::validate_update(new))
             .status(|new, _| validation::validate_status(new))
             .parts(&[("finalize", |new, _| validation::validate_finalize(new))])
     }

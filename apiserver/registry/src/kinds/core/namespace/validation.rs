@@ -2,6 +2,7 @@
 
 use crate::metadata::STANDARD_FINALIZERS;
 use crate::validation::{Errors, Path, qualified};
+use apiserver_storage::{OWN_SHARE, share_bytes};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
@@ -12,7 +13,27 @@ pub(super) fn validate(namespace: Ref<'_>) -> Vec<FieldError> {
     for finalizer in finalizers(namespace) {
         finalizer_name(&mut errors, &path.child("finalizers"), finalizer);
     }
+    own_share(&mut errors, namespace);
     errors.into_list()
+}
+
+/// Every problem of a changed Namespace.
+pub(super) fn validate_update(namespace: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    own_share(&mut errors, namespace);
+    errors.into_list()
+}
+
+/// A share of the store that nobody could read would bound nothing.
+fn own_share(errors: &mut Errors, namespace: Ref<'_>) {
+    let share = namespace
+        .at(&["metadata", "labels", OWN_SHARE])
+        .and_then(Ref::as_str);
+    if let Some(share) = share.filter(|share| share_bytes(share).is_none()) {
+        let path = Path::of("metadata");
+        let detail = "must be a quantity of bytes, such as 2Gi; 0 sets no bound";
+        errors.invalid(&path.child("labels").key(OWN_SHARE), share, detail);
+    }
 }
 
 /// Every problem of changed finalizers.
