@@ -15,7 +15,8 @@ const SPACE: &str = "storage-space";
 /// Fails while a damaged file of the log is still needed, on its own as well: what is served comes from memory.
 const INTEGRITY: &str = "storage-integrity";
 
-/// Fails while there are stored values that no key decrypts, on its own as well: everything else is served.
+/// Fails while there are stored values that no key decrypts, or that could not be written with the configuration in use, on its
+/// own as well: everything else is served.
 const ENCRYPTION: &str = "storage-encryption";
 
 /// Fails while lines of the audit log cannot be written, on its own as well: requests go on, or are refused with a word of it.
@@ -73,6 +74,15 @@ fn has_space(is_disk_full: bool, is_quota_used: bool) -> Result<(), String> {
     }
 }
 
+fn is_encrypted(unopened: usize, is_behind: bool) -> Result<(), String> {
+    match (unopened, is_behind) {
+        (0, false) => Ok(()),
+        (0, true) => Err("stored values are not written with the encryption configuration in use".to_owned()),
+        // Anybody may read this, and the names of objects are not for everybody: the log has the first.
+        (unopened, _) => Err(format!("{unopened} stored values cannot be decrypted")),
+    }
+}
+
 async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
     let storage = core.registry.stored().current_revision().await;
     let storage = storage.map(|_| ()).map_err(|error| error.to_string());
@@ -117,16 +127,12 @@ async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
         ),
     });
     let unopened = core.registry.stored().unopened().count;
+    let statistics = core.registry.stored().statistics();
+    let is_behind = statistics.as_ref().is_some_and(|own| own.encryption_behind);
     checks.push(Check {
         name: ENCRYPTION.into(),
-        result: if unopened == 0 {
-            Ok(())
-        } else {
-            // Anybody may read this, and the names of objects are not for everybody: the log has the first.
-            Err(format!("{unopened} stored values cannot be decrypted"))
-        },
+        result: is_encrypted(unopened, is_behind),
     });
-    let statistics = core.registry.stored().statistics();
     let is_disk_full = statistics.as_ref().is_some_and(|own| own.full);
     checks.push(Check {
         name: SPACE.into(),

@@ -34,6 +34,9 @@ pub struct Statistics {
     pub refused_for_past: u64,
     /// Files of the log in which the scrub has found damage, each with what is wrong, and which are still needed.
     pub damaged_files: Vec<String>,
+    /// The last attempt to write all values with the encryption configuration in use has failed: some may be stored as they
+    /// were before.
+    pub encryption_behind: bool,
     /// Bytes that the scrub has read.
     pub scrubbed_bytes: u64,
     /// Times that the scrub has read everything.

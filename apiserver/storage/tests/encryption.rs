@@ -509,6 +509,28 @@ fn encryption_replaced_leaves_nothing_of_the_former_one_after_the_retention() {
 }
 
 #[test]
+fn encryption_that_is_not_written_for_want_of_room_is_behind_until_there_is_some() {
+    story(|runtime, disk| async move {
+        let keys = encryption(&runtime, ONE);
+        let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+        fill(&storage).await;
+        let is_behind = || storage.statistics().unwrap().encryption_behind;
+        disk.crowd();
+        keys.reload(Path::new("/enc"), &config(TWO)).unwrap();
+        storage.encryption_replaced().await;
+        assert!(!is_behind());
+        while !is_behind() {
+            runtime.sleep(Duration::from_secs(1)).await;
+        }
+        disk.make_room();
+        while is_behind() {
+            runtime.sleep(Duration::from_secs(1)).await;
+        }
+        storage.close().await;
+    });
+}
+
+#[test]
 fn encrypted_records_outside_of_a_prefix_stay_as_they_are() {
     story(|runtime, disk| async move {
         let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;

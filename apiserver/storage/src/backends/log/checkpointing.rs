@@ -181,7 +181,11 @@ fn forget(engine: &Engine, floor: Revision) {
 /// again until there is room.
 pub(super) async fn reencrypt(engine: Arc<Engine>) {
     loop {
-        match encrypt_anew_once(&engine).await {
+        let written = encrypt_anew_once(&engine).await;
+        engine
+            .encryption_behind
+            .store(written.is_err(), Ordering::Relaxed);
+        match written {
             Ok(()) => {
                 return tracing::info!(
                     "all stored values are written with the encryption configuration in use"

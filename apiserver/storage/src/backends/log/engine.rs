@@ -61,6 +61,8 @@ pub(super) struct Engine {
     pub(super) sealed: Mutex<BTreeSet<Key>>,
     /// Keys of the checkpoint that is being written, and of those that failed since the last one.
     pub(super) drafts: Mutex<Vec<Arc<Seals>>>,
+    /// The last attempt to write everything with the encryption in use has failed.
+    pub(super) encryption_behind: AtomicBool,
     pub(super) syncs: SyncTimes,
     pub(super) scrubbed: Scrubbed,
     /// One backup at a time: each pins a whole state.
@@ -144,6 +146,7 @@ impl Engine {
             checkpointed: Notify::new(),
             sealed: Mutex::new(sealed),
             drafts: Mutex::default(),
+            encryption_behind: AtomicBool::new(false),
             syncs: SyncTimes::default(),
             scrubbed: Scrubbed::default(),
             backups: Arc::new(Semaphore::new(1)),

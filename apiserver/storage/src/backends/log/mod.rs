@@ -412,6 +412,10 @@ impl Storage for LogStorage {
             compacted_revision: self.engine.feed.read().compacted().0,
             refused_for_past: self.engine.writer.lock().refused_for_past(),
             damaged_files: self.engine.scrubbed.damaged(files),
+            encryption_behind: self
+                .engine
+                .encryption_behind
+                .load(std::sync::atomic::Ordering::Relaxed),
             scrubbed_bytes: self.engine.scrubbed.bytes(),
             scrubs: self.engine.scrubbed.rounds(),
             ..self.engine.syncs.read(stored_bytes)
