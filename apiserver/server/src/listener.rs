@@ -124,6 +124,7 @@ impl Listener {
             front: self.front.clone(),
             runtime: runtime.clone(),
             timeouts: self.timeouts,
+            keep_alive,
             stopping: self.stopping.clone(),
         };
         self.runtime
@@ -205,6 +206,7 @@ struct Serving {
     front: RequestEntry,
     runtime: Runtime,
     timeouts: Timeouts,
+    keep_alive: KeepAlive,
     stopping: CancellationToken,
 }
 
@@ -278,7 +280,8 @@ impl Serving {
             }
         });
         let builder = builder();
-        let lingering = LingeringClose::new(stream, socket, self.runtime.clone(), &unread);
+        let lingering =
+            LingeringClose::new(stream, socket, self.runtime.clone(), &unread).ends_as(self.keep_alive);
         let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(
             TokioIo::new(CountedStream::new(lingering, place, self.runtime.clone())),
             service

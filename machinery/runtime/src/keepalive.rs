@@ -1,8 +1,7 @@
 //! Connections whose other side has vanished (a machine without power, an address translation that forgot it): TCP asks
 //! whether it is still there, as Go's listeners and dialers do.
 //!
-//! `TCP_USER_TIMEOUT` is left alone: it ends connections whose other side is there and does not read, a paused
-//! `kubectl logs | less` among them. What was sent to a vanished one ends by `net.ipv4.tcp_retries2` (about 15 minutes).
+//! It asks where nothing is on its way; where something is, [`LingeringClose`](crate::LingeringClose) looks at the silence.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::time::Duration;
@@ -31,6 +30,11 @@ impl Default for KeepAlive {
 }
 
 impl KeepAlive {
+    /// The time in which a connection whose other side has vanished ends.
+    pub fn total(self) -> Duration {
+        self.idle + self.interval * self.probes
+    }
+
     /// Asks on this connection from now on.
     pub fn set(self, stream: &TcpStream) {
         let keepalive = TcpKeepalive::new()

@@ -26,6 +26,7 @@ mod keepalive;
 mod linger;
 mod runtime;
 mod scope;
+mod silence;
 mod simulation;
 mod trace;
 mod watched;

@@ -6,9 +6,14 @@
 //! (`closeWriteAndWait` of `net/http`).
 //!
 //! A listener wraps each connection in [`LingeringClose`] and tells its [`UnreadFlag`] of heads and bodies that were read.
+//!
+//! A connection whose other side has vanished with something on its way there ends here as well ([`silence`]).
 
 use crate::Runtime;
+use crate::keepalive::KeepAlive;
+use crate::silence::silence;
 use futures::future::BoxFuture;
+use socket2::SockRef;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -22,6 +27,8 @@ use tokio::net::TcpStream;
 /// A client that goes on sending behind its answer is read for so long. Go reads it for half a second, which is little where
 /// both share two busy processors.
 const LINGER: Duration = Duration::from_secs(5);
+/// Looks at a connection's silence, within the time after which it ends.
+const LOOKS: u32 = 5;
 /// Bytes thrown away at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 
@@ -77,6 +84,9 @@ pub struct LingeringClose<S> {
     unread: UnreadFlag,
     /// Runs from the moment that nothing more is sent.
     limit: Option<BoxFuture<'static, ()>>,
+    /// Silence of the other side after which it counts as vanished.
+    longest_silence: Duration,
+    next_look: Option<BoxFuture<'static, ()>>,
 }
 
 impl<S> fmt::Debug for LingeringClose<S> {
@@ -101,6 +111,36 @@ impl<S> LingeringClose<S> {
             runtime,
             unread: unread.clone(),
             limit: None,
+            longest_silence: KeepAlive::default().total(),
+            next_look: None,
+        }
+    }
+
+    /// Ends the connection after as long a silence as keepalive does where nothing is on its way.
+    #[must_use]
+    pub fn ends_as(mut self, keep_alive: KeepAlive) -> Self {
+        self.longest_silence = keep_alive.total();
+        self
+    }
+
+    /// Looks now and then whether the other side has vanished. The task is woken for it.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let (runtime, pause) = (&self.runtime, self.longest_silence / LOOKS);
+        loop {
+            let next = self.next_look.get_or_insert_with(|| runtime.sleep(pause));
+            if next.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            self.next_look = None;
+            let socket = (self.socket)(&mut self.stream);
+            if silence(socket).is_some_and(|silent| silent >= self.longest_silence) {
+                // The kernel too forgets what it would send again.
+                let _ = SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the other side has vanished",
+                ));
+            }
         }
     }
 
@@ -125,6 +165,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for LingeringClose<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.look(cx)?;
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
         if buffer.filled().len() > before {
@@ -136,6 +177,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for LingeringClose<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.look(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -158,6 +200,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.look(cx)?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
     }
 
