@@ -132,6 +132,23 @@ impl ObjectReader for RegistryReader {
             Ok(entries.iter().map(version).collect())
         })
     }
+
+    fn is_any_known<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str) -> ReadFuture<'a, bool> {
+        Box::pin(async move {
+            let store = self
+                .registry
+                .preferred_store(&resource.group, &resource.resource)
+                .ok_or_else(|| Self::no_such(resource, ""))?;
+            let options = ListOptions {
+                revision: RevisionMatch::Any,
+                limit: 1,
+                ..ListOptions::default()
+            };
+            let page = store.list(&Scope::of(namespace), &options).await;
+            let page = page.map_err(|error| failed(resource, namespace, &error))?;
+            Ok(!page.entries.is_empty())
+        })
+    }
 }
 
 fn failed(resource: &GroupResource, key: &str, error: &apiserver_registry::RegistryError) -> ReadError {

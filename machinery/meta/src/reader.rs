@@ -56,4 +56,10 @@ pub trait ObjectReader: Send + Sync {
             Ok(matching.map(version).collect())
         })
     }
+
+    /// Reports whether a namespace has an object of a resource, by what is in memory: it may lag behind a store that others
+    /// write as well, as upstream's informers do, and asks nobody.
+    fn is_any_known<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str) -> ReadFuture<'a, bool> {
+        Box::pin(async move { Ok(!self.list(resource, namespace).await?.is_empty()) })
+    }
 }

@@ -159,3 +159,68 @@ fn quota_configuration_is_read_as_upstreams() {
     assert!(Configuration::parse(Some(&json!({"kind": "Other"}))).is_err());
     assert_eq!(Configuration::parse(None), Ok(Configuration::default()));
 }
+
+/// A store without quotas that counts its lists.
+#[derive(Default)]
+struct NoQuotas(Mutex<usize>);
+
+impl ObjectReader for NoQuotas {
+    fn get<'a>(
+        &'a self,
+        _: &'a GroupResource,
+        _: &'a machinery_meta::ObjectKey,
+    ) -> machinery_meta::reader::ReadFuture<'a, Option<machinery_meta::reader::ReadObject>> {
+        unreachable!("quotas are listed")
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a GroupResource,
+        _: &'a str,
+    ) -> machinery_meta::reader::ReadFuture<'a, Vec<machinery_meta::reader::ReadObject>> {
+        *self.0.lock() += 1;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn is_any_known<'a>(
+        &'a self,
+        _: &'a GroupResource,
+        _: &'a str,
+    ) -> machinery_meta::reader::ReadFuture<'a, bool> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
+#[test]
+fn quota_lists_nothing_in_a_namespace_without_quotas() {
+    let store = Arc::new(NoQuotas::default());
+    let reader: Arc<dyn ObjectReader> = store.clone();
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let writer = Arc::new(Store {
+            state: Mutex::new(State {
+                revision: 1,
+                used: "0".to_owned(),
+                writes: 0,
+                conflicts: 0,
+            }),
+        });
+        let plugin = ResourceQuota::new(&reader, writer, Configuration::default(), &runtime);
+        let user = UserInfo::named("jane", ["dev"]);
+        let request = Request {
+            user: &user,
+            operation: Operation::Create,
+            group: "",
+            kind: "ConfigMap",
+            resource: "configmaps",
+            subresource: "",
+            namespace: "a",
+            name: "",
+            dry_run: false,
+        };
+        let object = Tree::from_json("{}").unwrap();
+        plugin.validate(&request, Some(&object), None).await.unwrap();
+    });
+    assert_eq!(*store.0.lock(), 0);
+}
