@@ -9,6 +9,9 @@ pub enum AdmissionError {
     /// The words behind `pods "x" is forbidden: `.
     #[error("{0}")]
     Forbidden(String),
+    /// The same with a cause by which clients know it.
+    #[error("{why}")]
+    ForbiddenFor { why: String, cause: String },
     /// The namespace is going away; a client can tell by the cause.
     #[error("unable to create new content in namespace {0} because it is being terminated")]
     NamespaceTerminating(String),

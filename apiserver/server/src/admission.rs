@@ -249,6 +249,16 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
     let name = shown_name(attributes, object);
     match error {
         AdmissionError::Forbidden(why) => RegistryError::forbidden(&resource, name, why),
+        AdmissionError::ForbiddenFor { why, cause } => RegistryError::Forbidden {
+            resource,
+            name: name.to_owned(),
+            detail: why,
+            causes: vec![Cause {
+                reason: cause,
+                message: String::new(),
+                field: String::new(),
+            }],
+        },
         AdmissionError::NamespaceTerminating(namespace) => {
             let detail = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"

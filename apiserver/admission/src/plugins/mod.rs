@@ -7,6 +7,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
+mod pod_resize_validator;
 mod pod_topology_labels;
 mod priority;
 pub mod resource_quota;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -40,6 +41,7 @@ pub const NAMES: [&str; 13] = [
     "RuntimeClass",
     "PodTopologyLabels",
     "DenyServiceExternalIPs",
+    "PodResizeValidator",
     "ResourceQuota",
 ];
 
@@ -62,11 +64,12 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 5] = [
+    let rest: [Box<dyn Plugin>; 6] = [
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
+        Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
         // Last: what any other refuses uses nothing.
         Box::new(quota),
     ];

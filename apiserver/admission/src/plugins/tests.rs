@@ -340,6 +340,7 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         admit, both, both, admit, admit, both, admit, validate, admit, both, admit, validate, validate,
+        validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
