@@ -2,6 +2,7 @@
 
 use super::{Call, Endpoints};
 use apiserver_registry::conditions::{Condition, set_condition};
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::error::Cause;
 use apiserver_registry::options::{ListOptions, UpdateOptions};
 use apiserver_registry::{
@@ -56,8 +57,11 @@ pub(super) async fn check_budget(
 
 async fn covering(call: &Call, budgets: &Store, pod: &ObjectHeader) -> Result<Vec<Tree>, RegistryError> {
     let page = budgets.list(&call.info.scope, &ListOptions::default()).await?;
+    // The request is small, what it looks at is not: budgets are as large as their selectors.
+    call.ctx.heavy_from(page.record_bytes(), LARGE_BODY_BYTES).await?;
     let mut covering = Vec::new();
     for entry in &page.entries {
+        call.ctx.in_time()?;
         let budget = budgets.decode(entry)?;
         let selector = budget
             .at(&["spec", "selector"])
@@ -172,6 +176,14 @@ impl DecrementBudget {
             message: "",
         };
         set_condition(budget, &self.now, condition);
+        let observed = number(budget, "observedGeneration");
+        budget.with(&["status", "conditions"], |mut conditions| {
+            conditions.each_item(|mut own| {
+                if own.as_ref().str("type") == condition.kind {
+                    own.set("observedGeneration", observed);
+                }
+            });
+        });
     }
 }
 
