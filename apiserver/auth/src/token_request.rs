@@ -7,7 +7,7 @@ use machinery_api::pod::PodView;
 use machinery_api::{StoredError, read_stored};
 use machinery_meta::field::Shown;
 use machinery_meta::reader::{ObjectReader, ReadObject};
-use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey};
+use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey, syntax};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -221,21 +221,26 @@ impl BoundObjectReference {
     }
 }
 
+/// Group and version, both empty where there are more than two parts: upstream then goes by the kind alone.
+fn group_version(api_version: &str) -> (&str, &str) {
+    match api_version.split_once('/') {
+        Some((_, version)) if version.contains('/') => ("", ""),
+        Some(parts) => parts,
+        None => ("", api_version),
+    }
+}
+
 async fn bind(
     reader: &dyn ObjectReader,
     account: Account<'_>,
     reference: &BoundObjectReference,
 ) -> Result<Bound, TokenRequestError> {
-    let group = reference
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
+    let (group, version) = group_version(&reference.api_version);
     let (resource, namespace) = match (group, reference.kind.as_str()) {
         ("", "Pod") => ("pods", account.namespace),
         ("", "Secret") => ("secrets", account.namespace),
         ("", "Node") => ("nodes", ""),
         _ => {
-            let version = reference.api_version.rsplit('/').next().unwrap_or_default();
             let slash = if group.is_empty() { "/" } else { "" };
             let separator = if group.is_empty() { "" } else { "/" };
             let gate = if reference.is_webhook() {
@@ -253,6 +258,13 @@ async fn bind(
         return Err(TokenRequestError::BadRequest(
             "Name parameter required.".to_owned(),
         ));
+    }
+    let problems = syntax::path_segment_name(&reference.name);
+    if !problems.is_empty() {
+        let (name, problems) = (&reference.name, problems.join(";"));
+        return Err(TokenRequestError::BadRequest(format!(
+            "Name parameter invalid: {name:?}: {problems}"
+        )));
     }
     let found = find(reader, resource, &ObjectKey::new(namespace, &reference.name)).await?;
     let uid = &found.header.uid.0;

@@ -143,10 +143,9 @@ async fn eviction_dry_run_asks_budgets_and_writes_nothing() {
     let budget = api.read(&format!("{BUDGETS}/b")).await;
     assert_eq!(budget["status"]["disruptionsAllowed"], 0);
     assert!(budget["status"]["disruptedPods"]["p"].is_string());
-    assert_eq!(
-        condition(&budget, "DisruptionAllowed").unwrap()["reason"],
-        "InsufficientPods"
-    );
+    let condition = condition(&budget, "DisruptionAllowed").unwrap();
+    assert_eq!(condition["reason"], "InsufficientPods");
+    assert_eq!(condition["observedGeneration"], 1);
 }
 
 #[tokio::test]
@@ -359,6 +358,30 @@ async fn binding_is_of_the_pod_of_its_address() {
         api.read(&format!("{NAMESPACE}/pods/p")).await["spec"]["nodeName"],
         "n"
     );
+}
+
+#[tokio::test]
+async fn binding_replaces_the_condition_where_it_stands() {
+    let api = Api::new(Runtime::real()).await;
+    let pod = json!({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}});
+    api.post(&format!("{NAMESPACE}/pods"), pod, 201).await;
+    let path = format!("{NAMESPACE}/pods/p");
+    let conditions = json!({"status":{"conditions":[
+        {"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no room","observedGeneration":1},
+        {"type":"Other","status":"True"}]}});
+    api.send(Method::PATCH, &format!("{path}/status"), MERGE, conditions, 200)
+        .await;
+    let binding = json!({"metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}});
+    api.post(&format!("{path}/binding"), binding, 201).await;
+    let pod = api.read(&path).await;
+    let mut first = pod["status"]["conditions"][0].clone();
+    let since = first.as_object_mut().unwrap().remove("lastTransitionTime");
+    assert!(since.is_some_and(|since| since.is_string()));
+    assert_eq!(
+        first,
+        json!({"type":"PodScheduled","status":"True","lastProbeTime":null})
+    );
+    assert_eq!(pod["status"]["conditions"][1]["type"], "Other");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use machinery_runtime::{Runtime, Simulation, TaskHandle};
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const JSON: &str = "application/json";
@@ -99,6 +100,45 @@ fn answers_that_wait_for_room_are_bounded_by_account() {
             assert_eq!(crowded.change(CHANGES, |_| ()).await.unwrap(), 200);
         });
     }
+}
+
+/// What becomes heavy gives its seat back (`heavy_requests_wait_for_their_turn_without_seats` of the server).
+#[test]
+fn answer_of_a_small_write_waits_for_room_without_a_seat() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let small = |name: &str| json!({"metadata": {"name": name}, "data": {"x": "y".repeat(4_000)}});
+        let mut crowded = Crowded::new(&runtime, JSON).await;
+        // What is left of the room goes as well.
+        let there = small("there").to_string();
+        let made = crowded.api.ask(Method::POST, MAPS, (JSON, JSON), there).await;
+        made.json(201).unwrap();
+        loop {
+            let answer = crowded.api.answer(&format!("{MAPS}/there"), JSON).await;
+            if answer.status() == 429 {
+                break;
+            }
+            crowded.unread.push(answer.into_body());
+        }
+        let path = MAPS.to_owned();
+        let given_back = Arc::new(AtomicBool::new(false));
+        let (api, told) = (Arc::clone(&crowded.api), Arc::clone(&given_back));
+        let writing = runtime.spawn("write", async move {
+            let headers = [("accept", JSON), ("content-type", JSON)];
+            let without_seat = move |ctx: &mut RequestContext| {
+                ctx.weight.when_heavy(move || told.store(true, Ordering::Relaxed));
+            };
+            let body = small("new").to_string();
+            let answer = api.begin_within(Method::POST, &path, &headers, body, without_seat);
+            answer.await.status().as_u16()
+        });
+        runtime.sleep(Duration::from_millis(50)).await;
+        assert!(!writing.is_finished(), "there is room");
+        assert!(given_back.load(Ordering::Relaxed));
+        drop(crowded);
+        assert_eq!(writing.await.unwrap(), 201);
+    });
 }
 
 #[test]

@@ -269,3 +269,19 @@ fn bearer_token_of_browser_is_read_once_and_removed() {
     // What is no WebSocket brings no token there.
     assert_eq!(ask(false, &[&both]).0, Ok("system:anonymous".to_owned()));
 }
+
+#[test]
+fn token_bound_to_a_name_no_path_can_hold_is_a_bad_request() {
+    let setup = self::setup();
+    let refused = setup.issue(&bound("Pod", "/", "")).unwrap_err();
+    let told = r#"Name parameter invalid: "/": may not contain '/'"#;
+    assert!(matches!(refused, TokenRequestError::BadRequest(why) if why == told));
+    // A version of three parts is of no group: the kind decides, as upstream.
+    let mut odd = bound("Pod", "pod", "uid-pod");
+    odd.bound_object_ref.as_mut().unwrap().api_version = "a/b/v1".to_owned();
+    assert!(setup.issue(&odd).is_ok());
+    odd.bound_object_ref.as_mut().unwrap().kind = "Thing".to_owned();
+    let refused = setup.issue(&odd).unwrap_err();
+    let told = "cannot bind token to object of type /, Kind=Thing";
+    assert!(matches!(refused, TokenRequestError::BadRequest(why) if why == told));
+}

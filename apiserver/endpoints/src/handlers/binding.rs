@@ -187,7 +187,7 @@ impl Binding {
     }
 }
 
-/// `PodScheduled` becomes true; its time moves only when its status does.
+/// `PodScheduled` becomes true where it stands, without a reason; its time moves only when its status does.
 fn set_scheduled(pod: &mut Tree, now: Timestamp) {
     let now = metadata::format_time(now);
     pod.with(&["status"], |mut status| {
@@ -196,19 +196,21 @@ fn set_scheduled(pod: &mut Tree, now: Timestamp) {
             .as_ref()
             .items()
             .position(|c| c.str("type") == "PodScheduled");
-        let unchanged = found
-            .and_then(|at| conditions.as_ref().item(at))
-            .is_some_and(|c| c.str("status") == "True");
-        if unchanged {
+        let before = found.and_then(|at| conditions.as_ref().item(at));
+        let since = before
+            .filter(|before| before.str("status") == "True")
+            .map_or(now, |before| before.str("lastTransitionTime").to_owned());
+        let index = found.unwrap_or_else(|| conditions.as_ref().items().len());
+        if found.is_none() {
+            conditions.push(Value::EmptyMap);
+        }
+        let Some(mut condition) = conditions.item(index) else {
             return;
-        }
-        if let Some(at) = found {
-            conditions.remove_item(at);
-        }
-        let mut condition = conditions.push(Value::EmptyMap);
+        };
+        condition.set_value(Value::EmptyMap);
         condition.set("type", "PodScheduled");
         condition.set("status", "True");
         condition.set("lastProbeTime", Value::Null);
-        condition.set("lastTransitionTime", now.as_str());
+        condition.set("lastTransitionTime", since.as_str());
     });
 }
