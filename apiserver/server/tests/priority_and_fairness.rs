@@ -137,6 +137,13 @@ async fn priority_and_fairness_rejects_what_has_no_seats() {
     let metrics = cluster.admin().get("/metrics").await.is(200).body;
     let told = "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"jail\",priority_level=\"jail\",reason=\"time-out\"} 1";
     assert!(metrics.contains(told), "{metrics}");
+    // As upstream: what waits in vain counts as executed, and who comes is counted in the queue even where none waits.
+    let waited = "apiserver_flowcontrol_request_wait_duration_seconds_count{execute=\"true\",flow_schema=\"jail\",priority_level=\"jail\"} 1";
+    assert!(metrics.contains(waited), "{metrics}");
+    let length =
+        "apiserver_flowcontrol_request_queue_length_after_enqueue_sum{flow_schema=\"global-default\"";
+    let length = metrics.lines().find(|line| line.starts_with(length)).unwrap();
+    assert!(!length.ends_with(" 0"), "{length}");
     let terminated = "apiserver_request_terminations_total{code=\"429\",";
     assert!(metrics.contains(terminated), "{metrics}");
     let nominal = "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 245";

@@ -40,6 +40,8 @@ pub(crate) struct Ticket {
     pub(super) schema: Arc<Schema>,
     pub(super) digest: Digest,
     is_watch: bool,
+    /// Its level is not exempt: its wait is observed, however short.
+    is_limited: bool,
     waiter: Option<oneshot::Sender<()>>,
 }
 
@@ -79,7 +81,7 @@ fn dispatched(request: &mut Request<Ticket>, now: Duration) {
         metrics.waiting_requests.dec();
         metrics.waiting_seats.sub(seats);
     }
-    if request.queue.is_some() {
+    if request.kept.is_limited {
         metrics
             .waited
             .observe(now.saturating_sub(request.arrival).as_secs_f64());
@@ -142,13 +144,14 @@ impl PriorityLevel {
         let metrics = &schema.metrics;
         metrics.estimated_seats.observe(f64::from(estimate.max_seats()));
         let own = digest.own;
+        let mut requests = self.requests.lock();
         let ticket = Ticket {
             schema: Arc::clone(schema),
+            is_limited: !requests.is_exempt(),
             is_watch: digest.info.verb == "watch",
             digest,
             waiter: None,
         };
-        let mut requests = self.requests.lock();
         let arrival = Arrival { estimate, hash, own };
         let started = requests.start(arrival, ticket, now, |request| dispatched(request, now));
         note_unaccommodated(&mut requests);
@@ -156,17 +159,18 @@ impl PriorityLevel {
             Ok(id) => id,
             Err(reason) => {
                 drop(requests);
+                // It did not wait at all, which upstream counts with those that did.
+                metrics.waited_in_vain.observe(0.0);
                 metrics.rejected(reason.as_str());
                 return Start::Reject;
             }
         };
-        let queue_length = |queue: usize| requests.queues()[queue].waiting.len();
         let Some(request) = requests.requests().get(&id) else {
             return Start::Reject;
         };
-        if let Some(queue) = request.queue {
+        if request.queue.is_some() {
             #[expect(clippy::cast_precision_loss, reason = "queues are short")]
-            metrics.queue_length.observe(queue_length(queue) as f64);
+            metrics.queue_length.observe(request.queue_length as f64);
         }
         let level = Arc::clone(self);
         if request.start.is_some() {
@@ -249,7 +253,8 @@ impl PriorityLevel {
             let metrics = &schema.metrics;
             metrics.waiting_requests.dec();
             metrics.waiting_seats.sub(seats);
-            metrics.waited_in_vain.observe(waited);
+            // `execute` says whether it was rejected at once, as upstream has it.
+            metrics.waited.observe(waited);
             metrics.rejected(why.as_str());
         }
     }

@@ -62,8 +62,8 @@ impl Rejection {
         match self {
             Self::ConcurrencyLimit => "concurrency-limit",
             Self::QueueFull => "queue-full",
-            Self::TimeOut => "time-out",
-            Self::Cancelled => "cancelled",
+            // Upstream knows one reason for all that leave a queue, a client that goes among them.
+            Self::TimeOut | Self::Cancelled => "time-out",
         }
     }
 }
@@ -151,6 +151,8 @@ pub(super) struct Request<T> {
     pub(super) start: Option<Duration>,
     /// `None` where the level has no queues.
     pub(super) queue: Option<usize>,
+    /// Requests in its queue with it, when it came.
+    pub(super) queue_length: usize,
     /// Its seats are kept, it has ended.
     pub(super) finished: bool,
 }
@@ -198,6 +200,10 @@ impl<T> QueueSet<T> {
         self.concurrency_limit = concurrency_limit;
         self.fit_queues();
         self.dispatch_all(now, dispatched);
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.queuing == Queuing::Exempt
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -280,6 +286,7 @@ impl<T> QueueSet<T> {
             arrival: now,
             start: None,
             queue,
+            queue_length: 0,
             finished: false,
         };
         self.requests.insert(id, request);
@@ -287,6 +294,9 @@ impl<T> QueueSet<T> {
             None => self.execute(id, now, dispatched),
             Some(queue) => {
                 self.enqueue(id, queue, estimate);
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.queue_length = self.queues[queue].waiting.len();
+                }
                 self.note_demand(now);
                 // First: a queue that always executes and never waits is behind, and would go ahead of all others.
                 self.bound_next_dispatch(queue);
