@@ -9,6 +9,9 @@ pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
 /// Scoring counts a container without a memory request as asking for this much.
 pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
+/// The largest amount that a pod asks for: 256 TiB of memory, more than any node has. Amounts of 32,000 such pods fit into 64 bits.
+const MOST: i64 = 1 << 48;
+
 /// Amounts of resources: CPU in thousandths, the others in whole units. Everything that is not CPU, memory or
 /// ephemeral storage (extended resources, huge pages) is a scalar; `pods` is kept by nodes only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -38,12 +41,22 @@ impl Resources {
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.milli_cpu += other.milli_cpu;
-        self.memory += other.memory;
-        self.ephemeral_storage += other.ephemeral_storage;
+        self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
+        self.memory = self.memory.saturating_add(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(other.ephemeral_storage);
         for (name, amount) in &other.scalars {
-            *self.scalars.entry(name.clone()).or_default() += amount;
+            let own = self.scalars.entry(name.clone()).or_default();
+            *own = own.saturating_add(*amount);
         }
+    }
+
+    /// No amount is more than [`MOST`], so that those of a node's pods can be added up and taken away again.
+    fn bounded(mut self) -> Self {
+        let amounts = [&mut self.milli_cpu, &mut self.memory, &mut self.ephemeral_storage];
+        for amount in amounts.into_iter().chain(self.scalars.values_mut()) {
+            *amount = (*amount).min(MOST);
+        }
+        self
     }
 
     /// The larger of both, resource by resource.
@@ -115,7 +128,7 @@ fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources
     if !pod.spec.overhead.is_empty() {
         total.add(&Resources::of(&pod.spec.overhead));
     }
-    total
+    total.bounded()
 }
 
 /// Whether the container is an init container that keeps running.
@@ -168,6 +181,23 @@ mod tests {
             (1100, 2 * DEFAULT_MEMORY_REQUEST)
         );
         assert_eq!(pod_requests(&pod).milli_cpu, 1000);
+    }
+
+    #[test]
+    fn amounts_beyond_64_bits_are_more_than_any_node_has() {
+        let container = r#"{"resources":{"requests":{"cpu":"4611686018427387904m","memory":"9223372036854775807","a/b":"9223372036854775807"}}}"#;
+        let pod = pod(&format!(
+            r#"{{"spec":{{"containers":[{container},{container}],"initContainers":[{container}]}}}}"#
+        ));
+        let mut requests = pod_requests(&pod);
+        assert_eq!((requests.milli_cpu, requests.memory), (MOST, MOST));
+        assert_eq!(requests.scalars["a/b"], MOST);
+        assert_eq!(pod_requests_non_zero(&pod).milli_cpu, MOST);
+        let one = requests.clone();
+        for _ in 0..30_000 {
+            requests.add(&one);
+        }
+        assert_eq!(requests.memory, MOST * 30_001);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::projection::{IndexName, Projection, controlled_by};
 use crate::reflector::{self, Sink};
 use crate::resource::ListWatch;
 use crate::store::Store;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use machinery_meta::{ObjectHeader, ObjectKey, Revision, Uid};
 use machinery_runtime::{Runtime, Scope, Watched};
@@ -69,6 +70,7 @@ type ListHandler = Box<dyn Fn() + Send + Sync>;
 
 struct Shared<P: Projection> {
     source: ListWatch,
+    runtime: Runtime,
     shares_memory: bool,
     store: RwLock<Store<P>>,
     /// Held while a change is applied and told, so that a late subscriber misses none and sees none twice.
@@ -93,7 +95,8 @@ impl<P: Projection> Shared<P> {
             revision,
             bytes,
         } = arrived;
-        let projection = match P::project(&header, &bytes.joined()) {
+        let projected = self.catch("projection", &header.key, || P::project(&header, &bytes.joined()))?;
+        let projection = match projected {
             Ok(projection) => projection,
             Err(error) => {
                 tracing::warn!(resource = %self.source.resource, %error, "an object that cannot be read was left out");
@@ -115,7 +118,19 @@ impl<P: Projection> Shared<P> {
 
     fn apply(&self, handlers: &Handlers<P>, change: Change<P>) {
         for (_, handler) in &handlers.list {
-            handler(&change);
+            self.catch("informer handler", change.key(), || handler(&change));
+        }
+    }
+
+    /// What one object makes of its readers ends with it: a panic is logged and counted, and the others are read.
+    fn catch<T>(&self, what: &'static str, key: &ObjectKey, act: impl FnOnce() -> T) -> Option<T> {
+        let acting = self.runtime.catch(what, async { act() });
+        match acting.now_or_never()? {
+            Ok(done) => Some(done),
+            Err(ended) => {
+                tracing::error!(resource = %self.source.resource, %key, %ended, "an object was left out");
+                None
+            }
         }
     }
 
@@ -233,6 +248,7 @@ impl<P: Projection> Informer<P> {
     fn start(source: ListWatch, client: &Client, runtime: &Runtime) -> Self {
         let shared = Arc::new(Shared {
             source: source.clone(),
+            runtime: runtime.clone(),
             shares_memory: client.shares_memory(),
             store: RwLock::new(Store::new()),
             handlers: Mutex::new(Handlers {
@@ -586,5 +602,68 @@ impl Informers {
         for store in stores {
             store.synced().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::parse_header;
+    use k8s_openapi::api::core::v1::Pod;
+    use machinery_runtime::Simulation;
+
+    /// A reader that cannot bear one object.
+    struct Fragile;
+
+    impl Projection for Fragile {
+        fn project(header: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
+            assert_ne!(&*header.key.name, "worst", "as told");
+            Ok(Self)
+        }
+    }
+
+    fn raw(name: &str) -> RawObject {
+        let json = format!(
+            r#"{{"metadata": {{"name": "{name}", "namespace": "n", "uid": "{name}", "resourceVersion": "1"}}}}"#
+        );
+        let (header, revision) = parse_header(json.as_bytes()).unwrap();
+        RawObject {
+            header,
+            revision,
+            bytes: Slices::default(),
+        }
+    }
+
+    #[test]
+    fn informer_leaves_out_what_a_reader_cannot_bear_and_goes_on() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let own = Arc::clone(&told);
+        let fragile: Handler<Fragile> = Arc::new(|change| assert_ne!(&*change.key().name, "bad", "as told"));
+        let other: Handler<Fragile> = Arc::new(move |change| own.lock().push(change.key().name.to_string()));
+        let shared = Shared {
+            source: ListWatch::of::<Pod>(),
+            runtime,
+            shares_memory: false,
+            store: RwLock::new(Store::new()),
+            handlers: Mutex::new(Handlers {
+                next: 0,
+                list: vec![(0, fragile), (1, other)],
+                of_lists: Vec::new(),
+            }),
+            synced: Watched::new(false),
+            position: AtomicU64::new(0),
+            reflector: Mutex::new(None),
+        };
+        shared.replace(["bad", "good", "worst"].map(raw).into());
+        shared.upsert(raw("last"));
+        let names = |shared: &Shared<Fragile>| -> Vec<String> {
+            let store = shared.store.read();
+            store.objects().map(|own| own.name().to_owned()).collect()
+        };
+        assert_eq!(names(&shared), ["bad", "good", "last"]);
+        assert_eq!(*told.lock(), ["bad", "good", "last"]);
+        assert!(shared.synced.get());
     }
 }

@@ -37,6 +37,14 @@ impl<T: Clone + DeserializeOwned> LongList<T> {
         }
     }
 
+    /// A number that the list has at most, without decoding it: an item takes four bytes of JSON at least.
+    pub fn most_items(&self) -> usize {
+        match &self.0 {
+            Kept::Values(values) => values.len(),
+            Kept::Json(json) => json.len() / 4,
+        }
+    }
+
     /// The items, those of a long list decoded into the cell by the first call, which tells `on_decoding` their number.
     pub fn items_once<'a>(
         &'a self,

@@ -67,7 +67,7 @@ pub(super) fn new_annotations(
     out.extend(copied.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let own = out.get(REVISION).cloned();
     let own_number: i64 = own.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let wanted = max_old_revision + 1;
+    let wanted = max_old_revision.saturating_add(1);
     if own_number < wanted {
         out.insert(REVISION.to_owned(), wanted.to_string());
         if let Some(own) = own {
@@ -94,7 +94,8 @@ fn append_history(annotations: &mut BTreeMap<String, String>, revision: &str) {
 
 /// The two size annotations.
 pub(super) fn sizes(deployment: &DeploymentView) -> [(String, String); 2] {
-    let max = deployment.replicas + deployment.rolling.map_or(0, |rolling| rolling.max_surge);
+    let surge = deployment.rolling.map_or(0, |rolling| rolling.max_surge);
+    let max = deployment.replicas.saturating_add(surge);
     [
         (DESIRED_REPLICAS.to_owned(), deployment.replicas.to_string()),
         (MAX_REPLICAS.to_owned(), max.to_string()),

@@ -4,13 +4,20 @@ use super::sets::{Scale, SetRef};
 use crate::views::DeploymentView;
 use crate::views::deployment::Rolling;
 
+/// Tenants choose the sizes of sets.
+fn sum(numbers: impl IntoIterator<Item = i32>) -> i32 {
+    numbers.into_iter().fold(0, i32::saturating_add)
+}
+
 /// The size of the new set: as much as the surge has room for, never more than is asked for.
 pub(super) fn new_size(deployment: &DeploymentView, all: &[SetRef], current: i32) -> i32 {
     let Some(rolling) = deployment.rolling else {
         return deployment.replicas;
     };
-    let total: i32 = all.iter().map(|set| set.replicas).sum();
-    let room = deployment.replicas + rolling.max_surge - total;
+    let room = deployment
+        .replicas
+        .saturating_add(rolling.max_surge)
+        .saturating_sub(sum(all.iter().map(|set| set.replicas)));
     if room <= 0 {
         return current;
     }
@@ -39,13 +46,13 @@ pub(super) fn scale_old(
 ) -> Vec<Scale> {
     let mut sizes: Vec<(SetRef, i32)> = old.iter().map(|set| (set.clone(), set.replicas)).collect();
     sizes.sort_by_key(|(set, _)| (set.created, set.key().clone()));
-    let old_total: i32 = sizes.iter().map(|(_, size)| size).sum();
+    let old_total = sum(sizes.iter().map(|(_, size)| *size));
     if old_total == 0 || !old.iter().chain([new]).all(counts_are_of_its_size) {
         return Vec::new();
     }
     let min_available = deployment.replicas - rolling.max_unavailable;
     let new_unavailable = new.replicas - available(new);
-    let room = old_total + new.replicas - min_available - new_unavailable;
+    let room = sum([old_total, new.replicas, -min_available, -new_unavailable]);
     if room <= 0 {
         return Vec::new();
     }
@@ -68,8 +75,8 @@ fn clean_up_unhealthy(sizes: &mut [(SetRef, i32)], mut room: i32) {
 }
 
 fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available: i32) {
-    let old: i32 = sizes.iter().map(|(set, _)| available(set)).sum();
-    let mut room = old + available(new) - min_available;
+    let old = sum(sizes.iter().map(|(set, _)| available(set)));
+    let mut room = sum([old, available(new), -min_available]);
     for (_, size) in sizes {
         if room <= 0 {
             return;

@@ -186,13 +186,25 @@ pub fn resolve(value: Option<&IntOrString>, total: i32, round_up: bool) -> i32 {
                 .strip_suffix('%')
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0);
-            let product = i64::from(total) * percent;
+            let product = i64::from(total).saturating_mul(percent);
             let whole = if round_up {
-                (product + 99).div_euclid(100)
+                product.saturating_add(99).div_euclid(100)
             } else {
                 product.div_euclid(100)
             };
             i32::try_from(whole).unwrap_or(i32::MAX)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_beyond_64_bits_are_as_many_as_there_can_be() {
+        let of = |text: &str| resolve(Some(&IntOrString::String(text.into())), 3, true);
+        assert_eq!(of("9223372036854775807%"), i32::MAX);
+        assert_eq!((of("34%"), of("0%")), (2, 0));
     }
 }

@@ -59,7 +59,9 @@ fn free_share(requested: i64, allocatable: i64) -> Option<i64> {
     if requested > allocatable {
         return Some(0);
     }
-    Some((allocatable - requested) * MAX_NODE_SCORE / allocatable)
+    // A node says what it has.
+    let free = i128::from(allocatable - requested) * i128::from(MAX_NODE_SCORE) / i128::from(allocatable);
+    i64::try_from(free).ok()
 }
 
 /// The common case without making words.
