@@ -69,18 +69,22 @@ pub struct NamedPort {
     pub port: i32,
 }
 
-/// The named ports of a pod: containers, then sidecars.
+/// Sorts ports for [`resolve_port`]; of those that are alike the first stays first.
+pub fn sort_named(ports: &mut [NamedPort]) {
+    ports.sort_by(|one, other| (&one.name, &one.protocol).cmp(&(&other.name, &other.protocol)));
+}
+
+/// The named ports of a pod, sorted; of those that are alike a container's comes before a sidecar's.
 pub fn named_ports(spec: &PodSpec) -> Vec<NamedPort> {
     let sidecars = spec
         .init_containers
         .iter()
         .flatten()
         .filter(|own| crate::resources::is_sidecar(own));
-    spec.containers
-        .iter()
-        .chain(sidecars)
-        .flat_map(container_ports)
-        .collect()
+    let all = spec.containers.iter().chain(sidecars);
+    let mut ports: Vec<NamedPort> = all.flat_map(container_ports).collect();
+    sort_named(&mut ports);
+    ports
 }
 
 fn container_ports(container: &Container) -> impl Iterator<Item = NamedPort> + '_ {
@@ -95,7 +99,8 @@ fn container_ports(container: &Container) -> impl Iterator<Item = NamedPort> + '
     })
 }
 
-/// Returns the target of a service port on a pod with these named ports; `None` if the pod has no such port.
+/// Returns the target of a service port on a pod with these named ports, which are sorted ([`sort_named`]); `None` if the pod
+/// has no such port.
 pub fn resolve_port(port: &ServicePort, named: &[NamedPort]) -> Option<ServicePortTarget> {
     let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
     let number = match &port.target_port {
@@ -104,10 +109,10 @@ pub fn resolve_port(port: &ServicePort, named: &[NamedPort]) -> Option<ServicePo
         Some(IntOrString::Int(number)) => *number,
         Some(IntOrString::String(name)) if name.is_empty() => port.port,
         Some(IntOrString::String(name)) => {
-            named
-                .iter()
-                .find(|own| own.name == *name && own.protocol == protocol)?
-                .port
+            let wanted = (name.as_str(), protocol.as_str());
+            let key = |own: &NamedPort| (own.name.as_str(), own.protocol.as_str()).cmp(&wanted);
+            let first = named.partition_point(|own| key(own).is_lt());
+            named.get(first).filter(|own| key(own).is_eq())?.port
         }
     };
     let name = port.name.clone().unwrap_or_default();
@@ -140,6 +145,31 @@ mod tests {
         assert_eq!(number(port(Some(IntOrString::Int(81)))), Some(81));
         assert_eq!(number(port(Some(IntOrString::String("web".into())))), Some(8080));
         assert_eq!(number(port(Some(IntOrString::String("dns".into())))), None);
+    }
+
+    #[test]
+    fn named_ports_are_found_among_many_and_the_first_of_several_counts() {
+        let port = |name: &str, protocol: &str, port: i32| NamedPort {
+            name: name.into(),
+            protocol: protocol.into(),
+            port,
+        };
+        let mut named = vec![port("web", "UDP", 1), port("web", "TCP", 2), port("a", "TCP", 3)];
+        named.extend([port("web", "TCP", 4), port("z", "TCP", 5)]);
+        sort_named(&mut named);
+        let found = |name: &str, protocol: &str| {
+            let port = ServicePort {
+                port: 80,
+                protocol: Some(protocol.into()),
+                target_port: Some(IntOrString::String(name.into())),
+                ..ServicePort::default()
+            };
+            resolve_port(&port, &named).map(|target| target.port)
+        };
+        assert_eq!(found("web", "TCP"), Some(2));
+        assert_eq!(found("web", "UDP"), Some(1));
+        assert_eq!(found("web", "SCTP"), None);
+        assert_eq!((found("a", "TCP"), found("z", "TCP")), (Some(3), Some(5)));
     }
 
     #[test]

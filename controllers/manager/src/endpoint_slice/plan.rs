@@ -21,13 +21,24 @@ pub(super) struct Plan {
     pub(super) delete: Vec<SliceRef>,
 }
 
-/// The labels of a service's slices: its own, and those that are ours to set (upstream's `setEndpointSliceLabels`).
+/// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
+const MAX_LABEL_BYTES: usize = 64 << 10;
+
+/// The labels of a service's slices: its own, as far as they have room, and those that are ours to set (upstream's
+/// `setEndpointSliceLabels`).
 pub(super) fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
+    let mut room = MAX_LABEL_BYTES;
+    let has_room = |(key, value): &(&str, &str)| {
+        let left = room.checked_sub(key.len() + value.len());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
     let own = service
         .header
         .labels
         .iter()
-        .map(|(key, value)| (&**key, &**value));
+        .map(|(key, value)| (&**key, &**value))
+        .take_while(has_room);
     let mut labels: BTreeMap<&str, &str> = own.filter(|(key, _)| *key != HEADLESS).collect();
     labels.insert(MANAGED_BY, CONTROLLER);
     labels.insert(SERVICE_NAME, service.name());

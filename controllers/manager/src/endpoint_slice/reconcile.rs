@@ -1,7 +1,9 @@
 //! Gather, plan, write slices.
 
+use super::ROW;
 use super::plan::{Plan, desired, labels, plan};
 use super::view::{Endpoint, Port, SliceView};
+use crate::heavy;
 use crate::pod_control::reference;
 use crate::views::template::OwnerReference;
 use crate::views::{NodeView, PodView, ServiceView};
@@ -14,7 +16,7 @@ use machinery_meta::{ObjectKey, Revision};
 use machinery_reconcile::{EventRecorder, Expectations, Outcome, ReconcileError, Reconciler, names};
 use machinery_runtime::Runtime;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(super) struct SliceReconciler {
     pub(super) client: Client,
@@ -51,7 +53,7 @@ impl Reconciler for SliceReconciler {
             for slice in &awaited.unacknowledged {
                 self.tracker.not_created(key, slice);
             }
-            let plan = plan(self.desired(&service), &labels(&service), &self.existing(key));
+            let plan = self.plan(&service).await;
             match self.act(&service, &plan).await {
                 Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
                 Err(error) => {
@@ -70,18 +72,27 @@ impl Reconciler for SliceReconciler {
 }
 
 impl SliceReconciler {
-    fn existing(&self, key: &ObjectKey) -> Vec<std::sync::Arc<Object<SliceView>>> {
+    fn existing(&self, key: &ObjectKey) -> Vec<Arc<Object<SliceView>>> {
         self.slices.by_index(SliceView::SERVICE, &key.to_string())
     }
 
-    fn desired(&self, service: &Object<ServiceView>) -> BTreeMap<(String, Vec<Port>), Vec<Endpoint>> {
+    /// Plans; for many pods with many ports in the namespace's turn.
+    async fn plan(&self, service: &Arc<Object<ServiceView>>) -> Plan {
         let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
-        let zone = |node: &str| {
-            self.nodes
-                .get(&ObjectKey::cluster(node))
-                .and_then(|node| node.zone.clone())
+        let steps = pods.len().saturating_mul(service.steps());
+        let (own, nodes, existing) = (service.clone(), self.nodes.clone(), self.existing(service.key()));
+        let planning = move || {
+            let zone = |node: &str| {
+                let node = nodes.get(&ObjectKey::cluster(node))?;
+                node.zone.clone()
+            };
+            plan(desired(&own, &pods, zone), &labels(&own), &existing)
         };
-        desired(service, &pods, zone)
+        if steps <= heavy::LIGHT {
+            return planning();
+        }
+        let flow = heavy::flow(ROW.name, service.namespace());
+        self.runtime.heavy(flow, planning).await
     }
 
     async fn act(&self, service: &Object<ServiceView>, plan: &Plan) -> Result<(), ClientError> {

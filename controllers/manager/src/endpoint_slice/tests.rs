@@ -159,3 +159,15 @@ fn endpoints_say_how_their_pods_are() {
     assert_eq!(endpoints[3].hostname.as_deref(), Some("h"));
     assert_eq!(endpoints[0].zone.as_deref(), Some("z"));
 }
+
+#[test]
+fn labels_of_a_service_are_copied_as_far_as_they_have_room() {
+    let mut own = service();
+    let label = |at: usize| (format!("k{at:05}").into(), "v".repeat(60).into());
+    let mut header = machinery_meta::ObjectHeader::clone(&own.header);
+    header.labels = (0..2_000).map(label).collect();
+    own.header = Arc::new(header);
+    let copied = labels(&own);
+    assert_eq!(copied.len(), 65_536 / 66 + 2);
+    assert_eq!(copied["kubernetes.io/service-name"], "web");
+}

@@ -7,6 +7,7 @@ mod plan;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::endpoint_slice::services_of_pod;
+use crate::heavy;
 use crate::pod_control::reference;
 use crate::views::{PodView, ServiceView};
 use futures::future::BoxFuture;
@@ -14,10 +15,12 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
+use machinery_runtime::Runtime;
 use plan::{Subset, subsets};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpoints-controller",
@@ -47,6 +50,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let recorder = context.recorder(&client, CONTROLLER);
     controller.run(EndpointsReconciler {
         client,
+        runtime: context.runtime.clone(),
         recorder,
         services,
         pods,
@@ -93,6 +97,7 @@ impl Projection for EndpointsView {
 
 struct EndpointsReconciler {
     client: Client,
+    runtime: Runtime,
     recorder: EventRecorder,
     services: Informer<ServiceView>,
     pods: Informer<PodView>,
@@ -140,7 +145,7 @@ impl EndpointsReconciler {
         }
     }
 
-    async fn write(&self, service: &Object<ServiceView>) -> Result<(), ClientError> {
+    async fn write(&self, service: &Arc<Object<ServiceView>>) -> Result<(), ClientError> {
         let own = self.endpoints.get(service.key());
         if own
             .as_ref()
@@ -149,7 +154,14 @@ impl EndpointsReconciler {
             return Ok(());
         }
         let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
-        let (subsets, truncated) = subsets(service, &pods);
+        let steps = pods.len().saturating_mul(service.steps());
+        let (subsets, truncated) = if steps <= heavy::LIGHT {
+            subsets(service, &pods)
+        } else {
+            let (own, flow) = (service.clone(), heavy::flow(ROW.name, service.namespace()));
+            let planning = move || subsets(&own, &pods);
+            self.runtime.heavy(flow, planning).await
+        };
         let labels = labels(service);
         let resource = ApiResource::of::<Endpoints>();
         let Some(own) = own else {

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerPort, Toleration};
 use machinery_client::{Index, IndexName, LongList, Object, Projection};
 use machinery_meta::ObjectHeader;
-use machinery_semantics::endpoints::NamedPort;
+use machinery_semantics::endpoints::{NamedPort, sort_named};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -205,7 +205,9 @@ fn named_ports(spec: &Spec) -> Box<[NamedPort]> {
             port: port.container_port,
         })
     });
-    named.collect()
+    let mut named: Vec<NamedPort> = named.collect();
+    sort_named(&mut named);
+    named.into()
 }
 
 #[derive(Deserialize)]

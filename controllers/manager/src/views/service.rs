@@ -31,6 +31,11 @@ impl ServiceView {
                 .iter()
                 .all(|(key, value)| pod.label(key) == Some(value))
     }
+
+    /// Comparisons that one pod may take: its labels with the selector, its ports with the service's.
+    pub fn steps(&self) -> usize {
+        1 + self.selector.len() + self.ports.most_items()
+    }
 }
 
 impl Projection for ServiceView {
