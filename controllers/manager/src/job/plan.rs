@@ -1,6 +1,6 @@
 //! Is the Job done, failed, suspended; which pods are to be made or deleted; what does status say. Pure.
 
-use super::indexes;
+use super::indexes::{self, Ranges};
 use super::tracking::{Tracked, completions, has_failed, has_succeeded, track};
 use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
@@ -178,17 +178,18 @@ fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<
     let policy = policy.as_deref().and_then(|policy| {
         let rules = policy.rules.iter().enumerate();
         rules.into_iter().find(|(_, rule)| {
+            let all = completions(snapshot);
             let wanted = rule
                 .succeeded_indexes
                 .as_ref()
-                .map(|text| indexes::parse(text, completions(snapshot)));
-            let met: BTreeSet<u32> = match &wanted {
-                Some(wanted) => wanted.intersection(&tracked.completed).copied().collect(),
-                None => tracked.completed.clone(),
+                .map(|text| Ranges::parse(text, all));
+            let met = match &wanted {
+                Some(wanted) => wanted.count_in(&tracked.completed),
+                None => tracked.completed.len(),
             };
             match (rule.succeeded_count, &wanted) {
-                (Some(count), _) => usize::try_from(count).is_ok_and(|count| met.len() >= count),
-                (None, Some(wanted)) => met.len() == wanted.len(),
+                (Some(count), _) => usize::try_from(count).is_ok_and(|count| met >= count),
+                (None, Some(wanted)) => u64::try_from(met).is_ok_and(|met| met == wanted.len()),
                 (None, None) => false,
             }
         })
