@@ -12,7 +12,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use machinery_client::{ClientError, Informer, Projection, Subscription};
+use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
+use parking_lot::Mutex;
 use std::fmt::{self, Debug};
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,7 +79,8 @@ impl ReconcileError {
         matches!(self, Self::Request { source, .. } | Self::Partly { first: source, .. } if source.is_conflict())
     }
 
-    fn chain(&self) -> String {
+    /// The error with its causes, as events and the log show it.
+    pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(next) = cause {
@@ -89,10 +92,23 @@ impl ReconcileError {
     }
 }
 
+/// Name of an object to look at. Keys of a namespace have a line of their own, and the lines take turns, so that nobody
+/// waits for all that another namespace has made.
+pub trait QueueKey: Ord + Clone + Debug + Send + Sync + 'static {
+    /// The namespace, empty for what is in none.
+    fn namespace(&self) -> &str;
+}
+
+impl QueueKey for ObjectKey {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 /// Moves the world towards what one object asks for.
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the object to look at.
-    type Key: Ord + Clone + Debug + Send + Sync + 'static;
+    type Key: QueueKey;
 
     /// Looks and acts once.
     fn reconcile<'a>(&'a self, key: &'a Self::Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>>;
@@ -105,6 +121,7 @@ pub struct Controller<R: Reconciler> {
     queue: WorkQueue<R::Key>,
     stats: Arc<ControllerStats>,
     workers: usize,
+    lines: Arc<LogLines>,
     caches: Vec<BoxFuture<'static, ()>>,
     subscriptions: Vec<Subscription>,
 }
@@ -126,6 +143,11 @@ const COOLDOWN_FACTOR: u32 = 19;
 const SHORTEST_REST: Duration = Duration::from_millis(5);
 /// Nothing rests longer, whatever kept a look from its end.
 const MAX_COOLDOWN: Duration = Duration::from_secs(1);
+/// Lines of a controller on keys that keep failing.
+const LINES_AN_HOUR: u32 = 200;
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Bytes of an error that is logged.
+const MAX_LOGGED_BYTES: usize = 1_024;
 /// From this failure on a failing key is logged as a warning.
 const WARN_FROM_FAILURE: u32 = 4;
 
@@ -133,12 +155,15 @@ impl<R: Reconciler> Controller<R> {
     /// A controller whose log lines carry this name.
     pub fn new(name: &'static str, runtime: Runtime) -> Self {
         let stats = Arc::new(ControllerStats::default());
+        let queue = WorkQueue::new(runtime.clone(), stats.clone());
+        queue.share_by(<R::Key as QueueKey>::namespace);
         Self {
             name,
-            queue: WorkQueue::new(runtime.clone(), stats.clone()),
+            queue,
             runtime,
             stats,
             workers: DEFAULT_WORKERS,
+            lines: Arc::default(),
             caches: Vec::new(),
             subscriptions: Vec::new(),
         }
@@ -200,6 +225,8 @@ impl<R: Reconciler> Controller<R> {
                 cache.await;
             }
             tracing::debug!(controller = self.name, "caches synced");
+            // Looks that take long hold all workers but one.
+            self.queue.limit_shares(self.workers.saturating_sub(1).max(1));
             let reconciler = Arc::new(reconciler);
             let mut running = FuturesUnordered::new();
             loop {
@@ -214,12 +241,8 @@ impl<R: Reconciler> Controller<R> {
     }
 
     fn work(&self, reconciler: Arc<R>, key: R::Key) -> BoxFuture<'static, ()> {
-        let (queue, stats, runtime, name) = (
-            self.queue.clone(),
-            self.stats.clone(),
-            self.runtime.clone(),
-            self.name,
-        );
+        let (queue, stats, runtime) = (self.queue.clone(), self.stats.clone(), self.runtime.clone());
+        let (name, lines) = (self.name, Arc::clone(&self.lines));
         Box::pin(async move {
             let begun = runtime.monotonic();
             // One object that a reconciler cannot bear must not end it for all the others.
@@ -235,7 +258,8 @@ impl<R: Reconciler> Controller<R> {
                 }
                 Err(error) => {
                     queue.add_rate_limited(key.clone());
-                    log(name, &key, &error, queue.failures(&key));
+                    let (failures, now) = (queue.failures(&key), runtime.monotonic());
+                    log((name, &key), &error, failures, (&lines, now));
                 }
             }
             queue.done_with_cooldown(&key, cooldown_after(looked));
@@ -265,12 +289,63 @@ fn cooldown_after(looked: Duration) -> Duration {
     }
 }
 
-fn log(controller: &'static str, key: &impl Debug, error: &ReconcileError, failures: u32) {
-    let error_chain = error.chain();
-    if error.is_conflict() || failures < WARN_FROM_FAILURE {
-        tracing::debug!(controller, ?key, failures, error = %error_chain, "reconcile failed, requeued");
-    } else {
-        tracing::warn!(controller, ?key, failures, error = %error_chain, "reconcile keeps failing");
+fn log(
+    (controller, key): (&'static str, &impl Debug),
+    error: &ReconcileError,
+    failures: u32,
+    (lines, now): (&LogLines, Duration),
+) {
+    let chain = error.chain();
+    let end = chain.floor_char_boundary(MAX_LOGGED_BYTES);
+    let error_chain = &chain[..end];
+    let keeps_failing = !error.is_conflict() && failures >= WARN_FROM_FAILURE;
+    match keeps_failing.then(|| lines.take(now)).flatten() {
+        Some(left_out) => {
+            tracing::warn!(
+                controller,
+                ?key,
+                failures,
+                left_out,
+                error = error_chain,
+                "reconcile keeps failing"
+            );
+        }
+        None => {
+            tracing::debug!(
+                controller,
+                ?key,
+                failures,
+                error = error_chain,
+                "reconcile failed, requeued"
+            );
+        }
+    }
+}
+
+/// Lines that a controller may write about keys that keep failing, which tenants make as many as they like.
+#[derive(Debug, Default)]
+struct LogLines(Mutex<LinesOfHour>);
+
+#[derive(Debug, Default)]
+struct LinesOfHour {
+    since: Duration,
+    written: u32,
+    left_out: u64,
+}
+
+impl LogLines {
+    /// The number of lines left out before this one, if it may be written.
+    fn take(&self, now: Duration) -> Option<u64> {
+        let mut lines = self.0.lock();
+        if now.saturating_sub(lines.since) >= HOUR {
+            (lines.since, lines.written) = (now, 0);
+        }
+        if lines.written >= LINES_AN_HOUR {
+            lines.left_out += 1;
+            return None;
+        }
+        lines.written += 1;
+        Some(std::mem::take(&mut lines.left_out))
     }
 }
 
@@ -278,7 +353,21 @@ fn log(controller: &'static str, key: &impl Debug, error: &ReconcileError, failu
 mod tests {
     use super::*;
     use machinery_runtime::Simulation;
-    use parking_lot::Mutex;
+
+    #[test]
+    fn failing_keys_write_a_bounded_number_of_lines_an_hour() {
+        let lines = LogLines::default();
+        let written = (0..1_000).filter_map(|_| lines.take(Duration::from_secs(9)));
+        assert_eq!(written.count(), LINES_AN_HOUR as usize);
+        let later = lines.take(HOUR + Duration::from_secs(9));
+        assert_eq!(later, Some(1_000 - u64::from(LINES_AN_HOUR)));
+    }
+
+    impl QueueKey for u32 {
+        fn namespace(&self) -> &str {
+            ""
+        }
+    }
 
     struct Flaky {
         seen: Arc<Mutex<Vec<u32>>>,

@@ -16,7 +16,7 @@ pub mod queue;
 pub mod stats;
 pub mod write_tracker;
 
-pub use driver::{Controller, Outcome, ReconcileError, Reconciler};
+pub use driver::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
 pub use events::{EventRecorder, EventType, ObjectReference};
 pub use expectations::Expectations;
 pub use leader_election::{ElectionConfig, Elector, Leadership};

@@ -88,6 +88,11 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.inner.state.lock().ready.share = share;
     }
 
+    /// Lets at most so many keys of a share have a worker at a time; the empty share has as many as there are.
+    pub fn limit_shares(&self, workers: usize) {
+        self.inner.state.lock().ready.limit = workers;
+    }
+
     /// Puts a key in line, unless it is there.
     pub fn add(&self, key: K) {
         self.inner.stats.added();
@@ -186,6 +191,10 @@ struct Shards<K> {
     turns: VecDeque<String>,
     lines: BTreeMap<String, VecDeque<K>>,
     len: usize,
+    /// Keys that have a worker, by share.
+    working: BTreeMap<String, usize>,
+    /// The most that a share may have.
+    limit: usize,
 }
 
 impl<K> Shards<K> {
@@ -195,6 +204,8 @@ impl<K> Shards<K> {
             turns: VecDeque::new(),
             lines: BTreeMap::new(),
             len: 0,
+            working: BTreeMap::new(),
+            limit: usize::MAX,
         }
     }
 
@@ -210,16 +221,35 @@ impl<K> Shards<K> {
     }
 
     fn pop_front(&mut self) -> Option<K> {
-        let share = self.turns.pop_front()?;
+        let free = |share: &String| {
+            let working = self.working.get(share).copied().unwrap_or_default();
+            share.is_empty() || working < self.limit
+        };
+        // Few are passed over: each of them has as many workers as it may have.
+        let at = self.turns.iter().position(free)?;
+        let share = self.turns.remove(at)?;
         let line = self.lines.get_mut(&share)?;
-        let key = line.pop_front();
+        let key = line.pop_front()?;
+        self.len -= 1;
+        *self.working.entry(share.clone()).or_default() += 1;
         if line.is_empty() {
             self.lines.remove(&share);
         } else {
             self.turns.push_back(share);
         }
-        self.len -= usize::from(key.is_some());
-        key
+        Some(key)
+    }
+
+    /// The worker of a key is done.
+    fn done(&mut self, key: &K) {
+        let share = (self.share)(key);
+        let Some(working) = self.working.get_mut(share) else {
+            return;
+        };
+        *working -= 1;
+        if *working == 0 {
+            self.working.remove(share);
+        }
     }
 }
 
@@ -269,18 +299,24 @@ impl<K: Ord + Clone> State<K> {
         (key, self.delayed.first_key_value().map(|(due, _)| due.0))
     }
 
+    /// Ends a key's work, and reports whether a worker has something new to wait for.
     fn done(&mut self, key: &K, now: Duration, rest: Duration) -> bool {
-        self.working.remove(key);
+        if self.working.remove(key) {
+            self.ready.done(key);
+        }
+        // A share that had all its workers may have another now.
+        let waiting = self.ready.len > 0;
         self.resting.retain(|_, until| *until > now);
         if rest.is_zero() {
             let again = self.dirty.contains(key);
             if again {
                 self.ready.push_back(key.clone());
             }
-            return again;
+            return again || waiting;
         }
         self.resting.insert(key.clone(), now + rest);
-        self.dirty.remove(key) && self.delay(key.clone(), now + rest)
+        let delayed = self.dirty.remove(key) && self.delay(key.clone(), now + rest);
+        delayed || waiting
     }
 }
 
@@ -340,6 +376,31 @@ mod tests {
             assert_eq!(queue.next().await, "a1");
             queue.done(&"a1");
             assert!(queue.is_idle());
+        });
+    }
+
+    #[test]
+    fn queue_shard_has_no_more_workers_than_its_limit() {
+        let simulation = Simulation::new(1);
+        let queue = WorkQueue::<&'static str>::new(simulation.runtime(), Arc::default());
+        queue.share_by(|key| key.split_once('/').map_or("", |(share, _)| share));
+        queue.limit_shares(2);
+        simulation.run(async move {
+            ["a/1", "a/2", "a/3", "a/4", "b/1", "x", "y", "z"]
+                .iter()
+                .for_each(|key| queue.add(key));
+            let mut order = Vec::new();
+            for _ in 0..6 {
+                order.push(queue.next().await);
+            }
+            assert_eq!(order, ["a/1", "b/1", "x", "a/2", "y", "z"]);
+            assert_eq!(queue.len(), 2);
+            assert!(futures::FutureExt::now_or_never(queue.next()).is_none());
+            queue.done(&"a/2");
+            assert_eq!(queue.next().await, "a/3");
+            assert!(futures::FutureExt::now_or_never(queue.next()).is_none());
+            queue.done(&"a/1");
+            assert_eq!(queue.next().await, "a/4");
         });
     }
 

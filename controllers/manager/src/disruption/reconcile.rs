@@ -11,9 +11,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery_client::{ApiResource, Client, Edit, IndexName, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
+use machinery_reconcile::{EventRecorder, Outcome, QueueKey, ReconcileError, Reconciler, WriteTracker};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::sync::Arc;
@@ -25,6 +26,14 @@ pub(super) enum Key {
     Budget(ObjectKey),
     /// A pod that was to go, or that several budgets select.
     Pod(ObjectKey),
+}
+
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Budget(key) | Self::Pod(key) => &key.namespace,
+        }
+    }
 }
 
 type Budget = Arc<Object<DisruptionBudgetView>>;
@@ -195,14 +204,29 @@ impl DisruptionReconciler {
     }
 }
 
-/// Upstream's sentence; the selector as JSON.
+/// Upstream's sentence, with the selector as Go prints it.
 fn unmanaged(budget: &Budget) -> String {
     let whole = budget.decode::<PodDisruptionBudget>().ok();
     let selector = whole.and_then(|own| own.spec?.selector);
-    let selector = serde_json::to_string(&selector).unwrap_or_default();
+    let selector = selector.map_or_else(|| "nil".to_owned(), |own| go_text(&own));
     format!(
         "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of \
          the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
          \".spec.minAvailable\" field of the PDB to an integer value."
+    )
+}
+
+/// As Go prints a pointer to it.
+pub(super) fn go_text(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten();
+    let labels: String = labels.map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions = selector.match_expressions.iter().flatten().map(|own| {
+        let (key, operator) = (&own.key, &own.operator);
+        let values = own.values.as_deref().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    });
+    let expressions: String = expressions.collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
     )
 }

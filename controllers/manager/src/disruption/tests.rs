@@ -182,3 +182,15 @@ fn pod_disruption_is_stale_only_while_it_may_be_undone() {
     assert_eq!(of("Running", "True", "TerminationByKubelet"), None);
     assert_eq!(of("Failed", "True", "DeletionByTaintManager"), None);
 }
+
+#[test]
+fn selectors_are_shown_as_go_prints_them() {
+    let selector = json!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
+        {"key": "k", "operator": "In", "values": ["x", "y"]}, {"key": "l", "operator": "Exists"}]});
+    let shown = super::reconcile::go_text(&serde_json::from_value(selector).unwrap());
+    assert_eq!(
+        shown,
+        "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
+         LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},LabelSelectorRequirement{Key:l,Operator:Exists,Values:[],},},}"
+    );
+}

@@ -1,6 +1,7 @@
 //! What the collector's queue holds.
 
 use machinery_meta::Uid;
+use machinery_reconcile::QueueKey;
 
 /// Work of one turn.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +23,8 @@ pub(super) struct Object {
     pub(super) uid: Uid,
 }
 
-impl Key {
-    /// Namespaces take turns.
-    pub(super) fn namespace(&self) -> &str {
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
         match self {
             Self::Discovery | Self::Stores => "",
             Self::Delete(object) | Self::Orphan(object) => &object.namespace,

@@ -72,7 +72,6 @@ fn assemble(informers: &Informers, client: Client, runtime: &Runtime) -> (Contro
     let controller = Controller::<Collector>::new(ROW.name, runtime.clone()).workers(WORKERS);
     let graph = Arc::new(Graph::default());
     let queue = controller.queue();
-    queue.share_by(Key::namespace);
     queue.add(Key::Stores);
     let recorder = EventRecorder::new(client.clone(), ROW.name);
     let dispatcher = Arc::new(Dispatcher::new(queue, recorder));

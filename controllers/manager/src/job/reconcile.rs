@@ -11,7 +11,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
-    Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
+    Expectations, ObjectReference, Outcome, QueueKey, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
 use serde_json::json;
@@ -28,6 +28,14 @@ pub(super) enum Key {
     Job(ObjectKey),
     /// A pod with our finalizer whose Job is gone.
     Orphan(ObjectKey),
+}
+
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Job(key) | Self::Orphan(key) => &key.namespace,
+        }
+    }
 }
 
 pub(super) struct JobReconciler {

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{ApiResource, Change, Client, DeleteOptions, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,6 +36,15 @@ enum Key {
     Pod(ObjectKey),
     /// How many pods have finished.
     Finished,
+}
+
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Pod(key) => &key.namespace,
+            Self::Finished => "",
+        }
+    }
 }
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use machinery_client::{ApiResource, Client, Edit, Informer, Object};
 use machinery_meta::{ObjectKey, Quantity};
-use machinery_reconcile::{Outcome, ReconcileError, Reconciler, WorkQueue};
+use machinery_reconcile::{Outcome, QueueKey, ReconcileError, Reconciler, WorkQueue};
 use machinery_runtime::Runtime;
 use machinery_semantics::ResourceList;
 use machinery_semantics::quota::Quota;
@@ -23,6 +23,15 @@ pub(super) enum Key {
     Resources,
     /// Every quota, and stores that none needs any more.
     Sweep,
+}
+
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Quota(key) => &key.namespace,
+            Self::Resources | Self::Sweep => "",
+        }
+    }
 }
 
 /// `--resource-quota-sync-period`.

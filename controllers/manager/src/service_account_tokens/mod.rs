@@ -21,7 +21,7 @@ use machinery_client::{
     ApiResource, Change, Client, ClientError, DeleteOptions, Informer, ListWatch, Object,
 };
 use machinery_meta::{ObjectKey, Uid};
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use views::{AccountView, BY_ACCOUNT, TokenView};
@@ -71,6 +71,12 @@ struct TokenKey {
     account: Box<str>,
     /// Empty where the Secret does not say it yet.
     account_uid: Box<str>,
+}
+
+impl QueueKey for TokenKey {
+    fn namespace(&self) -> &str {
+        &self.secret.namespace
+    }
 }
 
 impl TokenKey {
