@@ -87,7 +87,15 @@ impl PodControl {
                 }
                 Err(error)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // The server has answered and may have made it all the same: it is asked for again under its name, and the
+                // owner says why there is none yet. An answer that was lost says nothing.
+                if (500..600).contains(&error.code()) {
+                    let message = self.wording.not_created(owner, &key.name, &error);
+                    self.recorder.warning(owner, "FailedCreate", message);
+                }
+                Err(error)
+            }
         }
     }
 
@@ -130,6 +138,12 @@ impl PodControl {
             .await
         {
             Ok(_) => {
+                self.recorder
+                    .normal(owner, "SuccessfulDelete", self.wording.deleted(owner, pod.name()));
+                Ok(())
+            }
+            // Upstream says of a member of a StatefulSet that it was deleted, whoever did it.
+            Err(error) if error.is_not_found() && matches!(self.wording, Wording::StatefulSet) => {
                 self.recorder
                     .normal(owner, "SuccessfulDelete", self.wording.deleted(owner, pod.name()));
                 Ok(())

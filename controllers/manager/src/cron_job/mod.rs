@@ -91,7 +91,10 @@ impl Changes {
             return None;
         };
         let last = new.status.last_schedule_time.as_deref();
-        let wait = missed::wait(new, last, self.runtime.now(), &schedule)?;
+        // A schedule without any time is looked at, which says so.
+        let Some(wait) = missed::wait(new, last, self.runtime.now(), &schedule) else {
+            return Some(key);
+        };
         self.queue
             .add_after(key, Duration::try_from(wait).unwrap_or_default());
         None

@@ -103,6 +103,9 @@ impl DaemonSetReconciler {
             requeue_at = changes.requeue_at;
             if changes.is_empty() {
                 changes = roll(&snapshot);
+            } else {
+                let deleted = changes.delete.iter().take(BURST);
+                deleted.for_each(|pod| self.say_why(&snapshot, about, pod));
             }
             acted = self.act(&snapshot, about, &new_pods, changes).await;
             if acted.is_ok() {
@@ -332,9 +335,6 @@ impl DaemonSetReconciler {
             .collect();
         self.creations.begin(set.key(), &pods);
         let created = self.create(set, about, new_pods, pods).await;
-        for pod in &changes.delete {
-            self.say_why(snapshot, about, pod);
-        }
         let deletions = changes
             .delete
             .iter()

@@ -19,6 +19,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// What fails where the server refuses a changed pod.
+const UPDATING: &str = "updating a pod";
+
 /// A set, its templates, and who events are about.
 pub(super) struct Act<'a> {
     pub(super) control: &'a StatefulSetReconciler,
@@ -72,7 +75,7 @@ impl Act<'_> {
             Step::FillClaims(pod) => self.fill_claims(&pod).await,
             Step::Repair(pod) => {
                 let done = self.repair(&pod).await;
-                self.record("Update", pod.name(), &done);
+                self.record("Update", pod.name(), done.as_ref().err());
                 done
             }
             Step::Delete(pod) => self.delete(pod).await,
@@ -83,7 +86,7 @@ impl Act<'_> {
     async fn create(&self, ordinal: i32, revision: &Revision) -> Result<(), ReconcileError> {
         let name = pod_name(self.set.name(), ordinal.into());
         if let Err(error) = self.create_claims(ordinal, &name).await {
-            self.record("Create", &name, &Err::<(), _>(&error));
+            self.record("Create", &name, Some(&error));
             return Err(error);
         }
         let unreadable = |source| ClientError::Decode {
@@ -114,33 +117,52 @@ impl Act<'_> {
         }
     }
 
-    /// Makes the claims that are missing; one that is going holds the pod up until it is gone.
+    /// Makes the claims that are missing, all that can be made; one that is going holds the pod up until it is gone.
     async fn create_claims(&self, ordinal: i32, pod: &str) -> Result<(), ReconcileError> {
-        let resource = ApiResource::of::<PersistentVolumeClaim>();
+        let mut failed = Vec::new();
         for (template, short) in self.claim_templates.iter().zip(names(self.claim_templates)) {
             let name = claim_name(short, self.set.name(), ordinal.into());
-            let key = ObjectKey::new(self.set.namespace(), &name);
-            if let Some(there) = self.control.claims.get(&key) {
-                if there.header.is_deleting() {
-                    return Err(ReconcileError::Unusable(format!("pvc {name} is being deleted")));
-                }
-                continue;
+            if let Err(error) = self.create_claim(template, &name, (ordinal, pod)).await {
+                failed.push(error);
             }
-            let claim = claim(self.set, template, &name, self.match_labels, ordinal);
-            let created = self
-                .control
-                .client
-                .create(&resource, &key.namespace, &claim)
-                .await;
-            match created {
-                Ok(_) => self.record_claim(&name, pod, None),
-                // Made earlier, and not seen yet.
-                Err(error) if error.is_already_exists() => {}
-                Err(error) => {
-                    self.record_claim(&name, pod, Some(&error));
-                    let doing = format!("failed to create PVC {name}");
-                    return Err(ReconcileError::doing(doing)(error));
-                }
+        }
+        match failed.len() {
+            0 | 1 => failed.pop().map_or(Ok(()), Err),
+            _ => {
+                let all: Vec<String> = failed.iter().map(ReconcileError::chain).collect();
+                Err(ReconcileError::Unusable(format!("[{}]", all.join(", "))))
+            }
+        }
+    }
+
+    async fn create_claim(
+        &self,
+        template: &Value,
+        name: &str,
+        (ordinal, pod): (i32, &str),
+    ) -> Result<(), ReconcileError> {
+        let key = ObjectKey::new(self.set.namespace(), name);
+        if let Some(there) = self.control.claims.get(&key) {
+            return match there.header.is_deleting() {
+                true => Err(ReconcileError::Unusable(format!("pvc {name} is being deleted"))),
+                false => Ok(()),
+            };
+        }
+        let claim = claim(self.set, template, name, self.match_labels, ordinal);
+        let resource = ApiResource::of::<PersistentVolumeClaim>();
+        let created = self
+            .control
+            .client
+            .create(&resource, &key.namespace, &claim)
+            .await;
+        match created {
+            Ok(_) => self.record_claim(name, pod, None),
+            // Made earlier, and not seen yet.
+            Err(error) if error.is_already_exists() => {}
+            Err(error) => {
+                self.record_claim(name, pod, Some(&error));
+                let doing = format!("failed to create PVC {name}");
+                return Err(ReconcileError::doing(doing)(error));
             }
         }
         Ok(())
@@ -152,8 +174,8 @@ impl Act<'_> {
         };
         self.create_claims(ordinal, pod.name()).await?;
         let owned = self.own_claims(pod.clone()).await;
-        if owned.is_err() {
-            self.record("Update", pod.name(), &owned);
+        if let Err(error) = &owned {
+            self.record("Update", pod.name(), Some(error));
         }
         owned
     }
@@ -171,8 +193,9 @@ impl Act<'_> {
             };
             let user = user(ordinal, &pod);
             if has_other_controller(&claim.header.owners, self.set, user) {
+                // Spelled as upstream spells it.
                 let message = format!(
-                    "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a managing controller, the retention policy is ignored for this claim"
+                    "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
                 );
                 self.control
                     .pod_control
@@ -249,7 +272,7 @@ impl Act<'_> {
             .update(&resource, pod.key(), "", &body)
             .await
             .map(drop)
-            .map_err(ReconcileError::doing("updating a pod"))
+            .map_err(ReconcileError::doing(UPDATING))
     }
 
     async fn delete(&self, pod: PodRef) -> Result<(), ReconcileError> {
@@ -260,15 +283,15 @@ impl Act<'_> {
             .map_err(ReconcileError::doing("deleting a pod"))
     }
 
-    fn record<E: std::fmt::Display>(&self, verb: &str, pod: &str, done: &Result<(), E>) {
+    fn record(&self, verb: &str, pod: &str, error: Option<&ReconcileError>) {
         let recorder = self.control.pod_control.recorder();
-        match done {
-            Ok(()) => {
+        match error {
+            None => {
                 let message = member(self.about, verb, pod, None);
                 recorder.normal(self.about, &format!("Successful{verb}"), message);
             }
-            Err(error) => {
-                let message = member(self.about, verb, pod, Some(error));
+            Some(error) => {
+                let message = member(self.about, verb, pod, Some(&told(error)));
                 recorder.warning(self.about, &format!("Failed{verb}"), message);
             }
         }
@@ -287,6 +310,14 @@ impl Act<'_> {
                 recorder.warning(self.about, "FailedCreate", message);
             }
         }
+    }
+}
+
+/// The error as upstream's event tells it: with its causes, and the server's words alone where the pod itself was refused.
+fn told(error: &ReconcileError) -> String {
+    match error {
+        ReconcileError::Request { doing, source } if doing == UPDATING => source.to_string(),
+        other => other.chain(),
     }
 }
 
