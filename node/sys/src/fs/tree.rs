@@ -124,8 +124,15 @@ fn own_name(descriptor: &OwnedFd) -> String {
 pub fn give_to_group(root: &Path, group: u32, read_only: bool) -> std::io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let top = open(root, flags, Mode::empty())?;
-    let mut pending = vec![PathBuf::from(".")];
-    while let Some(inside) = pending.pop() {
+    give_item(&top, group, read_only)?;
+    // A folder and the place in it up to which all is done: as many as the tree is deep, which a path bounds.
+    let mut pending = vec![Folder::open(PathBuf::from("."), &top)?];
+    while let Some(folder) = pending.last_mut() {
+        let Some(name) = folder.next()? else {
+            pending.pop();
+            continue;
+        };
+        let inside = folder.path.join(name);
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
@@ -135,12 +142,28 @@ pub fn give_to_group(root: &Path, group: u32, read_only: bool) -> std::io::Resul
             opened => opened?,
         };
         if give_item(&item, group, read_only)? {
-            for entry in std::fs::read_dir(own_name(&item))? {
-                pending.push(inside.join(entry?.file_name()));
-            }
+            pending.push(Folder::open(inside, &item)?);
         }
     }
     Ok(())
+}
+
+/// A folder whose names are read a few at a time.
+struct Folder {
+    path: PathBuf,
+    entries: std::fs::ReadDir,
+}
+
+impl Folder {
+    fn open(path: PathBuf, item: &OwnedFd) -> std::io::Result<Self> {
+        let entries = std::fs::read_dir(own_name(item))?;
+        Ok(Self { path, entries })
+    }
+
+    fn next(&mut self) -> std::io::Result<Option<OsString>> {
+        let entry = self.entries.next().transpose()?;
+        Ok(entry.map(|entry| entry.file_name()))
+    }
 }
 
 /// Says whether it is a folder.
