@@ -7,7 +7,7 @@
 //! function ([`store::deletion`]) what to do.
 //!
 //! A built-in kind is a folder of [`kinds`]. It is served as a [`row`] (all that others need to know) with a strategy (what it decides
-//! itself). Custom resources are rows with one more strategy over a schema; the rest cannot tell them apart. [`registry`] holds the rows.
+//! itself, here by the hooks of its [`Kind`]). Custom resources are rows with a strategy over a schema; the rest cannot tell them apart. [`registry`] holds the rows.
 //!
 //! Absent: HTTP, authorization, protobuf, any knowledge of who is asking beyond [`RequestContext`].
 
@@ -18,10 +18,11 @@ pub mod conditions;
 pub mod context;
 mod continue_token;
 pub mod custom;
-pub mod defaults;
+mod defaults;
 pub mod error;
 mod event_recorder;
 pub mod kind;
+mod kind_strategy;
 pub mod kinds;
 pub mod label_selector;
 pub mod latency;
@@ -37,13 +38,11 @@ pub mod scope;
 pub mod store;
 mod stored;
 pub mod strategy;
-pub mod table_strategy;
 mod user_class;
 pub mod validation;
 mod validation_rules;
 mod values;
 pub mod verbs;
-mod workload_warnings;
 
 pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, SystemDoors, SystemWriter};
 /// Entries of storage, which stores answer with: the one encoded copy, shared.

@@ -4,7 +4,7 @@ use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::managed_fields;
 use crate::row::ResourceRow;
-use crate::strategy::Strategy;
+use crate::strategy::{ObjectPart, Strategy};
 use crate::validation::Errors;
 use jiff::Timestamp;
 use machinery_meta::field::Shown;
@@ -177,6 +177,13 @@ pub fn restore_for_status(object: &mut Tree, old: &Tree) {
         "deletionTimestamp",
     ] {
         restore_field(object, old, field);
+    }
+}
+
+/// Restores what [`restore_for_status`] does where the status is what a write addresses.
+pub(crate) fn keep_in_status(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    if part == ObjectPart::Status {
+        restore_for_status(object, old);
     }
 }
 

@@ -165,6 +165,11 @@ impl Selectable {
         Self::with_absent(label, "")
     }
 
+    /// String fields whose labels are their paths.
+    pub(crate) fn texts<const N: usize>(labels: [&str; N]) -> Vec<Self> {
+        labels.map(Self::text).to_vec()
+    }
+
     pub fn with_absent(label: &str, absent: &'static str) -> Self {
         Self {
             label: label.into(),

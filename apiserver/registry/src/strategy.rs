@@ -12,7 +12,7 @@ use crate::registry::Registry;
 use crate::store::deletion::GarbagePolicy;
 use crate::validation_rules::ValidationRules;
 use apiserver_storage::Write;
-use async_trait::async_trait;
+use futures::future::{self, BoxFuture};
 use machinery_meta::{FieldError, syntax};
 use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
@@ -38,7 +38,6 @@ pub enum AllocationChange<'a> {
 }
 
 /// A kind's own rules. Every method has the neutral answer, so that a simple kind writes only what differs.
-#[async_trait]
 pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     /// Problems of a name; `prefix` for a `generateName`.
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
@@ -153,14 +152,14 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Takes or gives back what the object holds elsewhere (addresses, ports). The answered writes land with it.
-    async fn allocate(
-        &self,
-        _ctx: &RequestContext,
-        _registry: &Registry,
-        _change: AllocationChange<'_>,
-        _object: &mut Tree,
-    ) -> Result<Vec<Write>, RegistryError> {
-        Ok(Vec::new())
+    fn allocate<'a>(
+        &'a self,
+        _ctx: &'a RequestContext,
+        _registry: &'a Registry,
+        _change: AllocationChange<'a>,
+        _object: &'a mut Tree,
+    ) -> BoxFuture<'a, Result<Vec<Write>, RegistryError>> {
+        Box::pin(future::ready(Ok(Vec::new())))
     }
 
     /// Reports whether [`Strategy::allocate`] does anything for the kind.

@@ -1,19 +1,12 @@
 //! Columns of kinds in a Table.
 //!
-//! The headers (name, type, format, priority, description) are upstream's, in `headers.tsv`; the cells are functions
-//! over the object, one file per area. A kind without a function shows its name and creation time.
+//! The headers (name, type, format, priority, description) are upstream's, in `headers.tsv`; the cells are a function
+//! of each kind over its object. A kind without one shows its name and creation time.
 
-mod apps;
-mod batch;
-mod core;
-mod format;
+pub(crate) mod format;
 mod headers;
-mod network;
-mod others;
-mod pod;
-mod policy;
-mod storage;
 
+use crate::kind::Kind;
 use jiff::Timestamp;
 use machinery_schema::Ref;
 use std::borrow::Cow;
@@ -127,35 +120,54 @@ impl Columns {
     }
 }
 
-/// A cell function of a built-in kind.
-type KindCells = fn(Ref<'_>, Timestamp) -> Vec<Cell>;
+/// Computes the cells of a built-in kind's object.
+pub(crate) type KindCells = fn(Ref<'_>, Timestamp) -> Vec<Cell>;
 
-/// The columns of a built-in resource.
-pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
-    let cells: Option<KindCells> = pod::cells(group, plural)
-        .or_else(|| core::cells(group, plural))
-        .or_else(|| apps::cells(group, plural))
-        .or_else(|| batch::cells(group, plural))
-        .or_else(|| network::cells(group, plural))
-        .or_else(|| storage::cells(group, plural))
-        .or_else(|| policy::cells(group, plural))
-        .or_else(|| others::cells(group, plural));
-    match (
-        headers::of_resource(&format!("{group}/{version}/{plural}")),
-        cells,
-    ) {
-        (Some(headers), Some(cells)) => Columns {
-            order: policy::order(group, plural),
-            completed: pod::completed(group, plural),
-            ..Columns::new(headers, cells)
-        },
-        _ => Columns::name_and_created(),
+impl Kind {
+    /// The columns of one version of the kind.
+    pub(crate) fn columns_of(&self, version: &str) -> Columns {
+        let headers = headers::of_resource(&format!("{}/{version}/{}", self.group, self.plural));
+        match (headers, self.columns) {
+            (Some(headers), Some(cells)) => Columns {
+                order: self.list_order,
+                completed: self.completed,
+                ..Columns::new(headers, cells)
+            },
+            _ => Columns::name_and_created(),
+        }
     }
 }
 
 /// The columns of autoscaling/v1 `Scale`, which is no resource of its own.
 pub fn scale() -> Columns {
-    apps::scale()
+    let header = |name: &str, kind: &str, description| Column {
+        name: name.into(),
+        kind: kind.into(),
+        description,
+        ..Column::default()
+    };
+    let headers = vec![
+        header("Name", "string", name_header().description),
+        header(
+            "Desired",
+            "integer",
+            "replicas is the desired number of instances for the scaled object.".into(),
+        ),
+        header(
+            "Available",
+            "integer",
+            "replicas is the actual number of observed instances of the scaled object.".into(),
+        ),
+        header("Age", "string", created_description()),
+    ];
+    Columns::new(headers, |scale, now| {
+        vec![
+            format::name(scale),
+            format::int(scale, &["spec", "replicas"]).into(),
+            format::int(scale, &["status", "replicas"]).into(),
+            format::object_age(scale, now),
+        ]
+    })
 }
 
 /// `Name`, first of every table.

@@ -1,7 +1,7 @@
 //! The list of kinds against the generated table, and what kinds say of themselves.
 
 use super::*;
-use machinery_schema::{Strictness, Tree, decode_json};
+use machinery_schema::{Additions, Strictness, Tree, decode_json};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -192,4 +192,124 @@ fn refusal_of_network_policies_goes_by_what_they_leave_out() {
         json!({"ingress": [{}], "egress": [{"to": [{"podSelector": {}}]}]}),
         Some(out),
     );
+}
+
+#[track_caller]
+fn check_warnings((group, plural): (&str, &str), object: Value, old: Option<Value>, expected: &[&str]) {
+    let tree = |value: &Value| Tree::from_json(&value.to_string()).unwrap();
+    let (object, old) = (tree(&object), old.as_ref().map(tree));
+    let warnings = named(group, plural).hooks.warnings.expect("the kind warns");
+    let found = warnings(object.root(), old.as_ref().map(Tree::root));
+    let begins = |(found, expected): (&String, &&str)| found.starts_with(expected);
+    assert!(
+        found.len() == expected.len() && found.iter().zip(expected).all(begins),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn workloads_are_warned_of_names_templates_and_histories() {
+    let name = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]";
+    check_warnings(
+        ("apps", "deployments"),
+        json!({"metadata": {"name": "a.b"}}),
+        None,
+        &[name],
+    );
+    check_warnings(
+        ("apps", "daemonsets"),
+        json!({"metadata": {"name": "a.b"}}),
+        None,
+        &[],
+    );
+    let pods = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": []}});
+    let job = json!({"metadata": {"name": "a.b"}, "spec": {"jobTemplate": {"spec": {"template": pods}}}});
+    let selector =
+        "spec.jobTemplate.spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14";
+    check_warnings(("batch", "cronjobs"), job.clone(), None, &[name, selector]);
+    check_warnings(("batch", "cronjobs"), job.clone(), Some(job), &[]);
+    let set = json!({"metadata": {"name": "a"}, "spec": {"revisionHistoryLimit": -1}});
+    let history = "spec.revisionHistoryLimit: a negative value retains all";
+    check_warnings(("apps", "statefulsets"), set.clone(), Some(set), &[history]);
+}
+
+#[track_caller]
+fn check_default(group: &str, kind: &str, plural: &str, input: &str, path: &[&str], expected: &str) {
+    let (schema, ty) = machinery_api::schema_for(group, "v1", kind).unwrap();
+    let mut tree = decode_json(schema, ty, input.as_bytes(), Strictness::Ignore)
+        .unwrap()
+        .tree;
+    let lines = named(group, plural).compiled_defaults(schema, ty);
+    named(group, plural).set_defaults(Some(&lines), &mut tree);
+    assert_eq!(
+        tree.at(path).map(|found| found.to_json()).as_deref(),
+        Some(expected),
+        "{}",
+        tree.root().to_json()
+    );
+}
+
+#[test]
+fn defaults_drop_annotations_of_init_containers() {
+    let metadata = r#"{"annotations":{"a":"b","pod.beta.kubernetes.io/init-containers":"[]",
+        "pod.alpha.kubernetes.io/init-container-statuses":"[]"}}"#;
+    let pod = format!(r#"{{"metadata":{metadata},"spec":{{"containers":[]}}}}"#);
+    let kept = r#"{"a":"b"}"#;
+    check_default("", "Pod", "pods", &pod, &["metadata", "annotations"], kept);
+    let set = format!(r#"{{"metadata":{metadata},"spec":{{"template":{pod}}}}}"#);
+    let own = &["spec", "template", "metadata", "annotations"];
+    check_default("apps", "ReplicaSet", "replicasets", &set, own, kept);
+    let name = "pod.beta.kubernetes.io/init-containers";
+    let own = &["metadata", "annotations", name];
+    check_default("apps", "ReplicaSet", "replicasets", &set, own, r#""[]""#);
+}
+
+#[test]
+fn defaults_depend_on_other_fields() {
+    let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"b"}]}}}}"#;
+    let path = &["spec", "strategy"];
+    check_default(
+        "apps",
+        "Deployment",
+        "deployments",
+        deployment,
+        path,
+        r#"{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}"#,
+    );
+    check_default(
+        "apps",
+        "Deployment",
+        "deployments",
+        deployment,
+        &["spec", "template", "spec", "restartPolicy"],
+        "\"Always\"",
+    );
+    check_default("batch", "Job", "jobs", deployment, &["spec", "completions"], "1");
+    check_default(
+        "",
+        "Pod",
+        "pods",
+        r#"{"spec":{"containers":[{"name":"a","image":"b:1","livenessProbe":{"httpGet":{"port":1}}}]}}"#,
+        &["spec", "containers"],
+        r#"[{"name":"a","image":"b:1","resources":{},"livenessProbe":{"httpGet":{"path":"/","port":1,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}]"#,
+    );
+}
+
+#[test]
+fn defaults_every_line_resolves_in_some_version() {
+    let table = machinery_api::table();
+    for kind in ALL {
+        let versions = table.kinds().iter();
+        let versions: Vec<_> = versions
+            .filter(|version| version.gvk.group == kind.group && version.plural == kind.plural)
+            .collect();
+        for line in kind.all_default_lines() {
+            let known = |ty| Additions::compile(table.schema(), ty, [line.as_str()]).is_ok();
+            assert!(
+                versions.iter().any(|version| known(version.ty)),
+                "{}: {line}",
+                kind.plural
+            );
+        }
+    }
 }

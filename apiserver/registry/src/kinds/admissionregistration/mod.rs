@@ -1,5 +1,7 @@
 //! Kinds of admissionregistration.k8s.io.
 
+mod columns;
+mod defaults;
 pub mod mutating_admission_policy;
 pub mod mutating_admission_policy_binding;
 pub mod mutating_webhook_configuration;

@@ -1,8 +1,11 @@
 //! Validation of the status of FlowSchemas and PriorityLevelConfigurations.
 
+use crate::context::RequestContext;
+use crate::metadata;
+use crate::strategy::ObjectPart;
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
-use machinery_schema::Ref;
+use machinery_schema::{Ref, Tree};
 use std::collections::BTreeSet;
 
 /// Problems of the status of either kind.
@@ -24,4 +27,12 @@ pub(crate) fn validate_status(object: Ref<'_>, _: Ref<'_>) -> Vec<FieldError> {
         }
     }
     errors.into_list()
+}
+
+/// Keeps what an update of the status may not change.
+pub(crate) fn keep(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    if part == ObjectPart::Status {
+        metadata::restore_for_status(object, old);
+        metadata::restore_field(object, old, metadata::GRACE);
+    }
 }

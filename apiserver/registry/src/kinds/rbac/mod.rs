@@ -2,6 +2,8 @@
 
 pub mod cluster_role;
 pub mod cluster_role_binding;
+mod columns;
+mod defaults;
 pub mod role;
 pub mod role_binding;
 pub mod validation;

@@ -9,9 +9,6 @@ use crate::strategy::AllocationChange;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Tree};
 
-/// The kinds that may ask for it.
-pub(crate) const KINDS: [&str; 2] = ["resourceclaims", "resourceclaimtemplates"];
-
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// Refuses a claim, a template or a result that asks for it elsewhere.

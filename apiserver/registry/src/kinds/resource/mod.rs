@@ -4,6 +4,7 @@
 //! [`Problems`] keeps the two apart. CEL expressions are not compiled here.
 
 pub(crate) mod admin_access;
+mod defaults;
 pub mod device_class;
 pub mod device_taint_rule;
 pub(crate) mod devices;

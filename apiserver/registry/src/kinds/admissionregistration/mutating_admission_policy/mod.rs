@@ -1,5 +1,6 @@
 //! MutatingAdmissionPolicy: changes of requests in CEL, for the bindings that name it.
 
+mod columns;
 mod not_enforced;
 
 use crate::kind::Kind;
@@ -7,4 +8,6 @@ use crate::kind::Kind;
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingadmissionpolicies")
     .traits(super::TRAITS)
     .not_enforced("policies are not evaluated")
-    .refused(not_enforced::refusal);
+    .refused(not_enforced::refusal)
+    .default_lines(&[super::defaults::POLICY])
+    .columns(columns::cells);

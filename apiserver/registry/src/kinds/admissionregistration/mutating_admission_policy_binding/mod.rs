@@ -4,4 +4,6 @@ use crate::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingadmissionpolicybindings")
     .traits(super::TRAITS)
-    .not_enforced("policies are not evaluated");
+    .not_enforced("policies are not evaluated")
+    .default_lines(&[super::defaults::BINDING])
+    .columns(super::columns::binding);

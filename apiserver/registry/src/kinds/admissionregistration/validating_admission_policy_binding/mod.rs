@@ -10,4 +10,6 @@ pub(crate) static KIND: Kind = Kind::of(
 )
 .traits(super::TRAITS)
 .not_enforced("policies are not evaluated")
-.refused(not_enforced::refusal);
+.refused(not_enforced::refusal)
+.default_lines(&[super::defaults::BINDING])
+.columns(super::columns::binding);

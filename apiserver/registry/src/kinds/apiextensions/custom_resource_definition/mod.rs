@@ -2,112 +2,101 @@
 //! hold it when it is deleted.
 
 pub(crate) mod approval;
+mod columns;
+mod defaults;
 pub(crate) mod v1beta1;
 mod validation;
 
 use crate::context::RequestContext;
 use crate::custom::FINALIZER;
 use crate::kind::{Kind, Traits};
-use crate::strategy::{ObjectPart, Strategy};
+use crate::strategy::ObjectPart;
 use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree, Value};
 use std::collections::HashSet;
 
 pub(crate) static KIND: Kind = Kind::of("apiextensions.k8s.io", "customresourcedefinitions")
-    .traits(Traits::COUNTED.any_finalizers().revision_wanted());
-
-/// See the module's comment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CrdStrategy;
-
-impl Strategy for CrdStrategy {
-    fn wants_qualified_finalizers(&self) -> bool {
-        false
-    }
-
-    fn defaults(&self, object: &mut Tree) {
-        crate::defaults::apply("apiextensions.k8s.io", "customresourcedefinitions", object);
-        let kind = object.str_at(&["spec", "names", "kind"]).to_owned();
-        object.with(&["spec", "names"], |mut names| {
-            if !kind.is_empty() {
-                names.default("singular", kind.to_lowercase().as_str());
-                names.default("listKind", format!("{kind}List").as_str());
-            }
-        });
-        object.with(&["spec"], |mut spec| {
-            let mut conversion = spec.entry("conversion");
-            conversion.default("strategy", "None");
-        });
-    }
-
-    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
-        remember_stored(object);
-    }
-
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
-        if part == ObjectPart::Main {
-            remember_stored(object);
-        }
-    }
-
-    fn rules(&self) -> ValidationRules {
+    .traits(Traits::COUNTED.any_finalizers().revision_wanted())
+    .rules(
         ValidationRules::create(validation::validate)
             .update(validation::validate_update)
             .status(|new, _| validation::validate_status(new))
             // The cleanup of a deleted definition changes its conditions and finalizers alone, as upstream's by way of the
             // status: what was stored before a rule was can be deleted.
-            .parts(&[("finalize", |new, _| validation::validate_status(new))])
-    }
+            .parts(&[("finalize", |new, _| validation::validate_status(new))]),
+    )
+    .defaults(defaults)
+    .prepare_for_create(|_, object| remember_stored(object))
+    .prepare_for_update(prepare_for_update)
+    .warnings(warnings)
+    .keeps_after_finalizers(keeps_after_finalizers)
+    .mark_deleting(mark_deleting)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);
 
-    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if object.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
-            warnings.push(
-                "conversion webhooks are not called by this server yet: versions differ in apiVersion only"
-                    .into(),
-            );
+fn defaults(object: &mut Tree) {
+    let kind = object.str_at(&["spec", "names", "kind"]).to_owned();
+    object.with(&["spec", "names"], |mut names| {
+        if !kind.is_empty() {
+            names.default("singular", kind.to_lowercase().as_str());
+            names.default("listKind", format!("{kind}List").as_str());
         }
-        if object.to_json().contains("\"x-kubernetes-validations\"") {
-            warnings.push("x-kubernetes-validations are stored but not evaluated by this server yet".into());
+    });
+    object.with(&["spec"], |mut spec| {
+        let mut conversion = spec.entry("conversion");
+        conversion.default("strategy", "None");
+    });
+}
+
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
+    if part == ObjectPart::Main {
+        remember_stored(object);
+    }
+}
+
+fn warnings(object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if object.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
+        warnings.push(
+            "conversion webhooks are not called by this server yet: versions differ in apiVersion only"
+                .into(),
+        );
+    }
+    if object.to_json().contains("\"x-kubernetes-validations\"") {
+        warnings.push("x-kubernetes-validations are stored but not evaluated by this server yet".into());
+    }
+    warnings
+}
+
+fn keeps_after_finalizers(object: Ref<'_>) -> bool {
+    object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+}
+
+fn mark_deleting(object: &mut Tree) {
+    let has = crate::metadata::finalizers(object)
+        .iter()
+        .any(|own| own == FINALIZER);
+    if !has {
+        object.push(&["metadata", "finalizers"], FINALIZER);
+    }
+    let now = object.str_at(&["metadata", "deletionTimestamp"]).to_owned();
+    object.with(&["status"], |mut status| {
+        let mut conditions = status.entry("conditions");
+        let known = conditions
+            .as_ref()
+            .items()
+            .any(|condition| condition.str("type") == "Terminating");
+        if known {
+            return;
         }
-        warnings
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn keeps_after_finalizers(&self, object: Ref<'_>) -> bool {
-        object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
-    }
-
-    fn mark_deleting(&self, object: &mut Tree) {
-        let has = crate::metadata::finalizers(object)
-            .iter()
-            .any(|own| own == FINALIZER);
-        if !has {
-            object.push(&["metadata", "finalizers"], FINALIZER);
-        }
-        let now = object.str_at(&["metadata", "deletionTimestamp"]).to_owned();
-        object.with(&["status"], |mut status| {
-            let mut conditions = status.entry("conditions");
-            let known = conditions
-                .as_ref()
-                .items()
-                .any(|condition| condition.str("type") == "Terminating");
-            if known {
-                return;
-            }
-            let mut condition = conditions.push(Value::EmptyMap);
-            condition.set("type", "Terminating");
-            condition.set("status", "True");
-            condition.set("lastTransitionTime", now.as_str());
-            condition.set("reason", "InstanceDeletionPending");
-            let message =
-                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-            condition.set("message", message);
-        });
-    }
+        let mut condition = conditions.push(Value::EmptyMap);
+        condition.set("type", "Terminating");
+        condition.set("status", "True");
+        condition.set("lastTransitionTime", now.as_str());
+        condition.set("reason", "InstanceDeletionPending");
+        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        condition.set("message", message);
+    });
 }
 
 /// Every version that was ever the storage version stays listed until somebody takes it out.

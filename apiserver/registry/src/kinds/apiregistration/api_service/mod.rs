@@ -1,5 +1,7 @@
 //! APIService: a version of a group, and the service that answers for it.
 
+mod columns;
+mod defaults;
 pub mod validation;
 
 use crate::kind::{Kind, NameRule, Traits};
@@ -13,4 +15,7 @@ pub(crate) static KIND: Kind = Kind::of("apiregistration.k8s.io", "apiservices")
             .revision_wanted(),
     )
     .rules(ValidationRules::create(validation::validate))
-    .not_enforced("requests are not proxied");
+    .not_enforced("requests are not proxied")
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);

@@ -1,9 +1,11 @@
 //! ControllerRevision: what a DaemonSet or StatefulSet once was.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::Kind;
 use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("apps", "controllerrevisions")
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .columns(columns::cells);

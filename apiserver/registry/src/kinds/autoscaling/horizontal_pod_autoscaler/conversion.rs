@@ -92,7 +92,7 @@ impl Conversion for HpaConversion {
             });
         }
         annotations::read(object, &mut out);
-        crate::defaults::behavior(&mut out);
+        super::defaults::behavior(&mut out);
         let target = object
             .at(&["spec", "targetCPUUtilizationPercentage"])
             .filter(|own| !own.is_null());

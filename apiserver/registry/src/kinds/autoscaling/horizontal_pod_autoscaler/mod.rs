@@ -1,13 +1,24 @@
 //! HorizontalPodAutoscaler: a number of pods that follows what they use; stored as `autoscaling/v2`.
 
 mod annotations;
+mod columns;
 pub(crate) mod conversion;
+mod defaults;
 mod validation;
 
-use crate::kind::{Kind, Traits};
+use crate::kind::{Kind, StoredAs, Traits};
 use crate::validation_rules::ValidationRules;
+use std::sync::Arc;
 
 pub(crate) static KIND: Kind = Kind::of("autoscaling", "horizontalpodautoscalers")
     .traits(Traits::COUNTED)
     .rules(ValidationRules::create(validation::validate))
-    .not_enforced("no controller acts on it");
+    .not_enforced("no controller acts on it")
+    .default_lines(&[defaults::LINES])
+    .defaults(defaults::set)
+    .columns(columns::cells)
+    .stored_as(StoredAs {
+        version: "v1",
+        stored: ("autoscaling", "v2"),
+        conversion: || Arc::new(conversion::HpaConversion),
+    });

@@ -1,5 +1,7 @@
 //! Job: its validation, and the selector by its own uid.
 
+mod columns;
+mod defaults;
 mod indexes;
 mod policies;
 pub(crate) mod status;
@@ -7,6 +9,8 @@ pub(crate) mod update;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
+use crate::options::DeleteOptions;
+use crate::row::Selectable;
 use crate::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
@@ -16,7 +20,34 @@ pub(crate) static KIND: Kind = Kind::of("batch", "jobs")
         ValidationRules::create(validation::validate)
             .update(update::validate)
             .status(status::validate),
-    );
+    )
+    .warnings(crate::kinds::core::pod::workload_warnings::of_named)
+    .prepare_for_create(|_, object| select_own_pods(object))
+    .delete_warnings(delete_warnings)
+    .default_lines(&[defaults::LINES])
+    .defaults(defaults::set)
+    .pod_template(crate::kinds::core::pod::template::at(&[
+        "spec", "template", "spec",
+    ]))
+    .columns(columns::cells)
+    .selectable(selectable);
+
+fn selectable() -> Vec<Selectable> {
+    vec![Selectable {
+        label: "status.successful".into(),
+        path: vec!["status".into(), "succeeded".into()],
+        absent: "0",
+        otherwise: None,
+    }]
+}
+
+/// Of old, pods of a deleted job stay; clients rarely mean it.
+fn delete_warnings(options: &DeleteOptions) -> Vec<String> {
+    if options.propagation.is_some() || options.orphan_dependents.is_some() {
+        return Vec::new();
+    }
+    vec!["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]
+}
 
 /// The labels of a job's own pods: today's, and those from before they had a prefix.
 fn own_labels<'a>(uid: &'a str, name: &'a str) -> [(&'static str, &'a str); 4] {
@@ -29,7 +60,7 @@ fn own_labels<'a>(uid: &'a str, name: &'a str) -> [(&'static str, &'a str); 4] {
 }
 
 /// A job selects its own pods by its uid, unless it says it does so itself.
-pub(crate) fn select_own_pods(object: &mut Tree) {
+fn select_own_pods(object: &mut Tree) {
     let manual = object
         .at(&["spec", "manualSelector"])
         .and_then(machinery_schema::Ref::as_bool);

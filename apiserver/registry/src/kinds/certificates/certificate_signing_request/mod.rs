@@ -1,10 +1,15 @@
 //! CertificateSigningRequest: a request for a certificate, the decision on it, and the certificate.
 
+mod columns;
 pub(crate) mod decision;
 pub(crate) mod validation;
 
+use crate::context::RequestContext;
 use crate::kind::{Kind, NameRule, Traits};
+use crate::row::Selectable;
+use crate::strategy::ObjectPart;
 use crate::validation_rules::ValidationRules;
+use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "certificatesigningrequests")
     .traits(Traits::PLAIN.named(NameRule::PathSegment))
@@ -14,4 +19,32 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "certificatesigni
             .status(decision::validate_status)
             .parts(&[("approval", decision::validate_approval)]),
     )
-    .not_enforced("no signer acts on it");
+    .not_enforced("no signer acts on it")
+    .prepare_for_create(requested_by)
+    .prepare_for_update(prepare_for_update)
+    .columns(columns::cells)
+    .selectable(|| Selectable::texts(["spec.signerName"]));
+
+/// A signing request names who made it.
+fn requested_by(ctx: &RequestContext, object: &mut Tree) {
+    object.set_str(&["spec", "username"], &ctx.user.name);
+    object.remove(&["spec", "groups"]);
+    object.remove(&["spec", "extra"]);
+    object.remove(&["spec", "uid"]);
+    if !ctx.user.uid.is_empty() {
+        object.set_str(&["spec", "uid"], &ctx.user.uid);
+    }
+    for group in &ctx.user.groups {
+        object.push(&["spec", "groups"], group.as_str());
+    }
+    for (key, values) in &ctx.user.extra {
+        for value in values {
+            object.push(&["spec", "extra", key], value.as_str());
+        }
+    }
+}
+
+fn prepare_for_update(ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    let now = crate::metadata::format_time(ctx.runtime.now());
+    validation::prepare_for_update(part, object, old, &now);
+}

@@ -1,10 +1,14 @@
 //! ClusterTrustBundle: trust anchors, of a signer or of nobody in particular.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, NameRule, Traits};
+use crate::row::Selectable;
 use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "clustertrustbundles")
     .traits(Traits::PLAIN.named(NameRule::PathSegment).revision_wanted())
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .columns(columns::cells)
+    .selectable(|| Selectable::texts(["spec.signerName"]));

@@ -2,11 +2,14 @@
 //!
 //! [`validation`] is what may be asked, [`proof`] that who asks has the key, [`outcome`] what a signer may answer.
 
+mod columns;
+mod defaults;
 pub mod outcome;
 mod proof;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
+use crate::row::Selectable;
 use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificaterequests")
@@ -16,4 +19,8 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificatere
             .update(validation::validate_update)
             .status_at(outcome::validate_status),
     )
-    .not_enforced("no signer acts on it");
+    .not_enforced("no signer acts on it")
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells)
+    .selectable(|| Selectable::texts(["spec.signerName", "spec.podName", "spec.nodeName"]));

@@ -1,5 +1,6 @@
 //! Lease: something that one holder at a time has, and renews.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -7,4 +8,5 @@ use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("coordination.k8s.io", "leases")
     .traits(Traits::PLAIN.any_finalizers().put_creates().revision_wanted())
-    .rules(ValidationRules::create(validation::validate));
+    .rules(ValidationRules::create(validation::validate))
+    .columns(columns::cells);

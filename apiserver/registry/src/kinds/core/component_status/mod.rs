@@ -1,5 +1,9 @@
 //! ComponentStatus: the health of a part of the control plane. Not stored.
 
+mod columns;
+
 use crate::kind::Kind;
 
-pub(crate) static KIND: Kind = Kind::of("", "componentstatuses");
+pub(crate) static KIND: Kind = Kind::of("", "componentstatuses")
+    .columns(columns::cells)
+    .deprecated("v1 ComponentStatus is deprecated in v1.19+");

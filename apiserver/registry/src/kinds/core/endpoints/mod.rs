@@ -1,5 +1,7 @@
 //! Endpoints: the addresses behind a service, in the form before EndpointSlices.
 
+mod columns;
+mod defaults;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -7,4 +9,7 @@ use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("", "endpoints")
     .traits(Traits::PLAIN.put_creates())
-    .rules(ValidationRules::create(validation::validate));
+    .rules(ValidationRules::create(validation::validate))
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells)
+    .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");

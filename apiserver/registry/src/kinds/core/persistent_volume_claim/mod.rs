@@ -1,18 +1,38 @@
 //! PersistentVolumeClaim: its validation, what of it may [`change`]; where its data come from has two spellings.
 
 pub mod change;
+mod columns;
+mod defaults;
 pub mod validation;
 
+use crate::context::RequestContext;
 use crate::kind::{Kind, Traits};
+use crate::strategy::ObjectPart;
 use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree, Value};
 
 pub(crate) static KIND: Kind = Kind::of("", "persistentvolumeclaims")
     .traits(Traits::PLAIN.returned())
-    .rules(ValidationRules::create(validation::validate).update(change::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(change::validate_update))
+    .prepare_for_create(begin)
+    .prepare_for_update(prepare_for_update)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);
+
+/// A claim begins pending.
+fn begin(_ctx: &RequestContext, object: &mut Tree) {
+    object.set_str(&["status", "phase"], "Pending");
+    same_data_source(object);
+}
+
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
+    if part == ObjectPart::Main {
+        same_data_source(object);
+    }
+}
 
 /// `dataSource` and its successor `dataSourceRef` say the same, whichever of them was given.
-pub(crate) fn same_data_source(object: &mut Tree) {
+fn same_data_source(object: &mut Tree) {
     let given = |name: &str| {
         let source = object.at(&["spec", name]).filter(|source| !source.is_null());
         source.map(|source| (source.to_tree(), source.str("namespace").is_empty()))

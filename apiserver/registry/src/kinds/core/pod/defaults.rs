@@ -2,6 +2,9 @@
 
 use machinery_schema::{Mut, Ref, Tree, Value};
 
+/// Lines as the kind's `default_lines` take them.
+pub(super) const LINES: &[&str] = &["spec.enableServiceLinks=true"];
+
 /// Defaults only a pod itself has.
 pub(crate) fn pod(object: &mut Tree) {
     object.with(&["spec"], |mut spec| {

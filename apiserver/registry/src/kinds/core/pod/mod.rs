@@ -1,76 +1,29 @@
 //! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
 
+mod columns;
 pub(crate) mod defaults;
 pub(crate) mod level;
 mod not_enforced;
 mod port_warnings;
 pub(crate) mod qos;
 pub(crate) mod resize;
+pub(crate) mod template;
 pub mod validation;
 pub(crate) mod warnings;
+pub(crate) mod workload_warnings;
 
 use crate::context::RequestContext;
 use crate::kind::{Kind, Traits};
 use crate::metadata;
-use crate::strategy::{ObjectPart, Strategy};
+use crate::row::Selectable;
+use crate::strategy::ObjectPart;
 use crate::validation::Path;
 use crate::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Step, Tree};
 
-pub(crate) static KIND: Kind = Kind::of("", "pods").traits(Traits::COUNTED.returned());
-
-/// See the module's comment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PodStrategy;
-
-impl Strategy for PodStrategy {
-    fn defaults(&self, object: &mut Tree) {
-        defaults::pod(object);
-        crate::defaults::apply("", "pods", object);
-    }
-
-    fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
-        level::set_defaults(object);
-        object.set_str(&["status", "phase"], "Pending");
-        object.set_str(&["status", "qosClass"], qos::class(object.root()));
-        gate_condition(object, &metadata::format_time(ctx.runtime.now()));
-    }
-
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
-        // Those of a Binding go to its pod.
-        object.with(&["metadata"], |mut own| defaults::metadata(&mut own));
-        if part == ObjectPart::Other("ephemeralcontainers") {
-            keep_only_ephemeral(object, old);
-        }
-        if part == ObjectPart::Other("resize") {
-            resize::keep_only_resources(object, old);
-            level::set_defaults(object);
-        }
-        if part == ObjectPart::Main {
-            level::keep(object, old);
-        }
-        if part == ObjectPart::Status {
-            // Old agents sent stale owner references with their status.
-            metadata::restore_field(object, old, "ownerReferences");
-            metadata::restore_field(object, old, "deletionTimestamp");
-            if object.str_at(&["status", "qosClass"]).is_empty() {
-                object.set_str(&["status", "qosClass"], qos::class(old.root()));
-            }
-        }
-    }
-
-    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
-        // As upstream: who changes a pod is a scheduler or an agent, mostly, and does so all the time.
-        if old.is_some() {
-            return Vec::new();
-        }
-        let name = warnings::of_name(object, "the Pod's hostname");
-        name.into_iter()
-            .chain(warnings::of(&Path::ROOT, object))
-            .collect()
-    }
-
-    fn rules(&self) -> ValidationRules {
+pub(crate) static KIND: Kind = Kind::of("", "pods")
+    .traits(Traits::COUNTED.returned())
+    .rules(
         ValidationRules::create(validation::validate)
             .update(validation::update::validate)
             .status(validation::status::validate)
@@ -78,27 +31,84 @@ impl Strategy for PodStrategy {
                 ("ephemeralcontainers", validation::update::validate_ephemeral),
                 ("resize", validation::resize::validate),
                 ("binding", |_, _| Vec::new()),
-            ])
-    }
+            ]),
+    )
+    .first_defaults(defaults::pod)
+    .prepare_for_create(prepare_for_create)
+    .prepare_for_update(prepare_for_update)
+    .warnings(own_warnings)
+    .graceful(grace_period)
+    .default_lines(&[defaults::LINES])
+    .pod_template(template::at(&["spec"]))
+    .columns(columns::cells)
+    .completed(columns::course_of)
+    .selectable(selectable);
 
-    fn allows_unconditional_update(&self) -> bool {
-        true
-    }
+fn selectable() -> Vec<Selectable> {
+    let mut all = Selectable::texts([
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ]);
+    all.push(Selectable::with_absent("spec.hostNetwork", "false"));
+    all
+}
 
-    fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
-        let own = object
-            .at(&["spec", "terminationGracePeriodSeconds"])
-            .and_then(Ref::as_i64);
-        let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
-        if ended || object.str_at(&["spec", "nodeName"]).is_empty() {
-            return Some(0);
+fn prepare_for_create(ctx: &RequestContext, object: &mut Tree) {
+    level::set_defaults(object);
+    object.set_str(&["status", "phase"], "Pending");
+    object.set_str(&["status", "qosClass"], qos::class(object.root()));
+    gate_condition(object, &metadata::format_time(ctx.runtime.now()));
+}
+
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    // Those of a Binding go to its pod.
+    object.with(&["metadata"], |mut own| defaults::metadata(&mut own));
+    if part == ObjectPart::Other("ephemeralcontainers") {
+        keep_only_ephemeral(object, old);
+    }
+    if part == ObjectPart::Other("resize") {
+        resize::keep_only_resources(object, old);
+        level::set_defaults(object);
+    }
+    if part == ObjectPart::Main {
+        level::keep(object, old);
+    }
+    if part == ObjectPart::Status {
+        // Old agents sent stale owner references with their status.
+        metadata::restore_field(object, old, "ownerReferences");
+        metadata::restore_field(object, old, "deletionTimestamp");
+        if object.str_at(&["status", "qosClass"]).is_empty() {
+            object.set_str(&["status", "qosClass"], qos::class(old.root()));
         }
-        Some(requested.or(own).unwrap_or(0))
     }
+}
 
-    fn returns_deleted_object(&self) -> bool {
-        true
+fn own_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    // As upstream: who changes a pod is a scheduler or an agent, mostly, and does so all the time.
+    if old.is_some() {
+        return Vec::new();
     }
+    let name = warnings::of_name(object, "the Pod's hostname");
+    name.into_iter()
+        .chain(warnings::of(&Path::ROOT, object))
+        .collect()
+}
+
+/// The grace period of a delete: none before a pod is on a node, and after it has ended.
+fn grace_period(object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
+    let own = object
+        .at(&["spec", "terminationGracePeriodSeconds"])
+        .and_then(Ref::as_i64);
+    let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
+    if ended || object.str_at(&["spec", "nodeName"]).is_empty() {
+        return Some(0);
+    }
+    Some(requested.or(own).unwrap_or(0))
 }
 
 /// Restores everything but ephemeral containers, the only part that this subresource changes.

@@ -1,5 +1,6 @@
 //! ResourceQuota: bounds for all of a namespace together, and a warning of requests above their limits.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -13,13 +14,22 @@ pub(crate) static KIND: Kind = Kind::of("", "resourcequotas")
         ValidationRules::create(validation::validate)
             .update(validation::validate_update)
             .status(validation::validate_status),
-    );
+    )
+    .warnings(create_warnings)
+    .columns(columns::cells);
+
+fn create_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    match old {
+        None => warnings(object),
+        Some(_) => Vec::new(),
+    }
+}
 
 /// Resources whose requests and limits are compared; the first two also stand by their bare name for their requests.
 const COMPARED: [&str; 4] = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 /// A warning for each resource whose bound on requests is above that on limits.
-pub(crate) fn warnings(object: Ref<'_>) -> Vec<String> {
+fn warnings(object: Ref<'_>) -> Vec<String> {
     let hard = object.at(&["spec", "hard"]);
     let bound = |name: &str| {
         let value = hard.and_then(|hard| hard.get(name))?;

@@ -6,6 +6,8 @@
 
 mod allocate;
 mod cluster_ips;
+mod columns;
+mod defaults;
 mod families;
 mod not_enforced;
 mod port_range;
@@ -18,82 +20,48 @@ mod warnings;
 pub use port_range::NodePorts;
 
 use crate::context::RequestContext;
-use crate::error::RegistryError;
-use crate::kind::{Kind, NameRule, Traits};
+use crate::kind::{Allocation, Kind, NameRule, Traits};
 use crate::registry::Registry;
-use crate::strategy::{AllocationChange, ObjectPart, Strategy, name_rule};
+use crate::row::Selectable;
+use crate::strategy::{AllocationChange, ObjectPart};
 use crate::validation_rules::ValidationRules;
-use apiserver_storage::Write;
-use async_trait::async_trait;
-use machinery_meta::syntax;
 use machinery_schema::{Ref, Tree};
 
 pub(crate) static KIND: Kind = Kind::of("", "services")
     .traits(Traits::PLAIN.named(NameRule::Label).put_creates().returned())
-    .fields_not_enforced(not_enforced::fields);
-
-/// See the module's comment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ServiceStrategy;
-
-#[async_trait]
-impl Strategy for ServiceStrategy {
-    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
-        name_rule(syntax::dns1123_label, name, prefix)
-    }
-
-    fn defaults(&self, object: &mut Tree) {
-        crate::defaults::apply("", "services", object);
-        families::defaults(object);
-    }
-
-    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
-        families::normalise(object, None);
-    }
-
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
-        if part != ObjectPart::Status {
-            families::normalise(object, Some(old));
-        }
-    }
-
-    fn counts_generation(&self) -> bool {
-        false
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
-    fn returns_deleted_object(&self) -> bool {
-        true
-    }
-
-    fn rules(&self) -> ValidationRules {
+    .fields_not_enforced(not_enforced::fields)
+    .rules(
         ValidationRules::create(validation::validate)
             .update(validation::validate_update)
-            .status(validation::validate_status_update)
-    }
+            .status(validation::validate_status_update),
+    )
+    .defaults(families::defaults)
+    .prepare_for_create(|_, object| families::normalise(object, None))
+    .prepare_for_update(prepare_for_update)
+    .warnings(|object, _| warnings::of(object))
+    .allocate(take)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells)
+    .selectable(|| Selectable::texts(["spec.clusterIP", "spec.type"]));
 
-    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
-        warnings::of(object)
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    if part != ObjectPart::Status {
+        families::normalise(object, Some(old));
     }
+}
 
-    fn allocates(&self) -> bool {
-        true
-    }
-
-    async fn allocate(
-        &self,
-        ctx: &RequestContext,
-        registry: &Registry,
-        change: AllocationChange<'_>,
-        object: &mut Tree,
-    ) -> Result<Vec<Write>, RegistryError> {
+/// Addresses, and ports of nodes.
+fn take<'a>(
+    ctx: &'a RequestContext,
+    registry: &'a Registry,
+    change: AllocationChange<'a>,
+    object: &'a mut Tree,
+) -> Allocation<'a> {
+    Box::pin(async move {
         let mut writes = allocate::addresses(ctx, registry, change, object).await?;
         writes.extend(ports::allocate(ctx, registry, change, object).await?);
         Ok(writes)
-    }
+    })
 }
 
 /// `ClusterIP`, `NodePort` … of a service.

@@ -2,4 +2,6 @@
 
 use crate::kind::{Kind, Traits};
 
-pub(crate) static KIND: Kind = Kind::of("", "serviceaccounts").traits(Traits::PLAIN.returned());
+pub(crate) static KIND: Kind = Kind::of("", "serviceaccounts")
+    .traits(Traits::PLAIN.returned())
+    .columns(crate::columns::format::name_and_age);

@@ -1,10 +1,23 @@
 //! EndpointSlice: some of the addresses behind a service.
 
+mod columns;
+mod defaults;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
+use crate::metadata;
 use crate::validation_rules::ValidationRules;
+use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("discovery.k8s.io", "endpointslices")
     .traits(Traits::COUNTED)
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .spec_changed(spec_changed)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);
+
+/// The service that a slice belongs to is a label.
+fn spec_changed(object: &Tree, old: &Tree) -> bool {
+    object.at(&["metadata", "labels"]) != old.at(&["metadata", "labels"])
+        || metadata::spec_differs(object, old)
+}

@@ -1,6 +1,24 @@
 //! Event of events.k8s.io: stored as the core group has it, with stricter rules.
 
-use crate::kind::{Kind, Traits};
+mod columns;
 
-pub(crate) static KIND: Kind =
-    Kind::of("events.k8s.io", "events").traits(Traits::PLAIN.put_creates().garbage_unsupported());
+use crate::kind::{Kind, StoredAs, Traits};
+use crate::kinds::core::event::{EVENT_TTL, EventsConversion, validation};
+use crate::validation_rules::ValidationRules;
+use std::sync::Arc;
+
+pub(crate) static KIND: Kind = Kind::of("events.k8s.io", "events")
+    .traits(
+        Traits::PLAIN
+            .put_creates()
+            .garbage_unsupported()
+            .expiring(EVENT_TTL),
+    )
+    .rules(ValidationRules::create(validation::validate_events).update(validation::validate_events_update))
+    .columns(columns::cells)
+    .selectable(crate::kinds::core::event::selectable)
+    .stored_as(StoredAs {
+        version: "v1",
+        stored: ("", "v1"),
+        conversion: || Arc::new(EventsConversion),
+    });

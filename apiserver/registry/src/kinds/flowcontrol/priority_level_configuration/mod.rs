@@ -1,5 +1,7 @@
 //! PriorityLevelConfiguration: seats for the requests of a priority level, and queues.
 
+mod columns;
+mod defaults;
 mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -7,4 +9,8 @@ use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations")
     .traits(Traits::COUNTED)
-    .rules(ValidationRules::create(validation::validate).status(super::status::validate_status));
+    .rules(ValidationRules::create(validation::validate).status(super::status::validate_status))
+    .prepare_for_update(super::status::keep)
+    .default_lines(&[defaults::LINES])
+    .defaults(defaults::set)
+    .columns(columns::cells);

@@ -1,5 +1,6 @@
 //! Ingress: routes of HTTP from outside to services.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -8,4 +9,5 @@ use crate::validation_rules::ValidationRules;
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ingresses")
     .traits(Traits::COUNTED)
     .rules(ValidationRules::create(validation::validate).update(|new, _| validation::validate_update(new)))
-    .not_enforced("no gateway acts on it");
+    .not_enforced("no gateway acts on it")
+    .columns(columns::cells);

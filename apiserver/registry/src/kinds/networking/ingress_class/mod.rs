@@ -1,5 +1,7 @@
 //! IngressClass: the controller of ingresses.
 
+mod columns;
+mod defaults;
 mod not_enforced;
 
 use crate::kind::{Kind, Traits};
@@ -7,4 +9,6 @@ use crate::kind::{Kind, Traits};
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ingressclasses")
     .traits(Traits::COUNTED)
     .not_enforced("no gateway acts on it")
-    .fields_not_enforced(not_enforced::fields);
+    .fields_not_enforced(not_enforced::fields)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);

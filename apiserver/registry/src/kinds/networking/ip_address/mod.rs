@@ -1,5 +1,6 @@
 //! IPAddress: an address that something holds, named by itself.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, NameRule, Traits};
@@ -7,4 +8,5 @@ use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ipaddresses")
     .traits(Traits::PLAIN.named(NameRule::IpAddress))
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .columns(columns::cells);

@@ -1,9 +1,12 @@
 //! ServiceCIDR: a range that cluster IPs are taken from.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::Kind;
 use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "servicecidrs")
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .columns(columns::cells);

@@ -1,5 +1,6 @@
 //! RuntimeClass: a way to run containers, by the name of its handler.
 
+mod columns;
 mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -10,4 +11,5 @@ pub(crate) static KIND: Kind = Kind::of("node.k8s.io", "runtimeclasses")
     .rules(
         ValidationRules::create(validation::validate_runtime_class)
             .update(validation::validate_runtime_class_update),
-    );
+    )
+    .columns(columns::cells);

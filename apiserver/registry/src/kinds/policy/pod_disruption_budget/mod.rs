@@ -1,5 +1,6 @@
 //! PodDisruptionBudget: how many pods may be evicted at a time.
 
+mod columns;
 mod validation;
 
 use crate::kind::{Kind, NameRule, Traits};
@@ -16,4 +17,5 @@ pub(crate) static KIND: Kind = Kind::of("policy", "poddisruptionbudgets")
         ValidationRules::create(validation::validate)
             .update(validation::validate_update)
             .status(validation::validate_status),
-    );
+    )
+    .columns(columns::cells);

@@ -8,4 +8,7 @@ pub(crate) static KIND: Kind = Kind::of("rbac.authorization.k8s.io", "rolebindin
     .rules(
         ValidationRules::create(|new| super::validation::validate_binding(new, true))
             .update(|new, old| super::validation::validate_binding_update(new, old, true)),
-    );
+    )
+    .default_lines(&[super::defaults::LINES])
+    .defaults(super::defaults::subjects)
+    .columns(super::columns::binding);

@@ -1,5 +1,6 @@
 //! DeviceTaintRule: a taint of all devices that it selects.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -8,4 +9,6 @@ use crate::validation_rules::ValidationRules;
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "devicetaintrules")
     .traits(Traits::COUNTED.revision_wanted())
     .rules(ValidationRules::create(validation::validate).status(validation::validate_status))
-    .not_enforced("devices are not allocated");
+    .not_enforced("devices are not allocated")
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .columns(columns::cells);

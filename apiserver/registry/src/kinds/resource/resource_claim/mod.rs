@@ -1,10 +1,18 @@
 //! ResourceClaim: devices that are requested, and those that were allocated.
 
 pub mod allocation;
+mod columns;
+mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
+use crate::context::RequestContext;
+use crate::kind::{Allocation, Kind, Traits};
+use crate::kinds::resource::admin_access;
+use crate::metadata;
+use crate::registry::Registry;
+use crate::strategy::{AllocationChange, ObjectPart};
 use crate::validation_rules::ValidationRules;
+use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaims")
     .traits(Traits::PLAIN.returned())
@@ -13,4 +21,28 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaims")
             .update(validation::validate_update)
             .status(allocation::validate_status),
     )
-    .not_enforced("devices are not allocated");
+    .not_enforced("devices are not allocated")
+    .prepare_for_update(prepare_for_update)
+    .allocate(check_admin_access)
+    .default_lines(&[defaults::LINES])
+    .defaults(|object| super::defaults::device_counts(object, &["spec", "devices"]))
+    .columns(columns::cells);
+
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
+    if part == ObjectPart::Status {
+        metadata::restore_for_status(object, old);
+        allocation::drop_released(object, old);
+    }
+}
+
+fn check_admin_access<'a>(
+    _ctx: &'a RequestContext,
+    registry: &'a Registry,
+    change: AllocationChange<'a>,
+    object: &'a mut Tree,
+) -> Allocation<'a> {
+    Box::pin(async move {
+        admin_access::check(registry, KIND.plural, change, object).await?;
+        Ok(Vec::new())
+    })
+}

@@ -1,7 +1,14 @@
 //! ResourceClaimTemplate: the claim that each pod gets for itself.
 
-use crate::kind::{Kind, Traits};
+mod defaults;
+
+use crate::context::RequestContext;
+use crate::kind::{Allocation, Kind, Traits};
+use crate::kinds::resource::admin_access;
+use crate::registry::Registry;
+use crate::strategy::AllocationChange;
 use crate::validation_rules::ValidationRules;
+use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplates")
     .traits(Traits::PLAIN.returned())
@@ -9,4 +16,20 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplat
         ValidationRules::create(super::resource_claim::validation::validate_template)
             .update(super::resource_claim::validation::validate_template_update),
     )
-    .not_enforced("devices are not allocated");
+    .not_enforced("devices are not allocated")
+    .allocate(check_admin_access)
+    .default_lines(&[defaults::LINES])
+    .defaults(|object| super::defaults::device_counts(object, &["spec", "spec", "devices"]))
+    .columns(crate::columns::format::name_and_age);
+
+fn check_admin_access<'a>(
+    _ctx: &'a RequestContext,
+    registry: &'a Registry,
+    change: AllocationChange<'a>,
+    object: &'a mut Tree,
+) -> Allocation<'a> {
+    Box::pin(async move {
+        admin_access::check(registry, KIND.plural, change, object).await?;
+        Ok(Vec::new())
+    })
+}

@@ -1,6 +1,11 @@
 //! ResourceSlice: devices of a pool, as its driver publishes them.
 
-use crate::kind::{Kind, Traits};
+mod columns;
 
-pub(crate) static KIND: Kind =
-    Kind::of("resource.k8s.io", "resourceslices").traits(Traits::COUNTED.returned());
+use crate::kind::{Kind, Traits};
+use crate::row::Selectable;
+
+pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceslices")
+    .traits(Traits::COUNTED.returned())
+    .columns(columns::cells)
+    .selectable(|| Selectable::texts(["spec.nodeName", "spec.driver", "spec.pool.name"]));

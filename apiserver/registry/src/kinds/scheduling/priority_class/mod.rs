@@ -1,5 +1,7 @@
 //! PriorityClass: a name for a priority.
 
+mod columns;
+mod defaults;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -7,4 +9,8 @@ use crate::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("scheduling.k8s.io", "priorityclasses")
     .traits(Traits::COUNTED)
-    .rules(ValidationRules::create(validation::validate).update(validation::validate_update));
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    // It has a generation, and nothing that would count.
+    .spec_changed(|_, _| false)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);

@@ -1,6 +1,10 @@
 //! CSINode: the drivers of a node.
 
+mod columns;
+
 use crate::kind::{Kind, Traits};
 
-pub(crate) static KIND: Kind =
-    Kind::of("storage.k8s.io", "csinodes").traits(Traits::PLAIN.returned().revision_wanted());
+pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "csinodes")
+    .traits(Traits::PLAIN.returned().revision_wanted())
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .columns(columns::cells);

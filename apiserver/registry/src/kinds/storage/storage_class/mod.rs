@@ -1,5 +1,7 @@
 //! StorageClass: the way in which volumes for claims are made.
 
+mod columns;
+mod defaults;
 mod not_enforced;
 pub mod validation;
 
@@ -10,4 +12,6 @@ pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "storageclasses")
     .traits(Traits::PLAIN.returned())
     .rules(ValidationRules::create(validation::validate_class).update(validation::validate_class_update))
     .not_enforced("volumes are not provisioned")
-    .fields_not_enforced(not_enforced::fields);
+    .fields_not_enforced(not_enforced::fields)
+    .default_lines(&[defaults::LINES])
+    .columns(columns::cells);

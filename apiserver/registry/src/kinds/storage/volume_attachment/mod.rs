@@ -1,5 +1,6 @@
 //! VolumeAttachment: a volume that is to be, or is, attached to a node.
 
+mod columns;
 pub mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -12,4 +13,6 @@ pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattachments")
             .update(validation::validate_update)
             .status(validation::validate_status),
     )
-    .not_enforced("volumes are not attached");
+    .not_enforced("volumes are not attached")
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .columns(columns::cells);

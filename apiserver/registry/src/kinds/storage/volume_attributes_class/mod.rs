@@ -1,7 +1,10 @@
 //! VolumeAttributesClass: parameters of volumes that may change while they are used.
 
+mod columns;
+
 use crate::kind::{Kind, Traits};
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattributesclasses")
     .traits(Traits::PLAIN.returned())
-    .not_enforced("volumes are not changed");
+    .not_enforced("volumes are not changed")
+    .columns(columns::cells);

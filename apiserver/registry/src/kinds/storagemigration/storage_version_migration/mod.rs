@@ -1,5 +1,6 @@
 //! StorageVersionMigration: objects of a resource that are to be stored again.
 
+mod columns;
 mod validation;
 
 use crate::kind::{Kind, Traits};
@@ -12,4 +13,6 @@ pub(crate) static KIND: Kind = Kind::of("storagemigration.k8s.io", "storageversi
             .update(validation::validate_update)
             .status(validation::validate_status),
     )
-    .not_enforced("no controller acts on it");
+    .not_enforced("no controller acts on it")
+    .prepare_for_update(crate::metadata::keep_in_status)
+    .columns(columns::cells);

@@ -1,27 +1,19 @@
 //! A pod's row: its status in one word is the most asked-for cell of all.
 
-use super::format::{NONE, int, name, object_age, or};
-use super::{Cell, Completed, KindCells, age};
+use crate::columns::format::{NONE, int, name, object_age, or};
+use crate::columns::{Cell, Completed, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 use std::collections::HashSet;
 
-/// The function that reports a completed object of the kind in its row.
-pub(super) fn completed(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> Option<Completed>> {
-    (group.is_empty() && plural == "pods").then_some(course_of as _)
-}
-
-fn course_of(pod: Ref<'_>) -> Option<Completed> {
+/// The result of a pod that has completed.
+pub(super) fn course_of(pod: Ref<'_>) -> Option<Completed> {
     let (reason, message) = match pod.str_at(&["status", "phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
         _ => return None,
     };
     Some(Completed { reason, message })
-}
-
-pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
-    (group.is_empty() && plural == "pods").then_some(pod as KindCells)
 }
 
 /// Totals over the containers' statuses.
@@ -33,7 +25,8 @@ struct Tally {
     last_restart: Option<Timestamp>,
 }
 
-fn pod(pod: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+/// Cells in the order of the headers.
+pub(super) fn cells(pod: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let sidecars = sidecars(pod);
     let total = pod.at(&["spec", "containers"]).map_or(0, Ref::len) + sidecars.len();
     let tally = tally(pod, &sidecars);

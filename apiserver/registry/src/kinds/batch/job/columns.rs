@@ -1,19 +1,12 @@
-//! Jobs and cron jobs.
+//! Columns of Jobs in a Table.
 
-use super::format::{NONE, UNKNOWN, condition, containers, int, name, object_age, or, selector};
-use super::{Cell, KindCells, age, human_duration};
+use crate::columns::format::{condition, containers, int, name, object_age, selector};
+use crate::columns::{Cell, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
-pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
-    match (group, plural) {
-        ("batch", "jobs") => Some(job),
-        ("batch", "cronjobs") => Some(cron_job),
-        _ => None,
-    }
-}
-
-fn job(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let (names, images) = containers(object.at(&["spec", "template", "spec"]));
     vec![
         name(object),
@@ -60,34 +53,4 @@ fn job_status(object: Ref<'_>) -> &'static str {
         () if is_true("SuccessCriteriaMet") => "SuccessCriteriaMet",
         () => "Running",
     }
-}
-
-fn cron_job(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let (names, images) = containers(object.at(&["spec", "jobTemplate", "spec", "template", "spec"]));
-    let last = object.str_at(&["status", "lastScheduleTime"]);
-    let last = if last.is_empty() {
-        NONE.to_owned()
-    } else {
-        age(last, now)
-    };
-    let suspend = object
-        .at(&["spec", "suspend"])
-        .map_or_else(|| UNKNOWN.to_owned(), Ref::to_json);
-    let suspend = match suspend.as_str() {
-        "true" => "True".to_owned(),
-        "false" => "False".to_owned(),
-        _ => suspend,
-    };
-    vec![
-        name(object),
-        object.str_at(&["spec", "schedule"]).into(),
-        or(object.str_at(&["spec", "timeZone"]), NONE).into(),
-        suspend.into(),
-        Cell::Int(i64::try_from(object.at(&["status", "active"]).map_or(0, Ref::len)).unwrap_or(0)),
-        last.into(),
-        object_age(object, now),
-        names.into(),
-        images.into(),
-        selector(object.at(&["spec", "jobTemplate", "spec", "selector"])).into(),
-    ]
 }

@@ -1,0 +1,17 @@
+//! Columns of ValidatingAdmissionPolicies in a Table.
+
+use crate::columns::Cell;
+use crate::columns::format::{count, name, object_age};
+use crate::kinds::admissionregistration::columns::param_kind;
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    vec![
+        name(object),
+        count(object, &["spec", "validations"]),
+        param_kind(object),
+        object_age(object, now),
+    ]
+}

@@ -1,0 +1,22 @@
+//! Columns of ReplicaSets in a Table.
+
+use crate::columns::Cell;
+use crate::columns::format::{int, name, object_age, selector};
+use crate::kinds::apps::columns::template;
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    let (names, images) = template(object);
+    vec![
+        name(object),
+        int(object, &["spec", "replicas"]).into(),
+        int(object, &["status", "replicas"]).into(),
+        int(object, &["status", "readyReplicas"]).into(),
+        object_age(object, now),
+        names.into(),
+        images.into(),
+        selector(object.at(&["spec", "selector"])).into(),
+    ]
+}

@@ -1,0 +1,37 @@
+//! Columns of CertificateSigningRequests in a Table.
+
+use crate::columns::format::{NONE, name, object_age, or, text};
+use crate::columns::{Cell, human_duration};
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    let duration = object.at(&["spec", "expirationSeconds"]).and_then(Ref::as_i64);
+    let mut states: Vec<&str> = Vec::new();
+    for condition in object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"))
+    {
+        states.push(condition.str("type"));
+    }
+    let decided = ["Approved", "Denied", "Failed"]
+        .into_iter()
+        .filter(|state| states.contains(state));
+    let mut shown: Vec<&str> = decided.collect();
+    if shown.is_empty() {
+        shown.push("Pending");
+    }
+    if !object.str_at(&["status", "certificate"]).is_empty() {
+        shown.push("Issued");
+    }
+    vec![
+        name(object),
+        object_age(object, now),
+        or(object.str_at(&["spec", "signerName"]), NONE).into(),
+        text(object, &["spec", "username"]),
+        duration.map_or_else(|| NONE.to_owned(), human_duration).into(),
+        shown.join(",").into(),
+    ]
+}

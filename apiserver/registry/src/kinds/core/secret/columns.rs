@@ -1,0 +1,16 @@
+//! Columns of Secrets in a Table.
+
+use crate::columns::Cell;
+use crate::columns::format::{len, name, object_age, text};
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    vec![
+        name(object),
+        text(object, &["type"]),
+        len(object.get("data")).into(),
+        object_age(object, now),
+    ]
+}

@@ -1,0 +1,22 @@
+//! Defaults of requests for devices.
+
+use machinery_schema::{Mut, Ref, Tree};
+
+/// Requests for an exact number ask for one.
+pub(super) fn device_counts(object: &mut Tree, path: &[&str]) {
+    let count = |request: &mut Mut<'_>| {
+        let exact = request.as_ref().str("allocationMode") == "ExactCount";
+        let unset = request.as_ref().get("count").and_then(Ref::as_i64).unwrap_or(0) == 0;
+        if exact && unset {
+            request.set("count", 1);
+        }
+    };
+    object.with(path, |mut devices| {
+        devices.each("requests", |mut request| {
+            if let Some(mut exactly) = request.field("exactly") {
+                count(&mut exactly);
+            }
+            request.each("firstAvailable", |mut one| count(&mut one));
+        });
+    });
+}

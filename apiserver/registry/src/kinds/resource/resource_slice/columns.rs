@@ -1,0 +1,17 @@
+//! Columns of ResourceSlices in a Table.
+
+use crate::columns::Cell;
+use crate::columns::format::{name, object_age, text};
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    vec![
+        name(object),
+        text(object, &["spec", "nodeName"]),
+        text(object, &["spec", "driver"]),
+        text(object, &["spec", "pool", "name"]),
+        object_age(object, now),
+    ]
+}

@@ -1,0 +1,27 @@
+//! Columns of StorageClasses in a Table.
+
+use crate::columns::Cell;
+use crate::columns::format::{object_age, or, text};
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+/// Cells in the order of the headers.
+pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
+    let own = object.str_at(&["metadata", "name"]);
+    let annotated = |key: &str| object.str_at(&["metadata", "annotations", key]) == "true";
+    let default = annotated("storageclass.kubernetes.io/is-default-class")
+        || annotated("storageclass.beta.kubernetes.io/is-default-class");
+    let expands = object.get("allowVolumeExpansion").and_then(Ref::as_bool) == Some(true);
+    vec![
+        if default {
+            format!("{own} (default)").into()
+        } else {
+            own.into()
+        },
+        text(object, &["provisioner"]),
+        or(object.str("reclaimPolicy"), "Delete").into(),
+        or(object.str("volumeBindingMode"), "Immediate").into(),
+        expands.into(),
+        object_age(object, now),
+    ]
+}
