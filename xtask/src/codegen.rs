@@ -15,7 +15,7 @@ use crate::upstream::{self, Upstream};
 use crate::{process, tools};
 
 /// File of the headers of Tables.
-const HEADERS: &str = "apiserver/registry/src/columns/headers.tsv";
+const HEADERS: &str = "apiserver/registry/src/shared/columns/headers.tsv";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -1,10 +1,10 @@
-//! Tables as upstream's server headers them (`src/columns/headers.tsv`), with a cell below each head.
+//! Tables as upstream's server headers them (`src/shared/columns/headers.tsv`), with a cell below each head.
 
 use apiserver_registry::kinds;
 use jiff::Timestamp;
 use machinery_schema::Tree;
 
-const HEADERS: &str = include_str!("../src/columns/headers.tsv");
+const HEADERS: &str = include_str!("../src/shared/columns/headers.tsv");
 
 /// The names of a resource's headers; none for a kind that upstream shows by name and creation time.
 fn headers(resource: &str) -> Vec<&'static str> {

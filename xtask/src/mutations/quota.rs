@@ -217,7 +217,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         package: "apiserver-registry",
-        folder: "apiserver/registry/src/store",
+        folder: "apiserver/registry/src/engine/store",
         mutations: &[
             Mutation {
                 name: "quota: a node adds without a bound",
@@ -325,42 +325,42 @@ pub(super) const SUITES: &[Suite] = &[
         mutations: &[
             Mutation {
                 name: "quota: a refusal is not forbidden",
-                file: "registry/src/store/mod.rs",
+                file: "registry/src/engine/store/mod.rs",
                 from: "RegistryError::forbidden(&self.row.group_resource(), name, error.to_string())",
                 to: "RegistryError::conflict(&self.row.group_resource(), name, error.to_string())",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: a dry run of a create is not bounded",
-                file: "registry/src/store/create.rs",
+                file: "registry/src/engine/store/create.rs",
                 from: "self.check_room(ctx, &admitted, write, with).await?;",
                 to: "drop((write, with));",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: a dry run of an update is not bounded",
-                file: "registry/src/store/update.rs",
+                file: "registry/src/engine/store/update.rs",
                 from: "self.check_room(ctx, &admitted, write, with).await?;",
                 to: "drop((write, with));",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: a finalizer cannot be taken",
-                file: "registry/src/store/update.rs",
+                file: "registry/src/engine/store/update.rs",
                 from: "managed_fields::forget(object);",
                 to: "",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: the system is a user",
-                file: "registry/src/store/mod.rs",
+                file: "registry/src/engine/store/mod.rs",
                 from: "UserClass::System | UserClass::Administrator => Claim::System,",
                 to: "UserClass::System | UserClass::Administrator => Claim::User,",
                 proof: SERVER,
             },
             Mutation {
                 name: "quota: users are the system",
-                file: "registry/src/store/mod.rs",
+                file: "registry/src/engine/store/mod.rs",
                 from: "UserClass::Ordinary => Claim::User,",
                 to: "UserClass::Ordinary => Claim::System,",
                 proof: SERVER,

@@ -179,7 +179,7 @@ pub(super) const SUITES: &[Suite] = &[
         mutations: &[
             Mutation {
                 name: "a client that left after the first write is waited for",
-                file: "point_of_no_return.rs",
+                file: "engine/point_of_no_return.rs",
                 from: "self.0.left.notify_waiters();",
                 to: "",
                 proof: &["--lib", "point_of_no_return"],

@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers
-//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), words in texts for users ([`words`]), the licences and the reasons of dependencies, the length of files, and paths of one
+//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]), words in texts for users ([`words`]), the licences and the reasons of dependencies, the length of files, and paths of one
 //! machine in the tree.
 
 mod arrows;
 mod circles;
+mod layers;
 mod pages;
 mod words;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(pages::unenforced(&texts));
     problems.extend(files(&texts));
     problems.extend(circles::circles(&texts));
+    problems.extend(layers::layers(&texts));
     problems.extend(words::words(&texts));
     problems.extend(words::docs(&texts));
     for problem in &problems {

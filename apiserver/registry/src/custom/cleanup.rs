@@ -1,14 +1,14 @@
 //! Cleanup of a definition that is being deleted: its objects are deleted first.
 
-use crate::admission::{Door, SystemWriter};
-use crate::conditions::{Condition, set_condition};
-use crate::context::RequestContext;
-use crate::error::RegistryError;
-use crate::metadata;
-use crate::options::{DeleteOptions, ListOptions, UpdateOptions};
-use crate::scope::Scope;
-use crate::store::{Store, Target, UpdatedObject};
-use crate::strategy::ObjectPart;
+use crate::engine::admission::{Door, SystemWriter};
+use crate::engine::context::RequestContext;
+use crate::engine::error::RegistryError;
+use crate::engine::metadata;
+use crate::engine::options::{DeleteOptions, ListOptions, UpdateOptions};
+use crate::engine::scope::Scope;
+use crate::engine::store::{Store, Target, UpdatedObject};
+use crate::engine::strategy::ObjectPart;
+use crate::shared::conditions::{Condition, set_condition};
 use async_trait::async_trait;
 use machinery_schema::Tree;
 

@@ -1,7 +1,7 @@
 //! Printer columns of a version.
 
 use super::json_path::JsonPath;
-use crate::columns::{Cell, Column, Columns, age, created_description, name_header};
+use crate::shared::columns::{Cell, Column, Columns, age, created_description, name_header};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

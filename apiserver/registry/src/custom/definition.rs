@@ -3,12 +3,11 @@
 use super::columns::columns;
 use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
-use crate::kinds::storage_version_hash;
-use crate::row::{
+use crate::engine::row::{
     Conversion, OpenApiSchema, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
-    record_fingerprint,
+    record_fingerprint, storage_version_hash,
 };
-use crate::verbs::{Verb, Verbs};
+use crate::engine::verbs::{Verb, Verbs};
 use machinery_meta::{FieldPath, GroupVersionKind};
 use machinery_schema::structural::{self, CompiledSchema, Patterns};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};

@@ -1,7 +1,7 @@
 //! Acceptance of a definition's names, and the conditions that report it.
 
-use crate::conditions::{Condition, set_condition};
 use crate::kinds::apiextensions::custom_resource_definition::approval;
+use crate::shared::conditions::{Condition, set_condition};
 use machinery_schema::{Ref, Tree};
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! The strategy of a custom kind: its decisions come from the schema and the subresources of its definition.
 
-use crate::context::RequestContext;
-use crate::metadata;
-use crate::strategy::{ObjectPart, Strategy};
+use crate::engine::context::RequestContext;
+use crate::engine::metadata;
+use crate::engine::strategy::{ObjectPart, Strategy};
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;

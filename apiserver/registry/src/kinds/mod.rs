@@ -2,7 +2,7 @@
 //!
 //! A folder `<group>/<kind>/` has everything about its kind, under the same names everywhere: `mod.rs` with the constant `KIND`
 //! and what the kind is, `validation.rs`, `defaults.rs`, `columns.rs`, `not_enforced.rs`, and a file for each further subject of its
-//! own. What several kinds of a group share lies beside their folders. [`rows`] makes the rows that are served from the list and
+//! own. What several kinds of a group share lies beside their folders. `rows.rs` makes the rows that are served from the list and
 //! the generated table.
 
 pub mod admissionregistration;
@@ -28,12 +28,14 @@ mod rows;
 pub mod scheduling;
 pub mod storage;
 pub mod storagemigration;
+mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use rows::{built_in, storage_version_hash};
+pub use rows::built_in;
+pub use stored::{built_in_values, stored_resources};
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 /// Every kind of the table, by group and name.
 static ALL: [&Kind; 71] = [

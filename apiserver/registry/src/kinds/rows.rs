@@ -1,15 +1,16 @@
 //! The rows of all built-in kinds: what the generated table says, and what each kind says itself.
 
 use super::find;
-use crate::kind::Kind;
-use crate::kind_strategy::KindStrategy;
-use crate::row::{ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole, record_fingerprint};
-use crate::verbs::{Verb, Verbs};
-use base64::Engine;
+use crate::engine::kind::Kind;
+use crate::engine::kind_strategy::KindStrategy;
+use crate::engine::row::{
+    ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole, record_fingerprint,
+    storage_version_hash,
+};
+use crate::engine::verbs::{Verb, Verbs};
+use crate::shared::columns::{Columns, headers_of};
 use machinery_api::KindInfo;
-use machinery_meta::GroupVersionKind;
 use machinery_schema::{Additions, TypeId};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -42,7 +43,7 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         schema,
         custom: false,
         built_in: Some(kind),
-        columns: kind.columns_of(&gvk.version),
+        columns: columns_of(kind, &gvk.version),
         selectable: (kind.selectable)().into(),
         strategy: Arc::new(KindStrategy {
             kind,
@@ -63,6 +64,19 @@ fn row(info: &'static KindInfo) -> ResourceRow {
     }
 }
 
+/// The columns of one version of a kind.
+fn columns_of(kind: &Kind, version: &str) -> Columns {
+    let headers = headers_of(&format!("{}/{version}/{}", kind.group, kind.plural));
+    match (headers, kind.columns) {
+        (Some(headers), Some(cells)) => Columns {
+            order: kind.list_order,
+            completed: kind.completed,
+            ..Columns::new(headers, cells)
+        },
+        _ => Columns::name_and_created(),
+    }
+}
+
 /// Lines of defaults of every kind that has any, by the type of its objects.
 fn default_lines() -> &'static BTreeMap<TypeId, Additions> {
     static COMPILED: OnceLock<BTreeMap<TypeId, Additions>> = OnceLock::new();
@@ -74,12 +88,6 @@ fn default_lines() -> &'static BTreeMap<TypeId, Additions> {
         });
         kinds.filter(|(_, lines)| !lines.is_empty()).collect()
     })
-}
-
-/// Upstream's hash of the version a resource is stored in.
-pub fn storage_version_hash(gvk: &GroupVersionKind) -> String {
-    let digest = Sha256::digest(format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind));
-    base64::engine::general_purpose::STANDARD.encode(&digest[..8])
 }
 
 fn verbs(names: &[String]) -> Verbs {

@@ -1,7 +1,7 @@
 //! Cells that several kinds of the group have.
 
-use crate::columns::Cell;
-use crate::columns::format::{UNSET, count, name, object_age, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{UNSET, count, name, object_age, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

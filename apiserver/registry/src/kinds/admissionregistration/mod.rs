@@ -10,7 +10,7 @@ pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;
 mod webhooks;
 
-use crate::kind::Traits;
+use crate::engine::traits::Traits;
 
 /// Traits of every kind of the group.
 const TRAITS: Traits = Traits::COUNTED.any_finalizers().revision_wanted();

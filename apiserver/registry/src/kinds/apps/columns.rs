@@ -1,6 +1,6 @@
 //! Cells that several kinds of the group have.
 
-use crate::columns::format::containers;
+use crate::shared::columns::format::containers;
 use machinery_schema::Ref;
 
 /// Names and images of the containers in a template.

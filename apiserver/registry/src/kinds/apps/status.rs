@@ -1,7 +1,7 @@
 //! Validation of a workload's status: no count is negative or exceeds the number of pods, and the collision counter
 //! of names only grows.
 
-use crate::validation::{Errors, Path, non_negative};
+use crate::shared::validation::{Errors, Path, non_negative};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

@@ -1,7 +1,7 @@
 //! Validation that workloads with a pod template share: an immutable selector, and a template that it matches.
 
 use crate::kinds::core::pod::validation as pod;
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, immutable, label_selector, parse_workload_selector, present, template_labels_match,
 };
 use machinery_meta::FieldError;

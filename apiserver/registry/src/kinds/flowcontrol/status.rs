@@ -1,9 +1,9 @@
 //! Validation of the status of FlowSchemas and PriorityLevelConfigurations.
 
-use crate::context::RequestContext;
-use crate::metadata;
-use crate::strategy::ObjectPart;
-use crate::validation::{Errors, Path};
+use crate::engine::context::RequestContext;
+use crate::engine::metadata;
+use crate::engine::strategy::ObjectPart;
+use crate::shared::validation::{Errors, Path};
 use machinery_meta::FieldError;
 use machinery_schema::{Ref, Tree};
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ pub mod role;
 pub mod role_binding;
 pub mod validation;
 
-use crate::kind::{NameRule, Traits};
+use crate::engine::traits::{NameRule, Traits};
 
 /// Traits of every kind of the group.
 const TRAITS: Traits = Traits::PLAIN.named(NameRule::PathSegment).put_creates();

@@ -1,6 +1,6 @@
 //! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`).
 
-use crate::validation::{Errors, Path, label_selector};
+use crate::shared::validation::{Errors, Path, label_selector};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;

@@ -1,11 +1,11 @@
 //! Devices may be looked at past their owners, in namespaces that a cluster's administrator has labelled for it.
 
-use crate::error::RegistryError;
-use crate::metadata;
-use crate::options::RevisionMatch;
-use crate::registry::Registry;
-use crate::scope::Scope;
-use crate::strategy::AllocationChange;
+use crate::engine::error::RegistryError;
+use crate::engine::metadata;
+use crate::engine::options::RevisionMatch;
+use crate::engine::registry::Registry;
+use crate::engine::scope::Scope;
+use crate::engine::strategy::AllocationChange;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Tree};
 

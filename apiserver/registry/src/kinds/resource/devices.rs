@@ -1,7 +1,7 @@
 //! Names, tolerations and configurations of devices, wherever they are written.
 
 use super::Problems;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, present, qualified};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, present, qualified};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::{Kind, Ref};

@@ -12,7 +12,7 @@ pub mod resource_claim;
 pub mod resource_claim_template;
 pub mod resource_slice;
 
-use crate::validation::Errors;
+use crate::shared::validation::Errors;
 use machinery_meta::FieldError;
 
 /// Problems in upstream's order: those of code before those that upstream declares.

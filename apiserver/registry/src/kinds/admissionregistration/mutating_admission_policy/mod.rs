@@ -3,7 +3,7 @@
 mod columns;
 mod not_enforced;
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingadmissionpolicies")
     .traits(super::TRAITS)

@@ -1,6 +1,6 @@
 //! MutatingAdmissionPolicyBinding: where a policy holds, and with which parameters.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingadmissionpolicybindings")
     .traits(super::TRAITS)

@@ -1,6 +1,6 @@
 //! MutatingWebhookConfiguration: webhooks that may change requests.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
     .traits(super::TRAITS)

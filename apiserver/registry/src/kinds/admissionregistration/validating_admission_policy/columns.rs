@@ -1,8 +1,8 @@
 //! Columns of ValidatingAdmissionPolicies in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{count, name, object_age};
 use crate::kinds::admissionregistration::columns::param_kind;
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{count, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -2,11 +2,11 @@
 
 mod columns;
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "validatingadmissionpolicies")
     .traits(super::TRAITS)
     .not_enforced("policies are not evaluated")
-    .prepare_for_update(crate::metadata::keep_in_status)
+    .prepare_for_update(crate::engine::metadata::keep_in_status)
     .default_lines(&[super::defaults::POLICY])
     .columns(columns::cells);

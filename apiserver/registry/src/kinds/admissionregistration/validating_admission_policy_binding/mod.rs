@@ -2,7 +2,7 @@
 
 mod not_enforced;
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of(
     "admissionregistration.k8s.io",

@@ -1,6 +1,6 @@
 //! ValidatingWebhookConfiguration: webhooks that may refuse requests.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "validatingwebhookconfigurations")
     .traits(super::TRAITS)

@@ -1,7 +1,7 @@
 //! Columns of CustomResourceDefinitions in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{condition, name, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{condition, name, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

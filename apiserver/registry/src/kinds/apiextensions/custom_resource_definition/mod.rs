@@ -7,11 +7,12 @@ mod defaults;
 pub(crate) mod v1beta1;
 mod validation;
 
-use crate::context::RequestContext;
 use crate::custom::FINALIZER;
-use crate::kind::{Kind, Traits};
-use crate::strategy::ObjectPart;
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::{Kind, OldForm};
+use crate::engine::strategy::ObjectPart;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree, Value};
 use std::collections::HashSet;
 
@@ -32,7 +33,11 @@ pub(crate) static KIND: Kind = Kind::of("apiextensions.k8s.io", "customresourced
     .keeps_after_finalizers(keeps_after_finalizers)
     .mark_deleting(mark_deleting)
     .default_lines(&[defaults::LINES])
-    .columns(columns::cells);
+    .columns(columns::cells)
+    .old_form(OldForm {
+        version: "v1beta1",
+        read: v1beta1::to_v1,
+    });
 
 fn defaults(object: &mut Tree) {
     let kind = object.str_at(&["spec", "names", "kind"]).to_owned();
@@ -73,7 +78,7 @@ fn keeps_after_finalizers(object: Ref<'_>) -> bool {
 }
 
 fn mark_deleting(object: &mut Tree) {
-    let has = crate::metadata::finalizers(object)
+    let has = crate::engine::metadata::finalizers(object)
         .iter()
         .any(|own| own == FINALIZER);
     if !has {

@@ -1,7 +1,7 @@
 //! Columns of APIServices in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{condition, name, object_age};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{condition, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -4,8 +4,9 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, NameRule, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("apiregistration.k8s.io", "apiservices")
     .traits(
@@ -16,6 +17,6 @@ pub(crate) static KIND: Kind = Kind::of("apiregistration.k8s.io", "apiservices")
     )
     .rules(ValidationRules::create(validation::validate))
     .not_enforced("requests are not proxied")
-    .prepare_for_update(crate::metadata::keep_in_status)
+    .prepare_for_update(crate::engine::metadata::keep_in_status)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells);

@@ -1,6 +1,6 @@
 //! Validation of APIServices; the name follows from group and version.
 
-use crate::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

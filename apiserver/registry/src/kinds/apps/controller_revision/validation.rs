@@ -1,6 +1,6 @@
 //! Validation of ControllerRevisions (upstream's `pkg/apis/apps/validation`).
 
-use crate::validation::{Errors, Path, immutable, non_negative};
+use crate::shared::validation::{Errors, Path, immutable, non_negative};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

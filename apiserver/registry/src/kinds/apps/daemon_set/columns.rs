@@ -1,8 +1,8 @@
 //! Columns of DaemonSets in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{int, labels, name, object_age, selector};
 use crate::kinds::apps::columns::template;
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{int, labels, name, object_age, selector};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -4,10 +4,11 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, Traits};
-use crate::strategy::ObjectPart;
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::strategy::ObjectPart;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("apps", "daemonsets")

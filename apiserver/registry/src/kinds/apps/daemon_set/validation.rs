@@ -1,7 +1,7 @@
 //! Validation of DaemonSets (upstream's `pkg/apis/apps/validation`).
 
 use crate::kinds::apps::workload::{self, Named};
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent, present,
 };
 use machinery_meta::FieldError;

@@ -1,7 +1,9 @@
 //! Validation of Deployments (upstream's `pkg/apis/apps/validation`).
 
 use crate::kinds::apps::workload::{self, Named};
-use crate::validation::{Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent};
+use crate::shared::validation::{
+    Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent,
+};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

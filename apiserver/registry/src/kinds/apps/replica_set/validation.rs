@@ -1,7 +1,7 @@
 //! Validation of ReplicaSets (upstream's `pkg/apis/apps/validation`).
 
 use crate::kinds::apps::workload::{self, Named};
-use crate::validation::{Errors, Path, non_negative};
+use crate::shared::validation::{Errors, Path, non_negative};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

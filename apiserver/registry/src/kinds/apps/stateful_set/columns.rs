@@ -1,8 +1,8 @@
 //! Columns of StatefulSets in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{int, name, object_age};
 use crate::kinds::apps::columns::template;
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{int, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -4,9 +4,10 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, NameRule, Traits};
+use crate::engine::kind::Kind;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::core::pod::workload_warnings;
-use crate::validation_rules::ValidationRules;
 use machinery_schema::Ref;
 
 pub(crate) static KIND: Kind = Kind::of("apps", "statefulsets")

@@ -2,7 +2,7 @@
 
 use crate::kinds::apps::workload::{self, Named};
 use crate::kinds::core::persistent_volume_claim::validation as claim;
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, dns_label, int_or_percent, is_zero_amount, non_negative, non_negative_int,
     not_over_100_percent, present,
 };

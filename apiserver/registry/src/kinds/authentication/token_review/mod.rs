@@ -1,5 +1,5 @@
 //! TokenReview: the identity behind a token. Not stored.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("authentication.k8s.io", "tokenreviews");

@@ -1,5 +1,5 @@
 //! LocalSubjectAccessReview: the rights of a user in a namespace. Not stored.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("authorization.k8s.io", "localsubjectaccessreviews");

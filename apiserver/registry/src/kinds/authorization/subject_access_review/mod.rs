@@ -1,5 +1,5 @@
 //! SubjectAccessReview: a right of a user. Not stored.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("authorization.k8s.io", "subjectaccessreviews");

@@ -1,7 +1,7 @@
 //! Columns of HorizontalPodAutoscalers in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{NONE, UNKNOWN, int, int_or_string, name, object_age};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{NONE, UNKNOWN, int, int_or_string, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

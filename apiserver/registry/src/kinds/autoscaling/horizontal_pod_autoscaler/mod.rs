@@ -6,8 +6,9 @@ pub(crate) mod conversion;
 mod defaults;
 mod validation;
 
-use crate::kind::{Kind, StoredAs, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::{Kind, StoredAs};
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use std::sync::Arc;
 
 pub(crate) static KIND: Kind = Kind::of("autoscaling", "horizontalpodautoscalers")

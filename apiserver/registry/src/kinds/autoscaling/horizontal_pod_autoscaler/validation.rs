@@ -1,7 +1,7 @@
 //! Validation of HorizontalPodAutoscalers, in either of their versions.
 
-use crate::strategy::path_segment_problems;
-use crate::validation::{Errors, Path, present};
+use crate::engine::strategy::path_segment_problems;
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

@@ -1,7 +1,7 @@
 //! Columns of CronJobs in a Table.
 
-use crate::columns::format::{NONE, UNKNOWN, containers, name, object_age, or, selector};
-use crate::columns::{Cell, age};
+use crate::shared::columns::format::{NONE, UNKNOWN, containers, name, object_age, or, selector};
+use crate::shared::columns::{Cell, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

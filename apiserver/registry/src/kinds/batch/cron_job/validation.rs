@@ -1,7 +1,7 @@
 //! Validation of CronJobs.
 
 use crate::kinds::batch::job::validation as job;
-use crate::validation::{Errors, Path, non_negative, present};
+use crate::shared::validation::{Errors, Path, non_negative, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

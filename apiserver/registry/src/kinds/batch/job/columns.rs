@@ -1,7 +1,7 @@
 //! Columns of Jobs in a Table.
 
-use crate::columns::format::{condition, containers, int, name, object_age, selector};
-use crate::columns::{Cell, human_duration};
+use crate::shared::columns::format::{condition, containers, int, name, object_age, selector};
+use crate::shared::columns::{Cell, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

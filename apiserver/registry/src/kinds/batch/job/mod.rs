@@ -8,10 +8,11 @@ pub(crate) mod status;
 pub(crate) mod update;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::options::DeleteOptions;
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::options::DeleteOptions;
+use crate::engine::row::Selectable;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("batch", "jobs")
@@ -68,8 +69,8 @@ fn select_own_pods(object: &mut Tree) {
         return;
     }
     let (uid, name) = (
-        crate::metadata::uid(object).to_owned(),
-        crate::metadata::name(object).to_owned(),
+        crate::engine::metadata::uid(object).to_owned(),
+        crate::engine::metadata::name(object).to_owned(),
     );
     for (label, value) in own_labels(&uid, &name) {
         let path = ["spec", "template", "metadata", "labels", label];

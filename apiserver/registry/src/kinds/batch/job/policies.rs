@@ -1,7 +1,7 @@
 //! Validation of a Job's policies: failed pods (`podFailurePolicy`) and success (`successPolicy`).
 
 use super::indexes;
-use crate::validation::{Errors, Path, non_negative, present, qualified};
+use crate::shared::validation::{Errors, Path, non_negative, present, qualified};
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //! its terminal conditions are final. A rule applies only if a member that it reads has changed.
 
 use super::indexes;
-use crate::validation::{Errors, Path, non_negative, present};
+use crate::shared::validation::{Errors, Path, non_negative, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

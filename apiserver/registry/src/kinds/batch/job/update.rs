@@ -2,7 +2,7 @@
 //! may change.
 
 use super::validation::{selector, validate_name, validate_spec};
-use crate::validation::{Errors, Path, immutable, present};
+use crate::shared::validation::{Errors, Path, immutable, present};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

@@ -2,7 +2,7 @@
 
 use super::policies;
 use crate::kinds::core::pod::validation as pod;
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, domain_prefixed_path, label_selector, non_negative, parse_label_selector,
     parse_workload_selector, present, template_labels_match,
 };

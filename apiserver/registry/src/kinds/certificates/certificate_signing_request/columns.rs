@@ -1,7 +1,7 @@
 //! Columns of CertificateSigningRequests in a Table.
 
-use crate::columns::format::{NONE, name, object_age, or, text};
-use crate::columns::{Cell, human_duration};
+use crate::shared::columns::format::{NONE, name, object_age, or, text};
+use crate::shared::columns::{Cell, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -1,7 +1,7 @@
 //! Validation of changed conditions of a CertificateSigningRequest (upstream's `pkg/apis/certificates/validation`).
 
 use crate::kinds::certificates::x509;
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::FieldError;

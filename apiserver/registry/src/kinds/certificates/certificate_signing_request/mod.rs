@@ -4,11 +4,12 @@ mod columns;
 pub(crate) mod decision;
 pub(crate) mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, NameRule, Traits};
-use crate::row::Selectable;
-use crate::strategy::ObjectPart;
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::strategy::ObjectPart;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "certificatesigningrequests")
@@ -45,6 +46,6 @@ fn requested_by(ctx: &RequestContext, object: &mut Tree) {
 }
 
 fn prepare_for_update(ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
-    let now = crate::metadata::format_time(ctx.runtime.now());
+    let now = crate::engine::metadata::format_time(ctx.runtime.now());
     validation::prepare_for_update(part, object, old, &now);
 }

@@ -1,9 +1,9 @@
 //! Validation of the form of a CertificateSigningRequest, and preparation of writes through its subresources.
 
+use crate::engine::metadata::restore_member;
+use crate::engine::strategy::ObjectPart;
 use crate::kinds::certificates::x509;
-use crate::metadata::restore_member;
-use crate::strategy::ObjectPart;
-use crate::validation::{Errors, Path, signer_name};
+use crate::shared::validation::{Errors, Path, signer_name};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::FieldError;

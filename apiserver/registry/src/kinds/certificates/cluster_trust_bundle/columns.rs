@@ -1,7 +1,7 @@
 //! Columns of ClusterTrustBundles in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{NONE, name, or};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{NONE, name, or};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

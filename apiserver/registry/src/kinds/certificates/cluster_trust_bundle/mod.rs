@@ -3,9 +3,10 @@
 mod columns;
 pub mod validation;
 
-use crate::kind::{Kind, NameRule, Traits};
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "clustertrustbundles")
     .traits(Traits::PLAIN.named(NameRule::PathSegment).revision_wanted())

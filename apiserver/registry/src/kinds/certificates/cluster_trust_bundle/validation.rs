@@ -1,7 +1,7 @@
 //! Validation of ClusterTrustBundles (upstream's `pkg/apis/certificates/validation`).
 
 use crate::kinds::certificates::x509;
-use crate::validation::{Errors, Path, immutable, signer_name, trust_bundle_name_problems};
+use crate::shared::validation::{Errors, Path, immutable, signer_name, trust_bundle_name_problems};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 use std::collections::BTreeMap;

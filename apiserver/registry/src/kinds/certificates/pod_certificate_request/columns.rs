@@ -1,7 +1,7 @@
 //! Columns of PodCertificateRequests in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{labels, name, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{labels, name, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -8,9 +8,10 @@ pub mod outcome;
 mod proof;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificaterequests")
     .traits(Traits::PLAIN.revision_wanted())
@@ -20,7 +21,7 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificatere
             .status_at(outcome::validate_status),
     )
     .not_enforced("no signer acts on it")
-    .prepare_for_update(crate::metadata::keep_in_status)
+    .prepare_for_update(crate::engine::metadata::keep_in_status)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells)
     .selectable(|| Selectable::texts(["spec.signerName", "spec.podName", "spec.nodeName"]));

@@ -2,7 +2,7 @@
 
 use super::proof::wanted_key;
 use crate::kinds::certificates::x509::{blocks, certificate, is_certificate};
-use crate::validation::{Errors, Path, conditions};
+use crate::shared::validation::{Errors, Path, conditions};
 use jiff::{SignedDuration, Timestamp};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;

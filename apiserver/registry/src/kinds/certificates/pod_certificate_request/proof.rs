@@ -2,7 +2,7 @@
 
 use crate::kinds::certificates::public_key::{self, Curve, Kind};
 use crate::kinds::certificates::x509;
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::field::Shown;

@@ -1,7 +1,7 @@
 //! Validation of PodCertificateRequests (upstream's `pkg/apis/certificates/validation`).
 
 use super::proof;
-use crate::validation::{Errors, Path, immutable, signer_name};
+use crate::shared::validation::{Errors, Path, immutable, signer_name};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

@@ -1,6 +1,6 @@
 //! Validation of Leases (upstream's `pkg/apis/coordination/validation`).
 
-use crate::validation::{Errors, Path, non_negative};
+use crate::shared::validation::{Errors, Path, non_negative};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

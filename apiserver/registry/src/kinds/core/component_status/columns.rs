@@ -1,7 +1,7 @@
 //! Columns of ComponentStatuses in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::name;
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::name;
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -2,7 +2,7 @@
 
 mod columns;
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("", "componentstatuses")
     .columns(columns::cells)

@@ -3,8 +3,8 @@
 mod columns;
 pub mod validation;
 
-use crate::kind::Kind;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("", "configmaps")
     .rules(ValidationRules::create(validation::validate).update(validation::validate_update))

@@ -1,6 +1,6 @@
 //! Validation of ConfigMaps (upstream's `ValidateConfigMap`).
 
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

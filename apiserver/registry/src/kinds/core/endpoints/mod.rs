@@ -4,8 +4,9 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("", "endpoints")
     .traits(Traits::PLAIN.put_creates())

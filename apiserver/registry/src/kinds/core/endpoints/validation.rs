@@ -2,7 +2,7 @@
 
 use crate::kinds::core::pod::validation::ports::{PROTOCOLS, port_number};
 use crate::kinds::core::service::validation::special_address;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

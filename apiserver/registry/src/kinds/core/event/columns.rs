@@ -1,7 +1,7 @@
 //! Columns of Events in a Table.
 
-use crate::columns::format::{UNKNOWN, int, name, or, text};
-use crate::columns::{Cell, age};
+use crate::shared::columns::format::{UNKNOWN, int, name, or, text};
+use crate::shared::columns::{Cell, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -6,9 +6,10 @@ pub mod validation;
 
 pub(crate) use conversion::EventsConversion;
 
-use crate::kind::{Kind, NameRule, Traits};
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 use std::time::Duration;
 
 pub(crate) static KIND: Kind = Kind::of("", "events")

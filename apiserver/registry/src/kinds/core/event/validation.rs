@@ -1,6 +1,6 @@
 //! Validation of Events, in the core group and in events.k8s.io (upstream's `events.go` of validation).
 
-use crate::validation::{Errors, Path, immutable, present};
+use crate::shared::validation::{Errors, Path, immutable, present};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Kind, Ref};
 

@@ -3,9 +3,10 @@
 mod defaults;
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("", "limitranges")
@@ -16,7 +17,7 @@ pub(crate) static KIND: Kind = Kind::of("", "limitranges")
 
 /// A range without a name gets one.
 fn name(ctx: &RequestContext, object: &mut Tree) {
-    if crate::metadata::name(object).is_empty() {
+    if crate::engine::metadata::name(object).is_empty() {
         let name = ctx.runtime.uuid().to_string();
         object.set_str(&["metadata", "name"], &name);
     }

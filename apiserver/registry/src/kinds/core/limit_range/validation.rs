@@ -1,6 +1,8 @@
 //! Validation of LimitRanges.
 
-use crate::validation::{Errors, Path, container_resource_name, may_overcommit, quantity, resource_name};
+use crate::shared::validation::{
+    Errors, Path, container_resource_name, may_overcommit, quantity, resource_name,
+};
 use machinery_meta::{FieldError, Quantity, syntax};
 use machinery_schema::Ref;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,11 +4,12 @@ mod columns;
 mod not_enforced;
 mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, NameRule, Traits};
-use crate::row::Selectable;
-use crate::strategy::ObjectPart;
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::strategy::ObjectPart;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Step, Tree};
 
 pub(crate) static KIND: Kind = Kind::of("", "namespaces")
@@ -56,7 +57,7 @@ fn prepare_for_create(_ctx: &RequestContext, object: &mut Tree) {
 fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
     match part {
         ObjectPart::Main => restore_finalizers(object, old),
-        ObjectPart::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
+        ObjectPart::Other("finalize") => crate::engine::metadata::restore_member(object, old, "status"),
         _ => {}
     }
     label_with_name(object);
@@ -85,7 +86,7 @@ fn restore_finalizers(object: &mut Tree, old: &Tree) {
 
 /// No part of a namespace takes the label of another one, which policies select it by.
 fn label_with_name(object: &mut Tree) {
-    let name = crate::metadata::name(object).to_owned();
+    let name = crate::engine::metadata::name(object).to_owned();
     if !name.is_empty() {
         object.set_str(&["metadata", "labels", NAME_LABEL], &name);
     }

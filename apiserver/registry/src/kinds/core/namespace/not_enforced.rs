@@ -1,6 +1,6 @@
 //! Labels of namespaces that have no effect yet.
 
-use crate::not_enforced::{Field, field};
+use crate::shared::not_enforced::{Field, field};
 use machinery_schema::Ref;
 
 const POD_SECURITY: &str = "pod-security.kubernetes.io/";

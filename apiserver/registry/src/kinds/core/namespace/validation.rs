@@ -1,7 +1,7 @@
 //! Validation of Namespaces: the names of finalizers, and a phase that agrees with the deletion timestamp.
 
-use crate::metadata::STANDARD_FINALIZERS;
-use crate::validation::{Errors, Path, qualified};
+use crate::engine::metadata::STANDARD_FINALIZERS;
+use crate::shared::validation::{Errors, Path, qualified};
 use apiserver_storage::{OWN_SHARE, share_bytes};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;

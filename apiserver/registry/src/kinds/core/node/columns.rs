@@ -1,7 +1,7 @@
 //! Columns of Nodes in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{NONE, UNKNOWN, condition, name, object_age, or, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{NONE, UNKNOWN, condition, name, object_age, or, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -1,7 +1,7 @@
 //! Validation of Nodes (upstream's `ValidateNode`) and of their status (`ValidateNodeUpdate`).
 
 use crate::kinds::core::pod::validation::scheduling::taints;
-use crate::validation::{Errors, Path, each_once, is_pair, legacy_cidr, present, resource_amount};
+use crate::shared::validation::{Errors, Path, each_once, is_pair, legacy_cidr, present, resource_amount};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

@@ -1,7 +1,7 @@
 //! Columns of PersistentVolumes in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{UNSET, name, object_age, or, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{UNSET, name, object_age, or, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

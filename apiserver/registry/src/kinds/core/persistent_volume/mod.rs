@@ -4,9 +4,10 @@ pub(super) mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("", "persistentvolumes")
@@ -19,6 +20,6 @@ pub(crate) static KIND: Kind = Kind::of("", "persistentvolumes")
 /// A volume begins pending.
 fn begin(ctx: &RequestContext, object: &mut Tree) {
     object.set_str(&["status", "phase"], "Pending");
-    let now = crate::metadata::format_time(ctx.runtime.now());
+    let now = crate::engine::metadata::format_time(ctx.runtime.now());
     object.set_str(&["status", "lastPhaseTransitionTime"], &now);
 }

@@ -1,7 +1,7 @@
 //! Validation of PersistentVolumes: size, modes, and one source.
 
 use crate::kinds::core::persistent_volume_claim::validation::{VOLUME_MODES, access_modes};
-use crate::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, Quantity, syntax};
 use machinery_schema::Ref;

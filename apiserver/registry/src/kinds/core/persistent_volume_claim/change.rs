@@ -2,7 +2,7 @@
 //! when it was created.
 
 use super::validation::validate;
-use crate::validation::{Errors, Path, immutable, quantity};
+use crate::shared::validation::{Errors, Path, immutable, quantity};
 use machinery_meta::{FieldError, Quantity};
 use machinery_schema::{Ref, Tree};
 use std::collections::BTreeMap;

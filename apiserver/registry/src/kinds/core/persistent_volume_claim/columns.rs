@@ -1,8 +1,8 @@
 //! Columns of PersistentVolumeClaims in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{UNSET, name, object_age, or, text};
 use crate::kinds::core::persistent_volume::columns::{access_modes, storage_class};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{UNSET, name, object_age, or, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -1,6 +1,6 @@
 //! Validation of PersistentVolumeClaims.
 
-use crate::validation::{Errors, Path, dns_subdomain, label_selector, present};
+use crate::shared::validation::{Errors, Path, dns_subdomain, label_selector, present};
 use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
 

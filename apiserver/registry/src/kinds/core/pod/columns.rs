@@ -1,7 +1,7 @@
 //! A pod's row: its status in one word is the most asked-for cell of all.
 
-use crate::columns::format::{NONE, int, name, object_age, or};
-use crate::columns::{Cell, Completed, age};
+use crate::shared::columns::format::{NONE, int, name, object_age, or};
+use crate::shared::columns::{Cell, Completed, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 use std::collections::HashSet;

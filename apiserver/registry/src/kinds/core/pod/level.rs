@@ -1,6 +1,6 @@
 //! Resources of a pod as a whole: what it leaves open follows from its containers (upstream's `DefaultPodLevelResources`).
 
-use crate::validation::quantity;
+use crate::shared::validation::quantity;
 use machinery_meta::Quantity;
 use machinery_schema::{Ref, Step, Tree};
 use machinery_semantics::ResourceList;

@@ -12,13 +12,14 @@ pub mod validation;
 pub(crate) mod warnings;
 pub(crate) mod workload_warnings;
 
-use crate::context::RequestContext;
-use crate::kind::{Kind, Traits};
-use crate::metadata;
-use crate::row::Selectable;
-use crate::strategy::ObjectPart;
-use crate::validation::Path;
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::Kind;
+use crate::engine::metadata;
+use crate::engine::row::Selectable;
+use crate::engine::strategy::ObjectPart;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
+use crate::shared::validation::Path;
 use machinery_schema::{Ref, Step, Tree};
 
 pub(crate) static KIND: Kind = Kind::of("", "pods")

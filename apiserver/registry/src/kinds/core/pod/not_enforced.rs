@@ -1,7 +1,7 @@
 //! Fields of pods, and of templates of pods, that have no effect yet.
 
-use crate::not_enforced::stored_only;
-use crate::validation::{Path, present};
+use crate::shared::not_enforced::stored_only;
+use crate::shared::validation::{Path, present};
 use machinery_schema::Ref;
 
 /// Of bounds that nothing watches.

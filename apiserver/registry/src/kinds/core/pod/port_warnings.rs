@@ -1,7 +1,7 @@
 //! Ports of a pod that are the same, or get in each other's way.
 
 use super::warnings::Warnings;
-use crate::validation::Path;
+use crate::shared::validation::Path;
 use machinery_schema::Ref;
 use std::collections::HashMap;
 
@@ -113,7 +113,7 @@ impl<'a> SamePort<'a> {
 #[cfg(test)]
 mod tests {
     use crate::kinds::core::pod::warnings::of;
-    use crate::validation::Path;
+    use crate::shared::validation::Path;
     use machinery_schema::Tree;
 
     #[track_caller]

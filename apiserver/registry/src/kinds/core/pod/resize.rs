@@ -1,6 +1,6 @@
 //! The subresource `pods/resize`: it changes the resources of containers and of the pod, and nothing else.
 
-use crate::metadata;
+use crate::engine::metadata;
 use machinery_schema::{Ref, Step, Tree};
 
 /// The lists of containers that can be resized.

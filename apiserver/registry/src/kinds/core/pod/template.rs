@@ -1,7 +1,7 @@
 //! Defaults of a pod's spec, wherever one stands.
 
 use super::defaults as pod;
-use crate::defaults::PodTemplate;
+use crate::engine::kind::PodTemplate;
 use machinery_schema::{Mut, Tree};
 
 /// The spec of pods at a path of a kind.

@@ -1,8 +1,8 @@
 //! Warnings about a valid pod, or a template of one.
 
 use super::port_warnings::{ContainerPlace, PortPlace, Ports};
-use crate::context::{cut_length, fill_warnings};
-use crate::validation::{Path, present, quantity};
+use crate::engine::context::{cut_length, fill_warnings};
+use crate::shared::validation::{Path, present, quantity};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::BTreeSet;

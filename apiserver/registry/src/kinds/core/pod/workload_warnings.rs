@@ -1,7 +1,7 @@
 //! Warnings of objects with a pod template: of their name and of the template.
 
 use super::warnings;
-use crate::validation::Path;
+use crate::shared::validation::Path;
 use machinery_schema::Ref;
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];

@@ -1,7 +1,7 @@
 //! Columns of PodTemplates in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{containers, labels, name};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{containers, labels, name};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

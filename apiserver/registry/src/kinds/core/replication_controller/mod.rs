@@ -4,9 +4,10 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("", "replicationcontrollers")
     .traits(Traits::COUNTED.orphaning())

@@ -1,7 +1,7 @@
 //! Validation of ReplicationControllers.
 
 use crate::kinds::core::pod::validation as pod;
-use crate::validation::{Errors, Path, non_negative, present, template_labels_match};
+use crate::shared::validation::{Errors, Path, non_negative, present, template_labels_match};
 use machinery_meta::{FieldError, LabelSelector};
 use machinery_schema::Ref;
 

@@ -3,9 +3,10 @@
 mod columns;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation::quantity;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
+use crate::shared::validation::quantity;
 use machinery_schema::Ref;
 
 pub(crate) static KIND: Kind = Kind::of("", "resourcequotas")

@@ -1,6 +1,8 @@
 //! Validation of ResourceQuotas.
 
-use crate::validation::{Errors, Path, is_quota_resource, present, quota_resource_name, resource_amount};
+use crate::shared::validation::{
+    Errors, Path, is_quota_resource, present, quota_resource_name, resource_amount,
+};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

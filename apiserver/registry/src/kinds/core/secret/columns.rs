@@ -1,7 +1,7 @@
 //! Columns of Secrets in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{len, name, object_age, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{len, name, object_age, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -4,9 +4,9 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::Kind;
-use crate::row::Selectable;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::validation_rules::ValidationRules;
 use base64::Engine;
 use machinery_schema::{Ref, Step, Tree};
 

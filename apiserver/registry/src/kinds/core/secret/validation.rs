@@ -1,7 +1,7 @@
 //! Validation of Secrets (upstream's `ValidateSecret`). No message ever shows a value.
 
 use crate::kinds::core::config_map::validation::{MAX_BYTES, frozen};
-use crate::validation::{Errors, Path, immutable};
+use crate::shared::validation::{Errors, Path, immutable};
 use base64::Engine;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

@@ -2,14 +2,14 @@
 
 use super::needs_address;
 use super::range::Range;
-use crate::context::RequestContext;
-use crate::error::RegistryError;
-use crate::metadata;
-use crate::options::RevisionMatch;
-use crate::registry::Registry;
-use crate::scope::Scope;
-use crate::store::Store;
-use crate::strategy::AllocationChange;
+use crate::engine::context::RequestContext;
+use crate::engine::error::RegistryError;
+use crate::engine::metadata;
+use crate::engine::options::RevisionMatch;
+use crate::engine::registry::Registry;
+use crate::engine::scope::Scope;
+use crate::engine::store::Store;
+use crate::engine::strategy::AllocationChange;
 use apiserver_storage::Write;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, GroupKind};

@@ -1,6 +1,6 @@
 //! The addresses of a service within its cluster, and their families: what they may be, and what of them stays.
 
-use crate::validation::{Errors, Path, immutable, is_pair, legacy_ip, one_of, present};
+use crate::shared::validation::{Errors, Path, immutable, is_pair, legacy_ip, one_of, present};
 use machinery_schema::Ref;
 use std::collections::HashSet;
 use std::net::IpAddr;

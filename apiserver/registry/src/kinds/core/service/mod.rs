@@ -17,14 +17,15 @@ pub mod repair;
 pub mod validation;
 mod warnings;
 
-pub use port_range::NodePorts;
+pub use crate::engine::node_ports::NodePorts;
 
-use crate::context::RequestContext;
-use crate::kind::{Allocation, Kind, NameRule, Traits};
-use crate::registry::Registry;
-use crate::row::Selectable;
-use crate::strategy::{AllocationChange, ObjectPart};
-use crate::validation_rules::ValidationRules;
+use crate::engine::context::RequestContext;
+use crate::engine::kind::{Allocation, Kind};
+use crate::engine::registry::Registry;
+use crate::engine::row::Selectable;
+use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree};
 
 pub(crate) static KIND: Kind = Kind::of("", "services")

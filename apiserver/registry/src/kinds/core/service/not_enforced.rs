@@ -1,6 +1,6 @@
 //! Fields of services that have no effect yet.
 
-use crate::not_enforced::{Field, field};
+use crate::shared::not_enforced::{Field, field};
 use machinery_schema::Ref;
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";

@@ -1,71 +1,25 @@
 //! The ports of every node that services have: one bitmap of their range, a `RangeAllocation` as upstream keeps it.
 
-use crate::error::RegistryError;
-use crate::registry::Registry;
+use crate::engine::error::RegistryError;
+use crate::engine::node_ports::NodePorts;
+use crate::engine::registry::Registry;
 use apiserver_storage::{Entry, Key, ReadAt, Record, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_schema::{Strictness, Tree, decode_json, encode_split};
-use std::fmt;
 use std::sync::Arc;
 
 /// The key of upstream's bitmap.
 const KEY: &str = "/registry/ranges/servicenodeports";
 
-/// The node ports there are (`--service-node-port-range`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodePorts {
-    first: u16,
-    last: u16,
-}
-
-impl Default for NodePorts {
-    /// Upstream's.
-    fn default() -> Self {
-        Self::new(30_000, 32_767)
-    }
-}
-
-impl fmt::Display for NodePorts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
-    }
-}
-
 impl NodePorts {
-    /// Both ends belong to it.
-    pub fn new(first: u16, last: u16) -> Self {
-        Self {
-            first,
-            last: last.max(first),
-        }
-    }
-
     /// Numbers of allocated and of free ports in the server's range.
     pub async fn usage(registry: &Registry) -> Result<(usize, usize), RegistryError> {
         let range = PortRange::read(registry, ReadAt::Latest).await?;
         let taken = range.taken().count();
         Ok((taken, range.ports.all().count() - taken))
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (first, last) = text.split_once('-')?;
-        Some(Self::new(first.parse().ok()?, last.parse().ok()?))
-    }
-
-    /// Reports whether a port is in the range.
-    pub fn contains(self, port: i64) -> bool {
-        (i64::from(self.first)..=i64::from(self.last)).contains(&port)
-    }
-
-    fn all(self) -> impl DoubleEndedIterator<Item = i64> {
-        i64::from(self.first)..=i64::from(self.last)
-    }
-
-    fn bitmap_bytes(self) -> usize {
-        usize::from(self.last - self.first) / 8 + 1
     }
 }
 
@@ -83,7 +37,7 @@ impl PortRange {
     pub(super) async fn read(registry: &Registry, at: ReadAt) -> Result<Self, RegistryError> {
         let key = Key::parse(KEY).map_err(|error| RegistryError::Internal(error.to_string()))?;
         let found = registry.storage().get(&key, at).await;
-        let found = found.map_err(|error| crate::store::storage_error(&error))?;
+        let found = found.map_err(|error| crate::engine::store::storage_error(&error))?;
         let ports = registry.node_ports();
         let mut range = Self::empty(ports, key);
         if let Some(entry) = &found.entry {

@@ -2,11 +2,11 @@
 
 use super::port_range::PortRange;
 use super::{needs_health_port, needs_node_ports};
-use crate::context::RequestContext;
-use crate::error::RegistryError;
-use crate::metadata;
-use crate::registry::Registry;
-use crate::strategy::AllocationChange;
+use crate::engine::context::RequestContext;
+use crate::engine::error::RegistryError;
+use crate::engine::metadata;
+use crate::engine::registry::Registry;
+use crate::engine::strategy::AllocationChange;
 use apiserver_storage::{ReadAt, Write};
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Mut, Ref, Tree};

@@ -1,10 +1,10 @@
 //! The ranges of ServiceCIDRs, and the order in which their addresses are tried.
 
 use super::allocate::store;
-use crate::error::RegistryError;
-use crate::options::ListOptions;
-use crate::registry::Registry;
-use crate::scope::Scope;
+use crate::engine::error::RegistryError;
+use crate::engine::options::ListOptions;
+use crate::engine::registry::Registry;
+use crate::engine::scope::Scope;
 use apiserver_storage::Entry;
 use machinery_schema::{Ref, Tree};
 use std::net::Ipv4Addr;

@@ -2,7 +2,7 @@
 
 use super::cluster_ips;
 use crate::kinds::core::pod::validation::ports::{PROTOCOLS, port_number, port_or_name};
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, dns_label, dns_subdomain, each_once, labels, legacy_cidr, legacy_ip, lenient_ip,
     load_balancer, one_of, present, qualified,
 };

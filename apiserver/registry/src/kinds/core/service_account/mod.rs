@@ -1,7 +1,8 @@
 //! ServiceAccount: an identity for pods.
 
-use crate::kind::{Kind, Traits};
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
 
 pub(crate) static KIND: Kind = Kind::of("", "serviceaccounts")
     .traits(Traits::PLAIN.returned())
-    .columns(crate::columns::format::name_and_age);
+    .columns(crate::shared::columns::format::name_and_age);

@@ -1,7 +1,7 @@
 //! Columns of EndpointSlices in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{UNSET, first_then_more, name, object_age, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{UNSET, first_then_more, name, object_age, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -4,9 +4,10 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::metadata;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::metadata;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("discovery.k8s.io", "endpointslices")

@@ -2,7 +2,7 @@
 
 use crate::kinds::core::pod::validation::ports::PROTOCOLS;
 use crate::kinds::core::service::validation::special_address;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

@@ -1,7 +1,7 @@
 //! Columns of Events in a Table.
 
-use crate::columns::Cell;
 use crate::kinds::core::event::columns::{EventNames, event_cells};
+use crate::shared::columns::Cell;
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

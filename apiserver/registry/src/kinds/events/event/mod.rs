@@ -2,9 +2,10 @@
 
 mod columns;
 
-use crate::kind::{Kind, StoredAs, Traits};
+use crate::engine::kind::{Kind, StoredAs};
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::core::event::{EVENT_TTL, EventsConversion, validation};
-use crate::validation_rules::ValidationRules;
 use std::sync::Arc;
 
 pub(crate) static KIND: Kind = Kind::of("events.k8s.io", "events")

@@ -1,7 +1,7 @@
 //! Validation of FlowSchemas.
 
 use crate::kinds::flowcontrol::mandatory::{EXEMPT, has_fixed_spec};
-use crate::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

@@ -4,8 +4,9 @@ mod columns;
 mod defaults;
 mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations")
     .traits(Traits::COUNTED)

@@ -1,7 +1,7 @@
 //! Validation of PriorityLevelConfigurations.
 
 use crate::kinds::flowcontrol::mandatory::{EXEMPT, has_fixed_spec};
-use crate::validation::{Errors, Path, one_of, present};
+use crate::shared::validation::{Errors, Path, one_of, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

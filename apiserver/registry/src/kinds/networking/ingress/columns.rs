@@ -1,7 +1,7 @@
 //! Columns of Ingresses in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{NONE, first_then_more, name, object_age, or};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{NONE, first_then_more, name, object_age, or};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

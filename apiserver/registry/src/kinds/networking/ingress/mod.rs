@@ -3,8 +3,9 @@
 mod columns;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "ingresses")
     .traits(Traits::COUNTED)

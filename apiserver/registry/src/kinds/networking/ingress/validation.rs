@@ -1,6 +1,6 @@
 //! Validation of Ingresses.
 
-use crate::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

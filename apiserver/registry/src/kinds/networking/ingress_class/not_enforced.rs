@@ -1,6 +1,6 @@
 //! Annotations of ingress classes that have no effect yet.
 
-use crate::not_enforced::{Field, default_class};
+use crate::shared::not_enforced::{Field, default_class};
 use machinery_schema::Ref;
 
 const DEFAULT_INGRESS_CLASS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];

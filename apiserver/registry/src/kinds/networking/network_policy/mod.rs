@@ -4,7 +4,8 @@ mod columns;
 mod defaults;
 mod not_enforced;
 
-use crate::kind::{Kind, Traits};
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
 
 pub(crate) static KIND: Kind = Kind::of("networking.k8s.io", "networkpolicies")
     .traits(Traits::COUNTED)

@@ -1,6 +1,6 @@
 //! Validation of ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
 
-use crate::validation::{Errors, Path, cidr};
+use crate::shared::validation::{Errors, Path, cidr};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

@@ -1,6 +1,6 @@
 //! Validation of RuntimeClasses.
 
-use crate::validation::{Errors, Path, immutable};
+use crate::shared::validation::{Errors, Path, immutable};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

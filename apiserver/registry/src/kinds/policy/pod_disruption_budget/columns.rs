@@ -1,7 +1,7 @@
 //! Columns of PodDisruptionBudgets in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{int, int_or_string, name, object_age};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{int, int_or_string, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

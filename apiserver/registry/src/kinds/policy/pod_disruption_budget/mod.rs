@@ -3,8 +3,9 @@
 mod columns;
 mod validation;
 
-use crate::kind::{Kind, NameRule, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::{NameRule, Traits};
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("policy", "poddisruptionbudgets")
     .traits(

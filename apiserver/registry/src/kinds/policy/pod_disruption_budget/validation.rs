@@ -1,6 +1,6 @@
 //! Validation of PodDisruptionBudgets (upstream's `pkg/apis/policy/validation`).
 
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, conditions, int_or_percent, label_selector, non_negative, not_over_100_percent, present,
 };
 use machinery_meta::FieldError;

@@ -1,7 +1,7 @@
 //! ClusterRole: rights in all namespaces, and on what is in none.
 
-use crate::kind::Kind;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("rbac.authorization.k8s.io", "clusterroles")
     .traits(super::TRAITS)

@@ -1,7 +1,7 @@
 //! RoleBinding: a role in a namespace, and those who have it.
 
-use crate::kind::Kind;
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("rbac.authorization.k8s.io", "rolebindings")
     .traits(super::TRAITS)

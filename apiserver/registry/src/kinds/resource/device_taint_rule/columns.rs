@@ -1,7 +1,7 @@
 //! Columns of DeviceTaintRules in a Table.
 
-use crate::columns::format::{name, object_age, text};
-use crate::columns::{Cell, age};
+use crate::shared::columns::format::{name, object_age, text};
+use crate::shared::columns::{Cell, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

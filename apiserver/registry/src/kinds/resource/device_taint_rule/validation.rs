@@ -2,7 +2,7 @@
 
 use crate::kinds::resource::Problems;
 use crate::kinds::resource::devices::{driver_name, known_effect, pool_name};
-use crate::validation::{Errors, Path, conditions, dns_label, present, qualified};
+use crate::shared::validation::{Errors, Path, conditions, dns_label, present, qualified};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 

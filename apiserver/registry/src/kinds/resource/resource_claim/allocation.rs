@@ -7,7 +7,7 @@ use crate::kinds::resource::devices::{
     MAX_REFERENCES, RequestNames, declared_driver_name, declared_pool_name, driver_name, json_object, opaque,
     pool_name, reference, references, request_names, share_id, tolerations,
 };
-use crate::validation::{Errors, Path, conditions, dns_label, interface_address, present, qualified};
+use crate::shared::validation::{Errors, Path, conditions, dns_label, interface_address, present, qualified};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::{Mut, Ref, Tree};

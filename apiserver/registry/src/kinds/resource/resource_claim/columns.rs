@@ -1,7 +1,7 @@
 //! Columns of ResourceClaims in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{name, object_age};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

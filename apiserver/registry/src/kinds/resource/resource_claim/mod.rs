@@ -5,13 +5,14 @@ mod columns;
 mod defaults;
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::kind::{Allocation, Kind, Traits};
+use crate::engine::context::RequestContext;
+use crate::engine::kind::{Allocation, Kind};
+use crate::engine::metadata;
+use crate::engine::registry::Registry;
+use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::resource::admin_access;
-use crate::metadata;
-use crate::registry::Registry;
-use crate::strategy::{AllocationChange, ObjectPart};
-use crate::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaims")

@@ -4,7 +4,9 @@ use crate::kinds::resource::Problems;
 use crate::kinds::resource::devices::{
     MAX_REFERENCES, RequestNames, opaque, references, request_names, tolerations,
 };
-use crate::validation::{Errors, Path, annotations, dns_label, dns_subdomain, immutable, labels, present};
+use crate::shared::validation::{
+    Errors, Path, annotations, dns_label, dns_subdomain, immutable, labels, present,
+};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;

@@ -2,12 +2,13 @@
 
 mod defaults;
 
-use crate::context::RequestContext;
-use crate::kind::{Allocation, Kind, Traits};
+use crate::engine::context::RequestContext;
+use crate::engine::kind::{Allocation, Kind};
+use crate::engine::registry::Registry;
+use crate::engine::strategy::AllocationChange;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::resource::admin_access;
-use crate::registry::Registry;
-use crate::strategy::AllocationChange;
-use crate::validation_rules::ValidationRules;
 use machinery_schema::Tree;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplates")
@@ -20,7 +21,7 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplat
     .allocate(check_admin_access)
     .default_lines(&[defaults::LINES])
     .defaults(|object| super::defaults::device_counts(object, &["spec", "spec", "devices"]))
-    .columns(crate::columns::format::name_and_age);
+    .columns(crate::shared::columns::format::name_and_age);
 
 fn check_admin_access<'a>(
     _ctx: &'a RequestContext,

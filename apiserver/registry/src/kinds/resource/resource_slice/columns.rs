@@ -1,7 +1,7 @@
 //! Columns of ResourceSlices in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{name, object_age, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{name, object_age, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -2,8 +2,9 @@
 
 mod columns;
 
-use crate::kind::{Kind, Traits};
-use crate::row::Selectable;
+use crate::engine::kind::Kind;
+use crate::engine::row::Selectable;
+use crate::engine::traits::Traits;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceslices")
     .traits(Traits::COUNTED.returned())

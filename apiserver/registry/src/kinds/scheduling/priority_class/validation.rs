@@ -1,6 +1,6 @@
 //! Validation of PriorityClasses (upstream's `pkg/apis/scheduling/validation`).
 
-use crate::validation::{Errors, Path, immutable, one_of};
+use crate::shared::validation::{Errors, Path, immutable, one_of};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 

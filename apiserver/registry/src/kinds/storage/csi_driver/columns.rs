@@ -1,7 +1,7 @@
 //! Columns of CSIDrivers in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{NONE, UNSET, flag, name, object_age};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{NONE, UNSET, flag, name, object_age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

@@ -3,7 +3,8 @@
 mod columns;
 mod defaults;
 
-use crate::kind::{Kind, Traits};
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
 use machinery_schema::Ref;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "csidrivers")

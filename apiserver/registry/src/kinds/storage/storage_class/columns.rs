@@ -1,7 +1,7 @@
 //! Columns of StorageClasses in a Table.
 
-use crate::columns::Cell;
-use crate::columns::format::{object_age, or, text};
+use crate::shared::columns::Cell;
+use crate::shared::columns::format::{object_age, or, text};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 

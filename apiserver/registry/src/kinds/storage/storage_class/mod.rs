@@ -5,8 +5,9 @@ mod defaults;
 mod not_enforced;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "storageclasses")
     .traits(Traits::PLAIN.returned())

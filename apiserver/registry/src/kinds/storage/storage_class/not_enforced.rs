@@ -1,6 +1,6 @@
 //! Annotations of storage classes that have no effect yet.
 
-use crate::not_enforced::{Field, default_class};
+use crate::shared::not_enforced::{Field, default_class};
 use machinery_schema::Ref;
 
 /// Annotations of the class that objects without one get, with their older names.

@@ -3,8 +3,9 @@
 mod columns;
 pub mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattachments")
     .traits(Traits::PLAIN.returned().revision_wanted())
@@ -14,5 +15,5 @@ pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattachments")
             .status(validation::validate_status),
     )
     .not_enforced("volumes are not attached")
-    .prepare_for_update(crate::metadata::keep_in_status)
+    .prepare_for_update(crate::engine::metadata::keep_in_status)
     .columns(columns::cells);

@@ -2,7 +2,7 @@
 
 use crate::kinds::core::persistent_volume::validation::inline;
 use crate::kinds::resource::devices::declared_driver_name;
-use crate::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

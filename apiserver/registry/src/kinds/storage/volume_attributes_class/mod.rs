@@ -2,7 +2,8 @@
 
 mod columns;
 
-use crate::kind::{Kind, Traits};
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattributesclasses")
     .traits(Traits::PLAIN.returned())

@@ -3,8 +3,9 @@
 mod columns;
 mod validation;
 
-use crate::kind::{Kind, Traits};
-use crate::validation_rules::ValidationRules;
+use crate::engine::kind::Kind;
+use crate::engine::traits::Traits;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("storagemigration.k8s.io", "storageversionmigrations")
     .traits(Traits::PLAIN.revision_wanted())
@@ -14,5 +15,5 @@ pub(crate) static KIND: Kind = Kind::of("storagemigration.k8s.io", "storageversi
             .status(validation::validate_status),
     )
     .not_enforced("no controller acts on it")
-    .prepare_for_update(crate::metadata::keep_in_status)
+    .prepare_for_update(crate::engine::metadata::keep_in_status)
     .columns(columns::cells);

@@ -1,6 +1,6 @@
 //! Validation of StorageVersionMigrations, new and changed.
 
-use crate::validation::{Errors, Path, conditions};
+use crate::shared::validation::{Errors, Path, conditions};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;

@@ -1,6 +1,6 @@
 //! Validation of the conversion between versions of a definition.
 
-use crate::validation::{Errors, webhook_service_problems, webhook_url_problems};
+use crate::shared::validation::{Errors, webhook_service_problems, webhook_url_problems};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;

@@ -8,7 +8,7 @@ mod selectable;
 mod versions;
 
 use super::approval::{APPROVED, Approval, is_protected};
-use crate::validation::Errors;
+use crate::shared::validation::Errors;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;

@@ -1,7 +1,7 @@
 //! Fields of custom objects that lists can be narrowed by: plain paths to scalars of the schema.
 
 use super::versions::RuleScope;
-use crate::validation::Errors;
+use crate::shared::validation::Errors;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::Ref;
 use std::collections::HashSet;

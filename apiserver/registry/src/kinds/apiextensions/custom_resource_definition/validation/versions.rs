@@ -1,7 +1,7 @@
 //! Validation of a definition's versions, each for itself and together.
 
 use super::selectable;
-use crate::validation::{Errors, present};
+use crate::shared::validation::{Errors, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;

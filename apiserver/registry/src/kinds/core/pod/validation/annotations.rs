@@ -2,7 +2,7 @@
 
 use super::paths::descending_path;
 use super::visit::visit;
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_schema::Ref;
 use std::collections::HashSet;
 

@@ -4,7 +4,7 @@ use super::paths::descending_path;
 use super::ports::{PROTOCOLS, port_number};
 use super::volumes::Known;
 use super::{environment, probes, resources, restart, security};
-use crate::validation::{Errors, Path, dns_label, one_of};
+use crate::shared::validation::{Errors, Path, dns_label, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashSet;

@@ -3,7 +3,7 @@
 use super::paths::no_backsteps;
 use super::references::{field_ref, resource_field_ref};
 use super::visit::visit;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashMap;

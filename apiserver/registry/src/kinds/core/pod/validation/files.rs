@@ -2,7 +2,7 @@
 
 use super::paths::local_file;
 use super::references::{VOLUME_FIELDS, field_ref, resource_field_ref};
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_schema::Ref;
 
 pub(super) fn required(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, names: &[&str]) {

@@ -26,7 +26,7 @@ pub mod update;
 mod visit;
 pub mod volumes;
 
-use crate::validation::{Errors, Path, labels};
+use crate::shared::validation::{Errors, Path, labels};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
@@ -121,7 +121,7 @@ pub fn validate_template(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>
         template.at(&["metadata", "labels"]),
     );
     let at = path.child("annotations");
-    crate::validation::annotations(errors, &at, template.at(&["metadata", "annotations"]));
+    crate::shared::validation::annotations(errors, &at, template.at(&["metadata", "annotations"]));
     annotations::validate(errors, &at, template);
     let spec_path = path.child("spec");
     if let Some(spec) = template.get("spec") {

@@ -1,7 +1,7 @@
 //! Fields that a pod for one operating system may not set.
 
 use super::visit::visit;
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_schema::Ref;
 
 /// Pod fields that Windows does not have, in upstream's order.

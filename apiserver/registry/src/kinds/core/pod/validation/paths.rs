@@ -1,6 +1,6 @@
 //! Paths of files within volumes and containers.
 
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 
 /// A relative path that never goes up.
 pub(super) fn descending_path(errors: &mut Errors, path: &Path<'_>, target: &str) {

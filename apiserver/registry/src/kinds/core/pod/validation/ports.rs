@@ -1,6 +1,6 @@
 //! Numbers, names and protocols of ports.
 
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;

@@ -1,7 +1,7 @@
 //! Probes and lifecycle hooks.
 
 use super::ports::{port_number, port_or_name};
-use crate::validation::{Errors, Path, non_negative, one_of};
+use crate::shared::validation::{Errors, Path, non_negative, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 

@@ -2,8 +2,8 @@
 
 use super::files::{downward_file, items, mode, required};
 use super::paths::local_file;
-use crate::metadata::MAX_ANNOTATIONS_BYTES;
-use crate::validation::{
+use crate::engine::metadata::MAX_ANNOTATIONS_BYTES;
+use crate::shared::validation::{
     Errors, Path, label_selector, signer_name, trust_bundle_name_problems, trust_bundle_signer,
 };
 use machinery_meta::field::Shown;

@@ -1,6 +1,6 @@
 //! References of environment variables and volumes to fields and resources of their pod.
 
-use crate::validation::{Errors, Path, qualified};
+use crate::shared::validation::{Errors, Path, qualified};
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 

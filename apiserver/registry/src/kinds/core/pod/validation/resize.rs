@@ -6,7 +6,7 @@ use super::whole;
 use crate::kinds::core::pod::qos;
 use crate::kinds::core::pod::resize::{LISTS, names};
 
-use crate::validation::{Errors, Path, present, quantity};
+use crate::shared::validation::{Errors, Path, present, quantity};
 use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
 

@@ -2,7 +2,7 @@
 
 use super::volumes::Known;
 use crate::kinds::core::pod::level::{self, Together};
-use crate::validation::{
+use crate::shared::validation::{
     Errors, Path, container_resource_name, may_overcommit, present, quantity, resource_amount, resource_name,
 };
 use machinery_meta::{FieldError, Quantity};

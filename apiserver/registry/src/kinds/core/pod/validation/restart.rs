@@ -1,6 +1,6 @@
 //! Validation of restarts: a container's own policy, and rules by exit code.
 
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_schema::Ref;
 
 /// Rules of restarting that a container may have, and exit codes that each may name.

@@ -1,6 +1,6 @@
 //! Validation of scheduling: affinity, tolerations, topology spread.
 
-use crate::validation::{Errors, Path, label_selector, one_of};
+use crate::shared::validation::{Errors, Path, label_selector, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;

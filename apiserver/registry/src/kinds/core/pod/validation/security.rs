@@ -1,7 +1,7 @@
 //! Security contexts.
 
 use super::paths::descending_path;
-use crate::validation::{Errors, Path, one_of};
+use crate::shared::validation::{Errors, Path, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use super::files::required;
 use super::paths::descending_path;
 use crate::kinds::core::persistent_volume_claim::validation as claim;
-use crate::validation::{Errors, Path, dns_subdomain, one_of};
+use crate::shared::validation::{Errors, Path, dns_subdomain, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;

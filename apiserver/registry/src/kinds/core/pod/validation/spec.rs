@@ -1,7 +1,7 @@
 //! The spec as a whole.
 
 use super::{containers, environment, os, resources, scheduling, security, volumes};
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, present, range};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, present, range};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;

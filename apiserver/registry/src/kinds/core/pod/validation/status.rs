@@ -1,7 +1,9 @@
 //! Validation of a changed pod status.
 
 use super::annotations;
-use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
+use crate::shared::validation::{
+    Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified,
+};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::collections::{BTreeSet, HashMap};

@@ -1,7 +1,7 @@
 //! Validation of a changed pod.
 
 use super::{annotations, whole};
-use crate::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;

@@ -1,6 +1,6 @@
 //! A walk over the containers of a pod.
 
-use crate::validation::Path;
+use crate::shared::validation::Path;
 use machinery_schema::Ref;
 
 /// Shows every container with its path, in the order in which upstream visits them.

@@ -4,7 +4,7 @@ use super::files::{downward_file, items, mode, required};
 use super::paths::no_backsteps;
 use super::projected::projected;
 use super::sources;
-use crate::validation::{Errors, Path, dns_label, one_of, quantity};
+use crate::shared::validation::{Errors, Path, dns_label, one_of, quantity};
 use machinery_schema::{Kind, Ref};
 use std::collections::{HashMap, HashSet};
 

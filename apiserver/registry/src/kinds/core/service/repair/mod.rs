@@ -12,11 +12,11 @@ mod addresses;
 mod ports;
 mod verdict;
 
-use crate::admission::{Door, SystemWriter};
-use crate::context::RequestContext;
-use crate::error::RegistryError;
-use crate::registry::Registry;
-use crate::store::Store;
+use crate::engine::admission::{Door, SystemWriter};
+use crate::engine::context::RequestContext;
+use crate::engine::error::RegistryError;
+use crate::engine::registry::Registry;
+use crate::engine::store::Store;
 use addresses::AddressRepair;
 use machinery_meta::UserInfo;
 use ports::PortRepair;

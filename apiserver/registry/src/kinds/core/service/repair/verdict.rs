@@ -3,7 +3,7 @@
 use super::super::allocate::{FAMILY, FAMILY_LABEL, MANAGED_BY_LABEL, MANAGER};
 use super::super::needs_address;
 use super::super::range::Range;
-use crate::metadata;
+use crate::engine::metadata;
 use jiff::{SignedDuration, Timestamp};
 use machinery_schema::{Ref, Tree};
 use std::net::Ipv4Addr;
