@@ -122,7 +122,7 @@ impl<P: Projection> Shared<P> {
         }
     }
 
-    /// What one object makes of its readers ends with it: a panic is logged and counted, and the others are read.
+    /// Catches a panic that one object makes in a reader: it is logged and counted, and the others are read.
     fn catch<T>(&self, what: &'static str, key: &ObjectKey, act: impl FnOnce() -> T) -> Option<T> {
         let acting = self.runtime.catch(what, async { act() });
         match acting.now_or_never()? {

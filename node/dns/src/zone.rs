@@ -147,7 +147,7 @@ impl Zone {
         self.by_service.iter()
     }
 
-    /// What a service brought.
+    /// Records that a service brought.
     pub(crate) fn brought_by(&self, key: &ObjectKey) -> Option<&OwnedRecord> {
         self.by_service.get(key)
     }

@@ -137,7 +137,7 @@ impl Dirty {
         })
     }
 
-    /// What has changed up to now; perhaps nothing.
+    /// Services that have changed up to now; perhaps none.
     fn now(&self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"))
     }

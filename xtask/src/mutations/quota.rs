@@ -111,8 +111,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: the system has no reserve",
                 file: "quota/mod.rs",
-                from: "Tier::Share => self.store_bytes - reserve,",
-                to: "Tier::Share => self.store_bytes,",
+                from: "Tier::Share | Tier::Cluster => self.store_bytes - reserve,",
+                to: "Tier::Share | Tier::Cluster => self.store_bytes,",
                 proof: RULES,
             },
             Mutation {

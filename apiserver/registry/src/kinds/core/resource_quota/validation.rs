@@ -24,7 +24,7 @@ const ONLY_EXISTS: usize = 5;
 /// Scopes that exclude each other.
 const CONFLICTS: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
 
-/// What pods are bounded by, beside their number.
+/// Resources that bound pods, beside their number.
 const OF_PODS: [&str; 6] = [
     "cpu",
     "memory",
