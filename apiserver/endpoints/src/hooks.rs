@@ -2,6 +2,7 @@
 
 use crate::body::Body;
 use crate::request_info::RequestInfo;
+use crate::resource_usage::ResourceUsage;
 use apiserver_registry::row::{ResourceRow, Subresource};
 use apiserver_registry::{Admitted, RegistryError, RequestContext};
 use async_trait::async_trait;
@@ -61,6 +62,11 @@ pub trait Hooks: Send + Sync {
 
     /// The parts of the control plane that this process runs or uses, in order of their names.
     async fn components(&self) -> Vec<Component>;
+
+    /// The usage of nodes and pods that was measured last (`metrics.k8s.io`).
+    async fn resource_usage(&self) -> Arc<ResourceUsage> {
+        Arc::default()
+    }
 
     /// Counts events of a kind; called once for each watch.
     fn watch_events(&self, _: &ResourceRow) -> Option<Arc<dyn WatchEvents>> {

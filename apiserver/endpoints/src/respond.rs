@@ -60,7 +60,7 @@ fn bytes(
 }
 
 /// A JSON text in the format asked for (never protobuf).
-fn json_text(
+pub(crate) fn json_text(
     status: StatusCode,
     form: ResponseFormat,
     mut json: Vec<u8>,

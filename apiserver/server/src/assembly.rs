@@ -17,6 +17,7 @@ use crate::metrics::{DecisionsCollector, Metrics, UnreadMemoryCollector, client_
 use crate::openid::{self, OpenId};
 use crate::quota_usage::QuotaUsage;
 use crate::reader::RegistryReader;
+use crate::resource_metrics::ResourceMetrics;
 use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
@@ -98,6 +99,14 @@ pub(crate) async fn assemble(
     let jwks_uri = jwks_uri.unwrap_or_else(|| format!("https://{advertised}{}", openid::JWKS_PATH));
     let authenticators = authenticators::chain(&config, &trust, &tokens);
     let issuer = config.issuers().swap_remove(0);
+    let resource_metrics = ResourceMetrics::new(registry.clone(), Arc::clone(&reader), dialer.clone());
+    let resource_metrics = Arc::new(resource_metrics);
+    let scraped = Arc::clone(&resource_metrics);
+    let scrape = move || {
+        let scraped = Arc::clone(&scraped);
+        async move { scraped.run().await }
+    };
+    runtime.keep("resource metrics", scrape).detach();
     let hooks = ServerHooks {
         reviewer: Reviewer {
             authorizers: authorizers.clone(),
@@ -116,6 +125,7 @@ pub(crate) async fn assemble(
         registry: registry.clone(),
         watches: Arc::clone(&metrics.watches),
         lists: Arc::clone(&metrics.lists),
+        resource_metrics,
         components: config.components.clone(),
     };
     let door = doors.door(SystemWriter::QuotaUsage);

@@ -2,11 +2,12 @@
 
 use crate::kubelet::Kubelets;
 use crate::metrics::{ListMetrics, WatchMetrics};
+use crate::resource_metrics::ResourceMetrics;
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{ReviewError, ReviewRequest, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
-use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo, WatchEvents};
+use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo, ResourceUsage, WatchEvents};
 use apiserver_registry::context::LARGE_OBJECT_BYTES;
 use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext, ResourceRow};
 use async_trait::async_trait;
@@ -25,6 +26,7 @@ pub(crate) struct ServerHooks {
     pub(crate) registry: Registry,
     pub(crate) watches: Arc<WatchMetrics>,
     pub(crate) lists: Arc<ListMetrics>,
+    pub(crate) resource_metrics: Arc<ResourceMetrics>,
     /// Other parts of the control plane in this process.
     pub(crate) components: Vec<&'static str>,
 }
@@ -217,6 +219,10 @@ impl Hooks for ServerHooks {
             &forbidden.name,
             forbidden.detail,
         ))
+    }
+
+    async fn resource_usage(&self) -> Arc<ResourceUsage> {
+        self.resource_metrics.usage().await
     }
 
     async fn components(&self) -> Vec<Component> {

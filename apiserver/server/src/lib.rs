@@ -44,6 +44,7 @@ mod placed;
 mod quota_usage;
 mod reader;
 mod renewal;
+mod resource_metrics;
 mod server;
 mod service;
 mod serving_certificates;

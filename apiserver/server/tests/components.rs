@@ -44,7 +44,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 20] = [
+const PROOFS: [(&str, Proof); 21] = [
     ("API services", Proof::RegistersVersions),
     ("audit", Proof::Audits),
     ("authorities of extensions", Proof::Runs),
@@ -59,6 +59,7 @@ const PROOFS: [(&str, Proof); 20] = [
     ("kubernetes service", Proof::Runs),
     ("listener", Proof::Listens),
     ("node port repair", Proof::Runs),
+    ("resource metrics", Proof::Runs),
     ("service address repair", Proof::RepairsAddresses),
     ("storage compaction", Proof::Runs),
     ("storage expiry", Proof::Runs),

@@ -54,12 +54,26 @@ impl Quantity {
         }
     }
 
+    /// Billionths: `from_nanos(500)` is `500n`.
+    pub fn from_nanos(nanos: i64) -> Self {
+        Self {
+            nanos: i128::from(nanos),
+            format: Format::DecimalSi,
+        }
+    }
+
     /// Bytes, printing with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Self {
         Self {
             nanos: i128::from(bytes) * NANOS,
             format: Format::BinarySi,
         }
+    }
+
+    /// The same amount, printing with other suffixes.
+    #[must_use]
+    pub fn with_format(self, format: Format) -> Self {
+        Self { format, ..self }
     }
 
     /// Whole units, rounded up (upstream's `Value`).

@@ -12,6 +12,7 @@ mod disruption_budget;
 mod event_writer;
 mod eviction;
 mod read;
+mod resource_metrics;
 mod review;
 mod routed;
 mod scale;
@@ -328,11 +329,14 @@ impl Endpoints {
         }
     }
 
-    /// Kinds that nothing stores: reviews, `bindings`, and `componentstatuses`, the one that can be read.
+    /// Kinds that nothing stores: reviews, `bindings`, and those that can be read, `componentstatuses` and metrics.
     async fn dispatch_virtual(self, call: Call) -> Result<Response<Body>, RegistryError> {
         let row = call.row();
         let verb = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb));
         if let Some(Verb::Get | Verb::List) = verb {
+            if row.gvk.group == resource_metrics::GROUP {
+                return resource_metrics::answer(&call, &self.0).await;
+            }
             return component_status::answer(&call, &*self.0.hooks).await;
         }
         // Nothing is stored that a name could be of.

@@ -3,7 +3,9 @@
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
-use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, NoHooks, RequestInfo};
+use apiserver_endpoints::{
+    Body, Component, ConnectRequest, Hooks, NoHooks, NodeUsage, PodUsage, RequestInfo, ResourceUsage, Usage,
+};
 use apiserver_registry::{Admitted, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
@@ -118,6 +120,10 @@ pub(crate) fn usual_user(info: &RequestInfo) -> UserInfo {
 
 #[async_trait]
 impl Hooks for Access {
+    async fn resource_usage(&self) -> Arc<ResourceUsage> {
+        Arc::new(usage())
+    }
+
     async fn review(
         &self,
         ctx: &RequestContext,
@@ -165,5 +171,36 @@ impl Hooks for Access {
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         NoHooks.log(ctx, request).await
+    }
+}
+
+/// Usage of the node `node`, and of the pods `default/web` and `default/waits`.
+fn usage() -> ResourceUsage {
+    let of = |cpu_nanocores, memory_bytes| Usage {
+        cpu_nanocores,
+        memory_bytes,
+    };
+    let (at, window) = (
+        jiff::Timestamp::from_second(1_767_225_600).unwrap(),
+        std::time::Duration::from_millis(15_013),
+    );
+    let containers: [(Box<str>, Usage); 2] = [
+        ("a".into(), of(1_500_000, 1_048_576)),
+        ("b".into(), of(1_000_000_001, 1_000)),
+    ];
+    let pod = PodUsage {
+        at,
+        window,
+        containers: containers.into(),
+    };
+    let node = NodeUsage {
+        at,
+        window,
+        usage: of(250_000_000, 3 << 30),
+    };
+    let pods = ["web", "waits"].map(|name| (ObjectKey::new("default", name), pod.clone()));
+    ResourceUsage {
+        nodes: [("node".into(), node)].into(),
+        pods: pods.into(),
     }
 }

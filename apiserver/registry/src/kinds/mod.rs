@@ -19,6 +19,7 @@ pub mod core;
 pub mod discovery;
 pub mod events;
 pub mod flowcontrol;
+pub mod metrics;
 pub mod networking;
 pub mod node;
 pub mod policy;
@@ -38,7 +39,7 @@ pub use stored::{built_in_values, stored_resources};
 use crate::engine::kind::Kind;
 
 /// Every kind of the table, by group and name.
-static ALL: [&Kind; 71] = [
+static ALL: [&Kind; 73] = [
     &admissionregistration::mutating_admission_policy::KIND,
     &admissionregistration::mutating_admission_policy_binding::KIND,
     &admissionregistration::mutating_webhook_configuration::KIND,
@@ -86,6 +87,8 @@ static ALL: [&Kind; 71] = [
     &events::event::KIND,
     &flowcontrol::flow_schema::KIND,
     &flowcontrol::priority_level_configuration::KIND,
+    &metrics::node_metrics::KIND,
+    &metrics::pod_metrics::KIND,
     &networking::ingress::KIND,
     &networking::ingress_class::KIND,
     &networking::ip_address::KIND,

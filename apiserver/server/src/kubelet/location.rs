@@ -115,7 +115,7 @@ pub(super) async fn find_pod(
 }
 
 /// The kubelet of a node.
-pub(super) async fn kubelet(
+pub(crate) async fn kubelet(
     reader: &dyn ObjectReader,
     node_name: &str,
 ) -> Result<Destination, RegistryError> {

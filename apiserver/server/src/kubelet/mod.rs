@@ -24,6 +24,7 @@ use connections::Wanted;
 use forward::Forwarding;
 use http::header::UPGRADE;
 use hyper::upgrade::OnUpgrade;
+pub(crate) use location::kubelet as kubelet_of;
 use location::{LocationRequest, Route};
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;

@@ -32,7 +32,7 @@ const AVAILABLE: Condition<'_> = Condition {
 type Group = (&'static str, i64, &'static [(&'static str, i64)]);
 
 /// Upstream's priorities of its groups, and of versions in them. The group of APIServices itself has none.
-const PRIORITIES: [Group; 21] = [
+const PRIORITIES: [Group; 22] = [
     ("", 18_000, &[("v1", 1)]),
     ("apps", 17_800, &[("v1", 15)]),
     ("events.k8s.io", 17_750, &[("v1", 15)]),
@@ -54,6 +54,8 @@ const PRIORITIES: [Group; 21] = [
     ("resource.k8s.io", 16_200, &[("v1", 21)]),
     ("flowcontrol.apiserver.k8s.io", 16_100, &[("v1", 21)]),
     ("storagemigration.k8s.io", 15_800, &[("v1", 15)]),
+    // metrics-server's own.
+    ("metrics.k8s.io", 100, &[("v1beta1", 100)]),
 ];
 
 /// A group version as an APIService names it.

@@ -12,6 +12,9 @@ use machinery_schema::{SchemaError, TypeId};
 use std::collections::BTreeMap;
 use std::io::Read;
 
+/// Resources of `additions/`, whose types stand among those of the facts.
+pub const ADDED_RESOURCES: &str = "added_resources.json";
+
 /// The facts do not make a table.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -31,7 +34,8 @@ pub enum CompileError {
     Schema(#[from] SchemaError),
 }
 
-/// Makes the blob of the table. `files` are the facts by path below `facts/` (`types/core.v1.json`).
+/// Makes the blob of the table. `files` are the facts by path below `facts/` (`types/core.v1.json`), and those of
+/// `additions/` as if they stood there, its resources under [`ADDED_RESOURCES`].
 pub fn compile(files: &BTreeMap<String, String>) -> Result<Vec<u8>, CompileError> {
     let mut packages = BTreeMap::new();
     for (path, text) in files {
@@ -45,7 +49,12 @@ pub fn compile(files: &BTreeMap<String, String>) -> Result<Vec<u8>, CompileError
     let text = files
         .get("resources.json")
         .ok_or(CompileError::Missing("resources.json"))?;
-    let resources: Resources = parse("resources.json", text)?;
+    let mut resources: Resources = parse("resources.json", text)?;
+    if let Some(text) = files.get(ADDED_RESOURCES) {
+        let added: Resources = parse(ADDED_RESOURCES, text)?;
+        resources.groups.extend(added.groups);
+        resources.resources.extend(added.resources);
+    }
     let (schema, kinds) = types::build(&packages)?;
     let mut out = Writer(MAGIC.to_vec());
     out.bytes(&blob::write(&schema));
