@@ -2,7 +2,8 @@
 //!
 //! A volume has a host path below the pod's folder ([`VolumeSet::host_path`]); [`VolumeSet::set_up`]
 //! makes its content appear there and may be called again at any time: what has not changed is not
-//! written. [`VolumeSet::tear_down`] unmounts and removes everything below the pod's folder.
+//! written, a failure stays with its volume, and volumes that no container has (`used`) are passed over.
+//! [`VolumeSet::tear_down`] unmounts and removes everything below the pod's folder.
 //!
 //! | type | file | what it is |
 //! |---|---|---|
@@ -26,7 +27,8 @@ mod persistent;
 mod room;
 mod set;
 mod sub_path;
+mod used;
 
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
-pub use set::{Failure, NodeResources, VolumeSet};
+pub use set::{Failure, NodeResources, SetUp, VolumeSet};

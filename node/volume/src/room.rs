@@ -9,7 +9,7 @@ const POD_BYTES_MAX: usize = 64 << 20;
 const POD_FILES_MAX: usize = 20_000;
 
 /// The room that is left for files.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Room {
     whose: &'static str,
     bytes_max: usize,

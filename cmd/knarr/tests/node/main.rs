@@ -223,6 +223,10 @@ const SCENARIOS: &[Scenario] = &[
         volumes::a_running_pod_sees_changed_objects,
     ),
     (
+        "a_deleted_object_keeps_no_container_from_starting",
+        volumes::a_deleted_object_keeps_no_container_from_starting,
+    ),
+    (
         "a_volume_deeper_than_any_stack_goes_with_its_pod",
         volumes::a_volume_deeper_than_any_stack_goes_with_its_pod,
     ),

@@ -193,6 +193,54 @@ pub(crate) fn a_running_pod_sees_changed_objects(cluster: &Cluster) {
     );
 }
 
+pub(crate) fn a_deleted_object_keeps_no_container_from_starting(cluster: &Cluster) {
+    let story = cluster.namespace("deleted-object");
+    for name in ["hashed", "settings"] {
+        story.kubectl(&["create", "configmap", name, "--from-literal=color=blue"]);
+    }
+    story.feed(&["apply"], &pod_that_ends_once());
+    story.wait("pod/main", "condition=Ready");
+    story.kubectl(&["delete", "configmap", "hashed"]);
+    story.until("an event that says what is not there", || {
+        let events = story.kubectl(&["events", "--for", "pod/main"]);
+        events.contains("MountVolume.SetUp failed for volume \"hashed\" : configmap \"hashed\" not found")
+    });
+    // The first container ends as soon as it sees the change.
+    let change = r#"{"data":{"color":"red"}}"#;
+    story.kubectl(&["patch", "configmap", "settings", "-p", change]);
+    story.wait_value("pod/main", "{.status.containerStatuses[0].restartCount}", "1");
+    story.until("the second to have both", || {
+        story.kubectl(&["logs", "main"]) == "blue red"
+    });
+}
+
+/// Ends when a ConfigMap has changed; names a third one that is not there, and mounts it nowhere.
+fn pod_that_ends_once() -> String {
+    let script = "printf %s \"$(cat /hashed/color) $(cat /settings/color)\"; until grep -q red /settings/color; do sleep 0.1; done; test -e /own/ran && exec sleep 10000; touch /own/ran";
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: main}}
+spec:
+  volumes:
+  - {{name: hashed, configMap: {{name: hashed}}}}
+  - {{name: settings, configMap: {{name: settings}}}}
+  - {{name: switched-off, configMap: {{name: never-there}}}}
+  - {{name: own, emptyDir: {{}}}}
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, '{script}']
+    volumeMounts:
+    - {{name: hashed, mountPath: /hashed}}
+    - {{name: settings, mountPath: /settings}}
+    - {{name: own, mountPath: /own}}
+"
+    )
+}
+
 pub(crate) fn a_sub_path_cannot_leave_its_volume(cluster: &Cluster) {
     let story = cluster.namespace("escaping");
     let container = |name: &str, script: &str, mounts: &str| {
@@ -296,7 +344,7 @@ metadata: {{name: stuck-{number}}}
 spec:
   terminationGracePeriodSeconds: 1
   volumes: [{{name: dead, hostPath: {{path: '{path}', type: Directory}}}}]
-  containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000']}}]
+  containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000'], volumeMounts: [{{name: dead, mountPath: /dead}}]}}]
 "
         )
     };

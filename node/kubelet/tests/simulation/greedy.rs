@@ -66,9 +66,11 @@ async fn until_event(world: &World, name: &str, bound: &str) {
 }
 
 fn with(world: &World, name: &str, volumes: &[Value]) -> Value {
+    let mount = |volume: &Value| json!({"name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap())});
+    let mounts: Vec<Value> = volumes.iter().map(mount).collect();
     json!({"metadata": {"name": name}, "spec": {
         "nodeName": world.node_name(), "automountServiceAccountToken": false, "volumes": volumes,
-        "containers": [{"name": "main", "image": IMAGE, "command": Program::serving().command()}],
+        "containers": [{"name": "main", "image": IMAGE, "command": Program::serving().command(), "volumeMounts": mounts}],
     }})
 }
 

@@ -27,6 +27,7 @@ mod rules;
 mod runtime_restart;
 mod scenario;
 mod simulated_node;
+mod volumes;
 
 use machinery_runtime::seeds;
 
@@ -70,6 +71,13 @@ fn container_killed_for_memory_is_said_to_be() {
 fn pods_that_want_too_many_objects_or_volumes_are_told_and_others_run() {
     for seed in seeds(2) {
         greedy::run_seed(seed);
+    }
+}
+
+#[test]
+fn pod_whose_config_map_is_deleted_goes_on_with_what_it_has() {
+    for seed in seeds(3) {
+        volumes::run_seed(seed);
     }
 }
 

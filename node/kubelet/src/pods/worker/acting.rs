@@ -189,20 +189,16 @@ impl PodWorker {
     /// Sets up the volumes and reports whether all are mounted. A volume that keeps old content counts, and is updated later.
     pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
         let outcome = self.volumes.set_up(pod).await;
-        let (failed, are_there) = match outcome {
-            Ok(old) => (old, true),
-            Err(failure) => (vec![failure], false),
-        };
-        for (volume, error) in &failed {
+        for (volume, error) in &outcome.failures {
             let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
             self.context
                 .events
                 .pod(pod, EventKind::Warning, "FailedMount", text);
         }
-        self.volume_failures = match failed.is_empty() {
+        self.volume_failures = match outcome.failures.is_empty() {
             true => 0,
             false => self.volume_failures.saturating_add(1),
         };
-        are_there
+        outcome.are_mounted
     }
 }

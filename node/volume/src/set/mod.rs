@@ -1,5 +1,9 @@
 //! The volumes of one pod.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +17,7 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path};
+use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used};
 
 /// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,6 +44,24 @@ impl NodeResources {
 /// A volume's name, and why it could not be set up.
 pub type Failure = (String, VolumeError);
 
+/// Outcome of setting up the volumes of a pod.
+#[derive(Debug)]
+pub struct SetUp {
+    /// Volumes that could not be set up or brought up to date.
+    pub failures: Vec<Failure>,
+    /// All volumes are there: with their newest content, or with what they have shown before.
+    pub are_mounted: bool,
+}
+
+impl SetUp {
+    fn refused(failure: Failure) -> Self {
+        Self {
+            failures: vec![failure],
+            are_mounted: false,
+        }
+    }
+}
+
 /// Sets up and takes down the volumes of one pod below its folder.
 #[derive(Clone)]
 pub struct VolumeSet {
@@ -50,6 +72,8 @@ pub struct VolumeSet {
     objects: Arc<dyn ObjectSource>,
     node: NodeResources,
     memory_bytes_max: u64,
+    /// hostPath volumes that were set up: what has passed its check is not checked again.
+    checked: Arc<Mutex<HashSet<String>>>,
 }
 
 impl std::fmt::Debug for VolumeSet {
@@ -80,6 +104,7 @@ impl VolumeSet {
             objects,
             node,
             memory_bytes_max,
+            checked: Arc::default(),
         }
     }
 
@@ -94,43 +119,45 @@ impl VolumeSet {
             .join(&volume.name)
     }
 
-    /// Makes every volume's content appear, or brings it up to date. Where the API server cannot be asked for it, what was
-    /// shown before stays; these volumes are returned with the reason. Errors carry the volume's name.
-    pub async fn set_up(&self, pod: &Pod) -> Result<Vec<Failure>, Failure> {
-        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
-        bounds::check(pod)?;
+    /// Makes the content of each volume appear that a container mounts, or brings it up to date. A failure stays with its
+    /// volume: the others are set up, and what a volume has shown before stays.
+    pub async fn set_up(&self, pod: &Pod) -> SetUp {
+        if let Err(failure) = bounds::check(pod) {
+            return SetUp::refused(failure);
+        }
         let mut all = Vec::new();
         let mut room = Room::of_pod();
-        for volume in volumes.unwrap_or_default() {
-            let content = match self.content(pod, volume, &mut room).await {
-                Ok(content) => content,
-                Err(error @ VolumeError::Source(_)) => Content::Before(error),
-                Err(error) => return Err((volume.name.clone(), error)),
-            };
+        for volume in used::volumes(pod) {
+            let left = room.clone();
+            let content = self.content(pod, volume, &mut room).await;
+            let content = content.unwrap_or_else(|error| {
+                room = left;
+                Content::Failed(error)
+            });
             all.push((volume.clone(), content));
         }
-        if all.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (set, group) = (self.clone(), fs_group(pod));
-        let current = Arc::new(Mutex::new(String::new()));
-        let begun = current.clone();
+        let mut outcome = SetUp {
+            failures: Vec::new(),
+            are_mounted: true,
+        };
+        let Some((first, _)) = all.first() else {
+            return outcome;
+        };
+        let current = Arc::new(Mutex::new(first.name.clone()));
+        let (set, group, begun) = (self.clone(), fs_group(pod), current.clone());
         let work = move || {
-            let mut old = Vec::new();
             for (volume, content) in all {
                 begun.lock().clone_from(&volume.name);
                 let path = set.host_path(&volume);
-                match content {
-                    Content::Before(why) if atomic_writer::is_whole(&path) => old.push((volume.name, why)),
-                    content => set
-                        .show(&path, content, group)
-                        .map_err(|error| (volume.name, error))?,
+                if let Err(error) = set.show(&volume, &path, content, group) {
+                    outcome.are_mounted &= is_of_objects(&volume) && atomic_writer::is_whole(&path);
+                    outcome.failures.push((volume.name, error));
                 }
             }
-            Ok(old)
+            outcome
         };
-        let outcome = self.lane.run("setting up volumes", work).await;
-        outcome.unwrap_or_else(|error| Err((current.lock().clone(), error.into())))
+        let done = self.lane.run("setting up volumes", work).await;
+        done.unwrap_or_else(|error| SetUp::refused((current.lock().clone(), error.into())))
     }
 
     /// Reads the content of a volume from its sources outside of this machine's disk.
@@ -139,7 +166,10 @@ impl VolumeSet {
             return Ok(Content::Empty(source.clone()));
         }
         if let Some(source) = &volume.host_path {
-            return Ok(Content::Host(source.clone()));
+            return Ok(match self.checked.lock().contains(&volume.name) {
+                true => Content::Mounted,
+                false => Content::Host(source.clone()),
+            });
         }
         if let Some(claim) = persistent::claim_of(pod, volume) {
             return self.claimed(pod, volume, &claim).await;
@@ -184,14 +214,24 @@ impl VolumeSet {
     }
 
     /// Blocks.
-    fn show(&self, path: &Path, content: Content, group: Option<u32>) -> Result<(), VolumeError> {
+    fn show(
+        &self,
+        volume: &Volume,
+        path: &Path,
+        content: Content,
+        group: Option<u32>,
+    ) -> Result<(), VolumeError> {
         let (payload, in_memory, stamp) = match content {
             Content::Empty(source) => {
                 let mounter = self.mounter.as_ref();
                 return empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max);
             }
-            Content::Host(source) => return host_path::set_up(&source).map(drop),
-            Content::Before(why) => return Err(why),
+            Content::Host(source) => {
+                host_path::set_up(&source)?;
+                self.checked.lock().insert(volume.name.clone());
+                return Ok(());
+            }
+            Content::Failed(why) => return Err(why),
             Content::Mounted => return Ok(()),
             Content::Persistent(source) => {
                 return persistent::set_up(self.mounter.as_ref(), path, &source, group);
@@ -268,10 +308,10 @@ enum Content {
     Host(HostPathVolumeSource),
     /// A claim's volume.
     Persistent(persistent::Source),
-    /// A claim's volume that is mounted already.
+    /// It is there already, and has nothing that would change.
     Mounted,
-    /// Content shown before, as the API server is unreachable.
-    Before(VolumeError),
+    /// Nothing new to show.
+    Failed(VolumeError),
     Files {
         payload: Payload,
         in_memory: bool,
@@ -296,134 +336,18 @@ fn plugin_folder(volume: &Volume) -> &'static str {
     }
 }
 
+/// Reports whether a volume has its files from API objects.
+fn is_of_objects(volume: &Volume) -> bool {
+    let sources = [
+        volume.config_map.is_some(),
+        volume.secret.is_some(),
+        volume.downward_api.is_some(),
+        volume.projected.is_some(),
+    ];
+    sources.contains(&true)
+}
+
 fn fs_group(pod: &Pod) -> Option<u32> {
     let context = pod.spec.as_ref()?.security_context.as_ref()?;
     u32::try_from(context.fs_group?).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use async_trait::async_trait;
-    use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
-    use node_sys::mount::MountError;
-    use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
-
-    /// A kernel that answers no mount until it is released.
-    #[derive(Debug)]
-    struct DeadMounter {
-        released: Mutex<Receiver<()>>,
-    }
-
-    impl Mounter for DeadMounter {
-        fn bind(&self, _: &Path, _: &Path) -> Result<(), MountError> {
-            Ok(())
-        }
-
-        fn tmpfs(&self, _: &Path, _: &TmpfsOptions) -> Result<(), MountError> {
-            let _ = self.released.lock().recv();
-            Ok(())
-        }
-
-        fn unmount(&self, _: &Path) -> Result<(), MountError> {
-            Ok(())
-        }
-
-        fn below(&self, _: &Path) -> Result<Vec<PathBuf>, MountError> {
-            Ok(Vec::new())
-        }
-    }
-
-    /// One ConfigMap, as long as the API server is there.
-    #[derive(Default)]
-    struct Api {
-        away: AtomicBool,
-    }
-
-    #[async_trait]
-    impl ObjectSource for Api {
-        async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
-            if self.away.load(Ordering::Relaxed) {
-                return Err(VolumeError::Source("away".into()));
-            }
-            let data = BTreeMap::from([("key".to_owned(), "value".to_owned())]);
-            Ok(Some(Arc::new(ConfigMap {
-                data: Some(data),
-                ..ConfigMap::default()
-            })))
-        }
-
-        async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
-            Ok(None)
-        }
-
-        async fn token(&self, _: &crate::TokenRequest) -> Result<String, VolumeError> {
-            Err(VolumeError::Source("none".into()))
-        }
-
-        async fn claim(&self, _: &str, _: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
-            Ok(None)
-        }
-
-        async fn persistent_volume(&self, _: &str) -> Result<Option<PersistentVolume>, VolumeError> {
-            Ok(None)
-        }
-    }
-
-    fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
-        let (release, released) = channel();
-        let runtime = Runtime::real();
-        let lane = BlockingLane::with_deadline(runtime.clone(), deadline);
-        let mounter = Arc::new(DeadMounter {
-            released: Mutex::new(released),
-        });
-        let node = NodeResources::default();
-        let folder = folder.join("pod");
-        let api = Arc::new(Api::default());
-        let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, 1 << 20);
-        (set, api, release)
-    }
-
-    fn pod(volume: &serde_json::Value) -> Pod {
-        serde_json::from_value(serde_json::json!({"spec": {"containers": [], "volumes": [volume]}})).unwrap()
-    }
-
-    #[tokio::test]
-    async fn volume_on_a_dead_file_system_stops_no_thread_of_the_executor() {
-        let folder = tempfile::tempdir().unwrap();
-        let (set, _, release) = set(folder.path(), Duration::from_millis(20));
-        let pod = pod(&serde_json::json!({"name": "memory", "emptyDir": {"medium": "Memory"}}));
-        let (volume, error) = set.set_up(&pod).await.unwrap_err();
-        assert_eq!(volume, "memory");
-        assert!(matches!(error, VolumeError::Blocking(_)), "{error}");
-        assert!(
-            set.tear_down().await.is_err(),
-            "while it hangs nothing is removed"
-        );
-        release.send(()).unwrap();
-        while set.tear_down().await.is_err() {}
-        assert!(!set.pod_folder().try_exists().unwrap());
-    }
-
-    #[tokio::test]
-    async fn volume_stays_as_it_was_while_the_api_server_is_away() {
-        let folder = tempfile::tempdir().unwrap();
-        let (set, api, _release) = set(folder.path(), Duration::from_secs(60));
-        let pod = pod(&serde_json::json!({"name": "map", "configMap": {"name": "m"}}));
-        let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
-        let file = set.host_path(volume).join("key");
-        api.away.store(true, Ordering::Relaxed);
-        assert_eq!(set.set_up(&pod).await.unwrap_err().0, "map", "it never was there");
-        api.away.store(false, Ordering::Relaxed);
-        assert!(set.set_up(&pod).await.unwrap().is_empty());
-        api.away.store(true, Ordering::Relaxed);
-        let old = set.set_up(&pod).await.unwrap();
-        assert_eq!((old[0].0.as_str(), old.len()), ("map", 1));
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "value");
-        std::fs::remove_file(file).unwrap();
-        set.set_up(&pod).await.unwrap_err();
-    }
 }
