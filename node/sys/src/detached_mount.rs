@@ -10,6 +10,8 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
+use crate::mount_flags::MountFlags;
+
 /// The whole tree below this one's root (`AT_RECURSIVE` of fcntl.h).
 const RECURSIVE: u32 = 0x8000;
 /// The descriptor itself, whatever the path (`AT_EMPTY_PATH`).
@@ -60,6 +62,21 @@ impl DetachedMount {
             propagation: propagation.bits(),
             user_namespace: 0,
         };
+        self.change(&attributes, RECURSIVE)
+    }
+
+    /// Sets options of the tree's root, and not of the mounts below it (as mount(8)).
+    pub(crate) fn restrict(&self, flags: MountFlags) -> Result<()> {
+        let attributes = Attributes {
+            set: flags.set,
+            clear: flags.clear,
+            propagation: 0,
+            user_namespace: 0,
+        };
+        self.change(&attributes, 0)
+    }
+
+    fn change(&self, attributes: &Attributes, depth: u32) -> Result<()> {
         let (tree, empty) = (self.0.as_raw_fd(), c"".as_ptr());
         let size = size_of::<Attributes>();
         // SAFETY: the kernel reads a C string and as many bytes of the attributes as they have.
@@ -69,8 +86,8 @@ impl DetachedMount {
                 libc::SYS_mount_setattr,
                 tree,
                 empty,
-                EMPTY_PATH | RECURSIVE,
-                &raw const attributes,
+                EMPTY_PATH | depth,
+                std::ptr::from_ref(attributes),
                 size,
             )
         };

@@ -2,7 +2,7 @@
 //!
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]), work that may
 //! block ([`blocking`]), knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]),
-//! mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
+//! mounts ([`mount`]) and their options ([`mount_flags`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
@@ -20,6 +20,7 @@ pub mod fs;
 pub mod limits;
 pub mod machine;
 pub mod mount;
+pub mod mount_flags;
 pub mod mount_namespace;
 pub mod namespace;
 pub mod netlink;

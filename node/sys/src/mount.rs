@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::detached_mount::DetachedMount;
+use crate::mount_flags::MountFlags;
 
 /// A mount that failed, and where.
 #[derive(Debug, thiserror::Error)]
@@ -48,10 +49,13 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Makes `source` visible at `target`, which must exist.
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError>;
     /// Makes `source` visible at `target` so that a later unmount of what lies below `target` takes nothing off below
-    /// `source`.
-    fn bind_apart(&self, source: &Path, target: &Path) -> Result<(), MountError> {
+    /// `source`. What appears there has these options from the first moment.
+    fn bind_apart(&self, source: &Path, target: &Path, _flags: MountFlags) -> Result<(), MountError> {
         self.bind(source, target)
     }
+
+    /// Mount points that show just what a path does.
+    fn showing(&self, path: &Path) -> Result<Vec<PathBuf>, MountError>;
 
     /// Mounts a memory file system, never swapped out where the kernel can promise that.
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError>;
@@ -88,7 +92,7 @@ impl Mounter for LinuxMounter {
         )
     }
 
-    fn bind_apart(&self, source: &Path, target: &Path) -> Result<(), MountError> {
+    fn bind_apart(&self, source: &Path, target: &Path, flags: MountFlags) -> Result<(), MountError> {
         let failed = |action: &'static str, path: &Path| {
             let path = path.to_path_buf();
             move |source| MountError { action, path, source }
@@ -98,6 +102,10 @@ impl Mounter for LinuxMounter {
         for propagation in [MsFlags::MS_SLAVE, MsFlags::MS_SHARED] {
             tree.propagate(propagation)
                 .map_err(failed("setting the propagation of", target))?;
+        }
+        if !flags.is_empty() {
+            tree.restrict(flags)
+                .map_err(failed("setting the options of", target))?;
         }
         tree.attach(target).map_err(failed("bind mounting", target))
     }
@@ -124,13 +132,62 @@ impl Mounter for LinuxMounter {
     }
 
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
-        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").map_err(|source| MountError {
-            action: "listing mounts below",
-            path: prefix.to_path_buf(),
+        Ok(mount_points_below(
+            &table("listing mounts below", prefix)?,
+            prefix,
+        ))
+    }
+
+    fn showing(&self, path: &Path) -> Result<Vec<PathBuf>, MountError> {
+        let action = "listing mounts of";
+        let real = std::fs::canonicalize(path).map_err(|source| MountError {
+            action,
+            path: path.to_path_buf(),
             source,
         })?;
-        Ok(mount_points_below(&table, prefix))
+        Ok(mount_points_showing(&table(action, path)?, &real))
     }
+}
+
+fn table(action: &'static str, path: &Path) -> Result<String, MountError> {
+    std::fs::read_to_string("/proc/thread-self/mountinfo").map_err(|source| MountError {
+        action,
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// A line of mountinfo.
+struct Mounted {
+    device: String,
+    /// Path in the file system that is at the mount point.
+    root: PathBuf,
+    point: PathBuf,
+}
+
+fn mounted(line: &str) -> Option<Mounted> {
+    let mut fields = line.split(' ').skip(2);
+    let device = fields.next()?.to_owned();
+    let mut path = || Some(PathBuf::from(unescape_octal(fields.next()?)));
+    Some(Mounted {
+        device,
+        root: path()?,
+        point: path()?,
+    })
+}
+
+/// Mount points of a mountinfo table where just that is to be seen which lies at a path; itself is none of them.
+fn mount_points_showing(table: &str, path: &Path) -> Vec<PathBuf> {
+    let all: Vec<Mounted> = table.lines().filter_map(mounted).collect();
+    // Of several at one point the last covers the others.
+    let above = all.iter().filter(|found| path.starts_with(&found.point));
+    let Some(source) = above.max_by_key(|found| found.point.components().count()) else {
+        return Vec::new();
+    };
+    let inside = path.strip_prefix(&source.point).unwrap_or(path);
+    let root = source.root.join(inside);
+    let same = |found: &&Mounted| found.device == source.device && found.root == root && found.point != path;
+    all.iter().filter(same).map(|found| found.point.clone()).collect()
 }
 
 /// Mount points at or below `prefix` in a mountinfo table, deepest first.
@@ -186,6 +243,21 @@ mod tests {
             ..TmpfsOptions::default()
         };
         assert_eq!(plain.to_text(), "mode=1777");
+    }
+
+    #[test]
+    fn mount_points_show_the_same_by_device_and_root() {
+        let table = "1 0 8:1 / / rw - ext4 x rw\n\
+                     2 1 8:2 / /mnt rw - ext4 y rw\n\
+                     3 1 8:2 /disk /pods/a/v rw - ext4 y rw\n\
+                     4 1 8:2 /disk/part /pods/b/v rw - ext4 y rw\n\
+                     5 1 8:1 /disk /pods/c/v rw - ext4 x rw\n\
+                     6 1 8:2 / /pods/d/v rw - ext4 y rw\n";
+        let showing = |path: &str| mount_points_showing(table, Path::new(path));
+        assert_eq!(showing("/mnt/disk"), [PathBuf::from("/pods/a/v")]);
+        assert_eq!(showing("/mnt"), [PathBuf::from("/pods/d/v")]);
+        assert_eq!(showing("/disk"), [PathBuf::from("/pods/c/v")]);
+        assert!(showing("/mnt/other").is_empty());
     }
 
     #[test]

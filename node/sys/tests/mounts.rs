@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use node_sys::exec::Daemon;
 use node_sys::mount::{LinuxMounter, Mounter};
+use node_sys::mount_flags::MountFlags;
 use node_sys::mount_namespace::enter;
 use node_sys::supervise::Supervised;
 
@@ -178,7 +179,10 @@ fn mount_of_a_claim_receives_mounts_and_takes_none_away() {
         tmpfs(&source);
         tmpfs(&source.join("before"));
         std::fs::create_dir_all(&target).unwrap();
-        LinuxMounter.bind_apart(&source, &target).unwrap();
+        LinuxMounter
+            .bind_apart(&source, &target, MountFlags::default())
+            .unwrap();
+        assert_eq!(LinuxMounter.showing(&source).unwrap(), [target.clone()]);
         tmpfs(&source.join("later"));
         for name in ["before", "later"] {
             assert!(target.join(name).join("here").try_exists().unwrap(), "{name}");
@@ -194,5 +198,28 @@ fn mount_of_a_claim_receives_mounts_and_takes_none_away() {
                 "{name} is still the machine's"
             );
         }
+    });
+}
+
+#[test]
+#[ignore = "needs root: makes mounts"]
+fn mount_of_a_claim_has_its_options_and_its_source_has_not() {
+    on_a_machine(|_, folder| {
+        let (source, target) = (folder.join("source"), folder.join("pod/volume"));
+        tmpfs(&source);
+        std::fs::create_dir_all(&target).unwrap();
+        let flags = MountFlags::of(["ro", "noexec", "nosuid"]);
+        LinuxMounter.bind_apart(&source, &target, flags).unwrap();
+        let refused = std::fs::write(target.join("new"), "").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        std::fs::write(source.join("new"), "").unwrap();
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let mut lines = table.lines();
+        let line = lines.find(|line| line.contains("pod/volume")).unwrap();
+        let options = line.split(' ').nth(5).unwrap();
+        for option in ["ro", "noexec", "nosuid"] {
+            assert!(options.split(',').any(|own| own == option), "{options}");
+        }
+        LinuxMounter.unmount(&target).unwrap();
     });
 }

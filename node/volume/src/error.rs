@@ -38,6 +38,12 @@ pub enum VolumeError {
         /// The key.
         key: String,
     },
+    /// A type of volume that takes no mount options has some.
+    #[error("mount options are not supported for this volume type")]
+    MountOptions {
+        /// The PersistentVolume.
+        volume: String,
+    },
     /// The object could not be had.
     #[error("{0}")]
     Source(String),
@@ -47,6 +53,16 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// Text of the event about a pod's volume.
+    pub fn event(&self, volume: &str) -> String {
+        match self {
+            Self::MountOptions { volume } => {
+                format!("MountVolume.MountOptionSupport check failed for volume \"{volume}\" : {self}")
+            }
+            _ => format!("MountVolume.SetUp failed for volume \"{volume}\" : {self}"),
+        }
+    }
+
     pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> Self + 'a {
         move |source| Self::Io {
             action,

@@ -37,6 +37,14 @@ pub(crate) fn set_up(source: &HostPathVolumeSource) -> Result<PathBuf, VolumeErr
     Ok(path)
 }
 
+/// Makes a folder where nothing is.
+pub(crate) fn make_if_missing(path: &Path) -> Result<(), VolumeError> {
+    match path.try_exists().map_err(VolumeError::io("looking for", path))? {
+        true => Ok(()),
+        false => make_folder(path),
+    }
+}
+
 fn make_folder(path: &Path) -> Result<(), VolumeError> {
     std::fs::create_dir_all(path).map_err(VolumeError::io("making", path))?;
     node_sys::fs::set_mode(path, 0o755).map_err(VolumeError::io("setting the mode of", path))

@@ -31,4 +31,4 @@ mod used;
 
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
-pub use set::{Failure, NodeResources, SetUp, VolumeSet};
+pub use set::{Failure, NodeResources, Notice, SetUp, VolumeSet};

@@ -425,6 +425,10 @@ pub(crate) fn claims_are_bound_and_their_volumes_outlive_pods(cluster: &Cluster)
             _ => "writer\nreader\nwriter\nreader\nlocked\n",
         };
         assert_eq!(said, expected, "{pod}");
+        let groups = story.kubectl(&["exec", pod, "--", "id", "-G"]);
+        assert!(groups.split_whitespace().any(|group| group == "1234"), "{groups}");
+        let mounts = story.kubectl(&["exec", pod, "--", "grep", " /disk ", "/proc/mounts"]);
+        assert!(mounts.contains("nosuid"), "{mounts}");
         story.kubectl(&["delete", "pod", pod, "--grace-period=1"]);
     }
     story.kubectl(&["delete", "pvc", "--all"]);
@@ -444,7 +448,7 @@ fn claimed(folder: &str) -> String {
             "
 apiVersion: v1
 kind: PersistentVolume
-metadata: {{name: claims-{name}}}
+metadata: {{name: claims-{name}, annotations: {{pv.beta.kubernetes.io/gid: '1234'}}}}
 spec:
   capacity: {{storage: 1Gi}}
   accessModes: [ReadWriteOnce]
@@ -460,9 +464,11 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: claims-{name}, resources
     };
     let local = format!(
         "local: {{path: '{folder}/disk'}}
+  mountOptions: [nosuid]
   nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/os, operator: Exists}}]}}]}}}}"
     );
-    let path = format!("hostPath: {{path: '{folder}/path', type: DirectoryOrCreate}}");
+    // Nothing is there yet, and no type says what is to be made.
+    let path = format!("hostPath: {{path: '{folder}/path'}}");
     format!("{}---{}", pair("path", &path), pair("disk", &local))
 }
 

@@ -227,6 +227,16 @@ pub fn container_context(
     })
 }
 
+/// Adds groups that volumes bring to those that the pod asks for.
+pub fn add_groups(context: &mut v1::LinuxContainerSecurityContext, groups: impl IntoIterator<Item = i64>) {
+    let own = &mut context.supplemental_groups;
+    for group in groups {
+        if !own.contains(&group) {
+            own.push(group);
+        }
+    }
+}
+
 fn app_armor(wanted: &AppArmorProfile) -> v1::SecurityProfile {
     match wanted.type_.as_str() {
         "RuntimeDefault" => profile(ProfileType::RuntimeDefault, ""),
@@ -288,6 +298,18 @@ mod tests {
                 v1::SupplementalGroupsPolicy::Strict as i32
             );
         }
+    }
+
+    #[test]
+    fn security_groups_of_volumes_come_after_the_pods_own() {
+        let pod: Pod = serde_json::from_str(
+            r#"{"spec":{"securityContext":{"supplementalGroups":[5],"fsGroup":6},"containers":[{"name":"c"}]}}"#,
+        )
+        .unwrap();
+        let container = &spec(&pod).containers[0];
+        let mut context = container_context(&pod, container, &ImageUser::default(), "").unwrap();
+        add_groups(&mut context, [1234, 5]);
+        assert_eq!(context.supplemental_groups, [5, 6, 1234]);
     }
 
     #[test]

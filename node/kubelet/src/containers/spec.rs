@@ -58,6 +58,7 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
     let (command, args) = words(container, input.environment, lookup)?;
     let mut security =
         security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
+    security::add_groups(&mut security, input.volumes.groups());
     if let (Some(target), Some(namespaces)) = (input.target, &mut security.namespace_options) {
         security::share_processes(namespaces, target);
     }

@@ -84,6 +84,10 @@ impl Mounter for ModelMounts {
         Ok(())
     }
 
+    fn showing(&self, _: &Path) -> Result<Vec<PathBuf>, MountError> {
+        Ok(Vec::new())
+    }
+
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
         let points = self.points.lock();
         let found = points.iter().rev().filter(|point| point.starts_with(prefix));

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,11 +44,22 @@ impl NodeResources {
 /// A volume's name, and why it could not be set up.
 pub type Failure = (String, VolumeError);
 
+/// Warning about a volume that is mounted nevertheless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Reason of the event.
+    pub reason: &'static str,
+    /// Its text.
+    pub message: String,
+}
+
 /// Outcome of setting up the volumes of a pod.
 #[derive(Debug)]
 pub struct SetUp {
     /// Volumes that could not be set up or brought up to date.
     pub failures: Vec<Failure>,
+    /// Warnings about others.
+    pub notices: Vec<Notice>,
     /// All volumes are there: with their newest content, or with what they have shown before.
     pub are_mounted: bool,
 }
@@ -57,6 +68,7 @@ impl SetUp {
     fn refused(failure: Failure) -> Self {
         Self {
             failures: vec![failure],
+            notices: Vec::new(),
             are_mounted: false,
         }
     }
@@ -74,6 +86,8 @@ pub struct VolumeSet {
     memory_bytes_max: u64,
     /// hostPath volumes that were set up: what has passed its check is not checked again.
     checked: Arc<Mutex<HashSet<String>>>,
+    /// Supplemental groups that claims' volumes bring, by volume.
+    groups: Arc<Mutex<BTreeMap<String, i64>>>,
 }
 
 impl std::fmt::Debug for VolumeSet {
@@ -105,6 +119,7 @@ impl VolumeSet {
             node,
             memory_bytes_max,
             checked: Arc::default(),
+            groups: Arc::default(),
         }
     }
 
@@ -138,6 +153,7 @@ impl VolumeSet {
         }
         let mut outcome = SetUp {
             failures: Vec::new(),
+            notices: Vec::new(),
             are_mounted: true,
         };
         let Some((first, _)) = all.first() else {
@@ -149,9 +165,12 @@ impl VolumeSet {
             for (volume, content) in all {
                 begun.lock().clone_from(&volume.name);
                 let path = set.host_path(&volume);
-                if let Err(error) = set.show(&volume, &path, content, group) {
-                    outcome.are_mounted &= is_of_objects(&volume) && atomic_writer::is_whole(&path);
-                    outcome.failures.push((volume.name, error));
+                match set.show(&volume, &path, content, group) {
+                    Ok(notice) => outcome.notices.extend(notice),
+                    Err(error) => {
+                        outcome.are_mounted &= is_of_objects(&volume) && atomic_writer::is_whole(&path);
+                        outcome.failures.push((volume.name, error));
+                    }
                 }
             }
             outcome
@@ -201,8 +220,12 @@ impl VolumeSet {
         claim: &persistent::ClaimName,
     ) -> Result<Content, VolumeError> {
         let (mounter, path) = (self.mounter.clone(), self.host_path(volume));
-        let look = move || mounter.is_mount_point(&path);
-        if self.lane.run("looking for a mount", look).await?? {
+        let look = move || {
+            let mounted = mounter.is_mount_point(&path)?;
+            Ok::<_, VolumeError>(mounted.then(|| persistent::group_of_mounted(&path)))
+        };
+        if let Some(group) = self.lane.run("looking for a mount", look).await?? {
+            self.bring_group(&volume.name, group);
             return Ok(Content::Mounted);
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -210,7 +233,20 @@ impl VolumeSet {
         let name = persistent::bound_volume(pod, claim, found.as_ref())?;
         let volume = self.objects.persistent_volume(name).await?;
         let found = found.as_ref().expect("a claim that is bound was found");
-        persistent::source(name, found, volume.as_ref()).map(Content::Persistent)
+        persistent::source(name, claim, found, volume.as_ref()).map(Content::Persistent)
+    }
+
+    fn bring_group(&self, volume: &str, group: Option<i64>) {
+        let mut groups = self.groups.lock();
+        match group {
+            Some(group) => groups.insert(volume.to_owned(), group),
+            None => groups.remove(volume),
+        };
+    }
+
+    /// Supplemental groups that the pod's claims bring to its containers, once they are mounted.
+    pub fn groups(&self) -> BTreeSet<i64> {
+        self.groups.lock().values().copied().collect()
     }
 
     /// Blocks.
@@ -220,21 +256,24 @@ impl VolumeSet {
         path: &Path,
         content: Content,
         group: Option<u32>,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Option<Notice>, VolumeError> {
         let (payload, in_memory, stamp) = match content {
             Content::Empty(source) => {
                 let mounter = self.mounter.as_ref();
-                return empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max);
+                empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max)?;
+                return Ok(None);
             }
             Content::Host(source) => {
                 host_path::set_up(&source)?;
                 self.checked.lock().insert(volume.name.clone());
-                return Ok(());
+                return Ok(None);
             }
             Content::Failed(why) => return Err(why),
-            Content::Mounted => return Ok(()),
+            Content::Mounted => return Ok(None),
             Content::Persistent(source) => {
-                return persistent::set_up(self.mounter.as_ref(), path, &source, group);
+                let shown = persistent::set_up(self.mounter.as_ref(), path, &source, group)?;
+                self.bring_group(&volume.name, shown.group);
+                return Ok(shown.notice);
             }
             Content::Files {
                 payload,
@@ -257,7 +296,7 @@ impl VolumeSet {
                 .map_err(VolumeError::io("giving to its group", path))?;
         }
         node_sys::fs::set_mode(path, mode).map_err(VolumeError::io("setting the mode of", path))?;
-        atomic_writer::write(path, &payload, &stamp, group).map(drop)
+        atomic_writer::write(path, &payload, &stamp, group).map(|_| None)
     }
 
     /// Shows a part of a volume to one mount of one container, and returns where. Blocks.

@@ -28,6 +28,10 @@ impl Mounter for DeadMounter {
         Ok(())
     }
 
+    fn showing(&self, _: &Path) -> Result<Vec<PathBuf>, MountError> {
+        Ok(Vec::new())
+    }
+
     fn below(&self, _: &Path) -> Result<Vec<PathBuf>, MountError> {
         Ok(Vec::new())
     }

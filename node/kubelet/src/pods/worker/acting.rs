@@ -190,10 +190,12 @@ impl PodWorker {
     pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
         let outcome = self.volumes.set_up(pod).await;
         for (volume, error) in &outcome.failures {
-            let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
-            self.context
-                .events
-                .pod(pod, EventKind::Warning, "FailedMount", text);
+            let events = &self.context.events;
+            events.pod(pod, EventKind::Warning, "FailedMount", error.event(volume));
+        }
+        for notice in outcome.notices {
+            let events = &self.context.events;
+            events.pod(pod, EventKind::Warning, notice.reason, notice.message);
         }
         self.volume_failures = match outcome.failures.is_empty() {
             true => 0,

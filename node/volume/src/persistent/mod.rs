@@ -1,16 +1,24 @@
-//! persistentVolumeClaim: what the volume behind a claim is on this node, and its mount below the pod's folder.
+//! persistentVolumeClaim: the volume behind a claim on this node, and its mount below the pod's folder ([`mounting`]).
 //!
 //! A claim leads to a path of the machine only by way of a PersistentVolume, which administrators and provisioners write:
 //! the claim must be bound to it, and it to the claim by uid.
 
-use std::path::{Path, PathBuf};
+mod mounting;
+
+pub(crate) use mounting::{group_of_mounted, set_up};
 
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
 };
-use node_sys::mount::Mounter;
 
-use crate::{VolumeError, host_path};
+use crate::VolumeError;
+
+/// Keeps a claim that is being deleted until no pod uses it.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Group that the files of a volume belong to (documented under "Access control" of PersistentVolumes).
+const GROUP: &str = "pv.beta.kubernetes.io/gid";
+/// Mount options from before `spec.mountOptions`; they replace those.
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// A claim of a pod's volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +26,8 @@ pub(crate) struct ClaimName {
     pub(crate) name: String,
     /// Made for the pod itself, which must own it.
     pub(crate) is_ephemeral: bool,
+    /// The pod asks for it read-only.
+    pub(crate) is_read_only: bool,
 }
 
 /// The claim behind a volume.
@@ -26,6 +36,7 @@ pub(crate) fn claim_of(pod: &Pod, volume: &Volume) -> Option<ClaimName> {
         return Some(ClaimName {
             name: source.claim_name.clone(),
             is_ephemeral: false,
+            is_read_only: source.read_only == Some(true),
         });
     }
     volume.ephemeral.as_ref()?;
@@ -33,6 +44,7 @@ pub(crate) fn claim_of(pod: &Pod, volume: &Volume) -> Option<ClaimName> {
     Some(ClaimName {
         name: format!("{pod}-{}", volume.name),
         is_ephemeral: true,
+        is_read_only: false,
     })
 }
 
@@ -59,7 +71,9 @@ pub(crate) fn bound_volume<'a>(
     if claim.is_ephemeral && !owned() {
         return Err(refused("PVC was not created for pod (pod is not owner)"));
     }
-    if found.metadata.deletion_timestamp.is_some() {
+    let mut finalizers = found.metadata.finalizers.iter().flatten();
+    // A protected one stays for the pods that have it, also when they start again with their machine.
+    if found.metadata.deletion_timestamp.is_some() && !finalizers.any(|own| own == PROTECTION) {
         return Err(refused("PVC is being deleted"));
     }
     let phase = found.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -76,17 +90,30 @@ pub(crate) fn bound_volume<'a>(
     Ok(volume)
 }
 
-/// Part of a volume that is mounted.
+/// Place of a volume's content on this node.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Source {
+pub(crate) enum Place {
     HostPath(HostPathVolumeSource),
     /// A folder that must be there.
     Local(String),
 }
 
+/// A volume and the way to mount it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Source {
+    pub(crate) place: Place,
+    /// Name of the PersistentVolume.
+    pub(crate) volume: String,
+    pub(crate) options: Vec<String>,
+    /// Supplemental group of the pod's containers.
+    pub(crate) group: Option<i64>,
+    pub(crate) is_read_only: bool,
+}
+
 /// Source of a volume on this node, once it is known to be the claim's.
 pub(crate) fn source(
     name: &str,
+    wanted: &ClaimName,
     claim: &PersistentVolumeClaim,
     found: Option<&PersistentVolume>,
 ) -> Result<Source, VolumeError> {
@@ -106,58 +133,42 @@ pub(crate) fn source(
     if Some(uid) != claim.metadata.uid.as_deref() {
         return invalid(format!("found PV object {name} with unexpected pvc UID {uid:?}"));
     }
-    match (&spec.host_path, &spec.local) {
-        (Some(source), _) => Ok(Source::HostPath(source.clone())),
-        (_, Some(source)) => Ok(Source::Local(source.path.clone())),
-        _ => invalid(format!("PV {name} has a type this node does not provide")),
-    }
-}
-
-/// Mounts it. Blocks.
-pub(crate) fn set_up(
-    mounter: &dyn Mounter,
-    target: &Path,
-    source: &Source,
-    group: Option<u32>,
-) -> Result<(), VolumeError> {
-    if mounter.is_mount_point(target)? {
-        return Ok(());
-    }
-    let (from, group) = match source {
-        Source::HostPath(source) => (host_path::set_up(source)?, None),
-        Source::Local(path) => (local(path)?, group),
+    let place = match (&spec.host_path, &spec.local) {
+        (Some(source), _) => Place::HostPath(source.clone()),
+        (_, Some(source)) => Place::Local(source.path.clone()),
+        _ => return invalid(format!("PV {name} has a type this node does not provide")),
     };
-    let found = std::fs::metadata(&from).map_err(VolumeError::io("looking for", &from))?;
-    if found.is_dir() {
-        std::fs::create_dir_all(target).map_err(VolumeError::io("making", target))?;
-    } else {
-        let parent = target.parent().unwrap_or(target);
-        std::fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
-        std::fs::File::create(target).map_err(VolumeError::io("making", target))?;
+    let annotations = volume.metadata.annotations.as_ref();
+    let group = annotations.and_then(|all| all.get(GROUP)?.parse().ok());
+    let options = mount_options(volume);
+    if matches!(place, Place::HostPath(_)) && !options.is_empty() {
+        let volume = name.to_owned();
+        return Err(VolumeError::MountOptions { volume });
     }
-    if let Some(group) = group {
-        node_sys::fs::give_to_group(&from, group, false)
-            .map_err(VolumeError::io("giving to its group", &from))?;
-    }
-    Ok(mounter.bind_apart(&from, target)?)
+    Ok(Source {
+        place,
+        volume: name.to_owned(),
+        options,
+        group,
+        is_read_only: wanted.is_read_only,
+    })
 }
 
-fn local(path: &str) -> Result<PathBuf, VolumeError> {
-    let from = PathBuf::from(path);
-    let is_plain = |part| !matches!(part, std::path::Component::ParentDir);
-    if !from.is_absolute() || !from.components().all(is_plain) {
-        return Err(VolumeError::Invalid(format!(
-            "path {path:?} of a local volume is not absolute and plain"
-        )));
-    }
-    match std::fs::metadata(&from) {
-        Ok(found) if found.is_dir() => Ok(from),
-        Ok(_) => Err(VolumeError::Invalid(format!("path {path:?} is no directory"))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(VolumeError::Invalid(format!("path {path:?} does not exist")))
+/// Mount options of a volume, sorted as upstream's `MountOptionFromSpec`.
+fn mount_options(volume: &PersistentVolume) -> Vec<String> {
+    let annotations = volume.metadata.annotations.as_ref();
+    let mut options: Vec<String> = match annotations.and_then(|all| all.get(MOUNT_OPTIONS)) {
+        Some(text) => text.split(',').map(str::to_owned).collect(),
+        None => {
+            let spec = volume.spec.as_ref();
+            spec.and_then(|spec| spec.mount_options.clone())
+                .unwrap_or_default()
         }
-        Err(error) => Err(VolumeError::io("looking for", &from)(error)),
-    }
+    };
+    options.retain(|option| !option.is_empty());
+    options.sort();
+    options.dedup();
+    options
 }
 
 #[cfg(test)]
@@ -182,6 +193,7 @@ mod tests {
         let name = ClaimName {
             name: "c".to_owned(),
             is_ephemeral: ephemeral,
+            is_read_only: false,
         };
         let bound = bound_volume(&pod(), &name, found.as_ref()).map_err(|error| error.to_string());
         let expected = expected.map_err(|why| format!("error processing PVC ns/c: {why}"));
@@ -204,6 +216,8 @@ mod tests {
             Some(claim(&v, "Bound", &going)),
             Err("PVC is being deleted"),
         );
+        let protected = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]});
+        check_claim(false, Some(claim(&v, "Bound", &protected)), Ok("v"));
         let missing = "failed to fetch PVC from API server: persistentvolumeclaims \"c\" not found";
         check_claim(false, None, Err(missing));
         let not_owner = "PVC was not created for pod (pod is not owner)";
@@ -212,16 +226,24 @@ mod tests {
         check_claim(true, Some(claim(&v, "Bound", &owner)), Ok("v"));
     }
 
+    /// Source of a volume for a claim with uid `c`.
+    fn source_of(volume: &Value) -> Result<Source, String> {
+        let claim = claim(&json!({"volumeName": "v"}), "Bound", &json!({}));
+        let wanted = ClaimName {
+            name: "c".to_owned(),
+            is_ephemeral: false,
+            is_read_only: false,
+        };
+        let volume: Option<PersistentVolume> = serde_json::from_value(volume.clone()).unwrap();
+        source("v", &wanted, &claim, volume.as_ref()).map_err(|error| error.event("data"))
+    }
+
     #[test]
     fn volume_that_is_not_the_claims_own_is_not_mounted() {
-        let claim = claim(&json!({"volumeName": "v"}), "Bound", &json!({}));
-        let volume = |spec: Value| serde_json::from_value::<PersistentVolume>(json!({"spec": spec})).unwrap();
-        let of = |spec: Value| source("v", &claim, Some(&volume(spec))).map_err(|error| error.to_string());
+        let of = |spec: Value| source_of(&json!({ "spec": spec }));
         let mine = json!({"uid": "c", "name": "c", "namespace": "ns"});
-        assert_eq!(
-            of(json!({"claimRef": mine, "local": {"path": "/x"}})),
-            Ok(Source::Local("/x".to_owned()))
-        );
+        let found = of(json!({"claimRef": mine, "local": {"path": "/x"}})).unwrap();
+        assert_eq!(found.place, Place::Local("/x".to_owned()));
         let other = json!({"uid": "d", "name": "c", "namespace": "ns"});
         assert!(of(json!({"claimRef": other, "hostPath": {"path": "/"}})).is_err());
         assert!(
@@ -229,18 +251,29 @@ mod tests {
             "a volume without a claim"
         );
         assert!(of(json!({"claimRef": mine, "nfs": {"path": "/x", "server": "s"}})).is_err());
-        assert!(source("v", &claim, None).is_err());
+        assert!(source_of(&Value::Null).is_err());
     }
 
     #[test]
-    fn local_volume_is_a_folder_that_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().display().to_string();
-        assert_eq!(local(&path).unwrap(), folder.path());
-        for wrong in ["relative", &format!("{path}/../x"), &format!("{path}/missing")] {
-            local(wrong).unwrap_err();
-        }
-        std::fs::write(folder.path().join("file"), "").unwrap();
-        local(&format!("{path}/file")).unwrap_err();
+    fn volume_brings_its_group_and_its_mount_options() {
+        let mine = json!({"uid": "c", "name": "c", "namespace": "ns"});
+        let of = |annotations: Value, place: &str| {
+            let spec =
+                json!({"claimRef": mine, place: {"path": "/x"}, "mountOptions": ["ro", "", "noexec", "ro"]});
+            source_of(&json!({"metadata": {"annotations": annotations}, "spec": spec}))
+        };
+        let group = of(json!({"pv.beta.kubernetes.io/gid": "1234"}), "local").unwrap();
+        assert_eq!(
+            (group.group, group.options),
+            (Some(1234), vec!["noexec".into(), "ro".into()])
+        );
+        let no_number = of(json!({"pv.beta.kubernetes.io/gid": "users"}), "local").unwrap();
+        assert_eq!(no_number.group, None);
+        let old = json!({"volume.beta.kubernetes.io/mount-options": "nosuid,nodev"});
+        assert_eq!(of(old, "local").unwrap().options, ["nodev", "nosuid"]);
+        assert_eq!(
+            of(json!({}), "hostPath").unwrap_err(),
+            "MountVolume.MountOptionSupport check failed for volume \"v\" : mount options are not supported for this volume type"
+        );
     }
 }
