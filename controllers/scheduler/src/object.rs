@@ -75,6 +75,14 @@ fields! {
         nominated_node_name: Box<str>,
         conditions: Vec<PodCondition>,
         start_time: Option<Box<str>>,
+        container_statuses: Vec<ContainerStatus>,
+        init_container_statuses: Vec<ContainerStatus>,
+    }
+    /// Amounts that the node holds for a container.
+    pub struct ContainerStatus {
+        name: Box<str>,
+        allocated_resources: ResourceList,
+        resources: ResourceRequirements,
     }
     pub struct PodCondition {
         #[serde(rename = "type")]

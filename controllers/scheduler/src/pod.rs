@@ -80,6 +80,8 @@ impl PodInfo {
             terms_of(&pod.metadata.namespace, &affinity)
         };
         let claims = claims(&pod);
+        pod.status.container_statuses = Vec::new();
+        pod.status.init_container_statuses = Vec::new();
         let spec = std::mem::take(&mut pod.spec);
         pod.spec = PodSpec {
             node_name: spec.node_name,

@@ -1,8 +1,8 @@
 //! What a pod asks for and what a node has, as numbers.
 
-use crate::object::{Container, Pod, ResourceList};
+use crate::object::{Container, ContainerStatus, Pod, ResourceList};
 use machinery_meta::Quantity;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Scoring counts a container without a CPU request as asking for this much.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
@@ -81,19 +81,19 @@ pub fn milli_value(text: &str) -> i64 {
     text.parse::<Quantity>().map_or(0, |quantity| quantity.millis())
 }
 
-/// What the pod as a whole asks for.
+/// What the pod as a whole takes of its node: the most of what it asks for, what the node has granted and what it has in effect,
+/// while these differ by a resize (upstream's `UseStatusResources`).
 ///
 /// Ordinary containers and restartable init containers (sidecars) run together and add up; each ordinary init
 /// container runs alone beside the sidecars started before it, so the largest of them counts. Pod-level
 /// requests replace the sum for the resources they may name; overhead comes on top.
 pub fn pod_requests(pod: &Pod) -> Resources {
-    aggregate(pod, |container| Resources::of(&container.resources.requests))
+    total(pod, Resources::of)
 }
 
 /// [`pod_requests`] with the defaults of scoring for containers that ask for nothing.
 pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
-    aggregate(pod, |container| {
-        let requests = &container.resources.requests;
+    total(pod, |requests| {
         let mut all = Resources::of(requests);
         if requests.get("cpu").is_none() {
             all.milli_cpu = DEFAULT_MILLI_CPU_REQUEST;
@@ -103,6 +103,78 @@ pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
         }
         all
     })
+}
+
+fn total(pod: &Pod, amounts: impl Fn(&ResourceList) -> Resources) -> Resources {
+    let reported = Reported::of(pod);
+    let mut total = Resources::default();
+    if !reported.is_infeasible {
+        total = aggregate(pod, |container| amounts(&container.resources.requests));
+    }
+    if reported.is_infeasible || !reported.statuses.is_empty() {
+        total.raise_to(&aggregate(pod, |container| {
+            amounts(reported.allocated(container))
+        }));
+        total.raise_to(&aggregate(pod, |container| amounts(reported.actuated(container))));
+    }
+    apply_pod_level(&mut total, &pod.spec.resources.requests);
+    if !pod.spec.overhead.is_empty() {
+        total.add(&Resources::of(&pod.spec.overhead));
+    }
+    total.bounded()
+}
+
+/// The node's word on the containers of a pod.
+struct Reported<'p> {
+    /// Those that say something of resources, by name.
+    statuses: HashMap<&'p str, &'p ContainerStatus>,
+    /// The node will never grant what the spec asks for now, so that this does not count.
+    is_infeasible: bool,
+    nothing: ResourceList,
+}
+
+impl<'p> Reported<'p> {
+    fn of(pod: &'p Pod) -> Self {
+        let status = &pod.status;
+        let all = status
+            .container_statuses
+            .iter()
+            .chain(&status.init_container_statuses);
+        let mut statuses = HashMap::new();
+        for own in all {
+            if !own.allocated_resources.is_empty() || !own.resources.requests.is_empty() {
+                statuses.entry(&*own.name).or_insert(own);
+            }
+        }
+        let mut conditions = status.conditions.iter();
+        let pending = conditions.find(|own| &*own.type_ == "PodResizePending");
+        Self {
+            statuses,
+            is_infeasible: pending.is_some_and(|own| &*own.reason == "Infeasible"),
+            nothing: ResourceList::default(),
+        }
+    }
+
+    fn allocated<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
+        let status = self.statuses.get(&*container.name);
+        let allocated = status.map(|own| &own.allocated_resources);
+        let known = allocated.filter(|own| !own.is_empty());
+        known.unwrap_or_else(|| self.asked(container))
+    }
+
+    fn actuated<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
+        let status = self.statuses.get(&*container.name);
+        let actuated = status.map(|own| &own.resources.requests);
+        let known = actuated.filter(|own| !own.is_empty());
+        known.unwrap_or_else(|| self.allocated(container))
+    }
+
+    fn asked<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
+        match self.is_infeasible {
+            true => &self.nothing,
+            false => &container.resources.requests,
+        }
+    }
 }
 
 fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources {
@@ -124,11 +196,7 @@ fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources
         largest_init.raise_to(&own);
     }
     total.raise_to(&largest_init);
-    apply_pod_level(&mut total, &pod.spec.resources.requests);
-    if !pod.spec.overhead.is_empty() {
-        total.add(&Resources::of(&pod.spec.overhead));
-    }
-    total.bounded()
+    total
 }
 
 /// Whether the container is an init container that keeps running.
@@ -181,6 +249,39 @@ mod tests {
             (1100, 2 * DEFAULT_MEMORY_REQUEST)
         );
         assert_eq!(pod_requests(&pod).milli_cpu, 1000);
+    }
+
+    /// CPU in thousandths of a container that asks for two, by what its node reports of it.
+    #[track_caller]
+    fn check_reported(status: &str, expected: i64) {
+        let container = r#"{"name":"c","resources":{"requests":{"cpu":"2"}}}"#;
+        let pod = pod(&format!(
+            r#"{{"spec":{{"containers":[{container}]}},"status":{{{status}}}}}"#
+        ));
+        assert_eq!(pod_requests(&pod).milli_cpu, expected, "{status}");
+        assert_eq!(pod_requests_non_zero(&pod).milli_cpu, expected, "{status}");
+    }
+
+    #[test]
+    fn requests_are_the_most_of_spec_and_status() {
+        let of = |allocated: &str, actual: &str| {
+            format!(
+                r#""containerStatuses":[{{"name":"c","allocatedResources":{{"cpu":"{allocated}"}},"resources":{{"requests":{{"cpu":"{actual}"}}}}}}]"#
+            )
+        };
+        check_reported("", 2000);
+        check_reported(&of("1", "1"), 2000);
+        check_reported(&of("3", "1"), 3000);
+        check_reported(&of("1", "4"), 4000);
+        check_reported(r#""containerStatuses":[{"name":"c","resources":{}}]"#, 2000);
+        check_reported(
+            r#""initContainerStatuses":[{"name":"c","allocatedResources":{"cpu":"5"}}]"#,
+            5000,
+        );
+        let infeasible = r#","conditions":[{"type":"PodResizePending","reason":"Infeasible"}]"#;
+        check_reported(&format!("{}{infeasible}", of("1", "1")), 1000);
+        let deferred = r#","conditions":[{"type":"PodResizePending","reason":"Deferred"}]"#;
+        check_reported(&format!("{}{deferred}", of("1", "1")), 2000);
     }
 
     #[test]

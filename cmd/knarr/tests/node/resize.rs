@@ -25,10 +25,21 @@ spec:
 }
 
 fn resize(story: &Kubectl, pod: &str, cpu: &str, memory: &str) {
+    story.kubectl(&[
+        "patch",
+        "pod",
+        pod,
+        "--subresource",
+        "resize",
+        "-p",
+        &resized(cpu, memory),
+    ]);
+}
+
+fn resized(cpu: &str, memory: &str) -> String {
     let amounts = format!(r#"{{"cpu":"{cpu}","memory":"{memory}"}}"#);
     let container = format!(r#"{{"name":"main","resources":{{"limits":{amounts},"requests":{amounts}}}}}"#);
-    let patch = format!(r#"{{"spec":{{"containers":[{container}]}}}}"#);
-    story.kubectl(&["patch", "pod", pod, "--subresource", "resize", "-p", &patch]);
+    format!(r#"{{"spec":{{"containers":[{container}]}}}}"#)
 }
 
 /// Processor time per period and bytes: of the pod's group and of its container's.
@@ -86,7 +97,17 @@ pub(crate) fn a_resize_waits_for_what_is_in_its_way(cluster: &Cluster) {
     story.wait("pod/main", "condition=Ready");
     let run = story.field("pod/main", RUN);
     let pending = "{.status.conditions[?(@.type==\"PodResizePending\")].reason}";
-    resize(&story, "main", "1000", "64Mi");
+    let beyond = resized("1000", "64Mi");
+    let refused = story.try_kubectl(&["patch", "pod", "main", "--subresource", "resize", "-p", &beyond]);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let reason =
+        "is forbidden: node didn't have enough allocatable resources: cpu, requested: 1000000, allocatable: ";
+    assert!(words.contains(reason), "{words}");
+    // Another pod has a part of the node, so that the whole of it is too much.
+    let all = story.field("node", "{.items[0].status.allocatable.cpu}");
+    story.feed(&["apply"], &pod("other", ""));
+    story.wait("pod/other", "condition=Ready");
+    resize(&story, "main", &all, "64Mi");
     story.until("the node to have no room", || {
         story.field("pod/main", pending) == "Deferred"
     });

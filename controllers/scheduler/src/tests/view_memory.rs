@@ -132,6 +132,10 @@ fn view_of_a_pod_takes_what_is_charged() {
                 object!(r#""status":{"conditions":[@]}"#),
                 r##"{"type":"#","status":"True"}"##,
             ),
+            (
+                object!(r#""status":{"containerStatuses":[@]}"#),
+                r##"{"name":"#","allocatedResources":{"cpu":"1"}}"##,
+            ),
         ],
     );
 }
