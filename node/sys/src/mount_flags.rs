@@ -13,7 +13,7 @@ const READ_ONLY: u64 = 0x1;
 const NO_SUID: u64 = 0x2;
 const NO_DEVICES: u64 = 0x4;
 const NO_EXEC: u64 = 0x8;
-/// How access times are kept; one of three values, which the kernel changes only where all bits are cleared before.
+/// Upkeep of access times: one of three values, which the kernel changes only where all bits are cleared before.
 const ACCESS_TIME: u64 = 0x70;
 const NO_ACCESS_TIME: u64 = 0x10;
 const STRICT_ACCESS_TIME: u64 = 0x20;
