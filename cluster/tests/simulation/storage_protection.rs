@@ -105,7 +105,6 @@ fn user_of(model: &ReferenceModel, own: &ObjectVersion) -> Option<String> {
         "PersistentVolumeClaim" => {
             let uses = |pod: &ObjectVersion| {
                 !pod.text("/spec/nodeName").is_empty()
-                    && !pod.is_ended_pod()
                     && pod.text("/spec/volumes/0/persistentVolumeClaim/claimName") == own.name()
             };
             model
@@ -168,6 +167,48 @@ async fn change_claim(world: &World, model: &ReferenceModel, name: &str) {
             world.create::<PersistentVolumeClaim>(claim).await.unwrap();
         }
     }
+}
+
+/// Claims and volumes whose finalizers somebody takes away.
+struct Stripped;
+
+impl Scenario for Stripped {
+    const CONTROLLERS: &'static [&'static str] = Protection::CONTROLLERS;
+    const STEPS: u32 = 20;
+
+    async fn begin(&mut self, _: &World) {}
+
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
+        let name = format!("x{}", world.dice(NAMES));
+        let bare = json!({"metadata": {"finalizers": null}});
+        match model.get("PersistentVolumeClaim", "default", &name) {
+            Some(own) => world.patch::<PersistentVolumeClaim>(&own.key, bare.clone()).await,
+            None => change_claim(world, model, &name).await,
+        }
+        match model.get("PersistentVolume", "", &name) {
+            Some(own) => world.patch::<PersistentVolume>(&own.key, bare).await,
+            None => change_volume(world, model, &name).await,
+        }
+    }
+
+    fn check_invariant(&mut self, _: &ReferenceModel, _: &Change) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        for (kind, finalizer) in PROTECTED {
+            let has = |own: &ObjectVersion| own.finalizers.iter().any(|found| &**found == finalizer);
+            if let Some(bare) = model.all(kind).find(|own| !has(own)) {
+                return Err(format!("{kind} {} is not protected", bare.name()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn storage_protection_comes_back() {
+    run_seeds(|| Stripped);
 }
 
 #[test]

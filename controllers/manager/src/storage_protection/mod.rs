@@ -1,7 +1,7 @@
 //! Lets go of deleted volumes, claims and attribute classes once nobody uses them.
 //!
-//! Admission gives each of them a finalizer. A volume is used while it is bound; a claim while a pod that was given a
-//! node names it; a class while a volume or a claim speaks of it. Watches what is protected and what uses it. What the
+//! Admission gives each of them a finalizer, and one that has lost it gets it back. A volume is used while it is bound; a claim while a pod that was given a
+//! node names it, whether that has ended or not; a class while a volume or a claim speaks of it. Watches what is protected and what uses it. What the
 //! caches say is asked once more of the server before an object is let go, for they may be behind; the finalizer is
 //! taken from the live object, so that nothing else of it is written.
 
@@ -85,21 +85,30 @@ fn start_attributes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// The key of an object that is deleted and waits for its protection to end.
+/// The key of an object that is deleted and waits for its protection to end, or that lives without one.
 fn waiting<P>(change: &Change<P>, finalizer: &str) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
-    is_waiting(&new.header, finalizer).then(|| new.key().clone())
+    let header = &new.header;
+    (is_waiting(header, finalizer) || is_bare(header, finalizer)).then(|| new.key().clone())
+}
+
+/// Somebody has taken the finalizer from an object that lives, or it is older than the plugin.
+fn is_bare(header: &ObjectHeader, finalizer: &str) -> bool {
+    !header.is_deleting() && !header.finalizers.iter().any(|own| &**own == finalizer)
 }
 
 fn is_waiting(header: &ObjectHeader, finalizer: &str) -> bool {
     header.is_deleting() && header.finalizers.iter().any(|own| &**own == finalizer)
 }
 
-/// The claims of a pod that is gone or has ended.
+/// The claims of a pod that is shut down or gone, be it that another has taken its name.
 fn claims_let_go(change: &Change<PodView>) -> Vec<ObjectKey> {
-    let over = change.new.as_ref().is_none_or(|pod| pod.is_terminal());
-    let pod = change.old.as_ref().or(change.new.as_ref()).filter(|_| over);
-    let claims = pod.into_iter().flat_map(|pod| {
+    let stays = |old: &Object<PodView>| {
+        let new = change.new.as_ref();
+        new.is_some_and(|new| new.header.uid == old.header.uid && !is_shut_down(new))
+    };
+    let gone = change.old.iter().filter(|old| !stays(old));
+    let claims = gone.flat_map(|pod| {
         let own = pod.claims.iter();
         own.map(|claim| ObjectKey::new(pod.namespace(), &**claim))
     });
@@ -123,6 +132,9 @@ impl Reconciler for Volumes {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             match self.volumes.get(key) {
+                Some(volume) if is_bare(&volume.header, VOLUME_FINALIZER) => {
+                    protect::<PersistentVolume>(&self.client, &volume.header, VOLUME_FINALIZER).await
+                }
                 Some(volume) if !volume.bound && is_waiting(&volume.header, VOLUME_FINALIZER) => {
                     let unused = |live: &Value| live["status"]["phase"] != BOUND;
                     release::<PersistentVolume>(&self.client, &volume.header, VOLUME_FINALIZER, unused).await
@@ -139,21 +151,32 @@ struct Claims {
     pods: Informer<PodView>,
 }
 
-/// A pod without a node has not been given the volume, one that has ended has given it back.
-fn uses_claim(pod: &Object<PodView>, claim: &ObjectKey) -> bool {
-    pod.namespace() == &*claim.namespace
+/// A pod without a node has not been given the volume. One that has ended counts until it is gone: its node may still have the
+/// volume mounted, and its owner may still look at the data. A claim that was made for the pod is let go before, as a
+/// finalizer of the pod may wait for it.
+fn uses_claim(pod: &Object<PodView>, claim: &ObjectHeader) -> bool {
+    let is_made_for_it = || {
+        let mut owners = claim.owners.iter();
+        owners.any(|owner| owner.controller && owner.uid == pod.header.uid)
+    };
+    pod.namespace() == &*claim.key.namespace
         && !pod.node.is_empty()
-        && !pod.is_terminal()
-        && pod.claims.iter().any(|own| **own == *claim.name)
+        && pod.claims.iter().any(|own| **own == *claim.key.name)
+        && !(is_shut_down(pod) && is_made_for_it())
+}
+
+/// The pod's node is done with it.
+fn is_shut_down(pod: &Object<PodView>) -> bool {
+    pod.header.is_deleting() && pod.is_terminal()
 }
 
 impl Claims {
-    async fn is_used(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
-        if self.pods.list().iter().any(|pod| uses_claim(pod, key)) {
+    async fn is_used(&self, claim: &ObjectHeader) -> Result<bool, ReconcileError> {
+        if self.pods.list().iter().any(|pod| uses_claim(pod, claim)) {
             return Ok(true);
         }
-        let live = live::<Pod, PodView>(&self.client, &key.namespace).await?;
-        Ok(live.iter().any(|pod| uses_claim(pod, key)))
+        let live = live::<Pod, PodView>(&self.client, &claim.key.namespace).await?;
+        Ok(live.iter().any(|pod| uses_claim(pod, claim)))
     }
 }
 
@@ -163,7 +186,12 @@ impl Reconciler for Claims {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             match self.claims.get(key) {
-                Some(claim) if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(key).await? => {
+                Some(claim) if is_bare(&claim.header, CLAIM_FINALIZER) => {
+                    protect::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER).await
+                }
+                Some(claim)
+                    if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(&claim.header).await? =>
+                {
                     release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER, |_| true)
                         .await
                 }
@@ -187,6 +215,10 @@ impl Reconciler for Attributes {
             let Some(class) = self.classes.get(key) else {
                 return Ok(Outcome::Done);
             };
+            if is_bare(&class.header, ATTRIBUTES_FINALIZER) {
+                return protect::<VolumeAttributesClass>(&self.client, &class.header, ATTRIBUTES_FINALIZER)
+                    .await;
+            }
             if !is_waiting(&class.header, ATTRIBUTES_FINALIZER) || self.is_used(&key.name).await? {
                 return Ok(Outcome::Done);
             }
@@ -251,21 +283,68 @@ where
     K: k8s_openapi::Resource,
     K::Scope: 'static,
 {
+    let change = |live: &mut Value| {
+        let is_unused = unused(live);
+        let metadata = &mut live["metadata"];
+        let is_deleting = !metadata["deletionTimestamp"].is_null();
+        let finalizers = metadata["finalizers"].as_array_mut();
+        let Some(finalizers) = finalizers.filter(|_| is_deleting && is_unused) else {
+            return false;
+        };
+        finalizers.retain(|own| own != finalizer);
+        true
+    };
+    change_live::<K>(client, header, "removing a finalizer", change).await
+}
+
+/// Gives the live object the finalizer, when it is still the one that was looked at.
+async fn protect<K>(
+    client: &Client,
+    header: &ObjectHeader,
+    finalizer: &str,
+) -> Result<Outcome, ReconcileError>
+where
+    K: k8s_openapi::Resource,
+    K::Scope: 'static,
+{
+    let change = |live: &mut Value| {
+        let metadata = &mut live["metadata"];
+        if !metadata["deletionTimestamp"].is_null() {
+            return false;
+        }
+        let mut finalizers = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+        if finalizers.iter().any(|own| own == finalizer) {
+            return false;
+        }
+        finalizers.push(finalizer.into());
+        metadata["finalizers"] = finalizers.into();
+        true
+    };
+    change_live::<K>(client, header, "adding a finalizer", change).await
+}
+
+/// Writes a change of the live object, if it is still the one with this uid; `change` says whether there is any.
+async fn change_live<K>(
+    client: &Client,
+    header: &ObjectHeader,
+    doing: &'static str,
+    change: impl Fn(&mut Value) -> bool,
+) -> Result<Outcome, ReconcileError>
+where
+    K: k8s_openapi::Resource,
+    K::Scope: 'static,
+{
     let resource = ApiResource::of::<K>();
     let mut live: Value = match client.get_as(&resource, &header.key).await {
         Ok(live) => live,
         Err(error) if error.is_not_found() => return Ok(Outcome::Done),
         Err(error) => return Err(ReconcileError::doing("reading what is protected")(error)),
     };
-    let unused = unused(&live);
-    let metadata = &mut live["metadata"];
-    let same = metadata["uid"] == *header.uid.0 && !metadata["deletionTimestamp"].is_null();
-    let Some(finalizers) = metadata["finalizers"].as_array_mut().filter(|_| same && unused) else {
+    if live["metadata"]["uid"] != *header.uid.0 || !change(&mut live) {
         return Ok(Outcome::Done);
-    };
-    finalizers.retain(|own| own != finalizer);
+    }
     match client.update(&resource, &header.key, "", &live).await {
-        Err(error) if !error.is_not_found() => Err(ReconcileError::doing("removing a finalizer")(error)),
+        Err(error) if !error.is_not_found() => Err(ReconcileError::doing(doing)(error)),
         _ => Ok(Outcome::Done),
     }
 }
