@@ -210,13 +210,13 @@ pub(crate) fn a_deleted_object_keeps_no_container_from_starting(cluster: &Cluste
     story.kubectl(&["patch", "configmap", "settings", "-p", change]);
     story.wait_value("pod/main", "{.status.containerStatuses[0].restartCount}", "1");
     story.until("the second to have both", || {
-        story.kubectl(&["logs", "main"]) == "blue red"
+        story.kubectl(&["logs", "main"]) == "blue red\n"
     });
 }
 
 /// Ends when a ConfigMap has changed; names a third one that is not there, and mounts it nowhere.
 fn pod_that_ends_once() -> String {
-    let script = "printf %s \"$(cat /hashed/color) $(cat /settings/color)\"; until grep -q red /settings/color; do sleep 0.1; done; test -e /own/ran && exec sleep 10000; touch /own/ran";
+    let script = "echo $(cat /hashed/color) $(cat /settings/color); until grep -q red /settings/color; do sleep 0.1; done; test -e /own/ran && exec sleep 10000; touch /own/ran";
     format!(
         "
 apiVersion: v1
