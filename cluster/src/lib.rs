@@ -23,7 +23,7 @@ pub mod identities;
 
 pub use builder::{Cluster, ClusterBuilder};
 pub use components::LeaderElection;
-pub use controllers_manager::Config as ControllerConfig;
 pub use controllers_manager::manager::Selection;
+pub use controllers_manager::{Config as ControllerConfig, HorizontalPodAutoscalerConfig};
 pub use error::ClusterError;
 pub use faults::{Faults, Rates, Request};

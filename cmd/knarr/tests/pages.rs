@@ -1,5 +1,5 @@
-//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md` and
-//! `docs/configuration.md`, in their order.
+//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md`,
+//! `docs/configuration.md` and `docs/autoscaling.md`, in their order.
 //!
 //! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
 //! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
@@ -151,4 +151,12 @@ fn page_nodes_units_are_valid() {
         let said = text(&verified.stderr);
         assert!(verified.status.success() && !said.contains(name), "{said}");
     }
+}
+
+#[test]
+fn page_autoscaling_commands_work() {
+    check(
+        "page_autoscaling_commands_work",
+        include_str!("../../../docs/autoscaling.md"),
+    );
 }

@@ -21,6 +21,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::cron_job::ROW,
         crate::ttl_after_finished::ROW,
         crate::disruption::ROW,
+        crate::horizontal_pod_autoscaler::ROW,
         crate::resource_quota::ROW,
         crate::endpoints::ROW,
         crate::endpoint_slice::ROW,

@@ -26,8 +26,37 @@ pub struct Config {
     /// `--legacy-service-account-token-clean-up-period`: unused tokens of Secrets are marked invalid after this time, and
     /// deleted after as much again.
     pub legacy_token_clean_up_period: Duration,
+    /// `--horizontal-pod-autoscaler-…`.
+    pub horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig,
     /// The cluster's authority, and what `--root-ca-file` adds, published to every namespace.
     pub root_ca: String,
+}
+
+/// Settings of HorizontalPodAutoscalers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HorizontalPodAutoscalerConfig {
+    /// `…-sync-period`: time between two looks at an autoscaler.
+    pub sync_period: Duration,
+    /// `…-downscale-stabilization`: the size is not less than what was recommended within this time.
+    pub downscale_stabilization: Duration,
+    /// `…-tolerance`: part of a target by which its metric may be off without a change.
+    pub tolerance: f64,
+    /// `…-cpu-initialization-period`: cpu of pods counts only while they are ready within this time of their start.
+    pub cpu_initialization_period: Duration,
+    /// `…-initial-readiness-delay`: a pod whose readiness changed within this time of its start was never ready.
+    pub initial_readiness_delay: Duration,
+}
+
+impl Default for HorizontalPodAutoscalerConfig {
+    fn default() -> Self {
+        Self {
+            sync_period: Duration::from_secs(15),
+            downscale_stabilization: Duration::from_secs(300),
+            tolerance: 0.1,
+            cpu_initialization_period: Duration::from_secs(300),
+            initial_readiness_delay: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for Config {
@@ -43,6 +72,7 @@ impl Default for Config {
             unhealthy_zone_threshold: 0.55,
             terminated_pod_gc_threshold: 12_500,
             legacy_token_clean_up_period: Duration::from_secs(365 * 24 * 3_600),
+            horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig::default(),
             root_ca: String::new(),
         }
     }

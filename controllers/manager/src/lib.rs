@@ -27,6 +27,7 @@ mod endpoint_slice;
 mod endpoint_slice_mirroring;
 mod endpoints;
 mod garbage_collector;
+mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
 mod node_ipam;
@@ -37,6 +38,7 @@ mod replica_set;
 mod replication_controller;
 mod resource_quota;
 mod root_ca;
+mod served_kinds;
 mod service_account;
 mod service_account_tokens;
 mod service_cidr;
@@ -48,7 +50,7 @@ mod view_memory;
 mod volume_binder;
 
 pub use all::rows;
-pub use config::Config;
+pub use config::{Config, HorizontalPodAutoscalerConfig};
 pub use context::{ControllerContext, TokenOf, TokenSigner};
 pub use descriptor::ControllerDescriptor;
 /// The election of the server that runs them.

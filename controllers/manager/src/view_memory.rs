@@ -6,6 +6,7 @@ use crate::endpoint_slice::view::SliceView;
 use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
 use crate::history::RevisionView;
+use crate::horizontal_pod_autoscaler::AutoscalerView;
 use crate::node_lifecycle::LeaseView;
 use crate::resource_quota::views::{DeviceClassView, MeasuredView, OfPod, OfResourceClaim, QuotaView};
 use crate::root_ca::Published;
@@ -90,6 +91,10 @@ fn view_of_a_pod_takes_what_is_charged() {
                 r##"{"name":"#","image":"i"}"##,
             ),
             (
+                object!(r#""spec":{"containers":[@]}"#),
+                r##"{"name":"#","image":"i","resources":{"requests":{"cpu":"1","memory":"1"}}}"##,
+            ),
+            (
                 object!(r#""spec":{"containers":[{"name":"c","ports":[@]}]}"#),
                 r##"{"name":"#","containerPort":1,"protocol":"TCP"}"##,
             ),
@@ -111,6 +116,17 @@ fn view_of_a_pod_takes_what_is_charged() {
                 r##"{"name":"#","state":{"terminated":{"exitCode":1}}}"##,
             ),
         ],
+    );
+}
+
+#[test]
+fn view_of_an_autoscaler_takes_what_is_charged() {
+    check::<AutoscalerView>(
+        MOST,
+        &[(
+            object!(r#""spec":{"metrics":[@]}"#),
+            r##"{"type":"Resource","resource":{"name":"#"}}"##,
+        )],
     );
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
-use cluster::{ControllerConfig as Config, Selection};
+use cluster::{ControllerConfig as Config, HorizontalPodAutoscalerConfig, Selection};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -45,6 +45,21 @@ pub(crate) struct ControllerArguments {
     /// Time without use after which a token of a Secret is marked invalid; it is deleted after the same time again
     #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
     pub(crate) legacy_service_account_token_clean_up_period: Duration,
+    /// Time between two looks at a HorizontalPodAutoscaler
+    #[arg(long, value_parser = duration, default_value = "15s")]
+    pub(crate) horizontal_pod_autoscaler_sync_period: Duration,
+    /// Time for which autoscalers without a behavior keep the size that was recommended last before they make it less
+    #[arg(long, value_parser = duration, default_value = "5m0s")]
+    pub(crate) horizontal_pod_autoscaler_downscale_stabilization: Duration,
+    /// Part of a target by which its metric may be off without a change of the size
+    #[arg(long, value_parser = rate, default_value_t = defaults().horizontal_pod_autoscaler.tolerance)]
+    pub(crate) horizontal_pod_autoscaler_tolerance: f64,
+    /// Time after the start of a pod within which its cpu counts only while it is ready
+    #[arg(long, value_parser = duration, default_value = "5m0s")]
+    pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: Duration,
+    /// Time after the start of a pod within which a change of its readiness is its first
+    #[arg(long, value_parser = duration, default_value = "30s")]
+    pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: Duration,
 }
 
 fn defaults() -> Config {
@@ -109,6 +124,13 @@ impl ControllerArguments {
         config.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
         config.terminated_pod_gc_threshold = self.terminated_pod_gc_threshold;
         config.legacy_token_clean_up_period = self.legacy_service_account_token_clean_up_period;
+        config.horizontal_pod_autoscaler = HorizontalPodAutoscalerConfig {
+            sync_period: self.horizontal_pod_autoscaler_sync_period,
+            downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,
+            tolerance: self.horizontal_pod_autoscaler_tolerance,
+            cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
+            initial_readiness_delay: self.horizontal_pod_autoscaler_initial_readiness_delay,
+        };
     }
 }
 
@@ -148,6 +170,11 @@ mod tests {
             "--legacy-service-account-token-clean-up-period=48h",
             "--node-cidr-mask-size-ipv4=26",
             "--cluster-cidr=10.1.0.0/20",
+            "--horizontal-pod-autoscaler-sync-period=5s",
+            "--horizontal-pod-autoscaler-downscale-stabilization=1m",
+            "--horizontal-pod-autoscaler-tolerance=0.2",
+            "--horizontal-pod-autoscaler-cpu-initialization-period=3m",
+            "--horizontal-pod-autoscaler-initial-readiness-delay=10s",
         ];
         let mut config = Config::default();
         let parsed = parse(&flags).unwrap();
@@ -164,6 +191,13 @@ mod tests {
             unhealthy_zone_threshold: 0.75,
             terminated_pod_gc_threshold: 3,
             legacy_token_clean_up_period: Duration::from_secs(48 * 3_600),
+            horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig {
+                sync_period: Duration::from_secs(5),
+                downscale_stabilization: Duration::from_secs(60),
+                tolerance: 0.2,
+                cpu_initialization_period: Duration::from_secs(180),
+                initial_readiness_delay: Duration::from_secs(10),
+            },
             root_ca: String::new(),
         };
         assert_eq!(config, expected);

@@ -1,6 +1,7 @@
 //! The number of pods that the controllers of some pods ask for: from the caches, or from `scale` of any other kind.
 
 use super::plan::PodRef;
+use crate::served_kinds::ServedKinds;
 use crate::views::{DeploymentView, ReplicaSetView, ReplicationControllerView, SetView};
 use machinery_client::client::decode;
 use machinery_client::discovery::DiscoveredResource;
@@ -8,13 +9,10 @@ use machinery_client::{Client, ClientError, Informer, Object};
 use machinery_meta::{ObjectKey, OwnerRef, Uid};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Requests for one budget at a time: who writes pods names their controllers.
 const MAX_REQUESTS: usize = 100;
-/// The kinds that are served are looked up again after this time, as upstream's mapper is reset.
-const KINDS_FOR: Duration = Duration::from_secs(30);
 
 /// The sizes together, and the pods without a controller.
 #[derive(Debug, Default)]
@@ -43,14 +41,12 @@ struct Sized {
     replicas: i32,
 }
 
-type Kinds = Option<(Duration, Arc<Vec<DiscoveredResource>>)>;
-
 pub(super) struct Scales {
     client: Client,
     sets: Informer<ReplicaSetView>,
     deployments: Informer<DeploymentView>,
     controllers: Informer<ReplicationControllerView>,
-    kinds: Mutex<Kinds>,
+    kinds: ServedKinds,
 }
 
 impl Scales {
@@ -61,11 +57,11 @@ impl Scales {
         controllers: Informer<ReplicationControllerView>,
     ) -> Self {
         Self {
+            kinds: ServedKinds::new(client.clone()),
             client,
             sets,
             deployments,
             controllers,
-            kinds: Mutex::default(),
         }
     }
 
@@ -130,7 +126,7 @@ impl Scales {
 
     /// Asks `scale` of the owner; `None` where there is no such object.
     async fn requested(&self, owner: &OwnerRef, namespace: &str) -> Result<Option<Sized>, ScaleError> {
-        let kinds = self.kinds().await.map_err(ScaleError::Request)?;
+        let kinds = self.kinds.all().await.map_err(ScaleError::Request)?;
         let (group, version) = owner
             .api_version
             .split_once('/')
@@ -165,20 +161,6 @@ impl Scales {
             uid: owner.uid.clone(),
             replicas: scale.spec.replicas,
         }))
-    }
-
-    /// The kinds that are served, at most [`KINDS_FOR`] old.
-    async fn kinds(&self) -> Result<Arc<Vec<DiscoveredResource>>, ClientError> {
-        let now = self.client.runtime().monotonic();
-        let held = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((at, kinds)) = held
-            && now.saturating_sub(at) < KINDS_FOR
-        {
-            return Ok(kinds);
-        }
-        let kinds = Arc::new(self.client.discover().await?.resources);
-        *self.kinds.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, kinds.clone()));
-        Ok(kinds)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::views::{Condition, created, find, time};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerPort, Toleration};
 use machinery_client::{Index, IndexName, LongList, Object, Projection};
-use machinery_meta::ObjectHeader;
+use machinery_meta::{ObjectHeader, Quantity};
 use machinery_semantics::endpoints::{NamedPort, sort_named};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -35,6 +35,12 @@ pub struct PodView {
     pub ready: bool,
     /// Since when.
     pub ready_since: Option<Timestamp>,
+    /// Its `Ready` condition, whatever it says.
+    pub readiness: Option<Readiness>,
+    /// `status.startTime`.
+    pub started: Option<Timestamp>,
+    /// Requests for cpu and memory.
+    pub requests: Requests,
     /// When it was created.
     pub created: Timestamp,
     /// `spec.nodeName`, empty while unassigned.
@@ -73,6 +79,42 @@ pub struct PodView {
     pub grace_seconds: i64,
     /// The claims its volumes are bound by, those made for it included.
     pub claims: Box<[Box<str>]>,
+}
+
+/// The `Ready` condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readiness {
+    /// It is false, and not only unknown.
+    pub is_false: bool,
+    /// When it changed.
+    pub since: Option<Timestamp>,
+}
+
+/// Requests for the resources that are measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// `spec.resources.requests`, where the pod has some for itself.
+    pub of_pod: Option<Amounts>,
+    /// Of each container and sidecar, by name.
+    pub of_containers: Box<[(Box<str>, Amounts)]>,
+}
+
+/// Amounts in thousandths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amounts {
+    cpu: Option<i64>,
+    memory: Option<i64>,
+}
+
+impl Amounts {
+    /// The amount of a resource; of others than cpu and memory there is none.
+    pub fn of(&self, resource: &str) -> Option<i64> {
+        match resource {
+            "cpu" => self.cpu,
+            "memory" => self.memory,
+            _ => None,
+        }
+    }
 }
 
 /// How a pod ended.
@@ -137,13 +179,20 @@ impl Projection for PodView {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
         let pod: Pod = serde_json::from_slice(json)?;
         let (spec, status) = (pod.spec, pod.status);
-        let ready = find(&status.conditions, "Ready").filter(|condition| condition.is_true());
+        let readiness = find(&status.conditions, "Ready");
+        let ready = readiness.filter(|condition| condition.is_true());
         let annotation = |name: &str| pod.metadata.annotations.get(name).map(String::as_str);
         let ends = |phase: Phase| matches!(phase, Phase::Failed | Phase::Succeeded);
         Ok(Self {
             phase: status.phase,
             ready: ready.is_some(),
             ready_since: ready.and_then(|ready| time(ready.last_transition_time.as_deref())),
+            readiness: readiness.map(|own| Readiness {
+                is_false: own.status == "False",
+                since: time(own.last_transition_time.as_deref()),
+            }),
+            started: time(status.start_time.as_deref()),
+            requests: spec.requests(),
             created: created(header),
             deletion_cost: annotation("controller.kubernetes.io/pod-deletion-cost")
                 .and_then(|cost| cost.parse().ok())
@@ -193,11 +242,7 @@ fn claims(header: &ObjectHeader, volumes: &[Volume]) -> Box<[Box<str>]> {
 }
 
 fn named_ports(spec: &Spec) -> Box<[NamedPort]> {
-    let sidecars = spec
-        .init_containers
-        .iter()
-        .filter(|own| own.restart_policy.as_deref() == Some("Always"));
-    let all = spec.containers.iter().chain(sidecars).flat_map(|own| &own.ports);
+    let all = spec.lasting_containers().flat_map(|own| &own.ports);
     let named = all.filter_map(|port| {
         Some(NamedPort {
             name: port.name.clone()?,
@@ -235,6 +280,7 @@ struct Spec {
     subdomain: Box<str>,
     containers: Vec<Container>,
     init_containers: Vec<Container>,
+    resources: Resources,
     tolerations: LongList<Toleration>,
     volumes: Vec<Volume>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
@@ -242,6 +288,23 @@ struct Spec {
 }
 
 impl Spec {
+    /// Containers that run as long as the pod: its own and sidecars.
+    fn lasting_containers(&self) -> impl Iterator<Item = &Container> {
+        let sidecars = self.init_containers.iter();
+        let sidecars = sidecars.filter(|own| own.restart_policy.as_deref() == Some("Always"));
+        self.containers.iter().chain(sidecars)
+    }
+
+    fn requests(&self) -> Requests {
+        let of_pod = self.resources.requests.amounts();
+        let of_containers = self.lasting_containers();
+        let of_containers = of_containers.map(|own| (own.name.clone(), own.resources.requests.amounts()));
+        Requests {
+            of_pod: (of_pod != Amounts::default()).then_some(of_pod),
+            of_containers: of_containers.collect(),
+        }
+    }
+
     fn target_node(&self) -> Box<str> {
         if !self.node_name.is_empty() {
             return self.node_name.clone();
@@ -308,8 +371,34 @@ struct ClaimSource {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Container {
+    name: Box<str>,
     ports: Vec<ContainerPort>,
     restart_policy: Option<String>,
+    resources: Resources,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Resources {
+    requests: Amount,
+}
+
+/// Amounts as they are written.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Amount {
+    cpu: Option<Box<str>>,
+    memory: Option<Box<str>>,
+}
+
+impl Amount {
+    fn amounts(&self) -> Amounts {
+        let millis = |text: &Option<Box<str>>| text.as_deref()?.parse().ok().map(Quantity::millis);
+        Amounts {
+            cpu: millis(&self.cpu),
+            memory: millis(&self.memory),
+        }
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -317,6 +406,7 @@ struct Container {
 struct Status {
     phase: Phase,
     conditions: Vec<Condition>,
+    start_time: Option<String>,
     #[serde(rename = "podIP")]
     pod_ip: Box<str>,
     #[serde(rename = "podIPs")]

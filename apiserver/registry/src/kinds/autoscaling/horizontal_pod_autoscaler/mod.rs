@@ -14,7 +14,6 @@ use std::sync::Arc;
 pub(crate) static KIND: Kind = Kind::of("autoscaling", "horizontalpodautoscalers")
     .traits(Traits::COUNTED)
     .rules(ValidationRules::create(validation::validate))
-    .not_enforced("no controller acts on it")
     .default_lines(&[defaults::LINES])
     .defaults(defaults::set)
     .columns(columns::cells)

@@ -1,5 +1,5 @@
 //! NodeMetrics: what a node uses.
 
-use crate::kind::Kind;
+use crate::engine::kind::Kind;
 
 pub(crate) static KIND: Kind = Kind::of("metrics.k8s.io", "nodes");
