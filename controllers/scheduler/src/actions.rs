@@ -3,9 +3,12 @@
 use crate::events::{PendingEvent, Recorder};
 use crate::pod::PodInfo;
 use crate::scheduler::{Preemption, SCHEDULER_NAME};
-use k8s_openapi::api::core::v1::Pod;
+use crate::volumes::views::{BOUND_BY_CONTROLLER, SELECTED_NODE};
+use crate::volumes::{Binding, Reservation};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
-use machinery_meta::Uid;
+use machinery_meta::{ObjectKey, Revision, Uid};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -93,6 +96,38 @@ impl Actions {
                 }
             }
         }
+    }
+
+    /// Writes what is reserved, each where the object is still the one that was looked at: another write of it would make
+    /// the choice a wrong one.
+    pub(crate) async fn reserve(&self, node: &str, reservation: &mut Reservation) -> Result<(), ClientError> {
+        let volumes = ApiResource::of::<PersistentVolume>();
+        for own in reservation.bindings.iter_mut().filter(|own| !own.written) {
+            let key = ObjectKey::cluster(&*own.volume);
+            own.revision = self.write(&volumes, &key, &binding(own)).await?;
+            own.written = true;
+        }
+        let claims = ApiResource::of::<PersistentVolumeClaim>();
+        for own in reservation.provisions.iter_mut().filter(|own| !own.written) {
+            let body = json!({"metadata": {"resourceVersion": own.revision.to_string(), "annotations": {SELECTED_NODE: node}}});
+            own.revision = self.write(&claims, &own.claim, &body).await?;
+            own.written = true;
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        kind: &ApiResource,
+        key: &ObjectKey,
+        body: &Value,
+    ) -> Result<Revision, ClientError> {
+        let written = self.client.patch(kind, key, "", &Patch::Merge, body).await?;
+        let (_, revision) = parse_header(&written).map_err(|source| ClientError::Decode {
+            what: key.to_string(),
+            source,
+        })?;
+        Ok(revision)
     }
 
     /// Says that the pod fits nowhere, and makes room for it where that was decided.
@@ -220,4 +255,19 @@ impl Actions {
             note,
         });
     }
+}
+
+/// The part of a volume that makes it name its claim.
+fn binding(own: &Binding) -> Value {
+    let mut body = json!({
+        "metadata": {"resourceVersion": own.revision.to_string()},
+        "spec": {"claimRef": {
+            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": own.claim.namespace,
+            "name": own.claim.name, "uid": own.claim_uid, "resourceVersion": own.claim_revision.to_string()
+        }}
+    });
+    if own.marks {
+        body["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
+    }
+    body
 }

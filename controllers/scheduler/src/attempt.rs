@@ -13,6 +13,7 @@ use crate::plugins::Spread;
 use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
 use crate::selector_counts::{CounterId, OwnedTerm, TermId};
+use crate::volumes::pod_volumes::PodVolumes;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub struct Attempt {
     /// Whether the selector and the required affinity admit a node; labels stay as they are during an attempt.
     admitted: RefCell<Vec<Option<bool>>>,
     domains: OnceCell<Spread>,
+    volumes: OnceCell<Result<PodVolumes, Rejection>>,
     steps: Cell<usize>,
 }
 
@@ -68,6 +70,7 @@ impl Attempt {
             tolerated: RefCell::default(),
             admitted: RefCell::default(),
             domains: OnceCell::new(),
+            volumes: OnceCell::new(),
             steps: Cell::new(0),
         }
     }
@@ -213,6 +216,16 @@ impl Attempt {
     /// The domains of the pod's hard spread constraints, made once per attempt.
     pub(crate) fn spread(&self, make: impl FnOnce() -> Spread) -> &Spread {
         self.domains.get_or_init(make)
+    }
+
+    /// The pod's claims, sorted once per attempt: they stay as they are in it.
+    pub(crate) fn volumes(&self, nodes: &NodeTable) -> &Result<PodVolumes, Rejection> {
+        self.volumes.get_or_init(|| PodVolumes::of(self, &nodes.volumes))
+    }
+
+    /// The pod's claims, where they were asked for.
+    pub(crate) fn volumes_if_known(&self) -> Option<&Result<PodVolumes, Rejection>> {
+        self.volumes.get()
     }
 
     /// Counts so many columns summed over all nodes.

@@ -7,16 +7,19 @@ use crate::actions::Actions;
 use crate::object::Labels;
 use crate::owner_selectors::OwnerKind;
 use crate::pod::PodInfo;
-use crate::projections::{
-    BudgetView, ClaimView, ClassView, FullSelector, MapSelector, NodeView, PodView, VolumeView,
-};
+use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
 use crate::scheduler::{Decision, Scheduler};
+use crate::volumes::Reservation;
+use crate::volumes::scheduling::PRE_BIND;
+use crate::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
+};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use machinery_client::{Client, ClientError, DirtyKeys, Informer, Informers, ListWatch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::{Runtime, TaskHandle};
@@ -78,6 +81,10 @@ struct Sources {
     claims: Source<ClaimView>,
     volumes: Source<VolumeView>,
     classes: Source<ClassView>,
+    csi_nodes: Source<CsiNodeView>,
+    drivers: Source<DriverView>,
+    capacities: Source<CapacityView>,
+    attachments: Source<AttachmentView>,
 }
 
 /// A namespace's labels.
@@ -102,6 +109,10 @@ enum Changed {
     Claims(BTreeSet<ObjectKey>),
     Volumes(BTreeSet<ObjectKey>),
     Classes(BTreeSet<ObjectKey>),
+    CsiNodes(BTreeSet<ObjectKey>),
+    Drivers(BTreeSet<ObjectKey>),
+    Capacities(BTreeSet<ObjectKey>),
+    Attachments(BTreeSet<ObjectKey>),
 }
 
 impl Sources {
@@ -118,6 +129,10 @@ impl Sources {
             claims: Source::new(informers.of::<PersistentVolumeClaim, _>()),
             volumes: Source::new(informers.of::<PersistentVolume, _>()),
             classes: Source::new(informers.of::<StorageClass, _>()),
+            csi_nodes: Source::new(informers.of::<CSINode, _>()),
+            drivers: Source::new(informers.of::<CSIDriver, _>()),
+            capacities: Source::new(informers.of::<CSIStorageCapacity, _>()),
+            attachments: Source::new(informers.of::<VolumeAttachment, _>()),
         }
     }
 
@@ -130,6 +145,10 @@ impl Sources {
         self.claims.informer.synced().await;
         self.volumes.informer.synced().await;
         self.classes.informer.synced().await;
+        self.csi_nodes.informer.synced().await;
+        self.drivers.informer.synced().await;
+        self.capacities.informer.synced().await;
+        self.attachments.informer.synced().await;
     }
 
     /// Nodes and claims before pods, so that a pod is not tried before what came with it.
@@ -143,6 +162,10 @@ impl Sources {
             keys = self.stateful_sets.dirty.next_batch() => Changed::StatefulSets(keys),
             keys = self.budgets.dirty.next_batch() => Changed::Budgets(keys),
             keys = self.classes.dirty.next_batch() => Changed::Classes(keys),
+            keys = self.csi_nodes.dirty.next_batch() => Changed::CsiNodes(keys),
+            keys = self.drivers.dirty.next_batch() => Changed::Drivers(keys),
+            keys = self.capacities.dirty.next_batch() => Changed::Capacities(keys),
+            keys = self.attachments.dirty.next_batch() => Changed::Attachments(keys),
             keys = self.volumes.dirty.next_batch() => Changed::Volumes(keys),
             keys = self.claims.dirty.next_batch() => Changed::Claims(keys),
             keys = self.pods.dirty.next_batch() => Changed::Pods(keys),
@@ -154,6 +177,9 @@ impl Sources {
 enum Outcome {
     Bound(Arc<PodInfo>),
     BindingFailed(Arc<PodInfo>),
+    /// The pod waits for its claims; none of the bindings at the same time is it.
+    Reserved(Arc<PodInfo>, Box<str>, Reservation),
+    NotReserved(Arc<PodInfo>, Reservation),
     Told,
 }
 
@@ -237,6 +263,14 @@ impl Driver {
         match outcome {
             Outcome::Bound(pod) => self.scheduler.bound(&pod),
             Outcome::BindingFailed(pod) => self.scheduler.binding_failed(&pod, self.runtime.monotonic()),
+            Outcome::Reserved(pod, node, reservation) => {
+                let now = self.runtime.monotonic();
+                self.scheduler.volumes_written(&pod, &node, reservation, now);
+            }
+            Outcome::NotReserved(pod, reservation) => {
+                let now = self.runtime.monotonic();
+                self.scheduler.volumes_not_written(&pod, &reservation, now);
+            }
             Outcome::Told => {}
         }
     }
@@ -277,7 +311,19 @@ impl Driver {
                 scheduler.volume_changed(&key.name, volume.map(|volume| volume.0.clone()), now);
             }),
             Changed::Classes(keys) => each(&sources.classes, &keys, |key, class| {
-                scheduler.class_changed(&key.name, class.map(|class| class.0), now);
+                scheduler.class_changed(&key.name, class.map(|class| class.0.clone()), now);
+            }),
+            Changed::CsiNodes(keys) => each(&sources.csi_nodes, &keys, |key, node| {
+                scheduler.csi_node_changed(&key.name, node.map(|node| node.0.clone()), now);
+            }),
+            Changed::Drivers(keys) => each(&sources.drivers, &keys, |key, driver| {
+                scheduler.driver_changed(&key.name, driver.map(|driver| driver.0), now);
+            }),
+            Changed::Capacities(keys) => each(&sources.capacities, &keys, |key, capacity| {
+                scheduler.capacity_changed(key, capacity.map(|capacity| capacity.0.clone()), now);
+            }),
+            Changed::Attachments(keys) => each(&sources.attachments, &keys, |key, attachment| {
+                scheduler.attachment_changed(&key.name, attachment.map(|own| own.0.clone()), now);
             }),
             Changed::Budgets(keys) => each(&sources.budgets, &keys, |key, budget| {
                 scheduler.budget_changed(key, budget.map(|budget| budget.0.clone()));
@@ -319,6 +365,16 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
                 Outcome::BindingFailed(pod)
             }
         },
+        Decision::Reserve {
+            pod,
+            node,
+            reservation,
+        } => reserve(actions, pod, node, reservation).await,
+        Decision::Fail { pod, message } => {
+            tracing::warn!(pod = %pod.key, %message);
+            actions.failed(&pod, &message).await;
+            Outcome::BindingFailed(pod)
+        }
         Decision::Reject {
             pod,
             message,
@@ -327,6 +383,23 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             tracing::debug!(pod = %pod.key, %message, "no node fits");
             actions.reject(&pod, &message, preemption).await;
             Outcome::Told
+        }
+    }
+}
+
+async fn reserve(
+    actions: &Actions,
+    pod: Arc<PodInfo>,
+    node: Box<str>,
+    mut reservation: Reservation,
+) -> Outcome {
+    match actions.reserve(&node, &mut reservation).await {
+        Ok(()) => Outcome::Reserved(pod, node, reservation),
+        Err(error) => {
+            let message = format!("{PRE_BIND}: {}", error.chain());
+            tracing::warn!(pod = %pod.key, %node, %message);
+            actions.failed(&pod, &message).await;
+            Outcome::NotReserved(pod, reservation)
         }
     }
 }

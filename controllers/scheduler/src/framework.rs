@@ -151,7 +151,7 @@ pub struct PluginRegistration {
 
 /// A set of things that happen in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClusterEvents(u16);
+pub struct ClusterEvents(u32);
 
 impl ClusterEvents {
     pub const NONE: Self = Self(0);
@@ -169,10 +169,30 @@ impl ClusterEvents {
     pub const POD_SELF: Self = Self(1 << 7);
     pub const NODE_GONE: Self = Self(1 << 8);
     pub const NAMESPACE_LABEL: Self = Self(1 << 9);
-    /// A claim, a volume or a storage class changed.
+    /// A volume came or changed.
     pub const VOLUME: Self = Self(1 << 10);
+    /// A claim of the pod came or changed.
+    pub const CLAIM: Self = Self(1 << 11);
+    /// A storage class came, or makes volumes elsewhere.
+    pub const CLASS: Self = Self(1 << 12);
+    /// A storage class came whose claims wait for a pod.
+    pub const CLASS_WAITS: Self = Self(1 << 13);
+    /// A volume came, or its labels of zone and region changed.
+    pub const VOLUME_ZONE: Self = Self(1 << 14);
+    /// A CSINode came, or a limit of one was raised.
+    pub const CSI_NODE: Self = Self(1 << 15);
+    /// A CSIDriver does not track capacity any more.
+    pub const CSI_DRIVER: Self = Self(1 << 16);
+    /// There is more storage of a CSI driver.
+    pub const CSI_CAPACITY: Self = Self(1 << 17);
+    /// A volume was detached from a node.
+    pub const ATTACHMENT_GONE: Self = Self(1 << 18);
+    /// A pod with claims left a node.
+    pub const VOLUMES_GONE: Self = Self(1 << 19);
+    /// A pod that had a claim or a disk of the pod left a node.
+    pub const CLAIM_FREED: Self = Self(1 << 20);
     /// Something nobody classified.
-    pub const ANY: Self = Self(u16::MAX);
+    pub const ANY: Self = Self(u32::MAX);
 
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

@@ -311,9 +311,9 @@ impl NodeTable {
         pod
     }
 
-    /// Steps that putting the pod on a row, or taking it off, takes: the counters and terms to bring up to date.
+    /// Steps that putting the pod on a row, or taking it off, takes: the counters, terms and claims to bring up to date.
     pub fn moving_costs(&self, pod: &PodInfo) -> usize {
-        1 + self.counts.touched_by(&pod.pod.metadata) + pod.term_steps()
+        1 + self.counts.touched_by(&pod.pod.metadata) + pod.term_steps() + pod.claims.len()
     }
 
     fn account(&mut self, id: NodeId, pod: &PodInfo, came: bool) {
@@ -334,6 +334,7 @@ impl NodeTable {
                 self.ports[id].swap_remove(position);
             }
         }
+        self.volumes.count_users(pod, came);
         self.counts
             .change(&pod.pod, &pod.terms(), id, came, &self.namespaces);
         self.log(id);

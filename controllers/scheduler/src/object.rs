@@ -66,6 +66,22 @@ fields! {
         name: Box<str>,
         persistent_volume_claim: Option<ClaimSource>,
         ephemeral: Option<EphemeralSource>,
+        gce_persistent_disk: Option<GceDisk>,
+        aws_elastic_block_store: Option<AwsDisk>,
+        iscsi: Option<IscsiDisk>,
+        rbd: Option<RbdDisk>,
+    }
+    pub struct GceDisk { pd_name: Box<str>, read_only: bool }
+    pub struct AwsDisk {
+        #[serde(rename = "volumeID")]
+        volume_id: Box<str>,
+    }
+    pub struct IscsiDisk { iqn: Box<str>, read_only: bool }
+    pub struct RbdDisk {
+        monitors: Vec<Box<str>>,
+        pool: Box<str>,
+        image: Box<str>,
+        read_only: bool,
     }
     pub struct ClaimSource { claim_name: Box<str> }
     /// Its claim has the names of pod and volume.

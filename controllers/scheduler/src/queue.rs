@@ -203,6 +203,11 @@ impl Queue {
 
     /// Something happened: rejected pods that wait for it come back.
     pub fn happened(&mut self, events: ClusterEvents, now: Duration) {
+        self.happened_to(events, now, |_| true);
+    }
+
+    /// Something happened that concerns some pods alone.
+    pub fn happened_to(&mut self, events: ClusterEvents, now: Duration, concerns: impl Fn(&PodInfo) -> bool) {
         if events == ClusterEvents::NONE {
             return;
         }
@@ -210,7 +215,7 @@ impl Queue {
         let waits = |key: &&ObjectKey| {
             self.entries
                 .get(*key)
-                .is_some_and(|entry| entry.wakes_on.meets(events))
+                .is_some_and(|entry| entry.wakes_on.meets(events) && concerns(&entry.pod))
         };
         let woken: Vec<ObjectKey> = self.unschedulable.values().filter(waits).cloned().collect();
         for key in woken {

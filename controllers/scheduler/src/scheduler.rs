@@ -11,7 +11,9 @@ use crate::plugins::default_rows;
 use crate::pod::PodInfo;
 use crate::preemption::{Budget, Budgets, Candidate, DryRun, PreemptionImpossible, Surroundings};
 use crate::queue::Queue;
-use crate::volumes::{Claim, VolumeNodes};
+use crate::volumes::Reservation;
+use crate::volumes::reservation::reserve;
+use crate::volumes::scheduling::BindingPods;
 use machinery_meta::ObjectKey;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,6 +32,14 @@ pub const SCHEDULER_NAME: &str = "default-scheduler";
 pub enum Decision {
     /// The pod is assumed on the node: bind it.
     Bind { pod: Arc<PodInfo>, node: Box<str> },
+    /// The pod is assumed on the node, and its claims are not bound yet: write what is reserved.
+    Reserve {
+        pod: Arc<PodInfo>,
+        node: Box<str>,
+        reservation: Reservation,
+    },
+    /// The pod is assumed on a node, and cannot be bound to it: say so.
+    Fail { pod: Arc<PodInfo>, message: String },
     /// The pod fits nowhere: say so.
     Reject {
         pod: Arc<PodInfo>,
@@ -50,13 +60,14 @@ pub struct Preemption {
 /// Nodes, waiting pods, and what was decided but not yet seen.
 #[derive(Debug)]
 pub struct Scheduler {
-    nodes: NodeTable,
-    queue: Queue,
+    pub(crate) nodes: NodeTable,
+    pub(crate) queue: Queue,
     algorithm: Algorithm,
     nominations: Nominations,
     budgets: Budgets,
     /// Pods being bound, by key, with their uid: their node is decided although the API does not say so yet.
     assumed: HashMap<ObjectKey, Box<str>>,
+    pub(crate) binding: BindingPods,
     /// Steps of the attempts of this burst; see [`Attempt`].
     steps: usize,
     /// The attempt whose dry run of preemption goes on in the next burst.
@@ -80,6 +91,7 @@ impl Default for Scheduler {
             nominations: Nominations::default(),
             budgets: Budgets::new(),
             assumed: HashMap::new(),
+            binding: BindingPods::default(),
             steps: 0,
             dry_run: None,
         }
@@ -130,6 +142,7 @@ impl Scheduler {
 
     fn waits_no_more(&mut self, key: &ObjectKey) {
         self.assumed.remove(key);
+        self.binding.waiting.remove(key);
         if let Some(pod) = self.queue.remove(key) {
             self.nominations.remove(&pod);
         }
@@ -137,9 +150,18 @@ impl Scheduler {
 
     fn pod_gone(&mut self, key: &ObjectKey, now: Duration) {
         self.waits_no_more(key);
-        if self.nodes.remove_pod(key).is_some() {
+        self.leave_node(key, now);
+    }
+
+    fn leave_node(&mut self, key: &ObjectKey, now: Duration) {
+        if let Some(pod) = self.nodes.remove_pod(key) {
             self.queue.happened(ClusterEvents::POD_GONE, now);
+            self.volumes_freed(&pod, now);
         }
+    }
+
+    pub(crate) fn is_assumed(&self, pod: &PodInfo) -> bool {
+        self.assumed.get(&pod.key).is_some_and(|uid| **uid == *pod.uid())
     }
 
     /// A node changed; `None` when it is gone.
@@ -147,9 +169,13 @@ impl Scheduler {
         let Some(node) = node else {
             self.nodes.remove_node(name);
             self.queue.happened(ClusterEvents::NODE_GONE, now);
+            self.look_again_on(name);
             return;
         };
         let change = self.nodes.set_node(node);
+        if change.labels {
+            self.look_again_on(name);
+        }
         self.queue.happened(events_of(change), now);
     }
 
@@ -167,27 +193,6 @@ impl Scheduler {
             .set(kind, &key.namespace, &key.name, selector);
     }
 
-    /// A claim changed; `None` when it is gone.
-    pub fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Claim>, now: Duration) {
-        if self.nodes.volumes.set_claim(key, claim) {
-            self.queue.happened(ClusterEvents::VOLUME, now);
-        }
-    }
-
-    /// A volume changed; `None` when it is gone.
-    pub fn volume_changed(&mut self, name: &str, nodes: Option<VolumeNodes>, now: Duration) {
-        if self.nodes.volumes.set_volume(name, nodes) {
-            self.queue.happened(ClusterEvents::VOLUME, now);
-        }
-    }
-
-    /// A storage class changed; `None` when it is gone.
-    pub fn class_changed(&mut self, name: &str, waits_for_pod: Option<bool>, now: Duration) {
-        if self.nodes.volumes.set_class(name, waits_for_pod) {
-            self.queue.happened(ClusterEvents::VOLUME, now);
-        }
-    }
-
     /// A PodDisruptionBudget changed; `None` when it is gone.
     pub fn budget_changed(&mut self, key: &ObjectKey, budget: Option<Budget>) {
         match budget {
@@ -198,7 +203,8 @@ impl Scheduler {
 
     /// Whether [`Self::decide`] has something to do.
     pub fn has_work(&self, now: Duration) -> bool {
-        self.is_in_dry_run() || self.queue.has_next(now)
+        let over = self.binding.waiting.next_end().is_some_and(|end| end <= now);
+        self.is_in_dry_run() || over || !self.binding.decided.is_empty() || self.queue.has_next(now)
     }
 
     /// Whether a dry run of preemption goes on in the next burst: no change may come in between.
@@ -208,7 +214,8 @@ impl Scheduler {
 
     /// When to look again although nothing changed.
     pub fn next_wake(&self) -> Option<Duration> {
-        self.queue.next_wake()
+        let ends = self.binding.waiting.next_end();
+        [self.queue.next_wake(), ends].into_iter().flatten().min()
     }
 
     /// Whether the next decision may take longer than a burst should: it belongs on a thread of its own.
@@ -230,7 +237,9 @@ impl Scheduler {
         mut random: impl FnMut() -> u64,
     ) -> Vec<Decision> {
         self.steps = 0;
-        let mut decisions = Vec::new();
+        self.end_waiting(now);
+        let ready = self.binding.decided.len().min(room);
+        let mut decisions: Vec<Decision> = self.binding.decided.drain(..ready).collect();
         while decisions.len() < room.min(BURST) && self.steps < BURST_STEPS {
             if self.steps > 0 && self.is_heavy_next(now) {
                 break;
@@ -257,11 +266,20 @@ impl Scheduler {
         self.charge(&attempt);
         match placed {
             Ok(node) => {
+                let reservation = reserve(&attempt, &mut self.nodes, node);
                 let node = self.nodes.names[node].clone();
                 self.assumed.insert(pod.key.clone(), pod.uid().into());
                 self.nodes.set_pod(&pod, &node);
                 self.nominations.remove(&pod);
-                Some(Decision::Bind { pod, node })
+                Some(if reservation.is_empty() {
+                    Decision::Bind { pod, node }
+                } else {
+                    Decision::Reserve {
+                        pod,
+                        node,
+                        reservation,
+                    }
+                })
             }
             Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
         }
@@ -393,19 +411,19 @@ impl Scheduler {
 
     /// Binding went through; the API tells the rest.
     pub fn bound(&mut self, pod: &PodInfo) {
-        if self.assumed.get(&pod.key).is_some_and(|uid| **uid == *pod.uid()) {
+        if self.is_assumed(pod) {
             self.queue.remove(&pod.key);
         }
     }
 
     /// Binding failed: the node is free again and the pod waits for its next turn.
     pub fn binding_failed(&mut self, pod: &PodInfo, now: Duration) {
-        if self.assumed.get(&pod.key).is_none_or(|uid| **uid != *pod.uid()) {
+        if !self.is_assumed(pod) {
             return;
         }
         self.assumed.remove(&pod.key);
-        self.nodes.remove_pod(&pod.key);
-        self.queue.happened(ClusterEvents::POD_GONE, now);
+        self.binding.waiting.remove(&pod.key);
+        self.leave_node(&pod.key, now);
         self.queue.retry(&pod.key, now);
     }
 }

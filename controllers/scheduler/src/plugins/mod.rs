@@ -10,12 +10,16 @@ mod node_ports;
 mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod node_unschedulable;
+mod node_volume_limits;
 mod pod_topology_spread;
 mod scheduling_gates;
 mod taint_toleration;
 mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 
 pub(crate) use pod_topology_spread::Spread;
+pub(crate) use volume_restrictions::share_a_disk;
 
 use crate::framework::{Plugin, PluginRegistration};
 
@@ -29,7 +33,10 @@ pub fn default_rows() -> Vec<PluginRegistration> {
         row(node_affinity::NodeAffinity, 2),
         row(node_ports::NodePorts, 0),
         row(node_resources_fit::NodeResourcesFit, 1),
-        row(volume_binding::VolumeBinding, 0),
+        row(volume_restrictions::VolumeRestrictions, 0),
+        row(node_volume_limits::NodeVolumeLimits, 0),
+        row(volume_binding::VolumeBinding, 1),
+        row(volume_zone::VolumeZone, 0),
         row(pod_topology_spread::PodTopologySpread, 2),
         row(inter_pod_affinity::InterPodAffinity, 2),
         row(

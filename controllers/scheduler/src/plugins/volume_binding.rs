@@ -1,13 +1,13 @@
-//! A pod goes where its volumes are: its claims must be there and bound, and the node within reach of their volumes.
+//! A pod goes where its volumes are, or where they can be made: of bound claims the node must be within reach, and for claims
+//! that wait for their first pod a volume must be free, or the class must make one for the node.
 //!
-//! Nothing binds claims here: one that waits for its pod finds no volume.
+//! The answers come from [`PodVolumes`](crate::volumes::pod_volumes); the scheduler reserves what the chosen node gives, and
+//! the pod is bound once its claims are.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Plugin, Rejection, Scope};
+use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
 use crate::nodes::NodeId;
-use crate::object::NodeSelector;
-use crate::pod::{PodClaim, PodInfo};
-use crate::selector::node_selector_matches;
-use crate::volumes::{Claim, Volumes};
+use crate::volumes::pod_volumes::{OnNode, PodVolumes};
+use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(super) struct VolumeBinding;
@@ -22,99 +22,85 @@ impl Plugin for VolumeBinding {
     }
 
     fn requeue_on(&self) -> ClusterEvents {
-        ClusterEvents::VOLUME
+        ClusterEvents::CLAIM
+            .and(ClusterEvents::VOLUME)
+            .and(ClusterEvents::CLASS)
+            .and(ClusterEvents::CSI_DRIVER)
+            .and(ClusterEvents::CSI_CAPACITY)
             .and(ClusterEvents::NODE_ADD)
             .and(ClusterEvents::NODE_LABEL)
     }
 
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
-        let (pod, volumes) = (cycle.pod, &cycle.nodes.volumes);
-        let claims = pod.claims.iter().map(|own| usable(pod, own, volumes));
-        let claims = claims.collect::<Result<Vec<&Claim>, Rejection>>()?;
-        if claims
-            .iter()
-            .any(|claim| !claim.bound && !volumes.waits_for_pod(claim))
-        {
-            let reason = "pod has unbound immediate PersistentVolumeClaims";
-            return Err(Rejection::unresolvable(reason));
-        }
-        let missing = claims
-            .iter()
-            .find(|claim| claim.bound && volumes.volume(&claim.volume).is_none());
-        match missing {
-            Some(claim) => Err(Rejection::unresolvable(format!(
-                "persistentvolume {:?} not found",
-                claim.volume
-            ))),
-            None => Ok(None),
-        }
+        let sorted = cycle.attempt.volumes(cycle.nodes);
+        sorted.as_ref().map(|_| None).map_err(Clone::clone)
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let (pod, volumes) = (cycle.pod, &cycle.nodes.volumes);
-        let of_pod = || {
-            pod.claims
-                .iter()
-                .filter_map(|own| volumes.claim(&pod.key.namespace, &own.name))
-        };
-        let waits = of_pod().any(|claim| !claim.bound);
-        let affinities: Vec<&NodeSelector> = of_pod()
-            .filter(|claim| claim.bound)
-            .filter_map(|claim| volumes.volume(&claim.volume)?.as_ref())
-            .collect();
-        if !waits && affinities.is_empty() {
+        let volumes = cycle.attempt.volumes(cycle.nodes).as_ref().ok()?;
+        if volumes.is_indifferent() {
             return None;
         }
-        cycle.attempt.worked(pod.claims.len());
         Some(Box::new(move |node: NodeId| {
-            let (name, labels) = (&cycle.nodes.names[node], &cycle.nodes.labels[node]);
-            let reached = affinities
-                .iter()
-                .all(|nodes| node_selector_matches(nodes, name, labels));
-            let reasons = [
-                (!reached, "node(s) didn't match PersistentVolume's node affinity"),
-                (waits, "node(s) didn't find available persistent volumes to bind"),
-            ];
-            let reasons: Vec<_> = reasons
-                .iter()
-                .filter(|(is, _)| *is)
-                .map(|(_, words)| (*words).into())
-                .collect();
-            if reasons.is_empty() {
+            let found = volumes.on(cycle.attempt, cycle.nodes, node);
+            if found.reasons.is_empty() {
                 return Ok(());
             }
             Err(Rejection {
-                reasons,
+                reasons: found.reasons.into_iter().map(Into::into).collect(),
                 unresolvable: true,
             })
         }))
     }
+
+    fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
+        let volumes = cycle.attempt.volumes(cycle.nodes).as_ref().ok()?;
+        if volumes.waiting.is_empty() {
+            return None;
+        }
+        let score = |node: &NodeId| score(volumes, &volumes.on(cycle.attempt, cycle.nodes, *node));
+        Some(feasible.iter().map(score).collect())
+    }
 }
 
-/// A claim of the pod that is there, and meant for it.
-fn usable<'a>(pod: &PodInfo, own: &PodClaim, volumes: &'a Volumes) -> Result<&'a Claim, Rejection> {
-    let PodClaim { name, ephemeral } = own;
-    let Some(claim) = volumes.claim(&pod.key.namespace, name) else {
-        return Err(Rejection::unresolvable(if *ephemeral {
-            format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
-        } else {
-            format!("persistentvolumeclaim {name:?} not found")
-        }));
+/// The share that stays free of what the claims are given, in percent, as a mean over the classes: volumes that fit
+/// closely are the worst, so that room is spread (upstream's default shape).
+fn score(pod: &PodVolumes, found: &OnNode) -> i64 {
+    let request = |at: usize| {
+        let request = pod.waiting[at].claim.request;
+        request.map_or(0, |own| i128::from(own.units()))
     };
-    let refused = if claim.lost {
-        let volume = &claim.volume;
-        Some(format!(
-            "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-        ))
-    } else if claim.deleting {
-        Some(format!("persistentvolumeclaim {name:?} is being deleted"))
-    } else if *ephemeral && *claim.owner != *pod.uid() {
-        let (namespace, pod) = (&pod.key.namespace, &pod.key.name);
-        Some(format!(
-            "PVC {namespace}/{name} was not created for pod {namespace}/{pod} (pod is not owner)"
-        ))
+    let mut classes: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
+    for (at, volume) in &found.bindings {
+        let (requested, capacity) = classes.entry(&volume.class).or_default();
+        *requested += request(*at);
+        *capacity += i128::from(volume.capacity.units());
+    }
+    if found.bindings.is_empty() {
+        let tracked = found
+            .provisions
+            .iter()
+            .filter_map(|(at, room)| Some((*at, (*room)?)));
+        for (at, room) in tracked {
+            let (requested, capacity) = classes.entry(&pod.waiting[at].claim.class).or_default();
+            *requested += request(at);
+            *capacity = i128::from(room);
+        }
+    }
+    let (count, most) = (classes.len() as i64, MAX_NODE_SCORE);
+    let free = |(requested, capacity): &(i128, i128)| match (*requested, *capacity) {
+        (_, 0) => 0,
+        (requested, capacity) if requested > capacity => 0,
+        (requested, capacity) => {
+            let used = requested * i128::from(most) / capacity;
+            most - i64::try_from(used).unwrap_or(most)
+        }
+    };
+    let sum: i64 = classes.values().map(free).sum();
+    // Half a point and more is rounded up.
+    if count == 0 {
+        0
     } else {
-        None
-    };
-    refused.map_or(Ok(claim), |reason| Err(Rejection::unresolvable(reason)))
+        (2 * sum + count) / (2 * count)
+    }
 }

@@ -10,7 +10,7 @@ use crate::pod::PodInfo;
 use crate::preemption::{Budget, Budgets, DryRun, Surroundings};
 use crate::queue::{MAX_UNSCHEDULABLE, Queue};
 use crate::scheduler::{Decision, Scheduler};
-use crate::volumes::Claim;
+use crate::volumes::{Claim, Class, Volume};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ mod long_terms;
 mod sparse_counts;
 mod turns;
 mod view_memory;
+mod volumes;
 
 struct World {
     nodes: NodeTable,
@@ -445,6 +446,7 @@ fn check_claim(pod: Value, arrange: impl FnOnce(&mut Scheduler), expected: Resul
             assert!(preemption.is_none());
             Err(message)
         }
+        other => panic!("{other:?}"),
     };
     assert_eq!(found.as_deref().map_err(|message| message.as_str()), expected);
 }
@@ -490,7 +492,11 @@ fn claim_missing_keeps_pod_pending() {
     check_claim(
         data(),
         |world| {
-            world.class_changed("slow", Some(false), Duration::ZERO);
+            let slow = Class {
+                waits: Some(false),
+                ..Class::default()
+            };
+            world.class_changed("slow", Some(slow), Duration::ZERO);
             let class = "slow".into();
             claim(
                 world,
@@ -535,7 +541,11 @@ fn volume_affinity_places_pod_near_volumes() {
     let on = |nodes| {
         move |world: &mut Scheduler| {
             claim(world, bound_to("disk"));
-            world.volume_changed("disk", Some(nodes), Duration::ZERO);
+            let disk = Volume {
+                nodes,
+                ..Volume::default()
+            };
+            world.volume_changed("disk", Some(disk), Duration::ZERO);
         }
     };
     check_claim(with_claim("data"), on(None), Ok("n1"));
@@ -554,7 +564,7 @@ fn claim_created_wakes_its_pod() {
     scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
     let first = scheduler.decide(Duration::ZERO, 0);
     assert!(matches!(first, Some(Decision::Reject { .. })));
-    scheduler.volume_changed("disk", Some(None), Duration::ZERO);
+    scheduler.volume_changed("disk", Some(Volume::default()), Duration::ZERO);
     claim(&mut scheduler, bound_to("disk"));
     let later = Duration::from_secs(60);
     assert!(scheduler.has_work(later), "the claim woke it");

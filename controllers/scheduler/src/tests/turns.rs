@@ -154,6 +154,7 @@ fn dear_pods_of_a_namespace_keep_nobody_waiting() {
                     bound += 1;
                 }
                 Decision::Reject { .. } => rejected += 1,
+                other => panic!("{other:?}"),
             }
         }
     }

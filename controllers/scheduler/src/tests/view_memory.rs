@@ -2,8 +2,9 @@
 //! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
 use crate::driver::LabelsView;
-use crate::projections::{
-    BudgetView, ClaimView, ClassView, FullSelector, MapSelector, NodeView, PodView, VolumeView,
+use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
+use crate::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
 };
 use machinery_client::Projection;
 use machinery_client::object::view_cost;
@@ -72,6 +73,14 @@ fn view_of_a_pod_takes_what_is_charged() {
             (
                 object!(r#""spec":{"volumes":[@]}"#),
                 r##"{"name":"#","persistentVolumeClaim":{"claimName":"c"}}"##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[@]}"#),
+                r##"{"name":"#","awsElasticBlockStore":{"volumeID":"i"}}"##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[{"name":"v","rbd":{"image":"i","monitors":[@]}}]}"#),
+                r##""#""##,
             ),
             (
                 object!(r#""spec":{"topologySpreadConstraints":[@]}"#),
@@ -169,9 +178,45 @@ fn views_of_nodes_and_volumes_take_what_is_charged() {
         &[
             (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
             (object!(r#""spec":{"volumeName":"@"}"#), "a"),
+            (
+                object!(r#""spec":{"selector":{"matchExpressions":[@]}}"#),
+                REQUIREMENT,
+            ),
+            (object!(r#""spec":{"accessModes":[@]}"#), r##""#""##),
         ],
     );
     check::<ClassView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+}
+
+#[test]
+fn views_that_administrators_and_drivers_write_take_what_is_charged() {
+    check::<VolumeView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+    check::<ClassView>(
+        OF_NODES,
+        &[
+            (
+                object!(r#""allowedTopologies":[@]"#),
+                r##"{"matchLabelExpressions":[{"key":"#","values":[]}]}"##,
+            ),
+            (
+                object!(r#""allowedTopologies":[{"matchLabelExpressions":[{"key":"k","values":[@]}]}]"#),
+                r##""#""##,
+            ),
+        ],
+    );
+    check::<CsiNodeView>(
+        OF_NODES,
+        &[(
+            object!(r#""spec":{"drivers":[@]}"#),
+            r##"{"name":"#","nodeID":"n"}"##,
+        )],
+    );
+    check::<DriverView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+    check::<CapacityView>(
+        OF_NODES,
+        &[(object!(r#""nodeTopology":{"matchExpressions":[@]}"#), REQUIREMENT)],
+    );
+    check::<AttachmentView>(MOST, &[(object!(r#""spec":{"attacher":"@"}"#), "a")]);
 }
 
 #[test]

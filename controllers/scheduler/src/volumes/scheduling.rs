@@ -1,0 +1,165 @@
+//! The scheduler's part: changes of storage, and pods whose claims are being bound.
+
+use super::reservation::{self, Reservation};
+use super::waiting::WaitingPods;
+use super::{Attachment, Capacity, Claim, Class, CsiNode, Driver, Volume};
+use crate::framework::ClusterEvents;
+use crate::plugins::share_a_disk;
+use crate::pod::PodInfo;
+use crate::scheduler::{Decision, Scheduler};
+use machinery_meta::ObjectKey;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pods whose claims are being bound, and what was decided about them.
+#[derive(Debug, Default)]
+pub(crate) struct BindingPods {
+    pub(crate) waiting: WaitingPods,
+    pub(crate) decided: VecDeque<Decision>,
+}
+
+impl Scheduler {
+    /// A claim changed; `None` when it is gone. Only pods that use it are woken.
+    pub fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Claim>, now: Duration) {
+        let events = self.nodes.volumes.set_claim(key, claim);
+        self.queue.happened_to(events, now, |pod| pod.uses_claim(key));
+        let waiting = self.binding.waiting.of_claim(key);
+        self.look_again(waiting);
+    }
+
+    /// A volume changed; `None` when it is gone.
+    pub fn volume_changed(&mut self, name: &str, volume: Option<Volume>, now: Duration) {
+        let claim = |volume: Option<&Volume>| {
+            let own = volume?.claim.as_ref()?;
+            Some(ObjectKey::new(&*own.namespace, &*own.name))
+        };
+        let before = claim(self.nodes.volumes.volume(name).map(|own| &**own));
+        let after = claim(volume.as_ref());
+        let events = self.nodes.volumes.set_volume(name, volume);
+        self.queue.happened(events, now);
+        for key in before
+            .iter()
+            .chain(after.iter().filter(|key| before.as_ref() != Some(*key)))
+        {
+            let waiting = self.binding.waiting.of_claim(key);
+            self.look_again(waiting);
+        }
+    }
+
+    /// A storage class changed; `None` when it is gone.
+    pub fn class_changed(&mut self, name: &str, class: Option<Class>, now: Duration) {
+        let events = self.nodes.volumes.set_class(name, class);
+        self.queue.happened(events, now);
+    }
+
+    /// A CSINode changed; `None` when it is gone.
+    pub fn csi_node_changed(&mut self, name: &str, node: Option<CsiNode>, now: Duration) {
+        let events = self.nodes.volumes.set_csi_node(name, node);
+        self.queue.happened(events, now);
+    }
+
+    /// A CSIDriver changed; `None` when it is gone.
+    pub fn driver_changed(&mut self, name: &str, driver: Option<Driver>, now: Duration) {
+        let events = self.nodes.volumes.set_driver(name, driver);
+        self.queue.happened(events, now);
+    }
+
+    /// A CSIStorageCapacity changed; `None` when it is gone.
+    pub fn capacity_changed(&mut self, key: &ObjectKey, capacity: Option<Capacity>, now: Duration) {
+        let events = self.nodes.volumes.set_capacity(key, capacity);
+        self.queue.happened(events, now);
+    }
+
+    /// A VolumeAttachment changed; `None` when it is gone.
+    pub fn attachment_changed(&mut self, name: &str, attachment: Option<Attachment>, now: Duration) {
+        let events = self.nodes.volumes.set_attachment(name, attachment);
+        let concerns = |pod: &PodInfo| pod.claims.iter().any(|own| !own.ephemeral);
+        self.queue.happened_to(events, now, concerns);
+    }
+
+    /// Wakes the pods that a pod which left its node was in the way of.
+    pub(crate) fn volumes_freed(&mut self, gone: &PodInfo, now: Duration) {
+        if !gone.claims.is_empty() {
+            self.queue.happened(ClusterEvents::VOLUMES_GONE, now);
+        }
+        if !gone.claims.is_empty() || !gone.disks.is_empty() {
+            self.queue
+                .happened_to(ClusterEvents::CLAIM_FREED, now, |pod| frees(gone, pod));
+        }
+    }
+
+    /// Everything of a reservation is written: the pod waits until its claims are bound. One that is gone does not.
+    pub fn volumes_written(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        node: &str,
+        reservation: Reservation,
+        now: Duration,
+    ) {
+        if self.is_assumed(pod) {
+            self.binding.waiting.insert(pod, node, reservation, now);
+            self.look_again(vec![pod.key.clone()]);
+        }
+    }
+
+    /// Not everything of a reservation was written: the pod waits for its next turn.
+    pub fn volumes_not_written(&mut self, pod: &PodInfo, reservation: &Reservation, now: Duration) {
+        self.nodes.volumes.revert(reservation);
+        self.binding_failed(pod, now);
+    }
+
+    /// Gives up on pods that have waited long enough.
+    pub(crate) fn end_waiting(&mut self, now: Duration) {
+        while let Some(key) = self.binding.waiting.overdue(now) {
+            self.fail(&key, "context deadline exceeded");
+        }
+    }
+
+    /// Looks at pods on a node that changed.
+    pub(crate) fn look_again_on(&mut self, node: &str) {
+        let waiting = self.binding.waiting.on_node(node);
+        self.look_again(waiting);
+    }
+
+    fn look_again(&mut self, waiting: Vec<ObjectKey>) {
+        for key in waiting {
+            let Some(own) = self.binding.waiting.get(&key) else {
+                continue;
+            };
+            match reservation::check(&own.reservation, &self.nodes, &own.node) {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Some(own) = self.binding.waiting.remove(&key) {
+                        let (pod, node) = (own.pod, own.node);
+                        self.binding.decided.push_back(Decision::Bind { pod, node });
+                    }
+                }
+                Err(why) => self.fail(&key, &why),
+            }
+        }
+    }
+
+    fn fail(&mut self, key: &ObjectKey, why: &str) {
+        if let Some(own) = self.binding.waiting.remove(key) {
+            let message = format!("{PRE_BIND}: binding volumes: {why}");
+            let pod = own.pod;
+            self.binding.decided.push_back(Decision::Fail { pod, message });
+        }
+    }
+}
+
+/// Beginning of upstream's message where volumes were not bound.
+pub(crate) const PRE_BIND: &str = "running PreBind plugin \"VolumeBinding\"";
+
+/// Whether the pod may have waited for what a pod that is gone had.
+fn frees(gone: &PodInfo, pod: &PodInfo) -> bool {
+    let shares_a_claim = || {
+        let mut claims = pod.claims.iter().filter(|own| !own.ephemeral);
+        claims.any(|own| {
+            let mut others = gone.claims.iter().filter(|one| !one.ephemeral);
+            others.any(|one| one.name == own.name)
+        })
+    };
+    gone.key.namespace == pod.key.namespace && (share_a_disk(pod, gone) || shares_a_claim())
+}
