@@ -162,6 +162,7 @@ impl ClusterBuilder {
         config
             .root_ca
             .insert_str(0, server.pki().cluster.certificate_pem());
+        config.api_server_names.clone_from(server.pki().serving.names());
         let wanted = Wanted {
             controllers: self.controllers,
             config,

@@ -4,10 +4,13 @@ use crate::candidate::Candidate;
 use crate::faults::{Faults, FaultyService};
 use crate::fence::Fenced;
 use crate::identities;
+use apiserver_server::pki::ApprovedRequest;
 use apiserver_server::{LegacyClaims, Server};
 use controllers_manager::leader_election::{ElectionConfig, Leadership};
 use controllers_manager::manager::Selection;
-use controllers_manager::{Config, ControllerContext, ControllerManager, TokenOf};
+use controllers_manager::{
+    CertificateOf, CertificateSigner, Config, ControllerContext, ControllerManager, TokenOf,
+};
 use machinery_client::{Client, Informers};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
@@ -200,8 +203,23 @@ fn start_controllers(
         server.secret_token(&claims).map_err(|error| error.to_string())
     };
     let context = ControllerContext::new(runtime.clone(), informers, clients, config)
-        .with_token_signer(Arc::new(signer));
+        .with_token_signer(Arc::new(signer))
+        .with_certificate_signer(certificate_signer(transport));
     ControllerManager::start(&context, selection)
+}
+
+/// Signs with the authority of the server, whose key stays there.
+fn certificate_signer(transport: &Transport) -> CertificateSigner {
+    let server = transport.server.clone();
+    Arc::new(move |of: CertificateOf<'_>| {
+        let server = server.upgrade().ok_or("the server is gone")?;
+        let approved = ApprovedRequest {
+            request: of.request,
+            usages: of.usages,
+            lifetime: of.lifetime,
+        };
+        server.certificate(&approved).map_err(|error| error.to_string())
+    })
 }
 
 #[cfg(test)]

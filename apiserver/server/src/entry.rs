@@ -56,6 +56,7 @@ impl RequestEntry {
             deadline: None,
             audit_id: audit_id.map_or_else(|| runtime.uuid().to_string().into(), Arc::from),
             user_agent: agent.unwrap_or_default().as_ref().into(),
+            client_address: peer.address.map(|address| address.ip().to_canonical()),
             warnings: Warnings::default(),
             audit: Default::default(),
             recorder: None,

@@ -13,7 +13,9 @@ use crate::serving_certificates;
 use crate::startup::{self, Startup};
 use crate::trust::{self, Trust};
 use apiserver_auth::jwt::{self, JwtError, LegacyClaims};
-use apiserver_auth::pki::{Pki, ServingIdentity, client_config, server_config, unverified_client_config};
+use apiserver_auth::pki::{
+    ApprovedRequest, IssueError, Pki, ServingIdentity, client_config, server_config, unverified_client_config,
+};
 use apiserver_egress::{Dialer, OwnAddresses};
 use apiserver_registry::Registry;
 use apiserver_storage::Storage;
@@ -100,7 +102,7 @@ impl Server {
             Some(pki) => pki,
             None => Arc::new(open_pki(&config, advertised, &runtime).await?),
         };
-        let serving = ServingIdentity::new(&pki.serving, &provider)?;
+        let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider)?;
         let given = match &socket {
             Some(_) => serving_certificates::open(&config, &serving, &runtime)?,
             None => Vec::new(),
@@ -215,6 +217,17 @@ impl Server {
     /// Where the signing fails.
     pub fn secret_token(&self, claims: &LegacyClaims) -> Result<String, JwtError> {
         jwt::sign(&self.front.core.signing_key, claims)
+    }
+
+    /// A certificate in PEM for an approved request, by the cluster's authority.
+    ///
+    /// # Errors
+    /// Where no certificate can be made for the request.
+    pub fn certificate(&self, approved: &ApprovedRequest<'_>) -> Result<String, IssueError> {
+        let runtime = &self.front.core.runtime;
+        let mut serial = [0; 16];
+        runtime.fill(&mut serial);
+        self.pki.cluster.issue(approved, serial, runtime.now())
     }
 
     pub fn pki(&self) -> &Arc<Pki> {

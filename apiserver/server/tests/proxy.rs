@@ -30,7 +30,7 @@ async fn serve(cluster: &Cluster, address: IpAddr) -> SocketAddr {
     let names: ServingNames = ["somebody.example".to_owned()].into();
     let pki = Pki::generate(&names, cluster.runtime.now()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let serving = ServingIdentity::new(&pki.serving, &provider).unwrap();
+    let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider).unwrap();
     let config = server_config(serving, &[cluster.server.pki().cluster.certificate().clone()]).unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind((address, 0)).await.unwrap();

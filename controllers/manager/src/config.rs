@@ -1,5 +1,6 @@
 //! What an operator may set, with upstream's names and defaults (`kube-controller-manager`'s flags).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Settings of all controllers.
@@ -28,6 +29,10 @@ pub struct Config {
     pub legacy_token_clean_up_period: Duration,
     /// `--horizontal-pod-autoscaler-…`.
     pub horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig,
+    /// `--cluster-signing-duration`: the longest life of a certificate that is signed for a request.
+    pub cluster_signing_duration: Duration,
+    /// Names and addresses of the API server, for which no kubelet may serve.
+    pub api_server_names: BTreeSet<String>,
     /// The cluster's authority, and what `--root-ca-file` adds, published to every namespace.
     pub root_ca: String,
 }
@@ -73,6 +78,8 @@ impl Default for Config {
             terminated_pod_gc_threshold: 12_500,
             legacy_token_clean_up_period: Duration::from_secs(365 * 24 * 3_600),
             horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig::default(),
+            cluster_signing_duration: Duration::from_secs(365 * 24 * 3_600),
+            api_server_names: BTreeSet::new(),
             root_ca: String::new(),
         }
     }

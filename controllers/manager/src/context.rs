@@ -6,6 +6,7 @@ use machinery_reconcile::EventRecorder;
 use machinery_runtime::Runtime;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Gives the client of a service account in `kube-system`.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
@@ -26,6 +27,20 @@ pub struct TokenOf<'a> {
 /// Signs tokens that are kept in Secrets, with the key of the API server (`--service-account-private-key-file`).
 pub type TokenSigner = Arc<dyn Fn(TokenOf<'_>) -> Result<String, String> + Send + Sync>;
 
+/// An approved signing request, and what its certificate is to say.
+#[derive(Debug, Clone, Copy)]
+pub struct CertificateOf<'a> {
+    /// In PEM.
+    pub request: &'a [u8],
+    /// The API's words.
+    pub usages: &'a [String],
+    /// It ends earlier where its authority does.
+    pub lifetime: Duration,
+}
+
+/// Signs certificates with the key of the cluster's authority (`--cluster-signing-key-file`), which stays where it is.
+pub type CertificateSigner = Arc<dyn Fn(CertificateOf<'_>) -> Result<String, String> + Send + Sync>;
+
 /// Runtime, shared informers, identities and settings.
 #[derive(Clone)]
 pub struct ControllerContext {
@@ -37,6 +52,8 @@ pub struct ControllerContext {
     pub config: Arc<Config>,
     /// Absent where there is no key.
     pub token_signer: Option<TokenSigner>,
+    /// Absent where there is no authority.
+    pub certificate_signer: Option<CertificateSigner>,
     clients: ClientOf,
 }
 
@@ -48,6 +65,7 @@ impl ControllerContext {
             informers,
             config: Arc::new(config),
             token_signer: None,
+            certificate_signer: None,
             clients,
         }
     }
@@ -56,6 +74,13 @@ impl ControllerContext {
     #[must_use]
     pub fn with_token_signer(mut self, signer: TokenSigner) -> Self {
         self.token_signer = Some(signer);
+        self
+    }
+
+    /// Certificates of signing requests are signed by this.
+    #[must_use]
+    pub fn with_certificate_signer(mut self, signer: CertificateSigner) -> Self {
+        self.certificate_signer = Some(signer);
         self
     }
 

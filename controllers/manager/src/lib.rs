@@ -17,7 +17,10 @@ pub mod owners;
 pub mod pod_control;
 pub mod views;
 
+mod bootstrap_tokens;
+mod certificates;
 mod cluster_role_aggregation;
+mod cluster_trust_bundles;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -52,6 +55,8 @@ mod volume_binder;
 pub use all::rows;
 pub use config::{Config, HorizontalPodAutoscalerConfig};
 pub use context::{ControllerContext, TokenOf, TokenSigner};
+pub use config::Config;
+pub use context::{CertificateOf, CertificateSigner, ControllerContext, TokenOf, TokenSigner};
 pub use descriptor::ControllerDescriptor;
 /// The election of the server that runs them.
 pub use machinery_reconcile::leader_election;

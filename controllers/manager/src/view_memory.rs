@@ -1,7 +1,10 @@
 //! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
 //! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
+use crate::bootstrap_tokens::view::TokenView as BootstrapTokenView;
+use crate::certificates::view::RequestView;
 use crate::cluster_role_aggregation::RoleView;
+use crate::cluster_trust_bundles::BundleView;
 use crate::endpoint_slice::view::SliceView;
 use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
@@ -512,6 +515,27 @@ fn views_of_roles_secrets_and_accounts_take_what_is_charged() {
         MOST,
         &[(object!(r#""spec":{"volumeAttributesClassName":"@"}"#), "a")],
     );
+}
+
+#[test]
+fn view_of_a_signing_request_takes_what_is_charged() {
+    check::<RequestView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"signerName":"@"}"#), "a"),
+            (object!(r#""status":{"conditions":[@]}"#), CONDITION),
+        ],
+    );
+}
+
+#[test]
+fn view_of_a_trust_bundle_takes_what_is_charged() {
+    check::<BundleView>(MOST, &[(object!(r#""spec":{"trustBundle":"@"}"#), "a")]);
+}
+
+#[test]
+fn view_of_a_bootstrap_token_takes_what_is_charged() {
+    check::<BootstrapTokenView>(MOST, &[(object!(r#""data":{@}"#), LABEL)]);
 }
 
 #[test]

@@ -7,6 +7,9 @@
 //! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), and the group of those who
 //! proved an identity ([`with_authenticated_group`]).
 //!
+//! Signing requests are read here too ([`CertificateRequest`]), by the reader of certificates, and certificates are written for them
+//! ([`Issue`]); the key that signs them is elsewhere.
+//!
 //! Every byte of a certificate is a stranger's until its chain is verified: reading is linear in its length, a chain has
 //! at most [`MAX_CERTIFICATES`], and verifying it costs at most [`MAX_SIGNATURE_CHECKS`].
 //!
@@ -23,15 +26,19 @@ mod extensions;
 mod general_names;
 mod groups;
 mod handshake;
+mod issue;
 mod mailbox;
 mod name;
 mod peer;
 mod pem;
+mod request;
 mod signature;
 mod text;
 mod unverified;
 mod uri;
+mod usages;
 mod user;
+mod writer;
 
 pub use authorities::{Authorities, AuthoritiesError, certificate_bundle};
 pub use bearer::{MalformedToken, bearer_tokens, forget_token, ignored_token_warning};
@@ -39,10 +46,16 @@ pub use chain::MAX_SIGNATURE_CHECKS;
 pub use der::Malformed;
 pub use groups::{is_anonymous, with_authenticated_group};
 pub use handshake::RequestClientCertificate;
+pub use issue::{Issue, IssuingAlgorithm};
 pub use peer::{PeerCertificate, Verified};
+pub use pem::{first_certificate_validity, public_key_pin};
+pub use request::{CertificateRequest, RequestError};
 pub use unverified::{MAX_CERTIFICATES, Unverified};
+pub use usages::{UnknownUsages, Usages};
 pub use user::UserError;
 
+#[cfg(test)]
+mod issue_tests;
 #[cfg(test)]
 mod name_constraints_tests;
 #[cfg(test)]

@@ -3,8 +3,10 @@
 //! What is no whole block is passed over: text around blocks, a block without its end, one whose lines are no base64. So are
 //! blocks of other kinds and with headers.
 
+use crate::certificate::Certificate;
 use base64::Engine as _;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
@@ -17,9 +19,48 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
+/// A whole block.
+struct Block<'a> {
+    kind: &'a [u8],
+    has_headers: bool,
+    content: Vec<u8>,
+}
+
 /// The contents of all blocks of certificates, whatever they are.
 pub(crate) fn certificates(mut text: &[u8]) -> Vec<CertificateDer<'static>> {
     let mut found = Vec::new();
+    while let Some((block, rest)) = next(text) {
+        if block.kind == KIND && !block.has_headers {
+            found.push(CertificateDer::from(block.content));
+        }
+        text = rest;
+    }
+    found
+}
+
+/// The kind and the content of the first block, which is all that Go's `pem.Decode` sees.
+pub(crate) fn first(text: &[u8]) -> Option<(&[u8], Vec<u8>)> {
+    next(text).map(|(block, _)| (block.kind, block.content))
+}
+
+/// The first and the last moment at which the certificate of a text's first block counts; `None` where there is none that reads.
+pub fn first_certificate_validity(text: &[u8]) -> Option<(Timestamp, Timestamp)> {
+    let (_, der) = first(text)?;
+    Certificate::read(&der)
+        .ok()
+        .map(|own| (own.not_before, own.not_after))
+}
+
+/// SHA-256 of a certificate's public key (its `SubjectPublicKeyInfo`) in hexadecimal, as kubeadm pins authorities; `None` where the
+/// certificate does not read.
+pub fn public_key_pin(certificate: &[u8]) -> Option<String> {
+    let own = Certificate::read(certificate).ok()?;
+    let digest = ring::digest::digest(&ring::digest::SHA256, own.key_info);
+    Some(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The first whole block, and what stands behind it.
+fn next(mut text: &[u8]) -> Option<(Block<'_>, &[u8])> {
     while let Some(at) = find(text, END) {
         let (before, after) = (&text[..at], &text[at + END.len()..]);
         let Some((kind, rest)) = ends_line(after) else {
@@ -29,15 +70,12 @@ pub(crate) fn certificates(mut text: &[u8]) -> Vec<CertificateDer<'static>> {
         // The last beginning before the end: others have lost theirs.
         let block = rfind(before, BEGIN).filter(|at| *at == 0 || before[at - 1] == b'\n');
         let block = block.and_then(|at| content(&before[at + BEGIN.len()..], kind));
-        text = match block {
-            Some(block) => {
-                found.extend(block.filter(|_| kind == KIND));
-                rest
-            }
-            None => after,
-        };
+        match block {
+            Some(block) => return Some((block, rest)),
+            None => text = after,
+        }
     }
-    found
+    None
 }
 
 /// The kind that the end of a block names, and what stands behind its line.
@@ -47,8 +85,8 @@ fn ends_line(after: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((kind, &after[(end + 1).min(after.len())..]))
 }
 
-/// The bytes of a block that begins and ends with this kind; `None` where it is broken, `Some(None)` where it has headers.
-fn content(block: &[u8], kind: &[u8]) -> Option<Option<CertificateDer<'static>>> {
+/// A block that begins and ends with this kind; `None` where it is broken.
+fn content<'a>(block: &[u8], kind: &'a [u8]) -> Option<Block<'a>> {
     let mut lines = block.split(|byte| *byte == b'\n');
     let own = lines.next()?.trim_ascii_end().strip_suffix(DASHES)?;
     if own != kind {
@@ -62,8 +100,11 @@ fn content(block: &[u8], kind: &[u8]) -> Option<Option<CertificateDer<'static>>>
         .copied()
         .filter(|byte| !b" \t\r".contains(byte))
         .collect();
-    let bytes = BASE64.decode(text).ok()?;
-    Some((!has_headers).then(|| CertificateDer::from(bytes)))
+    Some(Block {
+        kind,
+        has_headers,
+        content: BASE64.decode(text).ok()?,
+    })
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {

@@ -29,6 +29,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "machinery-semantics",
         "machinery-client",
         "machinery-reconcile",
+        "machinery-x509",
     ];
     const NODE: &[&str] = &[
         "machinery-meta",

@@ -58,6 +58,10 @@ impl Authority {
         &self.der
     }
 
+    pub(super) fn key(&self) -> &KeyPair {
+        self.issuer.key()
+    }
+
     /// A client certificate: the name becomes the user, the group one of its groups.
     pub fn client(&self, name: &str, group: Option<&str>, now: Timestamp) -> Result<Identity, PkiError> {
         let mut params = leaf_params(name, group, now);

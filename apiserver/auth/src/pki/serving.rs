@@ -9,6 +9,7 @@ use super::{Identity, PkiError, ServingNames};
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
@@ -33,6 +34,8 @@ pub struct GivenCertificates {
 pub struct ServingIdentity {
     own: ArcSwap<OwnCertificate>,
     given: ArcSwap<GivenCertificate>,
+    /// Shown behind the server's own certificate: whoever has its hash finds it there (`knarr agent --token`).
+    authority: CertificateDer<'static>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
@@ -51,8 +54,16 @@ struct GivenCertificate {
 }
 
 impl OwnCertificate {
-    fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Self, PkiError> {
-        let key = CertifiedKey::from_der(identity.chain().to_vec(), identity.key(), provider)?;
+    fn new(
+        identity: &Identity,
+        authority: &CertificateDer<'static>,
+        provider: &CryptoProvider,
+    ) -> Result<Self, PkiError> {
+        let mut chain = identity.chain().to_vec();
+        if !chain.contains(authority) {
+            chain.push(authority.clone());
+        }
+        let key = CertifiedKey::from_der(chain, identity.key(), provider)?;
         Ok(Self {
             key: Arc::new(key),
             names: identity.names().clone(),
@@ -98,9 +109,14 @@ impl GivenCertificate {
 }
 
 impl ServingIdentity {
-    pub fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, PkiError> {
+    pub fn new(
+        identity: &Identity,
+        authority: &CertificateDer<'static>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<Self>, PkiError> {
         Ok(Arc::new(Self {
-            own: ArcSwap::from_pointee(OwnCertificate::new(identity, provider)?),
+            own: ArcSwap::from_pointee(OwnCertificate::new(identity, authority, provider)?),
+            authority: authority.clone(),
             given: ArcSwap::default(),
             provider: Arc::clone(provider),
         }))
@@ -108,8 +124,8 @@ impl ServingIdentity {
 
     /// Replaces the server's own certificate.
     pub fn replace(&self, identity: &Identity) -> Result<(), PkiError> {
-        self.own
-            .store(Arc::new(OwnCertificate::new(identity, &self.provider)?));
+        let own = OwnCertificate::new(identity, &self.authority, &self.provider)?;
+        self.own.store(Arc::new(own));
         Ok(())
     }
 
@@ -230,7 +246,7 @@ mod tests {
             let names: ServingNames = ["kubernetes.default.svc".to_owned(), "10.96.0.1".to_owned()].into();
             let pki = Pki::generate(&names, Timestamp::UNIX_EPOCH).unwrap();
             Self {
-                identity: ServingIdentity::new(&pki.serving, &provider()).unwrap(),
+                identity: ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider()).unwrap(),
                 known: Vec::new(),
             }
         }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct RequestContext {
     pub audit_id: Arc<str>,
     /// The client's `User-Agent`; the default field manager is its first word.
     pub user_agent: Arc<str>,
+    /// The address that the request came from; `None` in process.
+    pub client_address: Option<IpAddr>,
     pub warnings: Warnings,
     pub audit: AuditAnnotations,
     /// `None` where the request is not audited.
@@ -58,6 +61,7 @@ impl RequestContext {
             deadline: None,
             audit_id: runtime.uuid().to_string().into(),
             user_agent: "knarr".into(),
+            client_address: None,
             warnings: Warnings::default(),
             audit: AuditAnnotations::default(),
             recorder: None,

@@ -60,6 +60,9 @@ pub(crate) struct ControllerArguments {
     /// Time after the start of a pod within which a change of its readiness is its first
     #[arg(long, value_parser = duration, default_value = "30s")]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: Duration,
+    /// Longest life of a certificate that is signed for a CertificateSigningRequest
+    #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
+    pub(crate) cluster_signing_duration: Duration,
 }
 
 fn defaults() -> Config {
@@ -131,6 +134,7 @@ impl ControllerArguments {
             cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
             initial_readiness_delay: self.horizontal_pod_autoscaler_initial_readiness_delay,
         };
+        config.cluster_signing_duration = self.cluster_signing_duration;
     }
 }
 
@@ -168,6 +172,7 @@ mod tests {
             "--unhealthy-zone-threshold=0.75",
             "--terminated-pod-gc-threshold=3",
             "--legacy-service-account-token-clean-up-period=48h",
+            "--cluster-signing-duration=24h",
             "--node-cidr-mask-size-ipv4=26",
             "--cluster-cidr=10.1.0.0/20",
             "--horizontal-pod-autoscaler-sync-period=5s",
@@ -199,6 +204,8 @@ mod tests {
                 initial_readiness_delay: Duration::from_secs(10),
             },
             root_ca: String::new(),
+            cluster_signing_duration: Duration::from_secs(24 * 3_600),
+            ..Config::default()
         };
         assert_eq!(config, expected);
     }

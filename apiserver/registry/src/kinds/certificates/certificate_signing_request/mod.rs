@@ -20,13 +20,12 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "certificatesigni
             .status(decision::validate_status)
             .parts(&[("approval", decision::validate_approval)]),
     )
-    .not_enforced("no signer acts on it")
     .prepare_for_create(requested_by)
     .prepare_for_update(prepare_for_update)
     .columns(columns::cells)
     .selectable(|| Selectable::texts(["spec.signerName"]));
 
-/// A signing request names who made it.
+/// A signing request names who made it, and from where where that counts.
 fn requested_by(ctx: &RequestContext, object: &mut Tree) {
     object.set_str(&["spec", "username"], &ctx.user.name);
     object.remove(&["spec", "groups"]);
@@ -43,6 +42,7 @@ fn requested_by(ctx: &RequestContext, object: &mut Tree) {
             object.push(&["spec", "extra", key], value.as_str());
         }
     }
+    validation::note_address(object, ctx.client_address);
 }
 
 fn prepare_for_update(ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {

@@ -10,6 +10,7 @@ use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::{Ref, Step, Tree};
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 /// Ten minutes.
@@ -70,6 +71,7 @@ pub(crate) fn validate(request: Ref<'_>) -> Vec<FieldError> {
 /// Restores the spec; `approval` changes conditions only, and times of conditions are set by the server.
 pub(crate) fn prepare_for_update(part: ObjectPart, object: &mut Tree, old: &Tree, now: &str) {
     restore_member(object, old, "spec");
+    keep_address(object, old);
     match part {
         ObjectPart::Status => keep_decisions(object, old),
         ObjectPart::Other("approval") => {
@@ -83,6 +85,26 @@ pub(crate) fn prepare_for_update(part: ObjectPart, object: &mut Tree, old: &Tree
         _ => return,
     }
     stamp(object, old, now);
+}
+
+/// Address from which a kubelet's request for a serving certificate came. Nobody else writes it: the approver goes by it.
+const REQUESTED_FROM: [&str; 3] = ["metadata", "annotations", "knarr.dev/requested-from"];
+
+/// Notes the address of a new request for a serving certificate.
+pub(crate) fn note_address(object: &mut Tree, address: Option<IpAddr>) {
+    let is_serving = object.str_at(&["spec", "signerName"]) == "kubernetes.io/kubelet-serving";
+    match address.filter(|_| is_serving) {
+        Some(address) => object.set_str(&REQUESTED_FROM, &address.to_string()),
+        None => drop(object.remove(&REQUESTED_FROM)),
+    }
+}
+
+/// Keeps what was noted.
+fn keep_address(object: &mut Tree, old: &Tree) {
+    match old.str_at(&REQUESTED_FROM) {
+        "" => drop(object.remove(&REQUESTED_FROM)),
+        address => object.set_str(&REQUESTED_FROM, address),
+    }
 }
 
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
@@ -199,6 +221,32 @@ mod tests {
             r#"{"conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"}]}"#,
             "a decision is not changed through status"
         );
+    }
+
+    #[test]
+    fn address_of_a_request_for_serving_is_noted_by_the_server_alone() {
+        const SERVING: &str = r#"{"signerName":"kubernetes.io/kubelet-serving"}"#;
+        let noted = |object: &Tree| object.str_at(&super::REQUESTED_FROM).to_owned();
+        let address = Some("192.0.2.7".parse().unwrap());
+        let mut new = request(SERVING, "{}");
+        new.set_str(&super::REQUESTED_FROM, "192.0.2.8");
+        super::note_address(&mut new, address);
+        assert_eq!(noted(&new), "192.0.2.7");
+        let (old, mut changed) = (new.clone(), new.clone());
+        changed.set_str(&super::REQUESTED_FROM, "192.0.2.8");
+        for part in [
+            ObjectPart::Main,
+            ObjectPart::Status,
+            ObjectPart::Other("approval"),
+        ] {
+            prepare_for_update(part, &mut changed, &old, "1");
+            assert_eq!(noted(&changed), "192.0.2.7");
+        }
+        super::note_address(&mut new, None);
+        assert_eq!(noted(&new), "", "in process nobody saw it");
+        let mut other = request(r#"{"signerName":"example.com/a"}"#, "{}");
+        super::note_address(&mut other, address);
+        assert_eq!(noted(&other), "");
     }
 
     /// Each answer is upstream's.
