@@ -2,6 +2,7 @@
 //! containerd they use, in a mount namespace that outlives this process.
 
 use crate::config_file::ConfigArguments;
+use crate::join::{self, JoinArguments};
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
 use crate::{agent_claim, check, executors, open_files, own_certificate};
@@ -65,7 +66,9 @@ pub(crate) struct AgentArguments {
     /// Bundle of authorities of client certificates [default: client-ca.crt in the data directory]
     #[arg(long)]
     client_ca_file: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Joining a cluster")]
+    join: JoinArguments,
+    #[command(flatten, next_help_heading = "Node")]
     node: NodeArguments,
 }
 
@@ -87,7 +90,36 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         instance::join_namespace(&arguments.data_dir.join("containerd"))
             .context("entering a mount namespace")?;
     }
+    let arguments = joined(arguments)?;
     executors::apart(serve_network(&arguments), |beside| work(&arguments, beside))
+}
+
+/// Joins the cluster where one is given; ranges and domain are the cluster's then.
+fn joined(arguments: AgentArguments) -> anyhow::Result<AgentArguments> {
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let facts = executor.block_on(async {
+        let runtime = Runtime::real();
+        join::enter(&arguments.join, &own_node(&arguments), &runtime).await
+    });
+    match facts.context("joining the cluster")? {
+        None => Ok(arguments),
+        Some(facts) => Ok(AgentArguments {
+            cluster_domain: facts.cluster_domain,
+            cluster_cidr: facts.cluster_cidr,
+            service_cluster_ip_range: facts.service_cluster_ip_range,
+            ..arguments
+        }),
+    }
+}
+
+fn own_node(arguments: &AgentArguments) -> join::Node {
+    join::Node {
+        name: node_name(arguments),
+        folder: arguments.data_dir.clone(),
+        kubeconfig: kubeconfig(arguments),
+    }
 }
 
 /// Starts what pods that run already ask for, whatever the container runtime does.
@@ -109,13 +141,16 @@ fn node_name(arguments: &AgentArguments) -> String {
 /// `beside` is the handle of the other executor, whose components are reported with ours.
 async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()> {
     let runtime = Runtime::real().with_components_of(&beside);
-    let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
     let kubeconfig = kubeconfig(arguments);
-    let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
+    let client = Client::following_kubeconfig(&kubeconfig, runtime.clone()).await?;
     // Fields that the node writes have the owner they have upstream.
     let client = client.with_user_agent("kubelet");
     let config = kubelet_config(arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
+    if arguments.join.server.is_some() {
+        let (node, address) = (own_node(arguments), config.node_ip);
+        join::keep_certificates(&arguments.join, &node, address, &client, &runtime);
+    }
     let cri = CriClient::new(&config.container_runtime_endpoint);
     let container_runtime = container_runtime(arguments, &runtime, &cri);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
@@ -130,7 +165,6 @@ async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()>
         biased;
         _ = term.recv() => {}
         _ = interrupt.recv() => {}
-        () = outlived => tracing::info!("shutting down to restart with a newer certificate"),
     }
     Ok(())
 }
@@ -205,7 +239,7 @@ async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyho
     } else {
         node()
     };
-    Ok(Client::from_kubeconfig(&path, runtime.clone()).await?)
+    Ok(Client::following_kubeconfig(&path, runtime.clone()).await?)
 }
 
 fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
@@ -271,6 +305,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         .zip(arguments.tls_private_key_file.clone());
     let defaults = KubeletConfig::for_data_dir(arguments.data_dir.clone());
     let node_ip = node_ip(arguments, kubeconfig)?;
+    let is_joined = arguments.join.server.is_some();
     Ok(KubeletConfig {
         host_ports: host_ports(arguments, kubeconfig),
         node_name: node_name(arguments),
@@ -284,6 +319,8 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             .iter()
             .cloned()
             .collect::<BTreeMap<_, _>>(),
+        register_node: arguments.node.register_node,
+        register_with_taints: arguments.node.register_with_taints.clone(),
         cgroup_root: arguments.node.cgroup_root.clone(),
         max_pods: arguments.node.max_pods,
         pod_max_pids: arguments.node.pod_max_pids,
@@ -292,11 +329,14 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         container_log_max_files: arguments.node.container_log_max_files,
         port: arguments.port,
         healthz_port: Some(arguments.healthz_port).filter(|port| *port != 0),
-        tls: given.or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY))),
+        tls_awaited: given.is_none() && is_joined,
+        tls: given
+            .or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY)))
+            .or_else(|| is_joined.then(|| join::serving_files(&arguments.data_dir))),
         client_ca: arguments
             .client_ca_file
             .clone()
-            .or_else(|| in_folder("client-ca.crt")),
+            .or_else(|| in_folder(join::AUTHORITY)),
         max_connections: open_files::connections(defaults.max_connections),
         container_runtime_endpoint: match &arguments.node.container_runtime_endpoint {
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),

@@ -9,6 +9,7 @@ mod config_file;
 mod executors;
 mod forwarded;
 mod image;
+mod join;
 mod kubeconfig;
 mod logging;
 mod node_arguments;
@@ -16,6 +17,7 @@ mod open_files;
 mod own_certificate;
 mod server;
 mod storage;
+mod token;
 mod uninstall;
 mod up;
 mod version;
@@ -72,6 +74,8 @@ enum Command {
     Storage(storage::StorageArguments),
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
+    /// Manages the tokens by which nodes join
+    Token(token::TokenArguments),
     /// Removes a cluster from this machine: its processes, what they left in the kernel, and its files
     Uninstall(uninstall::UninstallArguments),
     /// Prints a script by which a shell completes commands and flags
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
+        Command::Token(arguments) => token::run(&arguments),
         Command::Uninstall(arguments) => uninstall::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments, Arguments::command()),
         Command::Version(arguments) => version::run(&arguments),

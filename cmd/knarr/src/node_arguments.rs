@@ -2,7 +2,8 @@
 //! are the kubelet's where it has them.
 
 use crate::agent_reserve::ReserveArguments;
-use clap::Args;
+use clap::{ArgAction, Args};
+use node_kubelet::RegistrationTaint;
 use node_proxy::NodePortAddress;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -30,6 +31,12 @@ pub(crate) struct NodeArguments {
     /// Labels added to the node at its registration: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     pub(crate) node_labels: Vec<(String, String)>,
+    /// Register this node; without, the Node object is made by somebody else
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) register_node: bool,
+    /// Taints of the node at its registration: key=value:effect,…
+    #[arg(long, value_delimiter = ',', value_parser = taint)]
+    pub(crate) register_with_taints: Vec<RegistrationTaint>,
     /// Parent cgroup of pods
     #[arg(long, default_value = "/")]
     pub(crate) cgroup_root: String,
@@ -67,6 +74,11 @@ fn label(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .ok_or_else(|| format!("{text}: not name=value"))?;
     Ok((name.to_string(), value.to_string()))
+}
+
+fn taint(text: &str) -> Result<RegistrationTaint, String> {
+    text.parse()
+        .map_err(|error: node_kubelet::TaintError| error.to_string())
 }
 
 /// In upstream's words where it is none.

@@ -159,18 +159,32 @@ impl Client {
 
     /// A client of a kubeconfig file's current context.
     pub async fn from_kubeconfig(path: &Path, runtime: Runtime) -> Result<Self, ClientError> {
-        let config = |error: kube::config::KubeconfigError| {
-            ClientError::Config(format!("{}: {error}", path.display()))
-        };
-        let file = kube::config::Kubeconfig::read_from(path).map_err(config)?;
+        let file = kube::config::Kubeconfig::read_from(path)
+            .map_err(|error| ClientError::Config(format!("{}: {error}", path.display())))?;
+        let made = Self::of_kubeconfig(file, runtime).await;
+        made.map_err(|error| match error {
+            ClientError::Config(why) => ClientError::Config(format!("{}: {why}", path.display())),
+            other => other,
+        })
+    }
+
+    /// A client of the current context of a kubeconfig's text.
+    pub async fn from_kubeconfig_text(text: &str, runtime: Runtime) -> Result<Self, ClientError> {
+        let file = kube::config::Kubeconfig::from_yaml(text);
+        let file = file.map_err(|error| ClientError::Config(error.to_string()))?;
+        Self::of_kubeconfig(file, runtime).await
+    }
+
+    async fn of_kubeconfig(file: kube::config::Kubeconfig, runtime: Runtime) -> Result<Self, ClientError> {
+        let config = |error: &dyn std::fmt::Display| ClientError::Config(error.to_string());
         let options = kube::config::KubeConfigOptions::default();
         let mut loaded = kube::Config::from_custom_kubeconfig(file, &options)
             .await
-            .map_err(config)?;
+            .map_err(|error| config(&error))?;
         // Watches are silent for minutes; the limits are ours, per request.
         loaded.read_timeout = None;
         loaded.write_timeout = None;
-        let kube = kube::Client::try_from(loaded).map_err(|error| ClientError::Config(error.to_string()))?;
+        let kube = kube::Client::try_from(loaded).map_err(|error| config(&error))?;
         Ok(Self::new(kube, runtime))
     }
 

@@ -16,6 +16,7 @@ pub mod discovery;
 pub mod edit;
 pub mod error;
 mod folded;
+mod following;
 pub mod informer;
 mod lines;
 mod long_list;

@@ -8,6 +8,7 @@ use node_network::host_ports::HostPortsConfig;
 use node_sys::machine::Machine;
 
 use crate::node::reserve::Reserve;
+use crate::node::taints::RegistrationTaint;
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct KubeletConfig {
     pub resolv_conf: PathBuf,
     /// Labels of the Node object beyond our own.
     pub node_labels: BTreeMap<String, String>,
+    /// True if the agent makes the Node object.
+    pub register_node: bool,
+    /// Taints of a Node object that the agent makes.
+    pub register_with_taints: Vec<RegistrationTaint>,
     /// Parent cgroup of pods; `/` unless several nodes share a machine.
     pub cgroup_root: String,
     /// Resources reserved from pods.
@@ -44,6 +49,8 @@ pub struct KubeletConfig {
     pub healthz_port: Option<u16>,
     /// Serving certificate and key in PEM; without it one is made and signed by itself.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// The serving certificate may come later: until then the agent serves with one of its own making.
+    pub tls_awaited: bool,
     /// File of the authorities of client certificates, in PEM.
     pub client_ca: Option<PathBuf>,
     /// The CRI socket.
@@ -67,6 +74,8 @@ impl KubeletConfig {
             cluster_domain: "cluster.local".into(),
             resolv_conf: "/etc/resolv.conf".into(),
             node_labels: BTreeMap::new(),
+            register_node: true,
+            register_with_taints: Vec::new(),
             cgroup_root: "/".into(),
             reserve: Reserve::default(),
             max_pods: 110,
@@ -75,6 +84,7 @@ impl KubeletConfig {
             max_connections: 1_024,
             healthz_port: Some(10248),
             tls: None,
+            tls_awaited: false,
             client_ca: None,
             container_runtime_endpoint: data_dir.join("containerd/containerd.sock"),
             version: machinery_meta::version::GIT_VERSION.to_owned(),

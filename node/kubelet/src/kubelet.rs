@@ -197,6 +197,9 @@ fn serve(context: &ManagerContext, listeners: Listeners) {
     let (own, main) = (context.clone(), listeners.clone());
     let begin = move || server::serve(own.clone(), main.clone());
     context.runtime.keep("kubelet server", begin).detach();
+    let (serving, runtime) = (listeners.serving.clone(), context.runtime.clone());
+    let begin = move || Arc::clone(&serving).follow(runtime.clone());
+    context.runtime.keep("serving certificate file", begin).detach();
     if let Some(clients) = listeners.clients.clone() {
         let runtime = context.runtime.clone();
         let begin = move || Arc::clone(&clients).follow(runtime.clone());

@@ -31,3 +31,4 @@ pub mod server;
 
 pub use config::KubeletConfig;
 pub use kubelet::{Host, Kubelet, KubeletError};
+pub use node::taints::{RegistrationTaint, TaintError};

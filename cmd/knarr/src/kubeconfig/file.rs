@@ -10,6 +10,8 @@ use apiserver_server::pki::{Authority, Identity, LOOPBACK_CLIENT_NAME, write_pri
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -140,11 +142,25 @@ impl KubeconfigFile {
         cluster.get("server")?.as_str()
     }
 
+    /// The user's certificate and key in the file, whoever vouches for them.
+    pub(crate) fn user_identity(&self, user: &str) -> Option<Identity> {
+        let user = self.member("users", user, "user")?;
+        let certificate = decoded(user, "client-certificate-data")?;
+        Identity::from_pem(certificate, decoded(user, "client-key-data")?)
+    }
+
+    /// The authority of the current context's cluster, encoded.
+    pub(crate) fn authority(&self) -> Option<CertificateDer<'static>> {
+        let current = self.root.get("current-context")?.as_str()?;
+        let context = self.member("contexts", current, "context")?;
+        let cluster = self.member("clusters", context.get("cluster")?.as_str()?, "cluster")?;
+        let pem = decoded(cluster, "certificate-authority-data")?;
+        CertificateDer::from_pem_slice(pem.as_bytes()).ok()
+    }
+
     /// The user's credentials in the file, if the authority vouches for them.
     pub(crate) fn identity(&self, entries: &Entries<'_>, now: Timestamp) -> Option<Identity> {
-        let user = self.member("users", entries.user, "user")?;
-        let certificate = decoded(user, "client-certificate-data")?;
-        let found = Identity::from_pem(certificate, decoded(user, "client-key-data")?)?;
+        let found = self.user_identity(entries.user)?;
         let is_good = entries
             .authority
             .vouches_for(&found, entries.user, entries.group, now);

@@ -2,7 +2,7 @@
 //!
 //! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
 //! several servers, [`encryption`] those of encryption at rest, [`bounds`] those of what is stored, [`serving`] those of serving certificates, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
-//! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
+//! [`identities`] writes the kubeconfigs of administrator and node, [`node_config`] what nodes that join have to know, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
 mod agent_process;
@@ -16,6 +16,7 @@ mod election;
 mod encryption;
 mod flags;
 mod identities;
+mod node_config;
 pub(crate) mod paths;
 mod serving;
 
@@ -101,6 +102,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         runtime: &runtime,
     };
     let due = identities.write_all_at_start()?;
+    node_config::publish(&cluster, &arguments, address).await;
     if server.advertised_address().is_loopback() {
         tracing::warn!(
             "the advertised address is a loopback address, which no pod can reach: the service kubernetes has no endpoints; \

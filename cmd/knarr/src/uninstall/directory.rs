@@ -65,6 +65,7 @@ const AGENT: Layout = Layout {
         "agent.log",
         "agent.pid",
         "client-ca.crt",
+        "cluster-facts.json",
         "cni",
         "cni-state",
         "containerd",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
-    NodeRuntimeHandlerFeatures, NodeStatus, NodeSystemInfo,
+    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -13,6 +13,7 @@ use node_sys::machine::Machine;
 
 use super::pressure::Pressure;
 use super::reserve::{Amounts, amount_text};
+use super::taints::RegistrationTaint;
 use crate::config::KubeletConfig;
 
 /// Everything about the node that does not change while we run.
@@ -114,6 +115,7 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             )])),
             ..ObjectMeta::default()
         },
+        spec: spec(config),
         status: Some(status(
             config,
             facts,
@@ -124,6 +126,19 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
         )),
         ..Node::default()
     }
+}
+
+/// Taints of a node that is new; others are the administrator's.
+fn spec(config: &KubeletConfig) -> Option<NodeSpec> {
+    let taints: Vec<_> = config
+        .register_with_taints
+        .iter()
+        .map(RegistrationTaint::to_taint)
+        .collect();
+    (!taints.is_empty()).then(|| NodeSpec {
+        taints: Some(taints),
+        ..NodeSpec::default()
+    })
 }
 
 /// The status now; what has not changed keeps its times.

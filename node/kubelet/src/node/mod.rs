@@ -12,3 +12,4 @@ pub mod registration;
 pub mod reserve;
 pub mod schedulable;
 pub mod status;
+pub mod taints;

@@ -84,6 +84,10 @@ async fn attempt(
     facts: &NodeFacts,
 ) -> Result<Node, kube::Error> {
     let api: Api<Node> = Api::all(client.clone());
+    if !config.register_node {
+        // Whoever makes it says what it is.
+        return api.get(&config.node_name).await;
+    }
     let wanted = facts::node(config, facts, &Health::unknown(), runtime.now());
     match api.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -128,6 +132,9 @@ mod tests {
     use http_body_util::Full;
     use parking_lot::Mutex;
 
+    /// Stands for a node that does not register itself.
+    const NOT_REGISTERED: u16 = 0;
+
     /// An API server that answers the create with this code, and has a Node with these labels or none.
     async fn attempted(code: u16, labels: Option<Value>) -> (Result<Node, kube::Error>, Vec<String>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -156,6 +163,7 @@ mod tests {
         let mut config = KubeletConfig::for_data_dir(std::env::temp_dir());
         config.node_name = "n1".to_owned();
         config.node_labels = [("disk".to_owned(), "ssd".to_owned())].into();
+        config.register_node = code != NOT_REGISTERED;
         let facts = NodeFacts::observe(&config);
         let node = attempt(&Runtime::real(), &client, &config, &facts).await;
         let asked = asked.lock().clone();
@@ -173,6 +181,8 @@ mod tests {
         }
         let (node, asked) = attempted(403, None).await;
         assert!(node.is_err() && asked == ["POST", "GET"], "{asked:?}");
+        let (node, asked) = attempted(NOT_REGISTERED, Some(json!({}))).await;
+        assert!(node.is_ok() && asked == ["GET"], "{asked:?}");
         let (node, asked) = attempted(500, Some(json!({}))).await;
         assert!(node.is_err() && asked == ["POST"], "{asked:?}");
     }

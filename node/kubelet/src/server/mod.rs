@@ -68,6 +68,7 @@ pub struct Listeners {
     main: Arc<TcpListener>,
     health: Option<Arc<TcpListener>>,
     tls: Arc<rustls::ServerConfig>,
+    pub(crate) serving: Arc<tls::ServingCertificate>,
     /// `None` where no authority of clients is known.
     pub(crate) clients: Option<Arc<Clients>>,
 }
@@ -75,7 +76,7 @@ pub struct Listeners {
 impl Listeners {
     /// Binds both ports.
     pub async fn bind(config: &KubeletConfig) -> Result<Self, ServerError> {
-        let tls = Arc::new(tls::server_config(config)?);
+        let (tls, serving) = tls::server_config(config)?;
         let clients = config.client_ca.clone().map(Clients::open).transpose()?;
         let any = match config.node_ip {
             std::net::IpAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], config.port)),
@@ -89,7 +90,8 @@ impl Listeners {
         Ok(Self {
             main: Arc::new(main),
             health,
-            tls,
+            tls: Arc::new(tls),
+            serving,
             clients,
         })
     }

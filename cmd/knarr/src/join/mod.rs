@@ -1,0 +1,138 @@
+//! Joining a cluster: from a server's address and a token to the node's own certificates, which are renewed while the agent runs.
+//!
+//! ```text
+//! token -> [discovery]: the authority whose hash the token has, from the server's handshake -> [credentials]: a request for
+//! the client's certificate, as the token's bearer -> kubeconfig -> [facts]: the cluster's ranges and domain -> the agent runs
+//! [renewal]: the serving certificate, and both again in time
+//! ```
+//!
+//! What was learnt lies in the agent's folder: later starts need neither the token nor, for a while, the server.
+
+mod arguments;
+mod credentials;
+mod discovery;
+mod facts;
+mod renewal;
+mod request;
+
+pub(crate) use arguments::JoinArguments;
+pub(crate) use facts::{ClusterFacts, publish};
+pub(crate) use renewal::keep_certificates;
+
+use crate::own_certificate;
+use anyhow::{Context, bail};
+use apiserver_server::pki::write_private;
+use arguments::Server;
+use credentials::NodeCredentials;
+use machinery_client::Client;
+use machinery_runtime::Runtime;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// File of the cluster's authority, by which clients of the agent are known as well.
+pub(crate) const AUTHORITY: &str = "client-ca.crt";
+/// Between attempts while the server is not reached.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// A node that joins.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// The agent's folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+impl Node {
+    fn user(&self) -> String {
+        format!("system:node:{}", self.name)
+    }
+
+    fn authority(&self) -> PathBuf {
+        self.folder.join(AUTHORITY)
+    }
+}
+
+/// Joins where a server is given, or goes on as a node that has joined. `None` without a server.
+pub(crate) async fn enter(
+    arguments: &JoinArguments,
+    node: &Node,
+    runtime: &Runtime,
+) -> anyhow::Result<Option<ClusterFacts>> {
+    let Some(server) = &arguments.server else {
+        if arguments.is_given() {
+            bail!("--token needs --server, the address of the cluster that this node joins");
+        }
+        return Ok(None);
+    };
+    let server: Server = server.parse().context("--server")?;
+    let token = arguments.token()?;
+    let authority = authority(&server, token.as_ref(), node, runtime).await?;
+    let credentials = NodeCredentials {
+        node,
+        server: &server,
+        authority: &authority,
+    };
+    if credentials.keep(runtime.now())?.is_none() {
+        let Some(token) = token else {
+            bail!(
+                "this node has no certificate of the cluster, or one that has ended: give --token (`knarr token create` on the \
+                 server prints one)"
+            );
+        };
+        credentials.request(&token, runtime).await?;
+        tracing::info!(node = node.name, %server, "the node has joined");
+    }
+    let client = Client::from_kubeconfig(&node.kubeconfig, runtime.clone()).await?;
+    facts::read(&client, &node.folder).await.map(Some)
+}
+
+/// The cluster's authority in PEM: the one that the token names, or the one of an earlier start.
+async fn authority(
+    server: &Server,
+    token: Option<&crate::token::JoinToken>,
+    node: &Node,
+    runtime: &Runtime,
+) -> anyhow::Result<String> {
+    let known = std::fs::read_to_string(node.authority()).ok();
+    let hash = token.and_then(|token| token.authority_hash.as_deref());
+    match (known, hash) {
+        (Some(known), None) => Ok(known),
+        (Some(known), Some(hash)) if discovery::is_of(&known, hash) => Ok(known),
+        (Some(_), Some(_)) => bail!(
+            "{} is the authority of another cluster than the token's: this node has joined that one (`knarr uninstall` \
+             removes a node from its machine)",
+            node.authority().display()
+        ),
+        (None, None) => bail!(
+            "the token has no hash of the cluster's authority, by which the server is known: give the whole token that `knarr \
+             token create` prints, or --discovery-token-ca-cert-hash"
+        ),
+        (None, Some(hash)) => {
+            let found = discover(server, hash, runtime).await?;
+            write_private(&node.authority(), &found)?;
+            Ok(found)
+        }
+    }
+}
+
+/// Goes on trying while the server is not reached.
+async fn discover(server: &Server, hash: &str, runtime: &Runtime) -> anyhow::Result<String> {
+    loop {
+        match discovery::authority(server, hash, runtime).await {
+            Err(error) if error.may_pass() => {
+                tracing::warn!(error = format!("{:#}", anyhow::Error::new(error)), %server, "the server is not reached");
+                runtime.sleep(RETRY).await;
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Reports whether the folder has a certificate that kubelets serve with.
+pub(crate) fn serving_files(folder: &Path) -> (PathBuf, PathBuf) {
+    (
+        folder.join(own_certificate::CERTIFICATE),
+        folder.join(own_certificate::KEY),
+    )
+}
