@@ -53,10 +53,8 @@ mod view_memory;
 mod volume_binder;
 
 pub use all::rows;
-pub use config::Config;
 pub use config::{Config, HorizontalPodAutoscalerConfig};
 pub use context::{CertificateOf, CertificateSigner, ControllerContext, TokenOf, TokenSigner};
-pub use context::{ControllerContext, TokenOf, TokenSigner};
 pub use descriptor::ControllerDescriptor;
 /// The election of the server that runs them.
 pub use machinery_reconcile::leader_election;
