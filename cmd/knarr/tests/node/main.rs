@@ -7,6 +7,7 @@
 mod support;
 
 mod access;
+mod autoscaling;
 mod commands;
 mod debug;
 mod figures;
@@ -28,6 +29,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "a_rolling_update_drops_no_request",
         services::a_rolling_update_drops_no_request,
+    ),
+    (
+        "a_deployment_grows_with_its_load",
+        autoscaling::a_deployment_grows_with_its_load,
     ),
     (
         "a_log_that_grows_is_rotated",
