@@ -39,6 +39,8 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::service_cidr::ROW,
         crate::pod_gc::ROW,
         crate::volume_binder::ROW,
+        crate::ephemeral_volume::ROW,
+        crate::local_path::ROW,
         crate::storage_protection::VOLUME_ROW,
         crate::storage_protection::CLAIM_ROW,
         crate::storage_protection::ATTRIBUTES_ROW,

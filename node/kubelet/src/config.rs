@@ -112,6 +112,11 @@ impl KubeletConfig {
         self.data_dir.join("logs").join("pods")
     }
 
+    /// Below it lies one folder per volume that was made on this node.
+    pub fn local_volumes_folder(&self) -> PathBuf {
+        self.data_dir.join("local-volumes")
+    }
+
     /// Pipes of running exec sessions.
     pub fn run_folder(&self) -> PathBuf {
         self.data_dir.join("run")

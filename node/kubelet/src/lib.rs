@@ -22,6 +22,7 @@ pub mod containers;
 mod cri_answers;
 pub mod images;
 pub mod kubelet;
+pub mod local_volumes;
 pub mod logs;
 pub mod managers;
 pub mod node;

@@ -77,6 +77,7 @@ const AGENT: Layout = Layout {
         "kubeconfig",
         "kubelet.crt",
         "kubelet.key",
+        "local-volumes",
         "logs",
         "pods",
         "run",

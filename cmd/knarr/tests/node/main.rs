@@ -220,6 +220,18 @@ const SCENARIOS: &[Scenario] = &[
         volumes::volumes_of_every_kind_hold_what_they_say,
     ),
     (
+        "stateful_sets_keep_their_volumes_of_the_default_class",
+        volumes::stateful_sets_keep_their_volumes_of_the_default_class,
+    ),
+    (
+        "ephemeral_volumes_go_with_their_pods",
+        volumes::ephemeral_volumes_go_with_their_pods,
+    ),
+    (
+        "claims_of_what_their_class_cannot_give_say_why",
+        volumes::claims_of_what_their_class_cannot_give_say_why,
+    ),
+    (
         "claims_are_bound_and_their_volumes_outlive_pods",
         volumes::claims_are_bound_and_their_volumes_outlive_pods,
     ),

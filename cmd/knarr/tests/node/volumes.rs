@@ -495,3 +495,137 @@ spec:
 "
     )
 }
+
+/// A manifest of `docs/volumes.md`, with an image that the node has.
+fn from_page(kind: &str) -> String {
+    let page = include_str!("../../../../docs/volumes.md");
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|block| block.split("```").next());
+    let found = blocks
+        .into_iter()
+        .find(|block| block.contains(&format!("kind: {kind}\n")));
+    let block = found.expect("the page has it");
+    block.replace(
+        "image: busybox:1.37",
+        &format!("image: {TOOLS}\n        imagePullPolicy: IfNotPresent"),
+    )
+}
+
+/// The folder of a claim's volume.
+fn folder_of(story: &crate::support::Kubectl, claim: &str) -> std::path::PathBuf {
+    let volume = story.field(&format!("pvc/{claim}"), "{.spec.volumeName}");
+    assert!(volume.starts_with("pvc-"), "{volume}");
+    story.field(&format!("pv/{volume}"), "{.spec.local.path}").into()
+}
+
+fn is_gone(path: &std::path::Path) -> bool {
+    path.try_exists().is_ok_and(|there| !there)
+}
+
+pub(crate) fn stateful_sets_keep_their_volumes_of_the_default_class(cluster: &Cluster) {
+    let story = cluster.namespace("local-path");
+    story.feed(&["apply"], &from_page("StatefulSet"));
+    let rolled = || story.kubectl(&["rollout", "status", "statefulset/db", "--timeout=150s"]);
+    rolled();
+    for claim in ["data-db-0", "data-db-1"] {
+        let what = story.field(
+            &format!("pvc/{claim}"),
+            "{.status.phase} {.spec.storageClassName}",
+        );
+        assert_eq!(what, "Bound local-path");
+        let path = folder_of(&story, claim);
+        assert!(path.starts_with(cluster.agent_dir()), "{path:?}");
+    }
+    let events = story.kubectl(&["events", "--for", "pvc/data-db-0"]);
+    assert!(
+        events.contains("Successfully provisioned volume pvc-"),
+        "{events}"
+    );
+    story.kubectl(&["scale", "statefulset/db", "--replicas=1"]);
+    story.until("the second pod to be gone", || {
+        story.kubectl(&["get", "pods", "-o", "name"]) == "pod/db-0\n"
+    });
+    story.kubectl(&["scale", "statefulset/db", "--replicas=2"]);
+    rolled();
+    story.kubectl(&["rollout", "restart", "statefulset/db"]);
+    rolled();
+    for (pod, starts) in [("db-0", 2), ("db-1", 3)] {
+        let log = story.kubectl(&["exec", pod, "--", "cat", "/data/log"]);
+        assert_eq!(log, format!("{pod} started\n").repeat(starts));
+    }
+    let folders = ["data-db-0", "data-db-1"].map(|claim| folder_of(&story, claim));
+    story.kubectl(&["delete", "statefulset", "db", "--timeout=100s"]);
+    story.until("the pods to be gone", || {
+        story.kubectl(&["get", "pods", "-o", "name"]).is_empty()
+    });
+    assert!(
+        folders.iter().all(|folder| folder.join("log").is_file()),
+        "claims keep their data"
+    );
+    story.kubectl(&["delete", "pvc", "--all", "--timeout=100s"]);
+    for folder in &folders {
+        story.until("its folder to be gone", || is_gone(folder));
+    }
+    story.until("the volumes to be gone", || {
+        let claims = "-o=jsonpath={.items[*].spec.claimRef.namespace}";
+        !story.kubectl(&["get", "pv", claims]).contains("local-path")
+    });
+}
+
+pub(crate) fn ephemeral_volumes_go_with_their_pods(cluster: &Cluster) {
+    let story = cluster.namespace("ephemeral");
+    let pod = from_page("Pod").replace("\n        imagePullPolicy", "\n    imagePullPolicy");
+    story.feed(&["apply"], &pod);
+    story.wait("pod/worker", "condition=Ready");
+    let owner = story.field("pvc/worker-scratch", "{.metadata.ownerReferences[*].kind}");
+    assert_eq!(owner, "Pod");
+    let folder = folder_of(&story, "worker-scratch");
+    story.until("what the pod wrote", || {
+        std::fs::read_to_string(folder.join("file")).is_ok_and(|text| text == "here\n")
+    });
+    story.kubectl(&["delete", "pod", "worker", "--timeout=100s"]);
+    story.until("its claim to be gone", || {
+        story.kubectl(&["get", "pvc", "-o", "name"]).is_empty()
+    });
+    story.until("its folder to be gone", || is_gone(&folder));
+    // Another's claim of that name is left alone.
+    let taken = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: worker-scratch}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}";
+    story.feed(&["apply"], taken);
+    story.feed(&["apply"], &pod);
+    story.until("an event that says why", || {
+        let why = "PVC ephemeral/worker-scratch was not created for pod ephemeral/worker (pod is not owner)";
+        story.kubectl(&["events", "--for", "pod/worker"]).contains(why)
+    });
+    story.kubectl(&["delete", "pvc", "worker-scratch"]);
+    story.wait("pod/worker", "condition=Ready");
+    story.kubectl(&["delete", "pod", "worker", "--timeout=100s"]);
+}
+
+pub(crate) fn claims_of_what_their_class_cannot_give_say_why(cluster: &Cluster) {
+    let story = cluster.namespace("unmet");
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: shared}, spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Mi}}}}";
+    story.feed(&["apply"], claim);
+    story.until("an event that it waits", || {
+        let why = "waiting for first consumer to be created before binding";
+        story.kubectl(&["events", "--for", "pvc/shared"]).contains(why)
+    });
+    let pod = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: user}}, spec: {{volumes: [{{name: v, persistentVolumeClaim: {{claimName: shared}}}}], \
+         containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000'], volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
+    );
+    story.feed(&["apply"], &pod);
+    story.until("an event that says why", || {
+        let why = "access mode ReadWriteMany is not supported";
+        story.kubectl(&["events", "--for", "pvc/shared"]).contains(why)
+    });
+    assert_eq!(story.field("pvc/shared", "{.status.phase}"), "Pending");
+    // The node's folders are the control plane's alone to make.
+    let account = "--as=system:serviceaccount:unmet:default";
+    let path = "/api/v1/nodes/x/proxy/localVolumes/pvc-x";
+    let refused = story.refused(&["create", "--raw", path, "-f", "/dev/null", account]);
+    assert!(refused.contains("forbidden"), "{refused}");
+    story.kubectl(&["delete", "pod", "user", "--grace-period=1"]);
+    story.kubectl(&["delete", "pvc", "shared"]);
+}

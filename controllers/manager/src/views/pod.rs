@@ -79,6 +79,8 @@ pub struct PodView {
     pub grace_seconds: i64,
     /// The claims its volumes are bound by, those made for it included.
     pub claims: Box<[Box<str>]>,
+    /// Some of them are made for it.
+    pub has_ephemeral: bool,
 }
 
 /// The `Ready` condition.
@@ -225,6 +227,7 @@ impl Projection for PodView {
             subdomain: spec.subdomain,
             tolerations: spec.tolerations,
             claims: claims(header, &spec.volumes),
+            has_ephemeral: spec.volumes.iter().any(|own| own.ephemeral.is_some()),
             gated: !spec.scheduling_gates.is_empty(),
             grace_seconds: spec.termination_grace_period_seconds.unwrap_or(30),
         })

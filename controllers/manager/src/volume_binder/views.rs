@@ -8,13 +8,13 @@ use machinery_semantics::selectors::from_api;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-pub(super) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-pub(super) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+pub(crate) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+pub(crate) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// Where the class was before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -43,15 +43,15 @@ fn read(mut metadata: Metadata) -> Annotations {
 /// The claim that a volume names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct ClaimRef {
-    pub(super) namespace: Box<str>,
-    pub(super) name: Box<str>,
-    pub(super) uid: Box<str>,
+pub(crate) struct ClaimRef {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
 }
 
 impl ClaimRef {
     /// Whether it means this claim: by name, and by uid where it has one.
-    pub(super) fn means(&self, claim: &ObjectHeader) -> bool {
+    pub(crate) fn means(&self, claim: &ObjectHeader) -> bool {
         *self.name == *claim.key.name
             && *self.namespace == *claim.key.namespace
             && (self.uid.is_empty() || *self.uid == *claim.uid.0)
@@ -61,29 +61,29 @@ impl ClaimRef {
 /// A PersistentVolume.
 #[derive(Debug)]
 pub(crate) struct VolumeView {
-    pub(super) annotations: Annotations,
-    pub(super) capacity: Quantity,
-    pub(super) access_modes: Vec<Box<str>>,
-    pub(super) class: Box<str>,
-    pub(super) attributes_class: Box<str>,
-    pub(super) is_block: bool,
-    pub(super) claim: Option<ClaimRef>,
-    pub(super) reclaim_policy: Box<str>,
-    pub(super) is_csi: bool,
-    pub(super) phase: Box<str>,
+    pub(crate) annotations: Annotations,
+    pub(crate) capacity: Quantity,
+    pub(crate) access_modes: Vec<Box<str>>,
+    pub(crate) class: Box<str>,
+    pub(crate) attributes_class: Box<str>,
+    pub(crate) is_block: bool,
+    pub(crate) claim: Option<ClaimRef>,
+    pub(crate) reclaim_policy: Box<str>,
+    pub(crate) is_csi: bool,
+    pub(crate) phase: Box<str>,
 }
 
 impl VolumeView {
     /// Volumes that a claim may have: by the claim that they name, or by class where they name none.
-    pub(super) const CANDIDATES: IndexName = IndexName("candidates");
+    pub(crate) const CANDIDATES: IndexName = IndexName("candidates");
 
     /// The value of [`Self::CANDIDATES`] for volumes that name a claim.
-    pub(super) fn of_claim(namespace: &str, name: &str) -> String {
+    pub(crate) fn of_claim(namespace: &str, name: &str) -> String {
         format!("claim {namespace}/{name}")
     }
 
     /// The value of [`Self::CANDIDATES`] for volumes that name no claim.
-    pub(super) fn of_class(class: &str) -> String {
+    pub(crate) fn of_class(class: &str) -> String {
         format!("class {class}")
     }
 }
@@ -124,36 +124,36 @@ impl Projection for VolumeView {
 /// A PersistentVolumeClaim.
 #[derive(Debug)]
 pub(crate) struct ClaimView {
-    pub(super) annotations: Annotations,
-    pub(super) request: Quantity,
-    pub(super) access_modes: Vec<Box<str>>,
+    pub(crate) annotations: Annotations,
+    pub(crate) request: Quantity,
+    pub(crate) access_modes: Vec<Box<str>>,
     /// `None` where the claim leaves the class to the cluster.
-    pub(super) class: Option<Box<str>>,
-    pub(super) attributes_class: Box<str>,
-    pub(super) is_block: bool,
+    pub(crate) class: Option<Box<str>>,
+    pub(crate) attributes_class: Box<str>,
+    pub(crate) is_block: bool,
     /// `Err` where it cannot be compiled.
-    pub(super) selector: Result<Option<LabelSelector>, String>,
-    pub(super) volume: Box<str>,
-    pub(super) phase: Box<str>,
+    pub(crate) selector: Result<Option<LabelSelector>, String>,
+    pub(crate) volume: Box<str>,
+    pub(crate) phase: Box<str>,
 }
 
 impl ClaimView {
     /// Claims by the volume that they name, or by class where they name none.
-    pub(super) const WANTED: IndexName = IndexName("wanted");
+    pub(crate) const WANTED: IndexName = IndexName("wanted");
     /// The value of [`Self::WANTED`] of claims that leave the class to the cluster.
-    pub(super) const ANY_CLASS: &'static str = "any class";
+    pub(crate) const ANY_CLASS: &'static str = "any class";
 
     /// The value of [`Self::WANTED`] for claims that name a volume.
-    pub(super) fn of_volume(name: &str) -> String {
+    pub(crate) fn of_volume(name: &str) -> String {
         format!("volume {name}")
     }
 
     /// The value of [`Self::WANTED`] for claims that name a class and no volume.
-    pub(super) fn of_class(name: &str) -> String {
+    pub(crate) fn of_class(name: &str) -> String {
         format!("class {name}")
     }
 
-    pub(super) fn class(&self) -> &str {
+    pub(crate) fn class(&self) -> &str {
         self.class.as_deref().unwrap_or_default()
     }
 }
@@ -194,9 +194,9 @@ impl Projection for ClaimView {
 /// A StorageClass.
 #[derive(Debug)]
 pub(crate) struct ClassView {
-    pub(super) provisioner: Box<str>,
-    pub(super) waits_for_pod: bool,
-    pub(super) is_default: bool,
+    pub(crate) provisioner: Box<str>,
+    pub(crate) waits_for_pod: bool,
+    pub(crate) is_default: bool,
 }
 
 impl Projection for ClassView {

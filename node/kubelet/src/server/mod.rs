@@ -15,6 +15,7 @@ mod figures;
 pub mod healthz;
 mod known_slots;
 mod known_tokens;
+mod local_volumes;
 mod log_options;
 mod log_runs;
 mod logs;

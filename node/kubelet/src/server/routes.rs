@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -20,7 +20,8 @@ use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
 use super::requests::{OpenRequest, OpenRequests};
 use super::streaming::{self, StreamSlots};
-use super::{cadvisor, components, logs, metrics, stats};
+use super::{cadvisor, components, local_volumes, logs, metrics, stats};
+use crate::local_volumes::LocalVolumes;
 use crate::managers::ManagerContext;
 
 /// The body of every answer.
@@ -33,6 +34,7 @@ pub struct Server {
     delegated: Delegated,
     clients: Option<Arc<Clients>>,
     stream_slots: Arc<StreamSlots>,
+    local_volumes: Arc<LocalVolumes>,
 }
 
 /// The other side of a connection.
@@ -83,12 +85,14 @@ impl Server {
     /// Answers with what these managers know.
     pub fn new(context: ManagerContext, clients: Option<Arc<Clients>>) -> Self {
         let node = context.config.node_name.clone();
+        let local_volumes = LocalVolumes::new(context.config.local_volumes_folder());
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
         Self {
             context,
             delegated,
             clients,
             stream_slots: Arc::default(),
+            local_volumes: Arc::new(local_volumes),
         }
     }
 
@@ -172,6 +176,12 @@ impl Server {
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
                 let slot = self.stream_slots.enter(namespace, pod)?;
                 streaming::port_forward(context, slot, request, namespace, pod).await
+            }
+            ["localVolumes", name] if request.method() == Method::POST => {
+                local_volumes::make(&context.runtime, &self.local_volumes, name).await
+            }
+            ["localVolumes", name, "removal"] if request.method() == Method::POST => {
+                local_volumes::remove(&context.runtime, &self.local_volumes, name)
             }
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         })

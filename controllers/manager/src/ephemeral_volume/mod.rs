@@ -1,0 +1,60 @@
+//! Makes the claims of generic ephemeral volumes: `POD-VOLUME`, owned by the pod, so that they go with it.
+//!
+//! Watches pods as they come (what their volumes ask for never changes), and claims that go: one is made again while its pod
+//! is there. The template is read from the live pod, so that no cache keeps what a tenant may make large.
+//!
+//! Never: a claim of that name that is another's is used or changed; the pod waits, and an event says why.
+
+mod plan;
+mod reconcile;
+#[cfg(test)]
+mod tests;
+
+use crate::context::ControllerContext;
+use crate::descriptor::ControllerDescriptor;
+use crate::views::PodView;
+use crate::volume_binder::views::ClaimView;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use machinery_client::{Change, Informer};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Controller;
+use reconcile::Ephemeral;
+
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
+    name: "ephemeral-volume-controller",
+    service_account: "ephemeral-volume-controller",
+    default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, "ephemeral_volume");
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let claims: Informer<ClaimView> = context.informers.of::<PersistentVolumeClaim, _>();
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&pods, new_pod)
+        .watches(&claims, owner_of_deleted);
+    controller.run(Ephemeral {
+        client,
+        recorder,
+        pods,
+        claims,
+    })
+}
+
+/// A pod that came with such a volume.
+fn new_pod(change: &Change<PodView>) -> Option<ObjectKey> {
+    let new = change.new.as_ref()?;
+    let came = change.old.as_ref().is_none_or(|old| old.uid() != new.uid());
+    let wants = new.has_ephemeral && !new.header.is_deleting();
+    (came && wants).then(|| new.key().clone())
+}
+
+/// The pod of a claim that is gone.
+fn owner_of_deleted(change: &Change<ClaimView>) -> Option<ObjectKey> {
+    let gone = change.old.as_ref().filter(|_| change.is_removal())?;
+    let owner = gone.header.controller().filter(|owner| &*owner.kind == "Pod")?;
+    Some(ObjectKey::new(gone.namespace(), &*owner.name))
+}

@@ -1,0 +1,185 @@
+//! Calls to agents: few at a time to each node, none to one that is not ready, and none for long.
+
+use crate::views::{self, NodeView};
+use k8s_openapi::api::core::v1::Node;
+use machinery_client::{ApiResource, Client, Informer};
+use machinery_meta::ObjectKey;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Calls to one node at a time.
+const CALLS_OF_A_NODE: usize = 2;
+/// Time for a call; the agent removes folders in the background.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest path that is taken from a node.
+const MAX_PATH_BYTES: usize = 4_096;
+
+/// Answer of a node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The folder is there, at this path.
+    Made(String),
+    /// The folder is not there, or not any more.
+    Gone,
+    /// It is being removed.
+    Removing,
+    /// The disk is full.
+    NoRoom(String),
+}
+
+/// A call that was not made, or not answered.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// There is no such node.
+    NoNode,
+    /// It is not ready, or enough calls to it wait: the next try is later.
+    Later,
+    Failed(String),
+}
+
+/// The nodes, and calls that wait for them.
+pub(super) struct Nodes {
+    client: Client,
+    nodes: Informer<NodeView>,
+    calls: Mutex<BTreeMap<String, usize>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Reply {
+    path: Option<String>,
+    gone: bool,
+    removing: bool,
+    no_room: Option<String>,
+    error: Option<String>,
+}
+
+impl Nodes {
+    pub(super) fn new(client: Client, nodes: Informer<NodeView>) -> Self {
+        Self {
+            client,
+            nodes,
+            calls: Mutex::default(),
+        }
+    }
+
+    /// The host name that a node's label says.
+    pub(super) fn host_name(&self, node: &str) -> Option<String> {
+        let node = self.nodes.get(&ObjectKey::cluster(node))?;
+        let label = node.header.label("kubernetes.io/hostname");
+        Some(label.unwrap_or_else(|| node.name()).to_owned())
+    }
+
+    /// Makes the folder; one that is there stays as it is.
+    pub(super) async fn make(&self, node: &str, volume: &str) -> Result<Answer, NoAnswer> {
+        self.call(node, &format!("proxy/localVolumes/{volume}")).await
+    }
+
+    /// Removes the folder.
+    pub(super) async fn remove(&self, node: &str, volume: &str) -> Result<Answer, NoAnswer> {
+        self.call(node, &format!("proxy/localVolumes/{volume}/removal"))
+            .await
+    }
+
+    async fn call(&self, node: &str, subresource: &str) -> Result<Answer, NoAnswer> {
+        let known = self
+            .nodes
+            .get(&ObjectKey::cluster(node))
+            .ok_or(NoAnswer::NoNode)?;
+        let ready = views::find(&known.conditions, "Ready").is_some_and(views::Condition::is_true);
+        if !ready {
+            return Err(NoAnswer::Later);
+        }
+        let _call = Call::begin(self, node).ok_or(NoAnswer::Later)?;
+        let (resource, key) = (ApiResource::of::<Node>(), ObjectKey::cluster(node));
+        let body = serde_json::json!({});
+        let called = self
+            .client
+            .create_subresource(&resource, &key, subresource, &body);
+        let answered = self.client.runtime().timeout(CALL_TIMEOUT, called).await;
+        let failed = |why: String| NoAnswer::Failed(format!("node {node:?}: {why}"));
+        let bytes = answered
+            .map_err(|_| failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))?
+            .map_err(|error| failed(error.chain()))?;
+        let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+        reply.read().map_err(failed)
+    }
+}
+
+impl Reply {
+    fn read(self) -> Result<Answer, String> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if let Some(why) = self.no_room {
+            return Ok(Answer::NoRoom(why));
+        }
+        match self.path {
+            Some(path) if path.starts_with('/') && path.len() <= MAX_PATH_BYTES => Ok(Answer::Made(path)),
+            Some(_) => Err("its path is not absolute, or too long".to_owned()),
+            None if self.gone => Ok(Answer::Gone),
+            None if self.removing => Ok(Answer::Removing),
+            None => Err("its answer says nothing".to_owned()),
+        }
+    }
+}
+
+/// One of a node's calls, for as long as it lives.
+struct Call<'a> {
+    nodes: &'a Nodes,
+    node: String,
+}
+
+impl<'a> Call<'a> {
+    fn begin(nodes: &'a Nodes, node: &str) -> Option<Self> {
+        let mut calls = nodes.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = calls.entry(node.to_owned()).or_default();
+        if *own >= CALLS_OF_A_NODE {
+            return None;
+        }
+        *own += 1;
+        Some(Self {
+            nodes,
+            node: node.to_owned(),
+        })
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.nodes.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = calls.get_mut(&self.node) {
+            *own -= 1;
+            if *own == 0 {
+                calls.remove(&self.node);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reply: &str, expected: Result<Answer, &str>) {
+        let reply: Reply = serde_json::from_str(reply).unwrap();
+        assert_eq!(reply.read(), expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn answers_of_nodes_are_not_taken_on_trust() {
+        check(r#"{"path":"/a/b"}"#, Ok(Answer::Made("/a/b".to_owned())));
+        let wrong = "its path is not absolute, or too long";
+        check(r#"{"path":"a"}"#, Err(wrong));
+        let long = format!(r#"{{"path":"/{}"}}"#, "a".repeat(MAX_PATH_BYTES));
+        check(&long, Err(wrong));
+        check(r#"{"noRoom":"full"}"#, Ok(Answer::NoRoom("full".to_owned())));
+        check(r#"{"gone":true}"#, Ok(Answer::Gone));
+        check(r#"{"removing":true}"#, Ok(Answer::Removing));
+        check(r#"{"error":"why","path":"/a"}"#, Err("why"));
+        check("{}", Err("its answer says nothing"));
+    }
+}
