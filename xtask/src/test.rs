@@ -10,7 +10,7 @@ use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`.
 /// `node` and `outages` run clusters with real containers.
-const NEED_ROOT: [&str; 8] = [
+const NEED_ROOT: [&str; 9] = [
     "mounts",
     "links",
     "full_disk",
@@ -19,6 +19,7 @@ const NEED_ROOT: [&str; 8] = [
     "likeness",
     "node",
     "outages",
+    "joining",
 ];
 
 /// Upstream's programs that tests ask for by `tool_or_skip`.

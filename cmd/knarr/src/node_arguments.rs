@@ -31,7 +31,7 @@ pub(crate) struct NodeArguments {
     /// Labels added to the node at its registration: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     pub(crate) node_labels: Vec<(String, String)>,
-    /// Register this node; without, the Node object is made by somebody else
+    /// Register this node; otherwise another program creates the Node object
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) register_node: bool,
     /// Taints of the node at its registration: key=value:effect,…

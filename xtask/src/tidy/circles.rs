@@ -11,8 +11,8 @@ const KNOWN: [(&str, &[usize]); 5] = [
     ("apiserver/endpoints/src", &[5]),
     ("apiserver/registry/src", &[9]),
     ("apiserver/storage/src", &[12]),
-    ("controllers/scheduler/src", &[6]),
-    ("node/kubelet/src", &[7]),
+    ("controllers/scheduler/src", &[12]),
+    ("node/kubelet/src", &[8]),
 ];
 
 /// A module by its path below the crate, and its place among the crate's modules.

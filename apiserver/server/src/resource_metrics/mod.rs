@@ -52,7 +52,7 @@ type Placed = HashMap<ObjectKey, Box<str>>;
 enum ScrapeError {
     #[error("finding the kubelet: {0}")]
     Unknown(RegistryError),
-    #[error("asking the kubelet")]
+    #[error("requesting figures of the kubelet")]
     Request(#[from] EgressError),
     #[error("the kubelet answered {0}")]
     Refused(http::StatusCode),

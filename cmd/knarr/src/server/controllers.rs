@@ -45,7 +45,7 @@ pub(crate) struct ControllerArguments {
     /// Time without use after which a token of a Secret is marked invalid; it is deleted after the same time again
     #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
     pub(crate) legacy_service_account_token_clean_up_period: Duration,
-    /// Time between two looks at a HorizontalPodAutoscaler
+    /// Interval between reconciles of a HorizontalPodAutoscaler
     #[arg(long, value_parser = duration, default_value = "15s")]
     pub(crate) horizontal_pod_autoscaler_sync_period: Duration,
     /// Time for which autoscalers without a behavior keep the size that was recommended last before they make it less

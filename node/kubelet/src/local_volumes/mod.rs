@@ -148,7 +148,7 @@ impl LocalVolumes {
         *failed = Some((name.to_owned(), why));
     }
 
-    /// Why the last removal failed, where it was of this volume. It is told once: the next call tries again.
+    /// The reason for which the last removal failed, where it was of this volume. It is told once: the next call tries again.
     fn failure_of(&self, name: &str) -> Option<String> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.take_if(|own| own.0 == name).map(|(_, why)| why)
@@ -178,7 +178,7 @@ fn take_away(path: &Path, removed: &Path) -> Result<(), LocalVolumeError> {
     std::fs::rename(path, removed).map_err(io("taking away"))
 }
 
-/// Whether it is `pvc-` and a uid.
+/// Reports whether it is `pvc-` and a uid.
 fn is_name(name: &str) -> bool {
     let Some(uid) = name.strip_prefix("pvc-") else {
         return false;
