@@ -24,6 +24,7 @@ const OF_ONE_THING: &[&str] = &[
     "object watch",
     "pod worker",
     "probe",
+    "removal of a local volume",
     "port channels reader",
     "port-forward session",
     "service health",

@@ -35,7 +35,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 16] = [
+const PROOFS: [(&str, Proof); 17] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("event recorder", Proof::RecordsEvents),
@@ -52,6 +52,7 @@ const PROOFS: [(&str, Proof); 16] = [
     ("relist", Proof::Runs),
     ("runtime events", Proof::Runs),
     ("service watch", Proof::RunsPods),
+    ("serving certificate file", Proof::Runs),
 ];
 /// They end when they have done what they are for.
 const ENDING: [&str; 2] = ["node registration", "saved pods"];
