@@ -182,7 +182,10 @@ fn mount_of_a_claim_receives_mounts_and_takes_none_away() {
         LinuxMounter
             .bind_apart(&source, &target, MountFlags::default())
             .unwrap();
-        assert_eq!(LinuxMounter.showing(&source).unwrap(), [target.clone()]);
+        assert_eq!(
+            LinuxMounter.showing(&source).unwrap(),
+            std::slice::from_ref(&target)
+        );
         tmpfs(&source.join("later"));
         for name in ["before", "later"] {
             assert!(target.join(name).join("here").try_exists().unwrap(), "{name}");

@@ -18,6 +18,12 @@ use futures::future::BoxFuture;
 use machinery_schema::{Ref, Tree};
 use std::sync::Arc;
 
+/// Warnings of a written object; the second is the object before.
+pub(crate) type WarningsOf = fn(Ref<'_>, Option<Ref<'_>>) -> Vec<String>;
+
+/// Seconds of grace of a delete, of the object and the seconds that the request asks for.
+pub(crate) type GraceOf = fn(Ref<'_>, Option<i64>) -> Option<i64>;
+
 /// A built-in kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
@@ -84,9 +90,9 @@ pub(crate) struct Hooks {
     pub(crate) prepare_for_create: Option<fn(&RequestContext, &mut Tree)>,
     pub(crate) prepare_for_update: Option<fn(&RequestContext, ObjectPart, &mut Tree, &Tree)>,
     pub(crate) spec_changed: Option<fn(&Tree, &Tree) -> bool>,
-    pub(crate) warnings: Option<fn(Ref<'_>, Option<Ref<'_>>) -> Vec<String>>,
+    pub(crate) warnings: Option<WarningsOf>,
     pub(crate) delete_warnings: Option<fn(&DeleteOptions) -> Vec<String>>,
-    pub(crate) graceful: Option<fn(Ref<'_>, Option<i64>) -> Option<i64>>,
+    pub(crate) graceful: Option<GraceOf>,
     pub(crate) keeps_after_finalizers: Option<fn(Ref<'_>) -> bool>,
     pub(crate) mark_deleting: Option<fn(&mut Tree)>,
     pub(crate) allocate: Option<Allocate>,

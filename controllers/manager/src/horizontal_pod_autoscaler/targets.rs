@@ -120,10 +120,10 @@ impl Targets {
                 if found.len() >= SHOWN {
                     return found;
                 }
-                let key = ObjectKey::new(namespace, &**name);
+                let key = ObjectKey::new(namespace, name);
                 let selected = state.selectors.get(&key);
                 if selected.is_some_and(|own| own.selector.matches(&pod.header)) {
-                    found.insert(name.clone());
+                    found.insert(name.into());
                 }
             }
         }
@@ -211,15 +211,13 @@ impl State {
     }
 
     /// Autoscalers that may select an object with these labels.
-    fn candidates<'a>(&'a self, namespace: &str, header: &ObjectHeader) -> BTreeSet<&'a Box<str>> {
-        let mut out: BTreeSet<&Box<str>> = self.loose.get(namespace).into_iter().flatten().collect();
+    fn candidates<'a>(&'a self, namespace: &str, header: &ObjectHeader) -> BTreeSet<&'a str> {
+        let loose = self.loose.get(namespace).into_iter().flatten();
+        let mut out: BTreeSet<&str> = loose.map(|name| &**name).collect();
         for (label, value) in &header.labels {
             let own = self.labels.get(&(namespace.into(), label.clone()));
-            out.extend(
-                own.and_then(|own| own.autoscalers.get(value))
-                    .into_iter()
-                    .flatten(),
-            );
+            let names = own.and_then(|own| own.autoscalers.get(value));
+            out.extend(names.into_iter().flatten().map(|name| &**name));
         }
         out
     }

@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 /// Choices of one claim.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each claim of the pod that is tried"
+)]
 pub(crate) enum Candidates {
     /// It names the claim.
     Own(Arc<Volume>),

@@ -124,7 +124,6 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             now,
             &NodeStatus::default(),
         )),
-        ..Node::default()
     }
 }
 
