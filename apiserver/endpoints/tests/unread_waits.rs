@@ -102,7 +102,7 @@ fn answers_that_wait_for_room_are_bounded_by_account() {
     }
 }
 
-/// What becomes heavy gives its seat back (`heavy_requests_wait_for_their_turn_without_seats` of the server).
+/// Heavy work gives its seat back (`heavy_requests_wait_for_their_turn_without_seats` of the server).
 #[test]
 fn answer_of_a_small_write_waits_for_room_without_a_seat() {
     let simulation = Simulation::new(1);

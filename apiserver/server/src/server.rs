@@ -222,7 +222,7 @@ impl Server {
     /// A certificate in PEM for an approved request, by the cluster's authority.
     ///
     /// # Errors
-    /// Where no certificate can be made for the request.
+    /// No certificate can be made for the request.
     pub fn certificate(&self, approved: &ApprovedRequest<'_>) -> Result<String, IssueError> {
         let runtime = &self.front.core.runtime;
         let mut serial = [0; 16];

@@ -91,7 +91,7 @@ impl<R: Fn(&ObjectKey) -> bool> Reader<R> {
     /// Reads the next piece.
     ///
     /// # Errors
-    /// What cannot be read; nothing of the node counts then.
+    /// The part that cannot be read; nothing of the node counts then.
     pub(super) fn take(&mut self, mut piece: &[u8]) -> Result<(), TextError> {
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
             let (line, after) = (&piece[..end], &piece[end + 1..]);

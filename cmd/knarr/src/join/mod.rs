@@ -6,7 +6,7 @@
 //! [renewal]: the serving certificate, and both again in time
 //! ```
 //!
-//! What was learnt lies in the agent's folder: later starts need neither the token nor, for a while, the server.
+//! The facts learnt lie in the agent's folder: later starts need neither the token nor, for a while, the server.
 
 mod arguments;
 mod credentials;

@@ -1,4 +1,4 @@
-//! What pods use is shown by kubectl, and a Deployment gets the size that its load asks for.
+//! Usage of pods is shown by kubectl, and a Deployment gets the size that its load asks for.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;

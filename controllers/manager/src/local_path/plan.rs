@@ -1,4 +1,4 @@
-//! Which claims and volumes are ours, and what is written of them: pure.
+//! Choice of the claims and volumes that are ours, and the fields written of them: pure.
 
 use super::PROVISIONER;
 use crate::volume_binder::views::{
@@ -14,7 +14,7 @@ pub(super) const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/fi
 /// Access modes of a folder on one node.
 const MODES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Whether the claim calls this provisioner, and has its node.
+/// Reports whether the claim calls this provisioner, and has its node.
 pub(super) fn is_ours(claim: &Object<ClaimView>) -> bool {
     let called = [CALLED, BETA_PROVISIONER].into_iter().any(|name| {
         let own = claim.annotations.get(name);
@@ -44,14 +44,14 @@ pub(super) fn node_of<'a>(
     }
 }
 
-/// Whether the volume was made here, and is done with as far as its claim goes.
+/// Reports whether the volume was made here, and is done with as far as its claim goes.
 pub(super) fn made_here(volume: &Object<VolumeView>) -> bool {
     let by = volume.annotations.get(PROVISIONED_BY);
     let over = matches!(&*volume.phase, "Released" | "Failed") || volume.header.is_deleting();
     over && by.is_some_and(|by| &**by == PROVISIONER)
 }
 
-/// What becomes of a volume that is done with.
+/// Fate of a volume that is done with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It stays as it is.
@@ -78,7 +78,7 @@ pub(super) fn end_of(volume: &Value) -> End {
     }
 }
 
-/// What the claim and its class ask for that folders cannot give.
+/// Demands of the claim and its class that folders cannot give.
 pub(super) fn problem(claim: &Value, class: &Value) -> Option<String> {
     let spec = &claim["spec"];
     let modes = spec["accessModes"].as_array().into_iter().flatten();

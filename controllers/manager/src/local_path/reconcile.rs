@@ -227,7 +227,7 @@ impl Provisioner {
     }
 }
 
-/// What became of a claim.
+/// Outcome of a claim.
 enum Made {
     Volume,
     /// Nothing was to be made.

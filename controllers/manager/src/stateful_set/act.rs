@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What fails where the server refuses a changed pod.
+/// Action that fails where the server refuses a changed pod.
 const UPDATING: &str = "updating a pod";
 
 /// A set, its templates, and who events are about.
