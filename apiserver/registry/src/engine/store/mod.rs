@@ -1,7 +1,7 @@
 //! Verbs on one resource, carried out on storage.
 //!
 //! A [`Store`] is a row and the registry it belongs to; it is made on lookup and cheap. Trees go in and come out in
-//! the served version of the row; [`crate::codec`] turns them into the records storage keeps.
+//! the served version of the row; [`crate::engine::codec`] turns them into the records storage keeps.
 
 mod collection;
 mod create;
