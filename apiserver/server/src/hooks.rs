@@ -248,7 +248,7 @@ impl Hooks for ServerHooks {
         _admitted: &Admitted,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        self.kubelets.connect(&*self.reader, &ctx.user, request).await
+        self.kubelets.connect(&*self.reader, ctx, request).await
     }
 
     async fn log(
@@ -256,7 +256,7 @@ impl Hooks for ServerHooks {
         ctx: &RequestContext,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        self.kubelets.connect(&*self.reader, &ctx.user, request).await
+        self.kubelets.connect(&*self.reader, ctx, request).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Locations of streaming requests.
 
+use super::lookup::{self, Lookup};
 use super::path::ProxiedPath;
 use super::{options, proxied};
 use apiserver_egress::{AllowedAddresses, Destination, Security};
@@ -7,10 +8,7 @@ use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
 use http::Method;
 use machinery_api::pod::PodView;
-use machinery_api::read_stored;
 use machinery_meta::reader::ObjectReader;
-use machinery_meta::{GroupResource, ObjectKey};
-use machinery_schema::Tree;
 use serde::Deserialize;
 
 /// The kubelet's port where a node does not say.
@@ -87,39 +85,22 @@ pub(super) fn bad(message: impl Into<String>) -> RegistryError {
     RegistryError::BadRequest(message.into())
 }
 
-pub(super) async fn find<T: serde::de::DeserializeOwned>(
-    reader: &dyn ObjectReader,
-    plural: &str,
-    namespace: &str,
-    name: &str,
-) -> Result<T, RegistryError> {
-    let resource = GroupResource::new("", plural);
-    let found = reader.get(&resource, &ObjectKey::new(namespace, name)).await;
-    let found = found.map_err(|error| RegistryError::Internal(error.to_string()))?;
-    let object = found.ok_or_else(|| RegistryError::not_found(&resource, name))?;
-    serde_json::from_slice(&object.json).map_err(|error| RegistryError::Internal(error.to_string()))
-}
-
-/// A pod of a namespace; [`PodView`] reads it.
-pub(super) async fn find_pod(
-    reader: &dyn ObjectReader,
-    namespace: &str,
-    name: &str,
-) -> Result<Tree, RegistryError> {
-    let resource = GroupResource::new("", "pods");
-    let found = reader.get(&resource, &ObjectKey::new(namespace, name)).await;
-    let found = found.map_err(|error| RegistryError::Internal(error.to_string()))?;
-    let pod = found.ok_or_else(|| RegistryError::not_found(&resource, name))?;
-    let read = read_stored("", "v1", "Pod", &pod.json);
-    read.map_err(|error| RegistryError::Internal(error.to_string()))
-}
-
 /// The kubelet of a node.
-pub(crate) async fn kubelet(
+pub(super) async fn kubelet(lookup: &mut Lookup<'_>, node_name: &str) -> Result<Destination, RegistryError> {
+    kubelet_of(lookup.find("nodes", "", node_name).await?)
+}
+
+/// The same for the server's own requests, which are nobody's.
+pub(crate) async fn own_kubelet(
     reader: &dyn ObjectReader,
     node_name: &str,
 ) -> Result<Destination, RegistryError> {
-    let node: Node = find(reader, "nodes", "", node_name).await?;
+    kubelet_of(lookup::parse(
+        &lookup::read(reader, "nodes", "", node_name).await?,
+    )?)
+}
+
+fn kubelet_of(node: Node) -> Result<Destination, RegistryError> {
     let address = ADDRESS_TYPES
         .iter()
         .find_map(|wanted| {
@@ -157,20 +138,20 @@ fn no_preferred(known: &[NodeAddress]) -> RegistryError {
 
 /// Reads the objects a request names and decides; any number as `choice` picks one of what would do as well.
 pub(super) async fn route(
-    reader: &dyn ObjectReader,
+    lookup: &mut Lookup<'_>,
     info: &RequestInfo,
     asked: &LocationRequest<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
     let parsed = Query::parse(asked.query);
     if info.subresource == "proxy" || info.verb == "proxy" {
-        return proxied::route(reader, info, asked, choice).await;
+        return proxied::route(lookup, info, asked, choice).await;
     }
     let subresource = info.subresource.as_str();
     if subresource == "log" {
         options::check_log(&parsed, &info.name)?;
     }
-    let pod = find_pod(reader, &info.namespace, &info.name).await?;
+    let pod = lookup.pod(&info.namespace, &info.name).await?;
     let pod = PodView::new(pod.root());
     let (verb, params) = match subresource {
         "log" => ("containerLogs", options::log(&parsed)),
@@ -193,7 +174,7 @@ pub(super) async fn route(
     }
     path.push_str(&params.into_text());
     Ok(Route::To {
-        destination: kubelet(reader, pod.node_name()).await?,
+        destination: kubelet(lookup, pod.node_name()).await?,
         path,
         proxied: None,
     })

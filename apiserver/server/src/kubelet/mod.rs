@@ -1,6 +1,7 @@
 //! Streams and proxies: `pods/log`, `exec`, `attach`, `portforward`, and `proxy` of pods, services and nodes.
 //!
-//! [`location`] (and [`proxied`]) decides where a request goes and under which [`path`], from the objects alone; [`forward`]
+//! [`location`] (and [`proxied`]) decides where a request goes and under which [`path`], from the objects alone ([`lookup`]
+//! reads them, and [`service_endpoint`] those of a service); [`forward`]
 //! sends it there, to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a
 //! stream, the kubelet knows. Pages that come through the proxy have their [`links`] led through it as well ([`page`],
 //! [`html`]). [`connections`] are bounded by
@@ -11,22 +12,24 @@ mod forward;
 mod html;
 mod links;
 mod location;
+mod lookup;
 mod options;
 mod page;
 mod path;
 mod proxied;
+mod service_endpoint;
 
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, ConnectRequest};
-use apiserver_registry::RegistryError;
+use apiserver_registry::{RegistryError, RequestContext};
 pub(crate) use connections::ProxiedConnections;
 use connections::Wanted;
 use forward::Forwarding;
 use http::header::UPGRADE;
 use hyper::upgrade::OnUpgrade;
-pub(crate) use location::kubelet as kubelet_of;
+pub(crate) use location::own_kubelet as kubelet_of;
 use location::{LocationRequest, Route};
-use machinery_meta::UserInfo;
+use lookup::Lookup;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
@@ -37,11 +40,11 @@ pub(crate) struct Kubelets {
 }
 
 impl Kubelets {
-    /// Answers one such request of a user.
+    /// Answers one such request.
     pub(crate) async fn connect(
         &self,
         reader: &dyn ObjectReader,
-        user: &UserInfo,
+        ctx: &RequestContext,
         connect: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let (info, request) = (connect.info, connect.request);
@@ -53,7 +56,8 @@ impl Kubelets {
                 && request.headers().contains_key(UPGRADE),
         };
         let choice = self.dialer.runtime().random_u64();
-        let (destination, path, proxied) = match location::route(reader, info, &asked, choice).await? {
+        let mut lookup = Lookup::new(reader, ctx);
+        let (destination, path, proxied) = match location::route(&mut lookup, info, &asked, choice).await? {
             Route::Nowhere => {
                 let mut response = http::Response::new(Body::empty());
                 *response.status_mut() = http::StatusCode::NO_CONTENT;
@@ -68,7 +72,7 @@ impl Kubelets {
         };
         let node = destination.to_string();
         let wanted = Wanted {
-            user,
+            user: &ctx.user,
             namespace: &info.namespace,
             stream: proxied.is_none().then_some((info.name.as_str(), node.as_str())),
         };
