@@ -225,6 +225,7 @@ fn list_request(exchange: &RequestExchange, is_watch: bool) -> Option<ListReques
     Some(ListRequest {
         limit: value("limit").parse().unwrap_or(0),
         single: !info.name.is_empty() || (!info.field_selector.is_empty() && named()),
+        selects: !info.field_selector.is_empty() || !value("labelSelector").is_empty(),
         streamed: is_watch || !accept.is_some_and(is_made_whole),
     })
 }

@@ -213,6 +213,7 @@ async fn list_is_estimated_by_what_its_namespace_holds() {
         let list = ListRequest {
             limit,
             single: false,
+            selects: false,
             streamed: false,
         };
         let schema = Arc::clone(control.schemas.load().first().unwrap());

@@ -75,6 +75,8 @@ pub(crate) struct ListRequest {
     pub(crate) limit: u64,
     /// One object is selected by name.
     pub(crate) single: bool,
+    /// Objects are selected by label or field: many may be looked at for each that is returned.
+    pub(crate) selects: bool,
     /// It is framed from stored slices while it is sent; other forms are made as a whole.
     pub(crate) streamed: bool,
 }
@@ -100,7 +102,12 @@ pub(crate) fn list(request: ListRequest, stats: Option<ObjectStats>, maximum_of_
         0 => stats.count,
         limit => limit.min(stats.count),
     };
-    let loaded = if request.single { 1 } else { limited };
+    let loaded = match request {
+        ListRequest { single: true, .. } => 1,
+        // Upstream's estimate of a list that its cache does not answer: here each one is looked for in all that is stored.
+        ListRequest { selects: true, .. } => limited.max(stats.count / 2),
+        _ => limited,
+    };
     let bytes = loaded.saturating_mul(average);
     let bytes = if request.streamed {
         bytes.min(STREAMED_LIST_BYTES)
@@ -131,9 +138,11 @@ mod tests {
 
     #[track_caller]
     fn check_list(limit: u64, single: bool, streamed: bool, stats: (u64, u64), of_level: u32, expected: u32) {
+        let selects = false;
         let request = ListRequest {
             limit,
             single,
+            selects,
             streamed,
         };
         let (count, average_bytes) = stats;
@@ -162,9 +171,33 @@ mod tests {
         let unknown = ListRequest {
             limit: 0,
             single: false,
+            selects: false,
             streamed: false,
         };
         assert_eq!(list(unknown, None, 0), WorkEstimate::seats(1));
+    }
+
+    #[test]
+    fn work_estimate_of_selectors_is_by_what_is_looked_at() {
+        let seats = |limit, single, streamed| {
+            let request = ListRequest {
+                limit,
+                single,
+                selects: true,
+                streamed,
+            };
+            let stats = ObjectStats {
+                count: 4_000,
+                average_bytes: 1_000,
+            };
+            list(request, Some(stats), 0).initial_seats
+        };
+        // Half of all that there is, and no more than what is sent holds at once.
+        assert_eq!(seats(1, false, false), 20);
+        assert_eq!(seats(1, false, true), 10);
+        assert_eq!(seats(3_000, false, false), 30);
+        assert_eq!(seats(0, false, false), 40);
+        assert_eq!(seats(1, true, false), 1);
     }
 
     #[track_caller]
