@@ -1,6 +1,7 @@
 //! Validation of Namespaces: the names of finalizers, and a phase that agrees with the deletion timestamp.
 
 use crate::engine::metadata::STANDARD_FINALIZERS;
+use crate::kinds::core::service::shares;
 use crate::shared::validation::{Errors, Path, qualified};
 use apiserver_storage::{OWN_SHARE, share_bytes};
 use machinery_meta::FieldError;
@@ -24,15 +25,31 @@ pub(super) fn validate_update(namespace: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// A share of the store that nobody could read would bound nothing.
+/// A share that nobody could read would bound nothing.
 fn own_share(errors: &mut Errors, namespace: Ref<'_>) {
-    let share = namespace
-        .at(&["metadata", "labels", OWN_SHARE])
-        .and_then(Ref::as_str);
-    if let Some(share) = share.filter(|share| share_bytes(share).is_none()) {
+    let bytes = "must be a quantity of bytes, such as 2Gi; 0 sets no bound";
+    own_label(errors, namespace, OWN_SHARE, bytes, |share| {
+        share_bytes(share).is_some()
+    });
+    for label in [shares::CLUSTER_IPS, shares::NODE_PORTS] {
+        let number = "must be a number, such as 1000; 0 sets no bound";
+        own_label(errors, namespace, label, number, |share| {
+            shares::number(share).is_some()
+        });
+    }
+}
+
+fn own_label(
+    errors: &mut Errors,
+    namespace: Ref<'_>,
+    label: &str,
+    detail: &str,
+    is_readable: impl Fn(&str) -> bool,
+) {
+    let share = namespace.at(&["metadata", "labels", label]).and_then(Ref::as_str);
+    if let Some(share) = share.filter(|share| !is_readable(share)) {
         let path = Path::of("metadata");
-        let detail = "must be a quantity of bytes, such as 2Gi; 0 sets no bound";
-        errors.invalid(&path.child("labels").key(OWN_SHARE), share, detail);
+        errors.invalid(&path.child("labels").key(label), share, detail);
     }
 }
 

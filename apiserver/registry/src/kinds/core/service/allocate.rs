@@ -1,11 +1,12 @@
 //! Cluster addresses: one `IPAddress` object each, named by the address, inside a `ServiceCIDR`.
 
 use super::needs_address;
-use super::range::Range;
+use super::range::{RANDOM_PICKS, Range};
+use super::shares::{self, Pool, Taking};
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
-use crate::engine::options::RevisionMatch;
+use crate::engine::options::{ListOptions, RevisionMatch};
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
 use crate::engine::store::Store;
@@ -21,6 +22,9 @@ pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 pub(super) const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
 pub(super) const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";
 pub(super) const FAMILY: &str = "IPv4";
+
+/// Addresses that are tried one after the other without a pause.
+const WALK_STEP: usize = 256;
 
 /// Takes or gives back the address of a service.
 pub(super) async fn addresses(
@@ -42,7 +46,8 @@ pub(super) async fn addresses(
                 None => Vec::new(),
             };
             if let Some(address) = after {
-                writes.extend(take(ctx, registry, service, &address).await?);
+                let is_more = writes.is_empty();
+                writes.extend(take(ctx, registry, service, (&address, is_more)).await?);
             }
             Ok(writes)
         }
@@ -81,10 +86,19 @@ async fn take(
     ctx: &RequestContext,
     registry: &Registry,
     service: &mut Tree,
-    asked: &str,
+    (asked, is_more): (&str, bool),
 ) -> Result<Vec<Write>, RegistryError> {
     let ranges = Range::open(registry).await?;
     let addresses = store(registry, "ipaddresses")?;
+    let taking = Taking {
+        pool: Pool::ClusterIps,
+        namespace: metadata::namespace(service),
+        name: metadata::name(service),
+        more: usize::from(is_more),
+        all: ranges.iter().map(|range| range.capacity()).sum(),
+        taken: addresses_taken(registry).await? + 1,
+    };
+    shares::check(ctx, registry, taking).await?;
     let chosen = if asked.is_empty() {
         free_address(ctx, &addresses, &ranges).await?
     } else {
@@ -101,13 +115,32 @@ async fn take(
     )])
 }
 
+/// Number of addresses that services of all namespaces have.
+async fn addresses_taken(registry: &Registry) -> Result<usize, RegistryError> {
+    let addresses = store(registry, "ipaddresses")?;
+    let options = ListOptions {
+        revision: RevisionMatch::Any,
+        limit: 1,
+        ..ListOptions::default()
+    };
+    let page = addresses.list(&Scope::Cluster, &options).await?;
+    let left = usize::try_from(page.remaining.unwrap_or(0)).unwrap_or(usize::MAX);
+    Ok(page.entries.len().saturating_add(left))
+}
+
 async fn free_address(
     ctx: &RequestContext,
     addresses: &Store,
     ranges: &[Range],
 ) -> Result<Ipv4Addr, RegistryError> {
     for range in ranges {
-        for candidate in range.candidates(ctx.runtime.random_u64()) {
+        for (tried, candidate) in range.candidates(ctx.runtime.random_u64()).enumerate() {
+            // A range that is nearly full is walked: in turn with other heavy work, and in pieces.
+            if tried >= RANDOM_PICKS && tried % WALK_STEP == RANDOM_PICKS {
+                ctx.heavy().await?;
+                ctx.in_time()?;
+                tokio::task::yield_now().await;
+            }
             let key = addresses.key(&Scope::Cluster, &candidate.to_string())?;
             if addresses.read_entry(&key).await?.is_none() {
                 return Ok(candidate);

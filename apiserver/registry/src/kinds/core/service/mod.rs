@@ -1,6 +1,7 @@
 //! Service: addresses are `IPAddress` objects, node ports bits of one range; both land with the service.
 //!
-//! `families` fills what follows from others before anything is taken; [`allocate`] takes and gives back; there is no
+//! `families` fills what follows from others before anything is taken; [`allocate`] and [`ports`] take and give back, within
+//! the [`shares`] of namespaces; there is no
 //! state in the process, and the group of writes makes it impossible to lose an address halfway. What somebody broke by
 //! other ways is put right by [`repair`].
 
@@ -14,6 +15,7 @@ mod port_range;
 mod ports;
 mod range;
 pub mod repair;
+pub(crate) mod shares;
 pub mod validation;
 mod warnings;
 

@@ -1,6 +1,7 @@
 //! Node ports: one bitmap of the range, a `RangeAllocation` as upstream keeps it, changed with the service.
 
 use super::port_range::PortRange;
+use super::shares::{self, Pool, Taking};
 use super::{needs_health_port, needs_node_ports};
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
@@ -21,8 +22,8 @@ pub(super) async fn allocate(
 ) -> Result<Vec<Write>, RegistryError> {
     let before = match change {
         AllocationChange::Create => BTreeSet::new(),
-        AllocationChange::Update { old } => held(old),
-        AllocationChange::Delete => held(service.root()),
+        AllocationChange::Update { old } => shares::node_ports(old),
+        AllocationChange::Delete => shares::node_ports(service.root()),
     };
     let deleting = matches!(change, AllocationChange::Delete);
     if before.is_empty() && (deleting || !wants(service.root())) {
@@ -54,6 +55,15 @@ pub(super) async fn allocate(
         });
     }
     before.difference(&now).for_each(|port| range.set(*port, false));
+    let taking = Taking {
+        pool: Pool::NodePorts,
+        namespace: metadata::namespace(service),
+        name: metadata::name(service),
+        more: now.len().saturating_sub(before.len()),
+        all: range.ports().all().count(),
+        taken: range.taken().count(),
+    };
+    shares::check(ctx, registry, taking).await?;
     if before == now {
         return Ok(Vec::new());
     }
@@ -66,18 +76,6 @@ fn wants(service: Ref<'_>) -> bool {
 
 pub(super) fn number(value: Ref<'_>, name: &str) -> i64 {
     value.get(name).and_then(Ref::as_i64).unwrap_or(0)
-}
-
-/// The node ports a stored service has.
-fn held(service: Ref<'_>) -> BTreeSet<i64> {
-    let Some(spec) = service.get("spec") else {
-        return BTreeSet::new();
-    };
-    let ports = spec.list("ports").map(|port| number(port, "nodePort"));
-    ports
-        .chain([number(spec, "healthCheckNodePort")])
-        .filter(|port| *port != 0)
-        .collect()
 }
 
 /// Gives ports their numbers, one after the other.

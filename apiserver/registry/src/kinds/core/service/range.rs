@@ -10,7 +10,7 @@ use machinery_schema::{Ref, Tree};
 use std::net::Ipv4Addr;
 
 /// Random picks before the range is walked.
-const RANDOM_PICKS: usize = 16;
+pub(super) const RANDOM_PICKS: usize = 16;
 /// The lower end of a range is left to addresses people choose: a sixteenth of it, at least and at most so many.
 const STATIC_BAND: (u32, u32) = (16, 256);
 
@@ -33,6 +33,11 @@ impl Range {
 
     fn size(self) -> u32 {
         1_u32.checked_shl(32 - self.bits).unwrap_or(0)
+    }
+
+    /// Number of addresses that services may have.
+    pub(super) fn capacity(self) -> usize {
+        usize::try_from(self.size().saturating_sub(2)).unwrap_or(usize::MAX)
     }
 
     /// An address of it that a service may have.
