@@ -1,8 +1,9 @@
-//! Memory that all requests share: no user holds more than a part of it, and the last part is not for ordinary users.
+//! Memory that all requests share: no user holds more than a part of it, and the last part is not for ordinary users. Who
+//! waits for some is woken, in the order of arrival, once as much as it waits for is free for it.
 
 use apiserver_registry::UserClass;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -15,16 +16,54 @@ pub struct MemoryShares {
     state: Mutex<State>,
     all: usize,
     bound_of_user: usize,
-    given_back: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    free: usize,
-    /// The part of `free` that ordinary users may take.
-    free_for_ordinary: usize,
+    free: Free,
+    bound_of_user: usize,
     /// By user; nobody holds nothing.
     held: BTreeMap<Box<str>, usize>,
+    /// In the order of arrival.
+    waiting: VecDeque<Waiting>,
+    last: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Free {
+    all: usize,
+    /// The part of it that ordinary users may take.
+    for_ordinary: usize,
+}
+
+impl Free {
+    fn has(self, class: UserClass, bytes: usize) -> bool {
+        bytes <= self.all && (class != UserClass::Ordinary || bytes <= self.for_ordinary)
+    }
+
+    fn take(&mut self, class: UserClass, bytes: usize) {
+        self.all -= bytes;
+        if class == UserClass::Ordinary {
+            self.for_ordinary -= bytes;
+        }
+    }
+
+    fn give_back(&mut self, class: UserClass, bytes: usize) {
+        self.all += bytes;
+        if class == UserClass::Ordinary {
+            self.for_ordinary += bytes;
+        }
+    }
+}
+
+/// One that waits for memory.
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    class: UserClass,
+    user: Box<str>,
+    bytes: usize,
+    woken: Arc<Notify>,
 }
 
 impl MemoryShares {
@@ -32,13 +71,17 @@ impl MemoryShares {
     pub fn new(bytes: usize, bound_of_user: usize) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                free: bytes,
-                free_for_ordinary: bytes - bytes / RESERVED_PART,
+                free: Free {
+                    all: bytes,
+                    for_ordinary: bytes - bytes / RESERVED_PART,
+                },
+                bound_of_user,
                 held: BTreeMap::new(),
+                waiting: VecDeque::new(),
+                last: 0,
             }),
             all: bytes,
             bound_of_user,
-            given_back: Notify::new(),
         })
     }
 
@@ -63,33 +106,77 @@ impl MemoryShares {
 }
 
 impl State {
+    fn held(&self, user: &str) -> usize {
+        self.held.get(user).copied().unwrap_or(0)
+    }
+
+    /// Reports whether one who holds so much may take more.
+    fn may_hold(&self, class: UserClass, own: usize, more: usize) -> bool {
+        class == UserClass::Administrator || own + more <= self.bound_of_user
+    }
+
     fn take(&mut self, by: &HeldMemory, more: usize) -> bool {
-        let own = self.held.get(&by.user).copied().unwrap_or(0);
-        let is_ordinary = by.class == UserClass::Ordinary;
-        let fits = more <= self.free
-            && (!is_ordinary || more <= self.free_for_ordinary)
-            && (by.class == UserClass::Administrator || own + more <= by.shares.bound_of_user);
+        let own = self.held(&by.user);
+        let fits = self.free.has(by.class, more) && self.may_hold(by.class, own, more);
         if fits {
-            self.free -= more;
-            if is_ordinary {
-                self.free_for_ordinary -= more;
-            }
+            self.free.take(by.class, more);
             self.held.insert(by.user.clone(), own + more);
         }
         fits
     }
 
     fn give_back(&mut self, by: &HeldMemory) {
-        self.free += by.bytes;
-        if by.class == UserClass::Ordinary {
-            self.free_for_ordinary += by.bytes;
-        }
+        self.free.give_back(by.class, by.bytes);
         if let Some(own) = self.held.get_mut(&by.user) {
             *own -= by.bytes;
             if *own == 0 {
                 self.held.remove(&by.user);
             }
         }
+        self.wake();
+    }
+
+    /// Wakes those for whom there is memory once those before them have taken theirs, and nobody else.
+    fn wake(&self) {
+        let mut free = self.free;
+        let mut promised: BTreeMap<&str, usize> = BTreeMap::new();
+        for waiting in &self.waiting {
+            let own = promised.entry(&waiting.user).or_default();
+            let held = self.held(&waiting.user) + *own;
+            if free.has(waiting.class, waiting.bytes) && self.may_hold(waiting.class, held, waiting.bytes) {
+                free.take(waiting.class, waiting.bytes);
+                *own += waiting.bytes;
+                waiting.woken.notify_one();
+            }
+        }
+    }
+
+    fn wait(&mut self, by: &HeldMemory, bytes: usize) -> (u64, Arc<Notify>) {
+        self.last += 1;
+        let woken = Arc::<Notify>::default();
+        self.waiting.push_back(Waiting {
+            id: self.last,
+            class: by.class,
+            user: by.user.clone(),
+            bytes,
+            woken: Arc::clone(&woken),
+        });
+        (self.last, woken)
+    }
+}
+
+/// A place among those who wait; dropped, it is given up.
+struct Place {
+    shares: Arc<MemoryShares>,
+    id: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.shares.state.lock();
+        state.waiting.retain(|waiting| waiting.id != self.id);
+        // It may have been woken, and not have taken what others wait for.
+        state.wake();
     }
 }
 
@@ -115,14 +202,23 @@ impl HeldMemory {
 
     /// The same, as soon as it is to be had.
     pub(crate) async fn grow_in_turn(&mut self, bytes: usize) {
+        let more = bytes.saturating_sub(self.bytes);
         let shares = Arc::clone(&self.shares);
+        let (_place, woken) = {
+            let mut state = shares.state.lock();
+            if more == 0 || state.take(self, more) {
+                self.bytes += more;
+                return;
+            }
+            let (id, woken) = state.wait(self, more);
+            let shares = Arc::clone(&shares);
+            (Place { shares, id }, woken)
+        };
         loop {
-            let mut given_back = std::pin::pin!(shares.given_back.notified());
-            given_back.as_mut().enable();
+            woken.notified().await;
             if self.grow_to(bytes) {
                 return;
             }
-            given_back.await;
         }
     }
 
@@ -135,7 +231,6 @@ impl Drop for HeldMemory {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.shares.state.lock().give_back(self);
-            self.shares.given_back.notify_waiters();
         }
     }
 }
@@ -190,5 +285,104 @@ mod tests {
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop(first);
         waiting.await;
+    }
+
+    #[tokio::test]
+    async fn memory_shares_wake_those_for_whom_there_is_room() {
+        let memory = MemoryShares::new(ALL, OF_USER);
+        let full = |user: &str| {
+            let mut held = memory.hold(UserClass::Ordinary, user);
+            assert!(held.grow_to(OF_USER));
+            held
+        };
+        let (first, other) = (full("a"), full("b"));
+        // Three of `a`, of which one and a small one fit at a time, and one of `b`.
+        let wait = |user: &'static str, bytes| {
+            let mut held = memory.hold(UserClass::Ordinary, user);
+            let wait = async move {
+                held.grow_in_turn(bytes).await;
+                held
+            };
+            polled(wait)
+        };
+        let mut waiting = [
+            wait("a", OF_USER / 2),
+            wait("a", OF_USER),
+            wait("a", OF_USER / 2),
+            wait("b", 1),
+        ];
+        for one in &mut waiting {
+            assert!(one.poll().is_none());
+        }
+        drop(first);
+        let woken: Vec<bool> = waiting.iter().map(|one| one.is_woken()).collect();
+        assert_eq!(woken, [true, false, true, false]);
+        let halves = [waiting[0].poll().unwrap(), waiting[2].poll().unwrap()];
+        // Who was woken and leaves makes room for the next.
+        drop(other);
+        assert!(waiting[3].is_woken());
+        drop(halves);
+        assert!(waiting[1].is_woken() && waiting[1].poll().is_some());
+    }
+
+    #[tokio::test]
+    async fn memory_shares_go_to_the_next_where_one_leaves() {
+        let memory = MemoryShares::new(ALL, OF_USER);
+        let mut first = memory.hold(UserClass::Ordinary, "a");
+        assert!(first.grow_to(OF_USER));
+        let wait = || {
+            let mut held = memory.hold(UserClass::Ordinary, "a");
+            polled(async move {
+                held.grow_in_turn(OF_USER).await;
+                held
+            })
+        };
+        let (mut leaving, mut next) = (wait(), wait());
+        assert!(leaving.poll().is_none() && next.poll().is_none());
+        drop(first);
+        assert!(leaving.is_woken() && !next.is_woken());
+        drop(leaving);
+        assert!(next.is_woken() && next.poll().is_some());
+    }
+
+    /// A future that is polled by hand, and whether it was woken since.
+    struct Polled {
+        future: std::pin::Pin<Box<dyn Future<Output = HeldMemory> + Send>>,
+        woken: Arc<Woken>,
+    }
+
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicBool);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+
+    fn polled(future: impl Future<Output = HeldMemory> + Send + 'static) -> Polled {
+        Polled {
+            future: Box::pin(future),
+            woken: Arc::default(),
+        }
+    }
+
+    impl Polled {
+        fn poll(&mut self) -> Option<HeldMemory> {
+            self.woken.0.store(false, std::sync::atomic::Ordering::SeqCst);
+            let waker = std::task::Waker::from(Arc::clone(&self.woken));
+            match self
+                .future
+                .as_mut()
+                .poll(&mut std::task::Context::from_waker(&waker))
+            {
+                std::task::Poll::Ready(held) => Some(held),
+                std::task::Poll::Pending => None,
+            }
+        }
+
+        fn is_woken(&self) -> bool {
+            self.woken.0.load(std::sync::atomic::Ordering::SeqCst)
+        }
     }
 }
