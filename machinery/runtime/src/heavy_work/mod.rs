@@ -4,7 +4,7 @@
 //! serve requests, and one more. Tasks belong to flows ([`HeavyFlow`]); a flow's time is charged to its account and to its
 //! namespace. Among the flows that wait, the one whose account and namespace have used least time goes first, and no account
 //! and no namespace has more than half of the threads. One that comes anew has used no less than those that are served, so
-//! that nobody saves up turns. While all threads but the one more are busy, that one takes tasks of flows with little debt,
+//! that nobody saves up turns. Requests that wait, for a thread or for something else, are bounded by account and namespace. While all threads but the one more are busy, that one takes tasks of flows with little debt,
 //! in itself or beside what those on the threads owe, and of administrators alone.
 
 mod flow;
@@ -87,7 +87,8 @@ impl HeavyWork {
         self.0.turns.lock().figures()
     }
 
-    /// Reports whether so many requests of a flow's account or namespace wait that the next is to come again later.
+    /// Reports whether so many requests of a flow's account or namespace wait, for a thread or for something else, that the
+    /// next is to come again later.
     pub(crate) fn is_full(&self, flow: &HeavyFlow) -> bool {
         self.0.turns.lock().is_full(flow)
     }
@@ -164,6 +165,9 @@ impl Drop for HeavyTask {
         let mut state = self.0.state.lock();
         let before = std::mem::replace(&mut state.stage, Stage::Over);
         let future = state.future.take();
+        if before == Stage::Resting {
+            self.0.of.0.turns.lock().rests_no_longer(&self.0);
+        }
         // What it holds may wake it.
         drop(state);
         if before == Stage::Waiting {
@@ -238,6 +242,8 @@ impl Task {
             _ => {
                 state.future = Some(future);
                 state.stage = Stage::Resting;
+                // Within the lock of its state, so that it is not woken before it counts.
+                self.of.0.turns.lock().rest(self);
             }
         }
     }
@@ -249,6 +255,7 @@ impl Wake for Task {
         match state.stage {
             Stage::Resting => {
                 state.stage = Stage::Waiting;
+                self.of.0.turns.lock().rests_no_longer(&self);
                 drop(state);
                 let of = self.of.clone();
                 of.enqueue(self);

@@ -1,6 +1,6 @@
 //! Turns, and tasks on threads.
 
-use super::turns::{MAX_IDLE_DEBTORS, MAX_WAITING, MAX_WAITING_OF_FLOW};
+use super::turns::{MAX_BEGUN_OF_FLOW, MAX_IDLE_DEBTORS, MAX_WAITING, MAX_WAITING_OF_FLOW};
 use super::*;
 use futures::FutureExt;
 use std::sync::mpsc;
@@ -109,6 +109,52 @@ async fn heavy_work_that_waits_is_bounded() {
     assert!(!table.turns.is_full(&"late".into()));
     table.push("late");
     assert!(table.turns.is_full(&"late".into()));
+}
+
+#[tokio::test]
+async fn heavy_work_that_awaits_something_else_is_bounded() {
+    let work = HeavyWork::with_threads(Handle::current(), 2);
+    let flow = HeavyFlow::of_account("anna").within("blue");
+    let other = || HeavyFlow::of_account("bert").within("green");
+    let begin = |kind| work.spawn(flow.clone(), kind, futures::future::pending().boxed());
+    let mut resting = Vec::new();
+    let are_begun = |count: u64| {
+        while work.figures().turns < count || work.figures().running > 0 {
+            std::thread::yield_now();
+        }
+    };
+    for count in 1..=MAX_BEGUN_OF_FLOW as u64 {
+        assert!(!work.is_full(&flow), "{count}");
+        resting.push(begin(Kind::Request));
+        are_begun(count);
+    }
+    assert!(work.is_full(&flow));
+    assert!(work.is_full(&HeavyFlow::of_account("carl").within("blue")));
+    assert!(!work.is_full(&other()));
+    // Whose client has gone makes room; pieces of answers take none.
+    resting.pop();
+    assert!(!work.is_full(&flow));
+    let _piece = begin(Kind::Piece);
+    are_begun(MAX_BEGUN_OF_FLOW as u64 + 1);
+    assert!(!work.is_full(&flow));
+}
+
+#[tokio::test]
+async fn heavy_work_that_goes_on_rests_no_longer() {
+    let work = HeavyWork::with_threads(Handle::current(), 2);
+    let flow = HeavyFlow::of_account("anna");
+    for count in 1..=2 * MAX_BEGUN_OF_FLOW {
+        assert!(!work.is_full(&flow), "{count}");
+        let (wake, woken) = oneshot::channel::<()>();
+        let (done, ended) = oneshot::channel();
+        let task = async move {
+            let _ = woken.await;
+            let _ = done.send(());
+        };
+        let _task = work.spawn(flow.clone(), Kind::Request, task.boxed());
+        wake.send(()).unwrap();
+        ended.await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// Requests of one account or namespace that may wait, and requests of all from which on each has one at a time.
 pub(super) const MAX_WAITING_OF_FLOW: usize = 128;
 pub(super) const MAX_WAITING: usize = 1_024;
+/// Requests of one account or namespace that may await something else than a thread (storage, another server) or have one:
+/// each holds what it has read and decoded.
+pub(super) const MAX_BEGUN_OF_FLOW: usize = 256;
 /// Accounts and namespaces that have nothing to do are forgotten from here on.
 pub(super) const MAX_IDLE_DEBTORS: usize = 64;
 /// Time used lately up to which a debt is little.
@@ -48,6 +51,8 @@ struct Usage {
     waiting: usize,
     requests: usize,
     running: usize,
+    /// Requests that await something else than a thread.
+    resting: usize,
     used: Duration,
     /// Time used lately: less and less of it counts.
     lately: Duration,
@@ -59,7 +64,7 @@ struct Usage {
 
 impl Usage {
     fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting == 0
+        self.running == 0 && self.waiting == 0 && self.resting == 0
     }
 
     /// Time used lately, with what is on a thread now.
@@ -108,7 +113,23 @@ impl Turns {
 
     pub(super) fn is_full(&self, flow: &HeavyFlow) -> bool {
         let own = self.usages(flow).map(|usage| usage.requests).max().unwrap_or(0);
-        own >= MAX_WAITING_OF_FLOW || (own > 0 && self.requests >= MAX_WAITING)
+        let resting = self.usages(flow).map(|usage| usage.resting).max().unwrap_or(0);
+        let has_begun_all = own + resting >= MAX_BEGUN_OF_FLOW;
+        has_begun_all || own >= MAX_WAITING_OF_FLOW || (own > 0 && self.requests >= MAX_WAITING)
+    }
+
+    /// Notes that a task has left its thread to await something else than a thread.
+    pub(super) fn rest(&mut self, task: &Task) {
+        if task.kind == Kind::Request {
+            self.each(&task.flow, |usage| usage.resting += 1);
+        }
+    }
+
+    /// Notes that this is over.
+    pub(super) fn rests_no_longer(&mut self, task: &Task) {
+        if task.kind == Kind::Request {
+            self.each(&task.flow, |usage| usage.resting -= 1);
+        }
     }
 
     fn usages<'a>(&'a self, flow: &'a HeavyFlow) -> impl Iterator<Item = &'a Usage> {
