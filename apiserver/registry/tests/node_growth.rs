@@ -21,6 +21,7 @@ const LARGE: usize = 300_000;
 
 struct World {
     runtime: Runtime,
+    storage: Arc<dyn Storage>,
     registry: Registry,
     /// Skips admission.
     door: Door<'static>,
@@ -52,6 +53,7 @@ where
         let world = World {
             registry: Registry::new(storage.clone(), runtime.clone(), kinds::built_in()),
             door: SystemDoors::of(&storage).door(SystemWriter::Startup),
+            storage,
             runtime,
         };
         tell(world).await;
@@ -64,6 +66,17 @@ impl World {
             world: self,
             store: self.registry.preferred_store("", "configmaps").unwrap(),
             ctx: RequestContext::internal(user, self.runtime.clone()),
+        }
+    }
+
+    /// The same objects after another start.
+    fn restarted(&self) -> Self {
+        let storage = Arc::clone(&self.storage);
+        Self {
+            door: SystemDoors::of(&storage).door(SystemWriter::Startup),
+            registry: Registry::new(storage.clone(), self.runtime.clone(), kinds::built_in()),
+            storage,
+            runtime: self.runtime.clone(),
         }
     }
 
@@ -87,6 +100,7 @@ impl Client<'_> {
         let decoded = decode_json(&row.schema, row.ty, text.as_bytes(), Strictness::Report).unwrap();
         let mut tree = decoded.tree;
         apply_defaults(&mut tree);
+        row.strategy.defaults(&mut tree);
         tree
     }
 
@@ -279,5 +293,85 @@ fn node_growth_lets_a_full_node_delete() {
             }
         }
         node.delete("a", "held").await;
+    });
+}
+
+fn pod(node: &str, note: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"note": note}},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// Makes a pod in a namespace, with a note of so many bytes, and a status of the node's of so many.
+async fn run_pod(world: &World, namespace: &str, (note, status): (usize, usize)) {
+    let mut admin = world.admin();
+    admin.store = world.registry.preferred_store("", "pods").unwrap();
+    let mut object = pod("n1", &"n".repeat(note));
+    admin
+        .create_as(namespace, &object, CreateOptions::default())
+        .await
+        .unwrap();
+    object["status"] = json!({"phase": "Running", "message": "m".repeat(status)});
+    let mut node = world.node("n1");
+    node.store = world.registry.preferred_store("", "pods").unwrap();
+    let scope = Scope::of(namespace);
+    let target = Target {
+        scope: &scope,
+        name: "p",
+        part: ObjectPart::Status,
+    };
+    let change = Replacement(node.tree(&object));
+    let options = UpdateOptions::default();
+    let written = node
+        .store
+        .update(&node.ctx, target, &change, &options, world.door);
+    written.await.unwrap();
+}
+
+#[test]
+fn node_growth_is_known_again_after_a_start() {
+    story(async |world| {
+        for namespace in ["a", "b", "c"] {
+            run_pod(&world, namespace, (0, LARGE)).await;
+        }
+        refused(world.node("n1").create("d", "x", LARGE).await);
+        let world = world.restarted();
+        refused(world.node("n1").create("d", "x", LARGE).await);
+        world.node("n2").create("d", "x", LARGE).await.unwrap();
+    });
+}
+
+#[test]
+fn node_growth_of_statuses_as_large_as_their_pods_is_none_after_a_start() {
+    story(async |world| {
+        for at in 0..16 {
+            run_pod(&world, &format!("n{at}"), (LARGE / 3, LARGE / 3)).await;
+        }
+        let world = world.restarted();
+        world.node("n1").create("a", "x", 3 * LARGE).await.unwrap();
+    });
+}
+
+#[test]
+fn node_growth_by_its_own_objects_is_known_again_after_a_start() {
+    story(async |world| {
+        let mut node = world.node("n1");
+        node.store = world.registry.preferred_store("", "nodes").unwrap();
+        let own = |name: &str| {
+            let note = json!({"note": "x".repeat(200_000)});
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": note}})
+        };
+        node.create_as("", &own("n1"), CreateOptions::default())
+            .await
+            .unwrap();
+        let mut admin = world.admin();
+        admin.store = world.registry.preferred_store("", "nodes").unwrap();
+        admin
+            .create_as("", &own("n2"), CreateOptions::default())
+            .await
+            .unwrap();
+        let world = world.restarted();
+        let node = world.node("n1");
+        node.create("a", "x", 2 * LARGE).await.unwrap();
+        refused(node.create("b", "x", LARGE).await);
     });
 }

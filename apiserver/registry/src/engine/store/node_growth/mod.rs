@@ -9,7 +9,10 @@
 //! object of somebody else counts only as far as it exceeds the rest of the object, and a full account refuses first
 //! where most is: namespaces that have little in it go on, in all as much again as the bound.
 //!
-//! Accounts are of this process: a start forgets them, and each of several servers has its own.
+//! Accounts are of this process: one begins with what can be told from the stored objects ([`past`]), and each of several
+//! servers has its own.
+
+mod past;
 
 use super::Store;
 use crate::engine::admission::{Admitted, Operation};
@@ -18,7 +21,7 @@ use crate::engine::error::RegistryError;
 use apiserver_storage::{Entry, Event, Expect, Key, Op, Quota, ReadAt, Write};
 use machinery_meta::Revision;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +46,8 @@ const COMPARED_IN_TURN: usize = 4;
 pub(crate) struct NodeGrowth {
     limit: u64,
     accounts: Mutex<HashMap<Box<str>, Account>>,
+    /// Nodes that have written since the start.
+    known: Mutex<HashSet<Box<str>>>,
 }
 
 /// Growth of the store that one node caused.
@@ -116,6 +121,7 @@ impl NodeGrowth {
         Self {
             limit: least.unwrap_or(u64::MAX),
             accounts: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
@@ -300,6 +306,7 @@ impl Store {
             Operation::Delete => None,
             _ => self.growth_of(write).await?,
         };
+        self.recall_growth(ctx, node).await?;
         self.compare_growth(node, growth.next_in_turn(node)).await;
         if let Ok(room) = growth.reserve(node, wanted.as_ref()) {
             return Ok(Some(room));

@@ -1,0 +1,130 @@
+//! A node's account after a start: the growth that can be read from what is stored.
+//!
+//! An object does not say who wrote how much of it, and tenants may write most of what names a node. So only that is
+//! counted which nobody but the node (or an administrator) writes: its own objects, its requests for certificates, and the
+//! statuses of its pods, as far as they exceed the rest of the pod. What it made beside these is forgotten.
+
+use super::super::Store;
+use super::{Account, Added, NodeGrowth};
+use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
+use crate::engine::error::RegistryError;
+use crate::engine::options::{ListOptions, RevisionMatch};
+use crate::engine::scope::Scope;
+use apiserver_storage::Entry;
+use machinery_meta::{FieldSelector, Predicate, UserInfo};
+use machinery_schema::Tree;
+use std::sync::Arc;
+
+/// Group, resource and namespace of objects that have a node's name.
+const OWN: [(&str, &str, &str); 3] = [
+    ("", "nodes", ""),
+    ("storage.k8s.io", "csinodes", ""),
+    ("coordination.k8s.io", "leases", "kube-node-lease"),
+];
+
+/// The way in which the part of an object that a node wrote is found.
+#[derive(Clone, Copy)]
+enum Written {
+    All,
+    Status,
+    /// All of it, where the node requested it.
+    Requested,
+}
+
+impl Written {
+    fn bytes(self, object: &Tree, node: &str, size: u64) -> u64 {
+        match self {
+            Self::All => size,
+            Self::Status => object
+                .get("status")
+                .map_or(0, |status| status.to_json().len() as u64),
+            Self::Requested => {
+                let user = UserInfo::node(node);
+                if object.str_at(&["spec", "username"]) == user.name {
+                    size
+                } else {
+                    0
+                }
+            }
+        }
+    }
+}
+
+impl NodeGrowth {
+    /// Reports whether this is the first write of a node since the start.
+    fn is_first(&self, node: &str) -> bool {
+        let mut known = self.known.lock();
+        !known.contains(node) && known.insert(node.into())
+    }
+
+    fn begin_with(&self, node: &str, entry: &Entry, bytes: u64) {
+        let size = entry.footprint() as u64;
+        let added = Added {
+            namespace: (*entry.record.header.key.namespace).into(),
+            created: entry.created,
+            bytes: bytes.min(size),
+            size,
+        };
+        let mut accounts = self.accounts.lock();
+        let account: &mut Account = accounts.entry(node.into()).or_default();
+        if added.bytes > 0 && !account.objects.contains_key(&entry.key) {
+            account.put(&entry.key, added);
+        }
+    }
+}
+
+impl Store {
+    /// Takes up what a node has written before this process began, with its first write.
+    pub(super) async fn recall_growth(&self, ctx: &RequestContext, node: &str) -> Result<(), RegistryError> {
+        if !self.registry.node_growth().is_first(node) {
+            return Ok(());
+        }
+        let selector = |field: &str| FieldSelector::parse(&format!("{field}={node}")).unwrap_or_default();
+        for (group, resource, namespace) in OWN {
+            let fields = selector("metadata.name");
+            self.recall(ctx, node, (group, resource, namespace), fields, Written::All)
+                .await?;
+        }
+        let pods = ("", "pods", "");
+        self.recall(ctx, node, pods, selector("spec.nodeName"), Written::Status)
+            .await?;
+        let requests = ("certificates.k8s.io", "certificatesigningrequests", "");
+        self.recall(ctx, node, requests, FieldSelector::default(), Written::Requested)
+            .await
+    }
+
+    async fn recall(
+        &self,
+        ctx: &RequestContext,
+        node: &str,
+        (group, resource, namespace): (&str, &str, &str),
+        fields: FieldSelector,
+        written: Written,
+    ) -> Result<(), RegistryError> {
+        let Some(store) = self.registry.preferred_store(group, resource) else {
+            return Ok(());
+        };
+        let options = ListOptions {
+            predicate: Predicate::from(fields),
+            revision: RevisionMatch::Any,
+            ..ListOptions::default()
+        };
+        // What cannot be read now is not counted: the node is not refused for it.
+        let Ok(page) = store.list(&Scope::of(namespace), &options).await else {
+            return Ok(());
+        };
+        ctx.heavy_from(page.record_bytes(), LARGE_BODY_BYTES).await?;
+        for entry in &page.entries {
+            self.recall_entry(&store, node, entry, written);
+            tokio::task::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    fn recall_entry(&self, store: &Store, node: &str, entry: &Arc<Entry>, written: Written) {
+        if let Ok(object) = store.decode(entry) {
+            let bytes = written.bytes(&object, node, entry.footprint() as u64);
+            self.registry.node_growth().begin_with(node, entry, bytes);
+        }
+    }
+}
