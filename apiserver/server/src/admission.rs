@@ -1,6 +1,7 @@
 //! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
 //! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
+use crate::account_weight;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
 use crate::config::ServerConfig;
 use crate::metrics::{AdmissionMetrics, Metrics};
@@ -301,6 +302,7 @@ impl Admission for AdmissionChain {
         old: Option<&Tree>,
     ) -> Result<(), RegistryError> {
         signers::check_node(ctx, attributes, object)?;
+        account_weight::weigh(ctx, &self.parameters.registry, attributes, object).await?;
         let asked = self.plugins.mutate(&request(ctx, attributes), object, old).await;
         asked.map_err(|error| refused(error, attributes, Some(object)))?;
         // Before validation, as upstream: a grant is refused whatever else is wrong with it.

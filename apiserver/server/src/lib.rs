@@ -11,6 +11,7 @@
 
 mod accepted_credentials;
 mod account_keys;
+mod account_weight;
 mod admission;
 mod admission_configuration;
 mod anonymous_rate;

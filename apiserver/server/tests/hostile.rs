@@ -14,7 +14,7 @@ use gate::GatedStorage;
 use http::{Method, Request};
 use http_body_util::Full;
 use machinery_runtime::HeavyFlow;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -654,6 +654,31 @@ async fn heavy_requests_are_made_off_the_threads_that_serve_others() {
     assert!(is_heavy(&cluster, get(&watch, protobuf, "identity")).await);
     let delete = send(Method::DELETE, &large, json, String::new());
     assert!(is_heavy(&cluster, delete).await);
+}
+
+/// The plugin reads all of an account for a pod, however small that is.
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_of_a_large_account_is_heavy() {
+    let cluster = start().await;
+    let account = |name: &str, secrets: usize| {
+        let named = |at: usize| json!({"name": format!("secret-{at:06}")});
+        let secrets: Vec<Value> = (0..secrets).map(named).collect();
+        let object = json!({"metadata": {"name": name}, "imagePullSecrets": secrets});
+        cluster
+            .admin()
+            .post("/api/v1/namespaces/default/serviceaccounts", object.to_string())
+    };
+    account("small", 10).await.is(201);
+    account("large", 4_000).await.is(201);
+    let pod = |account: &str| {
+        let spec = json!({"serviceAccountName": account, "imagePullSecrets": [{"name": "own"}],
+            "containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": {"name": "p"}, "spec": spec}).to_string();
+        let (path, cluster) = ("/api/v1/namespaces/default/pods?dryRun=All", &cluster);
+        async move { cluster.admin().post(path, pod).await.is(201) }
+    };
+    assert!(!is_heavy(&cluster, pod("small")).await);
+    assert!(is_heavy(&cluster, pod("large")).await);
 }
 
 /// Holds every thread for heavy work until what it returns is dropped.
