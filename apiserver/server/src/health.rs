@@ -128,7 +128,7 @@ async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
     });
     let unopened = core.registry.stored().unopened().count;
     let statistics = core.registry.stored().statistics();
-    let is_behind = statistics.as_ref().is_some_and(|own| own.encryption_behind);
+    let is_behind = core.registry.stored().is_encryption_behind();
     checks.push(Check {
         name: ENCRYPTION.into(),
         result: is_encrypted(unopened, is_behind),

@@ -145,6 +145,12 @@ pub trait Storage: Send + Sync + Debug {
         None
     }
 
+    /// Reports whether values could not be written with the encryption configuration in use, so that some are stored as they
+    /// were before.
+    fn is_encryption_behind(&self) -> bool {
+        self.statistics().is_some_and(|own| own.encryption_behind)
+    }
+
     /// Values that several servers over one store share beside the objects; `None` for a store of one server's own.
     fn shared(&self) -> Option<&dyn SharedValues> {
         None

@@ -64,6 +64,11 @@ impl<'a> Stored<'a> {
         self.0.unopened()
     }
 
+    /// Reports whether values could not be written with the encryption configuration in use.
+    pub fn is_encryption_behind(self) -> bool {
+        self.0.is_encryption_behind()
+    }
+
     /// The backend's own figures; `None` where another process keeps them.
     pub fn statistics(self) -> Option<Statistics> {
         self.0.statistics()

@@ -391,6 +391,10 @@ impl Storage for EtcdStorage {
         UndecryptedValues::of(&self.mirror.unread())
     }
 
+    fn is_encryption_behind(&self) -> bool {
+        self.is_shared_behind()
+    }
+
     fn lost_by(&self, other: &Encryption) -> Result<UndecryptedValues, StorageError> {
         let unread = || StorageError::Unavailable("the values in etcd are not read yet".to_owned());
         let root = self.mirror.now().ok_or_else(unread)?.root;

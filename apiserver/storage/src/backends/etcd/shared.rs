@@ -86,6 +86,27 @@ impl EtcdStorage {
         Some(lost.map(|(key, _)| key.clone()).collect())
     }
 
+    /// Reports whether shared values, as they were last read, are not encrypted with the key that writes Secrets now.
+    pub(super) fn is_shared_behind(&self) -> bool {
+        let current = self.current_seal();
+        let shared = self.shared.lock();
+        let mut values = shared.iter().flatten();
+        values.any(|(key, stored)| self.opened(key, stored).map_or(true, |(_, seal)| seal != current))
+    }
+
+    fn current_seal(&self) -> Seal {
+        let encryption = self.remote.encryption.as_ref();
+        encryption.map_or(Seal::default(), |own| own.current_seal_of(SECRETS))
+    }
+
+    /// Takes up a value that this server has written, until all are read again.
+    fn note_value(&self, key: &Key, stored: Vec<u8>) {
+        if let Some(shared) = self.shared.lock().as_mut() {
+            let known = shared.iter_mut().find(|(own, _)| own == key);
+            known.into_iter().for_each(|own| own.1.clone_from(&stored));
+        }
+    }
+
     fn sealed(&self, key: &Key, plain: &[u8]) -> Vec<u8> {
         let encryption = self.remote.encryption.as_ref();
         let sealed = encryption.and_then(|encryption| encryption.seal_as(SECRETS, key, plain));
@@ -112,18 +133,19 @@ impl EtcdStorage {
     /// this server did.
     async fn reencrypt(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
         let (plain, seal) = self.opened(key, found.value())?;
-        let encryption = self.remote.encryption.as_ref();
-        let current = encryption.map_or(Seal::default(), |own| own.current_seal_of(SECRETS));
-        if seal == current {
+        if seal == self.current_seal() {
             return Ok(false);
         }
+        let stored = self.sealed(key, &plain);
         let is_unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, found.mod_revision());
-        let transaction = Txn::new().when([is_unchanged]).and_then([TxnOp::put(
-            key.as_str(),
-            self.sealed(key, &plain),
-            None,
-        )]);
+        let transaction =
+            Txn::new()
+                .when([is_unchanged])
+                .and_then([TxnOp::put(key.as_str(), stored.clone(), None)]);
         let answer = self.remote.waiting(self.remote.kv()?.txn(transaction)).await?;
+        if answer.succeeded() {
+            self.note_value(key, stored);
+        }
         Ok(answer.succeeded())
     }
 }

@@ -89,6 +89,32 @@ fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
 }
 
 #[test]
+fn shared_value_that_is_not_encrypted_anew_is_told() {
+    simulated(async |runtime| {
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
+        let (storage, config) = encrypting(&etcd, &runtime, &[OLD_KEY]).await;
+        let shared = storage.shared().unwrap();
+        shared.agree("keys", b"offer".to_vec()).await.unwrap();
+        // Nothing is known before it is read.
+        assert!(!storage.is_encryption_behind());
+        shared.note_keys().await.unwrap();
+        assert!(!storage.is_encryption_behind());
+        let path = Path::new("/enc");
+        config.reload(path, &encryption(&[NEW_KEY, OLD_KEY])).unwrap();
+        assert!(storage.is_encryption_behind());
+        assert!(shared.reseal("keys").await.unwrap());
+        assert!(!storage.is_encryption_behind());
+        // Another server may do it, which is seen with the next look.
+        config.reload(path, &encryption(&[OLD_KEY, NEW_KEY])).unwrap();
+        let (other, _) = encrypting(&etcd, &runtime, &[OLD_KEY, NEW_KEY]).await;
+        assert!(other.shared().unwrap().reseal("keys").await.unwrap());
+        assert!(storage.is_encryption_behind());
+        shared.note_keys().await.unwrap();
+        assert!(!storage.is_encryption_behind());
+    });
+}
+
+#[test]
 fn shared_value_is_that_of_the_first_who_offered_one() {
     simulated(async |runtime| {
         let etcd = Etcd::start(&runtime, FaultProfile::none());
