@@ -1,5 +1,6 @@
 //! The built-in plugins, in upstream's running order. A new one is a file here and a row in [`all`].
 
+mod default_classes;
 mod default_toleration_seconds;
 mod deny_service_external_ips;
 pub mod event_rate_limit;
@@ -7,6 +8,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
+mod persistent_volume_claim_resize;
 mod pod_resize_validator;
 mod pod_topology_labels;
 mod priority;
@@ -19,6 +21,7 @@ mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;
+use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
 use machinery_meta::reader::ObjectReader;
 use resource_quota::ResourceQuota;
@@ -28,7 +31,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 17] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -37,10 +40,13 @@ pub const NAMES: [&str; 14] = [
     "Priority",
     "DefaultTolerationSeconds",
     "EventRateLimit",
+    "DefaultStorageClass",
     "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
     "RuntimeClass",
-    "PodTopologyLabels",
+    "DefaultIngressClass",
     "DenyServiceExternalIPs",
+    "PodTopologyLabels",
     "PodResizeValidator",
     "ResourceQuota",
 ];
@@ -64,11 +70,16 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 6] = [
+    let rest: [Box<dyn Plugin>; 9] = [
+        Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+        Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize::new(
+            reader,
+        )),
         Box::new(runtime_class::RuntimeClass::new(reader)),
-        Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
+        Box::new(DefaultClass::ingress(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
+        Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
         // Last: what any other refuses uses nothing.
         Box::new(quota),

@@ -14,7 +14,8 @@ impl Objects {
         let key = ObjectKey::new(namespace, name);
         let mut header = ObjectHeader {
             key: key.clone(),
-            uid: Uid(uid_in(json).unwrap_or_else(|| format!("uid-{name}"))),
+            uid: Uid(text_in(json, "uid").unwrap_or_else(|| format!("uid-{name}"))),
+            creation_timestamp: text_in(json, "creationTimestamp").map(Into::into),
             ..ObjectHeader::default()
         };
         if json.contains("deletionTimestamp") {
@@ -30,9 +31,10 @@ impl Objects {
     }
 }
 
-fn uid_in(json: &str) -> Option<String> {
+/// A text of an object's metadata.
+fn text_in(json: &str, member: &str) -> Option<String> {
     let object: serde_json::Value = serde_json::from_str(json).ok()?;
-    Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
+    Some(object["metadata"][member].as_str()?.to_owned())
 }
 
 impl ObjectReader for Objects {
@@ -339,8 +341,8 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        admit, both, both, admit, admit, both, admit, validate, admit, both, admit, validate, validate,
-        validate,
+        admit, both, both, admit, admit, both, admit, validate, admit, admit, validate, both, admit,
+        validate, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);

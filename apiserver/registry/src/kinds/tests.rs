@@ -64,32 +64,20 @@ fn warnings_name_fields_without_effect() {
         json!({"spec": {"type": "ClusterIP"}}),
         &[],
     );
-    let class = |name: &str, value: &str| json!({"metadata": {"annotations": {name: value}}});
-    let name = "ingressclass.kubernetes.io/is-default-class";
-    let path = format!("metadata.annotations[{name}]");
-    check_fields(
-        "networking.k8s.io",
-        "IngressClass",
-        "ingressclasses",
-        class(name, "true"),
-        &[&path],
-    );
-    check_fields(
-        "networking.k8s.io",
-        "IngressClass",
-        "ingressclasses",
-        class(name, "false"),
-        &[],
-    );
-    let name = "storageclass.kubernetes.io/is-default-class";
-    let path = format!("metadata.annotations[{name}]");
-    check_fields(
-        "storage.k8s.io",
-        "StorageClass",
-        "storageclasses",
-        class(name, "true"),
-        &[&path],
-    );
+    // Claims and ingresses without a class get the default one.
+    for (group, kind, plural, name) in [
+        (
+            "networking.k8s.io",
+            "IngressClass",
+            "ingressclasses",
+            "ingressclass",
+        ),
+        ("storage.k8s.io", "StorageClass", "storageclasses", "storageclass"),
+    ] {
+        let name = format!("{name}.kubernetes.io/is-default-class");
+        let class = json!({"metadata": {"annotations": {name: "true"}}});
+        check_fields(group, kind, plural, class, &[]);
+    }
     let account_token = json!({"type": "kubernetes.io/service-account-token"});
     check_fields("", "Secret", "secrets", account_token, &[]);
 }

@@ -25,13 +25,3 @@ pub(crate) fn field(path: impl Into<String>, value: Option<Ref<'_>>, missing: &'
         missing,
     })
 }
-
-/// The annotations that make a class the one for objects without.
-pub(crate) fn default_class(object: Ref<'_>, names: &[&str], missing: &'static str) -> Vec<Field> {
-    let of = |name: &&str| {
-        let value = object.at(&["metadata", "annotations", name]);
-        let value = value.filter(|value| value.as_str() == Some("true"));
-        field(format!("metadata.annotations[{name}]"), value, missing)
-    };
-    names.iter().filter_map(of).collect()
-}

@@ -9,6 +9,8 @@ mod batches;
 mod configuration;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream_tests;
 
 use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
@@ -101,8 +103,10 @@ impl ResourceQuota {
             _ => DeviceClasses::default(),
         };
         let (new, missing) = measured(&evaluator, object)?;
-        // What an update creates has no revision before.
-        let old = old.filter(|old| !old.str_at(&["metadata", "resourceVersion"]).is_empty());
+        // What an update creates has no revision before, and counts in whole.
+        let is_creation = |old: &&Tree| old.str_at(&["metadata", "resourceVersion"]).is_empty();
+        let creates = old.is_some_and(|old| is_creation(&old));
+        let old = old.filter(|old| !is_creation(old));
         let old = old.map(|old| measured(&evaluator, old)).transpose()?;
         let old = old.map(|(old, _)| old);
         if is_update
@@ -114,7 +118,7 @@ impl ResourceQuota {
         }
         Ok(Some(Asked {
             evaluator,
-            is_update,
+            is_update: is_update && !creates,
             is_status: request.subresource == "status",
             new,
             old,
