@@ -261,7 +261,8 @@ fn key_or(
 fn pod_field(pod: &Pod, path: &str, sources: EnvSources<'_>) -> Result<String, StartError> {
     let spec = spec(pod);
     Ok(match path {
-        "spec.nodeName" => spec.node_name.clone().unwrap_or_default(),
+        // Old clients call it by its former name.
+        "spec.nodeName" | "spec.host" => spec.node_name.clone().unwrap_or_default(),
         "spec.serviceAccountName" => spec.service_account_name.clone().unwrap_or_default(),
         "status.hostIP" | "status.hostIPs" => sources.node_ip.to_string(),
         "status.podIP" => sources.pod_ips.first().cloned().unwrap_or_default(),

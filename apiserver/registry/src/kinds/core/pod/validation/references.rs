@@ -1,7 +1,6 @@
 //! References of environment variables and volumes to fields and resources of their pod.
 
 use crate::shared::validation::{Errors, Path, qualified};
-use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
 /// Fields that a file of a downward API volume may refer to.
@@ -12,6 +11,11 @@ pub(super) const VOLUME_FIELDS: [&str; 5] = [
     "metadata.namespace",
     "metadata.uid",
 ];
+
+/// The one version of pods.
+const POD_VERSION: &str = "v1";
+/// The name that old clients have for the node.
+const OLD_NODE_NAME: &str = "spec.host";
 
 /// All paths that the downward API can name at all.
 const KNOWN_FIELDS: [&str; 15] = [
@@ -29,7 +33,7 @@ const KNOWN_FIELDS: [&str; 15] = [
     "status.hostIPs",
     "status.podIP",
     "status.podIPs",
-    "spec.host",
+    OLD_NODE_NAME,
 ];
 
 const RESOURCE_FIELDS: [&str; 6] = [
@@ -53,15 +57,16 @@ pub(super) fn field_ref(errors: &mut Errors, path: &Path<'_>, field: Ref<'_>, al
         return;
     }
     let (base, subscript) = subscripted(name);
-    let known = match subscript {
-        Some(_) => base == "metadata.labels" || base == "metadata.annotations",
-        None => KNOWN_FIELDS.contains(&name),
-    };
-    if !known {
-        let detail = format!("error converting fieldPath: field label not supported: {name}");
+    if let Err(why) = check_known(field.str("apiVersion"), (name, base), subscript) {
+        let detail = format!("error converting fieldPath: {why}");
         errors.invalid(&path.child("fieldPath"), name, detail);
         return;
     }
+    let name = if name == OLD_NODE_NAME {
+        "spec.nodeName"
+    } else {
+        name
+    };
     match subscript {
         Some(key) if base == "metadata.annotations" => qualified(errors, path, &key.to_lowercase()),
         Some(key) => qualified(errors, path, key),
@@ -70,11 +75,25 @@ pub(super) fn field_ref(errors: &mut Errors, path: &Path<'_>, field: Ref<'_>, al
     }
 }
 
+/// Refuses what names no field of a pod, as upstream's conversion of field labels does.
+fn check_known(version: &str, (name, base): (&str, &str), subscript: Option<&str>) -> Result<(), String> {
+    if version != POD_VERSION {
+        return Err(format!("unsupported pod version: {version}"));
+    }
+    match subscript {
+        Some(_) if !matches!(base, "metadata.labels" | "metadata.annotations") => {
+            Err(format!("field label does not support subscript: {name}"))
+        }
+        None if !KNOWN_FIELDS.contains(&name) => Err(format!("field label not supported: {name}")),
+        _ => Ok(()),
+    }
+}
+
 /// `a['b']` is `a` and `b`.
 fn subscripted(path: &str) -> (&str, Option<&str>) {
     match path.strip_suffix("']").and_then(|rest| rest.split_once("['")) {
-        Some((base, key)) => (base, Some(key)),
-        None => (path, None),
+        Some((base, key)) if !base.is_empty() => (base, Some(key)),
+        _ => (path, None),
     }
 }
 
@@ -83,39 +102,44 @@ pub(super) fn resource_field_ref(errors: &mut Errors, path: &Path<'_>, field: Re
     let resource = field.str("resource");
     if in_volume && field.str("containerName").is_empty() {
         errors.required(&path.child("containerName"), "");
-        return;
-    }
-    if resource.is_empty() {
+    } else if resource.is_empty() {
         errors.required(&path.child("resource"), "");
-        return;
-    }
-    let huge_pages = resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
-    if !RESOURCE_FIELDS.contains(&resource) && !huge_pages {
+    } else if !RESOURCE_FIELDS.contains(&resource) && !is_huge_pages(resource) {
         errors.not_supported(&path.child("resource"), resource, &RESOURCE_FIELDS);
-        return;
     }
     divisor(errors, &path.child("divisor"), resource, field.str("divisor"));
 }
 
+fn is_huge_pages(resource: &str) -> bool {
+    resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-")
+}
+
+/// Refuses a divisor that a resource does not have; upstream shows the resource instead of it.
 fn divisor(errors: &mut Errors, path: &Path<'_>, resource: &str, divisor: &str) {
-    let cpu = ["1m", "1"];
-    let bytes = [
+    const CPU: [&str; 2] = ["1m", "1"];
+    const BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
     ];
-    let unset = divisor.is_empty() || divisor == "0";
-    let refused = if resource.ends_with(".cpu") {
-        (!cpu.contains(&divisor))
-            .then_some("only divisor's values 1m and 1 are supported with the cpu resource")
-    } else if resource.ends_with(".memory") || resource.contains(".hugepages-") {
-        (!bytes.contains(&divisor)).then_some(
-            "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",
-        )
-    } else {
-        (!bytes.contains(&divisor)).then_some(
-            "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource",
-        )
+    if divisor.is_empty() || divisor == "0" {
+        return;
+    }
+    let of_bytes = |kind: &str| {
+        let values = BYTES.join(", ");
+        format!("only divisor's values {values} are supported with the {kind} resource")
     };
-    if let Some(detail) = refused.filter(|_| !unset) {
-        errors.invalid(path, Shown(divisor.to_owned()), detail);
+    let (is_known, detail) = match resource {
+        "limits.cpu" | "requests.cpu" => {
+            let detail = "only divisor's values 1m and 1 are supported with the cpu resource";
+            (CPU.contains(&divisor), detail.to_owned())
+        }
+        "limits.memory" | "requests.memory" => (BYTES.contains(&divisor), of_bytes("memory")),
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => {
+            (BYTES.contains(&divisor), of_bytes("local ephemeral storage"))
+        }
+        resource if is_huge_pages(resource) => (BYTES.contains(&divisor), of_bytes("hugepages")),
+        _ => return,
+    };
+    if !is_known {
+        errors.invalid(path, resource, detail);
     }
 }
