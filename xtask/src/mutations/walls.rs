@@ -13,6 +13,7 @@ const VOLUMES: &[&str] = &["--lib", "bounds::"];
 const SUPERVISED: &[&str] = &["--lib", "supervise::"];
 const CERTIFICATES: &[&str] = &["--lib"];
 const DEFINITIONS: &[&str] = &["--test", "definitions"];
+const SERVICE_SHARES: &[&str] = &["--test", "service_shares"];
 
 pub(super) const SUITES: &[Suite] = &[
     Suite {
@@ -78,6 +79,20 @@ pub(super) const SUITES: &[Suite] = &[
                 name: "heavy work of a client that left waits on",
                 file: "mod.rs",
                 from: "if before == Stage::Waiting {",
+                to: "if before == Stage::Over {",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
+                name: "heavy requests that await something else have no bound",
+                file: "turns.rs",
+                from: "own + resting >= MAX_BEGUN_OF_FLOW",
+                to: "own + resting == usize::MAX",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
+                name: "a heavy request that has gone counts on",
+                file: "mod.rs",
+                from: "if before == Stage::Resting {",
                 to: "if before == Stage::Over {",
                 proof: HEAVY_WORK,
             },
@@ -171,6 +186,20 @@ pub(super) const SUITES: &[Suite] = &[
                 to: "if is_done && !is_done {",
                 proof: UNREAD_ANSWERS,
             },
+            Mutation {
+                name: "an owner holds any amount of objects in unread answers",
+                file: "unread_memory/ledger.rs",
+                from: "|| REFERRED.is_spent(own.referred, self.held.referred, more.referred)",
+                to: "",
+                proof: UNREAD_ANSWERS,
+            },
+            Mutation {
+                name: "memory that is given back wakes all who wait",
+                file: "memory_shares.rs",
+                from: "let held = self.held(&waiting.user) + *own;",
+                to: "waiting.woken.notify_one();\n            let held = self.held(&waiting.user) + *own;",
+                proof: &["--lib", "memory_shares"],
+            },
         ],
     },
     Suite {
@@ -204,6 +233,27 @@ pub(super) const SUITES: &[Suite] = &[
                 from: "failures += 1;",
                 to: "failures = 1;",
                 proof: DEFINITIONS,
+            },
+            Mutation {
+                name: "one namespace takes all addresses and node ports",
+                file: "kinds/core/service/shares.rs",
+                from: "if share == 0 || taking.taken <= share {",
+                to: "if share < usize::MAX {",
+                proof: SERVICE_SHARES,
+            },
+            Mutation {
+                name: "a full range is walked on a thread of requests",
+                file: "kinds/core/service/allocate.rs",
+                from: "ctx.heavy().await?;",
+                to: "",
+                proof: SERVICE_SHARES,
+            },
+            Mutation {
+                name: "a start forgets what nodes have written",
+                file: "engine/store/node_growth/mod.rs",
+                from: "self.recall_growth(ctx, node).await?;",
+                to: "",
+                proof: &["--test", "node_growth"],
             },
         ],
     },
@@ -328,13 +378,50 @@ pub(super) const SUITES: &[Suite] = &[
     Suite {
         package: "apiserver-server",
         folder: "apiserver/server/src",
-        mutations: &[Mutation {
-            name: "an audit event of a slow request does not say who took the time",
-            file: "filters/authorization.rs",
-            from: "latency.add(LatencyPart::Authorization, took)",
-            to: "latency.add(LatencyPart::Authorization, took * 0)",
-            proof: &["--test", "audit", "slow_request"],
-        }],
+        mutations: &[
+            Mutation {
+                name: "an audit event of a slow request does not say who took the time",
+                file: "filters/authorization.rs",
+                from: "latency.add(LatencyPart::Authorization, took)",
+                to: "latency.add(LatencyPart::Authorization, took * 0)",
+                proof: &["--test", "audit", "slow_request"],
+            },
+            Mutation {
+                name: "a change whose client left before it was written is carried out",
+                file: "filters/detach.rs",
+                from: "self.task.abort();",
+                to: "",
+                proof: &["--test", "hostile", "heavy_request_whose_client_leaves"],
+            },
+            Mutation {
+                name: "nobody asks whether a silent client is there",
+                file: "listener.rs",
+                from: "keep_alive.set(&stream);",
+                to: "",
+                proof: &["--test", "hostile", "silent_connections"],
+            },
+            Mutation {
+                name: "objects of a proxied service are read on a thread of requests",
+                file: "kubelet/lookup.rs",
+                from: "self.ctx.heavy_from(self.read, LARGE_BODY_BYTES).await",
+                to: "self.ctx.heavy_from(self.read.min(0), LARGE_BODY_BYTES).await",
+                proof: &["--lib", "service_endpoint"],
+            },
+            Mutation {
+                name: "a large account is read on a thread of requests",
+                file: "account_weight.rs",
+                from: "ctx.heavy_from(account.record.len(), LARGE_BODY_BYTES)",
+                to: "ctx.heavy_from(account.record.len().min(0), LARGE_BODY_BYTES)",
+                proof: &["--test", "hostile", "pod_of_a_large_account"],
+            },
+            Mutation {
+                name: "a list with a selector costs what it returns",
+                file: "flow_control/work_estimate.rs",
+                from: "limited.max(stats.count / 2)",
+                to: "limited",
+                proof: &["--lib", "work_estimate"],
+            },
+        ],
     },
     Suite {
         package: "node-sys",
