@@ -23,19 +23,47 @@ pub struct Plan {
     pub routes: BTreeMap<Ipv4Net, Ipv4Addr>,
 }
 
-/// The plan for one node among all.
+/// The plan for one node among all. No Node object leads packets astray that are none of pods' ([`is_of_pods`]), nor those of a
+/// range that another node has: the first by name has it, this node before all others.
 pub fn plan<'a>(config: &NetworkConfig, nodes: impl Iterator<Item = (&'a str, &'a NodeView)>) -> Plan {
     let mut plan = Plan::default();
+    let mut own = None;
+    let nodes: BTreeMap<&str, &NodeView> = nodes.collect();
     for (name, node) in nodes {
-        let Some(pods) = node.pod_cidr else { continue };
+        let Some(pods) = node
+            .pod_cidr
+            .filter(|pods| is_of_pods(config.cluster_cidr, *pods))
+        else {
+            continue;
+        };
         if name == config.node_name {
             plan.conflist = Some(conflist(config, pods));
             plan.rules = Some(rules(config.cluster_cidr, pods));
-        } else if let Some(address) = node.internal_ip {
-            plan.routes.insert(pods, address);
+            own = Some(pods);
+        } else if let Some(address) = node.internal_ip.filter(|own| !config.cluster_cidr.contains(own)) {
+            let taken = plan.routes.range(..=last_within(pods)).next_back();
+            if taken.is_none_or(|(other, _)| !overlap(*other, pods)) {
+                plan.routes.insert(pods, address);
+            }
         }
     }
+    plan.routes
+        .retain(|pods, _| own.is_none_or(|own| !overlap(own, *pods)));
     plan
+}
+
+/// Reports whether a range is a part of the cluster's addresses of pods.
+fn is_of_pods(cluster: Ipv4Net, pods: Ipv4Net) -> bool {
+    cluster.contains(&pods) && pods.prefix_len() > cluster.prefix_len()
+}
+
+fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+    one.contains(&other) || other.contains(&one)
+}
+
+/// The greatest range, in their order, that may overlap this one.
+fn last_within(pods: Ipv4Net) -> Ipv4Net {
+    Ipv4Net::from(pods.broadcast())
 }
 
 /// A routed link for every pod, and an address of the node's own range.
@@ -147,6 +175,49 @@ mod tests {
         assert_eq!(
             route_changes(&plan.routes, &BTreeMap::new()),
             (vec![pods], vec![])
+        );
+    }
+
+    #[track_caller]
+    fn check_routes(nodes: &[(&str, &str, &str)], expected: &[(&str, &str)]) {
+        let views: Vec<_> = nodes
+            .iter()
+            .map(|(name, pods, address)| (*name, node(pods, address)))
+            .collect();
+        let plan = plan(&config(), views.iter().map(|(name, view)| (*name, view)));
+        let found = plan
+            .routes
+            .iter()
+            .map(|(pods, via)| (pods.to_string(), via.to_string()));
+        let expected = expected
+            .iter()
+            .map(|(pods, via)| ((*pods).to_owned(), (*via).to_owned()));
+        assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+
+    /// A range is what a Node object says: nobody gets the world's packets, the server's, or another node's pods' by it.
+    #[test]
+    fn routes_lead_to_pods_alone_and_to_one_node_each() {
+        let good = ("there", "10.244.1.0/24", "1.1.1.2");
+        let of_good = [("10.244.1.0/24", "1.1.1.2")];
+        for pods in [
+            "0.0.0.0/0",
+            "1.1.1.1/32",
+            "10.244.0.0/16",
+            "10.0.0.0/8",
+            "10.96.0.0/24",
+        ] {
+            check_routes(&[good, ("zed", pods, "6.6.6.6")], &of_good);
+        }
+        check_routes(&[("zed", "10.244.2.0/24", "10.244.9.9")], &[]);
+        let own = ("here", "10.244.0.0/24", "1.1.1.1");
+        check_routes(&[("a", "10.244.0.128/25", "6.6.6.6"), own, good], &of_good);
+        for taken in ["10.244.1.0/24", "10.244.1.7/32", "10.244.0.0/23"] {
+            check_routes(&[good, ("zed", taken, "6.6.6.6")], &of_good);
+        }
+        check_routes(
+            &[good, ("zed", "10.244.2.0/24", "6.6.6.6")],
+            &[of_good[0], ("10.244.2.0/24", "6.6.6.6")],
         );
     }
 

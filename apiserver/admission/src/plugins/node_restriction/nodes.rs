@@ -41,12 +41,31 @@ fn create(node: &str, object: &Tree) -> Verdict {
             "node {node:?} is not allowed to create pods with a non-nil configSource"
         ));
     }
+    ranges(node, object, None)?;
     let forbidden = forbidden_labels(object, None);
     if forbidden.is_empty() {
         return Ok(());
     }
     refuse(format!(
         "node {node:?} is not allowed to set the following labels: {forbidden}"
+    ))
+}
+
+/// Every node's packets to pods go where ranges say: who makes routes by them (this binary's agents do, upstream's network plugins
+/// and clouds) believes the allocator, not the node. Upstream's plugin lets a node write them.
+fn ranges(node: &str, object: &Tree, old: Option<&Tree>) -> Verdict {
+    let paths = [["spec", "podCIDR"], ["spec", "podCIDRs"]];
+    let is_kept = |path: &[&str; 2]| match old {
+        Some(old) => same(object, old, path),
+        None => object
+            .at(path)
+            .is_none_or(|own| matches!(own.to_json().as_str(), "null" | "[]" | "\"\"")),
+    };
+    if paths.iter().all(is_kept) {
+        return Ok(());
+    }
+    refuse(format!(
+        "node {node:?} is not allowed to set the addresses of its pods"
     ))
 }
 
@@ -64,6 +83,7 @@ fn update(node: &str, object: &Tree, old: &Tree) -> Verdict {
     if !same(object, old, &["metadata", "ownerReferences"]) {
         return refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
     }
+    ranges(node, object, Some(old))?;
     let forbidden = forbidden_labels(object, Some(old));
     if forbidden.is_empty() {
         return Ok(());

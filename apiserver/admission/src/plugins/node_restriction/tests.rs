@@ -162,3 +162,26 @@ fn node_restriction_answers_as_upstream() {
     }
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
+
+/// Beyond upstream's: agents make routes by these ranges.
+#[test]
+fn node_restriction_keeps_addresses_of_pods_from_nodes() {
+    let node = |spec: &Value| serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mynode"}, "spec": spec});
+    let check = |op: &str, new: Value, old: Option<Value>, refused: bool| {
+        let table = serde_json::json!({"objects": [], "worlds": [[]], "cases": [{
+            "name": op, "user": "system:node:mynode", "op": op, "resource": "nodes", "at": "mynode", "world": 0,
+            "object": node(&new), "old": old.as_ref().map(&node)}]});
+        let table: Table = serde_json::from_value(table).unwrap();
+        let (said, ..) = run(&table, &table.cases[0]);
+        let why = "node \"mynode\" is not allowed to set the addresses of its pods";
+        assert_eq!(said.contains(why), refused, "{op} {new} {old:?}: {said}");
+    };
+    use serde_json::json;
+    let given = || json!({"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
+    check("CREATE", json!({}), None, false);
+    check("CREATE", given(), None, true);
+    check("CREATE", json!({"podCIDRs": ["0.0.0.0/0"]}), None, true);
+    check("UPDATE", given(), Some(given()), false);
+    check("UPDATE", given(), Some(json!({})), true);
+    check("UPDATE", json!({}), Some(given()), true);
+}
