@@ -48,7 +48,7 @@ pub use groups::{is_anonymous, with_authenticated_group};
 pub use handshake::RequestClientCertificate;
 pub use issue::{Issue, IssuingAlgorithm};
 pub use peer::{PeerCertificate, Verified};
-pub use pem::{first_certificate_validity, public_key_pin};
+pub use pem::{PemBlock, first_certificate_validity, pem_blocks, public_key_pin};
 pub use request::{CertificateRequest, RequestError};
 pub use unverified::{MAX_CERTIFICATES, Unverified};
 pub use usages::{UnknownUsages, Usages};

@@ -38,6 +38,29 @@ pub(crate) fn certificates(mut text: &[u8]) -> Vec<CertificateDer<'static>> {
     found
 }
 
+/// A whole block of a text of PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PemBlock {
+    /// As it stands behind `-----BEGIN `.
+    pub label: String,
+    pub has_headers: bool,
+    pub content: Vec<u8>,
+}
+
+/// All whole blocks of a text, as Go's `pem.Decode` finds them one after the other.
+pub fn pem_blocks(mut text: &[u8]) -> Vec<PemBlock> {
+    let mut found = Vec::new();
+    while let Some((block, rest)) = next(text) {
+        found.push(PemBlock {
+            label: String::from_utf8_lossy(block.kind).into_owned(),
+            has_headers: block.has_headers,
+            content: block.content,
+        });
+        text = rest;
+    }
+    found
+}
+
 /// The kind and the content of the first block, which is all that Go's `pem.Decode` sees.
 pub(crate) fn first(text: &[u8]) -> Option<(&[u8], Vec<u8>)> {
     next(text).map(|(block, _)| (block.kind, block.content))

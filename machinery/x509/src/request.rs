@@ -53,15 +53,8 @@ impl CertificateRequest {
     /// # Errors
     /// It is no request, or not its key's.
     pub fn from_pem(text: &[u8]) -> Result<Self, RequestError> {
-        let (label, der) = pem::first(text).ok_or(RequestError::NoRequest)?;
-        if label != LABEL {
-            return Err(RequestError::NoRequest);
-        }
-        let mut outer = Reader::new(&der);
-        let mut own = outer.inner(SEQUENCE, "no sequence")?;
-        if !outer.is_empty() {
-            return Err(Malformed("trailing data").into());
-        }
+        let der = Self::first(text)?;
+        let mut own = outer(&der)?;
         let info = own.expect(SEQUENCE, "the signed part")?;
         let algorithm = own.inner(SEQUENCE, "a signature algorithm")?;
         let signature = own.aligned_bits("a signature")?;
@@ -70,6 +63,21 @@ impl CertificateRequest {
             true => Ok(request),
             false => Err(RequestError::Signature),
         }
+    }
+
+    /// Reads what the first block of a text of PEM requests, by whomever it is signed: for those who refuse by names.
+    ///
+    /// # Errors
+    /// It is no request, or one that is never signed.
+    pub fn unverified(text: &[u8]) -> Result<Self, RequestError> {
+        let der = Self::first(text)?;
+        let info = outer(&der)?.expect(SEQUENCE, "the signed part")?;
+        Ok(Self::read(Reader::new(info.content))?.0)
+    }
+
+    fn first(text: &[u8]) -> Result<Vec<u8>, RequestError> {
+        let (label, der) = pem::first(text).ok_or(RequestError::NoRequest)?;
+        (label == LABEL).then_some(der).ok_or(RequestError::NoRequest)
     }
 
     fn read<'a>(mut info: Reader<'a>) -> Result<(Self, PublicKey<'a>), Malformed> {
@@ -118,6 +126,13 @@ impl CertificateRequest {
         self.uris.iter().for_each(|name| push(URI, name.as_bytes()));
         (!names.is_empty()).then(|| sequence(&[&names]))
     }
+}
+
+/// The content of the one sequence that a request is.
+fn outer(der: &[u8]) -> Result<Reader<'_>, Malformed> {
+    let mut outer = Reader::new(der);
+    let own = outer.inner(SEQUENCE, "no sequence")?;
+    outer.is_empty().then_some(own).ok_or(Malformed("trailing data"))
 }
 
 /// The list of extensions among the attributes of a request.

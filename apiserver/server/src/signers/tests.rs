@@ -222,6 +222,26 @@ async fn signing_request_for_masters_is_refused() {
     assert_eq!(of("a.io/s").allowed_by(Grant("none", "none")).await, Ok(()));
 }
 
+/// A text of two blocks, of which another reader than the signer's took the first.
+#[tokio::test]
+async fn signing_request_is_read_by_one_reader() {
+    let glued = "-----BEGIN CERTIFICATE REQUEST-----\nAQID-----END CERTIFICATE REQUEST-----\n";
+    let masters = STANDARD.decode(OF_MASTERS).unwrap();
+    let text = STANDARD.encode([glued.as_bytes(), &masters].concat());
+    let write = Write {
+        resource: REQUESTS,
+        object: format!(
+            r#"{{"metadata":{{"name":"x"}},"spec":{{"signerName":"{CLIENT_SIGNER}","request":"{text}"}}}}"#
+        ),
+        old: None,
+    };
+    let refused = write.allowed_by(Grant("sign", CLIENT_SIGNER)).await.unwrap_err();
+    assert!(
+        refused.contains("system:masters group is not allowed"),
+        "{refused}"
+    );
+}
+
 #[derive(serde::Deserialize)]
 struct NodeRequest {
     name: String,

@@ -1,23 +1,13 @@
 //! Reading certificates, chains of them, and requests, as Go reads them.
 
 use super::public_key::{self, SignatureError};
+use machinery_x509::{CertificateRequest, PemBlock, pem_blocks};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
 const CERTIFICATE: &str = "CERTIFICATE";
-const BEGIN: &[u8] = b"-----BEGIN ";
 const MALFORMED: &str = "x509: malformed certificate";
-
-/// The blocks of a text. What stands between them is no matter, nor is a block that does not read; a text without any has
-/// none.
-pub(super) fn blocks(text: &[u8]) -> Vec<pem::Pem> {
-    let is_start = |at: usize| text[at..].starts_with(BEGIN) && (at == 0 || text[at - 1] == b'\n');
-    let mut starts: Vec<usize> = (0..text.len()).filter(|at| is_start(*at)).collect();
-    starts.push(text.len());
-    let between = starts.windows(2).map(|pair| &text[pair[0]..pair[1]]);
-    between.filter_map(|block| pem::parse(block).ok()).collect()
-}
 
 /// Reports whether a certificate is an authority's; `None` if it cannot be parsed or bytes follow it.
 pub(super) fn is_authority(der: &[u8]) -> Option<bool> {
@@ -29,8 +19,8 @@ pub(super) fn is_authority(der: &[u8]) -> Option<bool> {
 }
 
 /// Reports whether a PEM block has the label of a certificate.
-pub(super) fn is_certificate(block: &pem::Pem) -> bool {
-    block.tag() == CERTIFICATE
+pub(super) fn is_certificate(block: &PemBlock) -> bool {
+    block.label == CERTIFICATE
 }
 
 /// One certificate and nothing behind it.
@@ -57,16 +47,18 @@ pub(super) fn check_signature(request: &X509CertificationRequest<'_>) -> Result<
     )
 }
 
-/// The organizations of the subject that the text of a request asks for; none of them is one whose text does not read.
-/// A text that is no request has none at all.
+/// The organizations of the subject that the text of a request asks for; `None` for one whose text does not read.
+/// A text that is no request has none at all. The reader of those who sign is heard too: what is looked at is what is signed.
 pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
-    let all = blocks(text);
-    let Some(request) = all.first().and_then(|block| request(block.contents())) else {
+    let all = pem_blocks(text);
+    let Some(request) = all.first().and_then(|block| request(&block.content)) else {
         return Vec::new();
     };
     let subject = &request.certification_request_info.subject;
     let read = |own: &AttributeTypeAndValue<'_>| own.as_str().ok().map(str::to_owned);
-    subject.iter_organization().map(read).collect()
+    let signed = CertificateRequest::unverified(text).map(|own| own.organizations);
+    let signed = signed.unwrap_or_default().into_iter().map(Some);
+    subject.iter_organization().map(read).chain(signed).collect()
 }
 
 /// The common name of the subject that the text of a request asks for: the last one, as Go has it.
@@ -74,31 +66,37 @@ pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
 /// # Errors
 /// Why the text is no request, in Go's words.
 pub fn common_name(text: &[u8]) -> Result<String, String> {
-    let all = blocks(text);
-    let Some(block) = all.first().filter(|block| block.tag() == "CERTIFICATE REQUEST") else {
+    let all = pem_blocks(text);
+    let Some(block) = all.first().filter(|block| block.label == "CERTIFICATE REQUEST") else {
         return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
     };
-    if block.contents().is_empty() {
+    if block.content.is_empty() {
         return Err("asn1: syntax error: sequence truncated".to_owned());
     }
-    let request = request(block.contents()).ok_or("asn1: syntax error: data truncated")?;
+    let request = request(&block.content).ok_or("asn1: syntax error: data truncated")?;
     let subject = &request.certification_request_info.subject;
-    match subject.iter_common_name().last() {
-        None => Ok(String::new()),
-        Some(name) => name
-            .as_str()
-            .map(str::to_owned)
-            .map_err(|_| "unable to read the common name".to_owned()),
+    let name = subject
+        .iter_common_name()
+        .last()
+        .map(AttributeTypeAndValue::as_str);
+    let unreadable = || "unable to read the common name".to_owned();
+    let name = name.unwrap_or(Ok("")).map_err(|_| unreadable())?;
+    // Who signs it must read the same.
+    let signed = CertificateRequest::unverified(text).map_or_else(|_| name.to_owned(), |own| own.common_name);
+    if signed == name {
+        Ok(signed)
+    } else {
+        Err(unreadable())
     }
 }
 
 /// The problem of a request's text, in Go's words.
 pub(super) fn request_problem(text: &[u8]) -> Option<String> {
-    let all = blocks(text);
-    let Some(block) = all.first().filter(|block| block.tag() == "CERTIFICATE REQUEST") else {
+    let all = pem_blocks(text);
+    let Some(block) = all.first().filter(|block| block.label == "CERTIFICATE REQUEST") else {
         return Some("PEM block type must be CERTIFICATE REQUEST".to_owned());
     };
-    match request(block.contents()) {
+    match request(&block.content) {
         None => Some("asn1: syntax error: data truncated".to_owned()),
         Some(request) => check_signature(&request).err().map(|error| error.to_string()),
     }
@@ -109,16 +107,16 @@ pub(super) fn certificates_problem(text: &[u8]) -> Option<String> {
     if text.is_empty() {
         return None;
     }
-    let all = blocks(text);
+    let all = pem_blocks(text);
     for block in &all {
         if !is_certificate(block) {
-            let detail = format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.tag());
+            let detail = format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label);
             return Some(detail);
         }
-        if block.headers().iter().next().is_some() {
+        if block.has_headers {
             return Some("no PEM block headers are permitted".to_owned());
         }
-        let mut left = block.contents();
+        let mut left = block.content.as_slice();
         if left.is_empty() {
             return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
         }

@@ -4,6 +4,7 @@ use crate::kinds::certificates::x509;
 use crate::shared::validation::{Errors, Path, immutable, signer_name, trust_bundle_name_problems};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
+use machinery_x509::{PemBlock, pem_blocks};
 use std::collections::BTreeMap;
 
 const MAX_BYTES: usize = 1 << 20;
@@ -43,13 +44,13 @@ fn anchors(errors: &mut Errors, bundle: Ref<'_>) {
     if text.len() > MAX_BYTES {
         return errors.too_long(&path, MAX_BYTES);
     }
-    let blocks = x509::blocks(text.as_bytes());
+    let blocks = pem_blocks(text.as_bytes());
     let before = errors.len();
     let mut indices: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
     for (index, block) in blocks.iter().enumerate() {
         match anchor_problem(block) {
             Some(problem) => errors.invalid(&path, OMITTED, format!("entry {index} {problem}")),
-            None => indices.entry(block.contents()).or_default().push(index),
+            None => indices.entry(&block.content).or_default().push(index),
         }
     }
     // Of a malformed bundle nothing more is said.
@@ -68,14 +69,14 @@ fn anchors(errors: &mut Errors, bundle: Ref<'_>) {
     }
 }
 
-fn anchor_problem(block: &pem::Pem) -> Option<String> {
+fn anchor_problem(block: &PemBlock) -> Option<String> {
     if !x509::is_certificate(block) {
-        return Some(format!("has bad block type: {}", block.tag()));
+        return Some(format!("has bad block type: {}", block.label));
     }
-    if block.headers().iter().next().is_some() {
+    if block.has_headers {
         return Some("has PEM block headers".to_owned());
     }
-    match x509::is_authority(block.contents()) {
+    match x509::is_authority(&block.content) {
         None => Some("does not parse as X.509".to_owned()),
         Some(false) => Some("does not have the CA bit set".to_owned()),
         Some(true) => None,

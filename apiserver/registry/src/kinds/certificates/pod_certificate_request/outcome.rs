@@ -1,11 +1,12 @@
 //! Validation of a signer's answer: once, either a certificate for the requested key or a refusal.
 
 use super::proof::wanted_key;
-use crate::kinds::certificates::x509::{blocks, certificate, is_certificate};
+use crate::kinds::certificates::x509::{certificate, is_certificate};
 use crate::shared::validation::{Errors, Path, conditions};
 use jiff::{SignedDuration, Timestamp};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
+use machinery_x509::{PemBlock, pem_blocks};
 use x509_parser::prelude::{GeneralName, X509Certificate};
 
 const ISSUED: &str = "Issued";
@@ -114,7 +115,7 @@ fn issued(errors: &mut Errors, request: Ref<'_>, status: Ref<'_>, now: Timestamp
     if chain.len() > MAX_CHAIN_BYTES {
         return errors.too_long(&at, MAX_CHAIN_BYTES);
     }
-    let all = blocks(chain.as_bytes());
+    let all = pem_blocks(chain.as_bytes());
     let Some(first) = all.first() else {
         let detail = "issued certificate chain must contain at least one certificate";
         return errors.invalid(&at, chain, detail);
@@ -123,7 +124,7 @@ fn issued(errors: &mut Errors, request: Ref<'_>, status: Ref<'_>, now: Timestamp
         let detail = "issued certificate chain must consist entirely of CERTIFICATE PEM blocks";
         return errors.invalid(&at, chain, detail);
     }
-    let Some(leaf) = certificate(first.contents()) else {
+    let Some(leaf) = certificate(&first.content) else {
         return errors.invalid(&at, chain, "leaf certificate does not parse as valid X.509");
     };
     names(errors, &at, &leaf);
@@ -249,14 +250,14 @@ fn lifetime_problem(request: Ref<'_>, lifetime: SignedDuration) -> Option<String
 }
 
 /// Those that vouch for the first are certificates too.
-fn rest_of_chain(errors: &mut Errors, path: &Path<'_>, chain: &str, rest: &[pem::Pem]) {
+fn rest_of_chain(errors: &mut Errors, path: &Path<'_>, chain: &str, rest: &[PemBlock]) {
     for block in rest {
         if !is_certificate(block) {
             // Upstream's spelling.
             let detail = "issued certificate chain must consist entirely of CERTFICATE PEM blocks";
             return errors.invalid(path, chain, detail);
         }
-        if certificate(block.contents()).is_none() {
+        if certificate(&block.content).is_none() {
             let detail = "intermediate certificate does not parse as valid X.509";
             return errors.invalid(path, chain, detail);
         }
