@@ -6,6 +6,10 @@
 
 mod support;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use support::cluster::Cluster;
@@ -177,6 +181,40 @@ fn node_joins_with_a_token_and_runs_pods(cluster: &Cluster) {
         .output();
     let routed = text(&routed.expect("ip starts").stdout);
     assert!(routed.contains(&node("{.spec.podCIDR}")), "{routed}");
+    bearer_of_a_token_gets_no_identity_that_is_taken(kubectl);
     kubectl.kubectl(&["delete", "pod", "second", "--grace-period=0", "--force"]);
     kubectl.kubectl(&["delete", "node", "worker-2"]);
+}
+
+/// A request for the identity of a node that is there waits for an administrator; a new node's does not.
+fn bearer_of_a_token_gets_no_identity_that_is_taken(kubectl: &Kubectl) {
+    let bearer = [
+        "--as",
+        "system:bootstrap:abcdef",
+        "--as-group",
+        "system:bootstrappers:kubeadm:default-node-token",
+    ];
+    for node in ["worker-2", "worker-3"] {
+        let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": format!("of-{node}")},
+            "spec": {"request": STANDARD.encode(signing_request(node)), "usages": ["digital signature", "client auth"],
+                "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
+        kubectl.feed(&[&["create"], bearer.as_slice()].concat(), &request.to_string());
+    }
+    kubectl.wait("csr/of-worker-3", "condition=Approved");
+    assert_eq!(
+        kubectl.field("csr/of-worker-2", "{.status.conditions[*].type}"),
+        ""
+    );
+    kubectl.kubectl(&["delete", "csr", "of-worker-2", "of-worker-3"]);
+}
+
+fn signing_request(node: &str) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let mut push = |kind, text: String| params.distinguished_name.push(kind, text);
+    push(DnType::OrganizationName, "system:nodes".to_owned());
+    push(DnType::CommonName, format!("system:node:{node}"));
+    let request = params.serialize_request(&KeyPair::generate().expect("a key"));
+    request.expect("a request").pem().expect("its text")
 }

@@ -1,5 +1,8 @@
 //! Approval of kubelets' requests whose requestor may have the certificate (upstream's `csrapproving`).
 //!
+//! The identity of a node that is there goes to that node alone without anybody's decision: who has a bootstrap token may become
+//! a new node, none that has pods, their Secrets and their accounts (k3s keeps a password of each node for this).
+//!
 //! Serving certificates are ours: upstream leaves them to the administrator. They are approved for a node that requests its own
 //! name and the address from which its request came to the API server, which noted it (decision on joining nodes).
 
@@ -10,10 +13,12 @@ use super::{KUBELET_CLIENT, KUBELET_SERVING, SERVICE_ACCOUNT, requests};
 use crate::config::Config;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::views::NodeView;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::api::core::v1::Node;
 use machinery_client::client::decode;
 use machinery_client::{ApiResource, Client, ClientError, Informer};
 use machinery_meta::ObjectKey;
@@ -39,18 +44,24 @@ const REQUESTED_FROM: &str = "knarr.dev/requested-from";
 /// Pauses between reviews of a requestor who has not the right (yet).
 const REVIEW_AGAIN: (SignedDuration, SignedDuration) =
     (SignedDuration::from_millis(200), SignedDuration::from_secs(1_000));
+/// Until a request for the identity of a node that is there is looked at again: the node may be deleted.
+const NODE_AGAIN: Duration = Duration::from_secs(10);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let requests = requests(context);
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&requests, |change| {
-        let pending = change.new.as_ref().filter(|own| is_ours(own));
-        pending.map(|own| own.key().clone())
-    });
+    let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .needs(&nodes)
+        .watches(&requests, |change| {
+            let pending = change.new.as_ref().filter(|own| is_ours(own));
+            pending.map(|own| own.key().clone())
+        });
     controller.run(Approver {
         client: context.client(ROW.service_account),
         runtime: context.runtime.clone(),
         config: Arc::clone(&context.config),
         requests,
+        nodes,
     })
 }
 
@@ -110,6 +121,7 @@ struct Approver {
     runtime: Runtime,
     config: Arc<Config>,
     requests: Informer<RequestView>,
+    nodes: Informer<NodeView>,
 }
 
 impl Reconciler for Approver {
@@ -142,7 +154,11 @@ impl Approver {
             return Ok(Outcome::Done);
         };
         let seen = requested_from(&live.request);
-        let recognized = recognized(spec, &request, seen, &self.config.api_server_names);
+        let mut recognized = recognized(spec, &request, seen, &self.config.api_server_names);
+        let is_taken = recognized.contains(&NODE_CLIENT) && self.is_there(&request);
+        if is_taken {
+            recognized.retain(|own| *own != NODE_CLIENT);
+        }
         for right in &recognized {
             let allowed = self.may(spec, right.subresource).await;
             if !allowed.map_err(ReconcileError::doing("reviewing the access of a requestor"))? {
@@ -164,6 +180,11 @@ impl Approver {
                     .map_err(ReconcileError::doing("approving a signing request")),
             };
         }
+        if is_taken {
+            tracing::info!(request = %key, node = %request.common_name,
+                "waits for an administrator: the node is there, and somebody else asks for its identity");
+            return Ok(Outcome::RequeueAfter(NODE_AGAIN));
+        }
         if recognized.is_empty() {
             return Ok(Outcome::Done);
         }
@@ -171,6 +192,12 @@ impl Approver {
         let created = live.request.metadata.creation_timestamp.as_ref();
         let created = created.map_or(self.runtime.now(), |at| at.0);
         Ok(Outcome::RequeueAfter(pause(created, self.runtime.now())))
+    }
+
+    /// Reports whether the node is there that a request names.
+    fn is_there(&self, request: &CertificateRequest) -> bool {
+        let node = request.common_name.strip_prefix(NODE_PREFIX);
+        node.is_some_and(|node| self.nodes.get(&ObjectKey::cluster(node)).is_some())
     }
 
     async fn may(

@@ -100,10 +100,14 @@ fn are(usages: &[String], required: &[&str]) -> bool {
 }
 
 /// Reports whether a serving certificate names the node alone, and addresses that the API server itself saw the node at. A node
-/// chooses its name: one that is a wildcard, say, is no name of a node.
+/// chooses its name: one that is a wildcard, say, is no name of a node, nor is the name of a Service or of a pod, for which those
+/// who trust the authority would take it.
 pub(super) fn names_only(request: &CertificateRequest, node: &str, seen: Option<IpAddr>) -> bool {
     let is_seen = |address: &IpAddr| Some(address.to_canonical()) == seen;
+    let is_of_cluster = || node.split('.').any(|label| ["svc", "pod"].contains(&label));
     dns1123_subdomain(node).is_empty()
+        && node != "localhost"
+        && !is_of_cluster()
         && request.dns_names.iter().all(|name| name == node)
         && request.addresses.iter().all(is_seen)
 }

@@ -28,6 +28,8 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 };
 
 const SIGNERS: [&str; 3] = [API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING];
+/// The group that may do everything.
+const MASTERS: &str = "system:masters";
 /// No shorter life is given.
 const SHORTEST: Duration = Duration::from_secs(600);
 
@@ -107,6 +109,12 @@ pub(super) fn checked(
     let request = CertificateRequest::from_pem(&spec.request.0).map_err(|error| error.to_string())?;
     if spec.signer_name == KUBELET_SERVING && recognize::is_of_api_server(&request, api_server_names) {
         return Err("subjectAltNames of the API server are not allowed".to_owned());
+    }
+    // Refused at the request's creation already; nobody becomes a master by what this signs.
+    if spec.signer_name == API_CLIENT && request.organizations.iter().any(|own| own == MASTERS) {
+        return Err(format!(
+            "use of {API_CLIENT} signer with {MASTERS} group is not allowed"
+        ));
     }
     match recognize::problem(&spec.signer_name, &request, usages_of(spec)) {
         Ok(Some(problem)) => Err(problem),

@@ -196,6 +196,15 @@ fn kubelets_never_serve_for_the_api_server() {
     server.check_problem(refused);
     let wildcard = node("*.default.svc", "system:node:*.default.svc");
     wildcard.check("a node with a wildcard for a name", &[]);
+    for name in [
+        "webhook.prod.svc",
+        "webhook.prod.svc.cluster.local",
+        "10-0-0-1.prod.pod.cluster.local",
+        "localhost",
+    ] {
+        let user: &'static str = Box::leak(format!("system:node:{name}").into_boxed_str());
+        node(name, user).check("a node with the name of a Service or a pod", &[]);
+    }
     let address = Case::serving().with(|case| {
         (case.names, case.seen) = (vec![ip("192.0.2.1")], Some("192.0.2.1"));
     });
@@ -214,6 +223,11 @@ fn requests_that_signers_refuse_have_upstreams_words() {
     user.clone()
         .with(|case| case.usages.push("server auth"))
         .check_problem(Some("invalid usage for client certificate: server auth"));
+    user.clone()
+        .with(|case| case.organizations.push("system:masters"))
+        .check_problem(Some(
+            "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed",
+        ));
     user.with(|case| case.usages = vec!["digital signature"])
         .check_problem(Some("missing required usage for client certificate: client auth"));
     Case::client().check_problem(None);
@@ -331,6 +345,10 @@ fn requests_are_cleaned_at_upstreams_ages() {
         &view(1, None, &one("Approved", 120)),
         false,
     );
+    // `isApprovedUnissuedPastDeadline`, of 1.37.
+    let unissued = |hours: i64| view(1, None, &one("Approved", hours * 60));
+    check("approved yesterday, not issued", &unissued(25), true);
+    check("approved today, not issued", &unissued(23), false);
     check(
         "approved long ago",
         &view(1, Some(&good), &one("Approved", 120)),

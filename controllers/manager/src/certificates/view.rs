@@ -92,7 +92,10 @@ fn goes_after(header: &ObjectHeader, status: &Status<'_>) -> Option<Timestamp> {
         match own.kind.as_str() {
             "Denied" | "Failed" => plus(updated, DENIED_FOR),
             "Approved" => {
-                let expires = STANDARD.decode(certificate?).ok();
+                let Some(certificate) = certificate else {
+                    return plus(updated, PENDING_FOR);
+                };
+                let expires = STANDARD.decode(certificate).ok();
                 let expires =
                     expires.and_then(|pem| first_certificate_validity(&pem).map(|(_, until)| until));
                 expires.into_iter().chain(plus(updated, APPROVED_FOR)).min()
