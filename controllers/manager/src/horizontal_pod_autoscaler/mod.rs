@@ -13,6 +13,7 @@ mod metrics;
 mod object;
 mod reconcile;
 mod round;
+mod selectors;
 mod sources;
 mod targets;
 #[cfg(test)]
@@ -49,7 +50,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let autoscalers: Informer<AutoscalerView> = context.informers.of::<HorizontalPodAutoscaler, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let targets = Arc::new(Targets::new(pods.clone()));
+    let targets = Arc::new(Targets::new(context.runtime.clone(), pods.clone()));
     let indexed = Arc::clone(&targets);
     let subscription = pods.on_change(move |change| indexed.pod_changed(change));
     let controller = Controller::new(ROW.name, context.runtime.clone())

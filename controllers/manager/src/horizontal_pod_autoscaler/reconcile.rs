@@ -131,7 +131,8 @@ impl AutoscalerReconciler {
         round.problem.take().map_or(Ok(()), Err)
     }
 
-    /// Reads `scale` of the target, by the first of its kind's addresses that has one.
+    /// Reads `scale` of the target, by the first of its kind's addresses that has one. Of kinds that are in no namespace nobody
+    /// who has a namespace may change anything: they are no targets.
     async fn scale(&self, namespace: &str, target: &TargetRef) -> Result<Scale, String> {
         let (version, kind) = (target.api_version.as_str(), target.kind.as_str());
         let group = match version.split('/').collect::<Vec<_>>()[..] {
@@ -143,7 +144,7 @@ impl AutoscalerReconciler {
         let resources: Vec<ApiResource> = kinds
             .iter()
             .map(|own| &own.resource)
-            .filter(|own| own.group == group && own.kind == kind)
+            .filter(|own| own.namespaced && own.group == group && own.kind == kind)
             .cloned()
             .collect();
         if resources.is_empty() {
@@ -165,7 +166,6 @@ impl AutoscalerReconciler {
         name: &str,
         resource: &ApiResource,
     ) -> Result<Scale, ClientError> {
-        let namespace = if resource.namespaced { namespace } else { "" };
         let path = resource.object_path(namespace, name, "scale");
         let json = self.client.get_path(&path, &[]).await?;
         let read: ReadScale = decode("a scale", &json)?;
@@ -196,12 +196,12 @@ impl AutoscalerReconciler {
             let message = "selector is required".to_owned();
             return Err(unusable("SelectorRequired", "InvalidSelector", message));
         }
-        let pods = self.targets.select(key, selector).map_err(|error| {
+        let pods = self.targets.select(key, selector).await.map_err(|error| {
             let message =
                 format!("couldn't convert selector into a corresponding internal selector object: {error}");
             unusable("InvalidSelector", "InvalidSelector", message)
         })?;
-        let selecting = self.targets.selecting(&key.namespace, &pods);
+        let selecting = self.targets.selecting(&key.namespace, &pods).await;
         if selecting.len() > 1 {
             let shown = selecting
                 .iter()
@@ -227,12 +227,7 @@ impl AutoscalerReconciler {
         mut scale: Scale,
         desired: i32,
     ) -> Result<(), ClientError> {
-        let namespace = if scale.resource.namespaced {
-            key.namespace.as_str()
-        } else {
-            ""
-        };
-        let target = ObjectKey::new(namespace, name);
+        let target = ObjectKey::new(key.namespace.as_str(), name);
         let of_scale = ApiResource {
             group: "autoscaling".into(),
             version: "v1".into(),

@@ -4,6 +4,7 @@
 mod calculations;
 mod limits;
 mod rounds;
+mod selectors;
 
 use super::calculator::{PodRef, ZERO_TIME};
 use super::history::History;

@@ -10,6 +10,8 @@ const SELECT_POLICIES: [&str; 3] = ["Disabled", "Max", "Min"];
 const SCALING_POLICIES: [&str; 2] = ["Percent", "Pods"];
 const MAX_PERIOD_SECONDS: i64 = 1800;
 const MAX_WINDOW_SECONDS: i64 = 3600;
+/// Each look of the controller fetches all of them.
+const MAX_METRICS: usize = 100;
 
 /// Every problem of an autoscaler, new or changed.
 pub(crate) fn validate(autoscaler: Ref<'_>) -> Vec<FieldError> {
@@ -71,6 +73,10 @@ fn reference(errors: &mut Errors, path: &Path<'_>, target: Ref<'_>) {
 }
 
 fn metrics(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, least: Option<i64>) {
+    let count = spec.list("metrics").count();
+    if count > MAX_METRICS {
+        return errors.too_many(path, count, MAX_METRICS);
+    }
     for (index, metric) in spec.list("metrics").enumerate() {
         metric_source(errors, &path.index(index), metric);
     }
