@@ -16,6 +16,7 @@ mod active;
 pub mod algorithm;
 pub mod attempt;
 pub mod diagnosis;
+pub mod disks;
 mod driver;
 pub mod evaluation;
 mod events;

@@ -1,5 +1,6 @@
 //! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
 
+use crate::disks::Disks;
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{OwnedTerm, terms_of};
@@ -53,65 +54,6 @@ pub struct PodClaim {
     pub ephemeral: bool,
 }
 
-/// A disk that pods on one node cannot share, but for reading in some kinds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    kind: DiskKind,
-    /// Name among those of its kind.
-    name: Box<str>,
-    /// Addresses it is reached under, each after a line break; of Ceph alone.
-    monitors: Box<str>,
-    read_only: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DiskKind {
-    Gce,
-    Aws,
-    Iscsi,
-    Rbd,
-}
-
-impl Disk {
-    fn of(volume: &Volume) -> Option<Self> {
-        let disk = |kind, name: &str, read_only| {
-            Some(Self {
-                kind,
-                name: name.into(),
-                monitors: Box::default(),
-                read_only,
-            })
-        };
-        if let Some(own) = &volume.gce_persistent_disk {
-            return disk(DiskKind::Gce, &own.pd_name, own.read_only);
-        }
-        if let Some(own) = &volume.aws_elastic_block_store {
-            return disk(DiskKind::Aws, &own.volume_id, false);
-        }
-        if let Some(own) = &volume.iscsi {
-            return disk(DiskKind::Iscsi, &own.iqn, own.read_only);
-        }
-        let own = volume.rbd.as_ref()?;
-        let name = format!("{}\0{}", own.pool, own.image);
-        disk(DiskKind::Rbd, &name, own.read_only).map(|disk| Self {
-            monitors: own.monitors.join("\n").into(),
-            ..disk
-        })
-    }
-
-    /// Whether it is the same disk, and one of both writes.
-    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
-        let reached = || {
-            let mut monitors = self.monitors.lines();
-            monitors.any(|own| other.monitors.lines().any(|one| own == one))
-        };
-        self.kind == other.kind
-            && self.name == other.name
-            && !(self.read_only && other.read_only)
-            && (self.kind != DiskKind::Rbd || reached())
-    }
-}
-
 /// A pod with its shape, its affinity terms, its claims and its disks.
 #[derive(Debug)]
 pub struct PodInfo {
@@ -121,7 +63,7 @@ pub struct PodInfo {
     /// Those of a short affinity; of a long one they are made when they are asked for.
     short_terms: Vec<Arc<OwnedTerm>>,
     pub claims: Vec<PodClaim>,
-    pub disks: Vec<Disk>,
+    pub disks: Disks,
 }
 
 impl PodInfo {
@@ -142,7 +84,7 @@ impl PodInfo {
         let claims = claims(&pod);
         pod.status.container_statuses = Vec::new();
         pod.status.init_container_statuses = Vec::new();
-        let disks = pod.spec.volumes.iter().filter_map(Disk::of).collect();
+        let disks = Disks::of(&pod.spec.volumes);
         let spec = std::mem::take(&mut pod.spec);
         pod.spec = PodSpec {
             node_name: spec.node_name,

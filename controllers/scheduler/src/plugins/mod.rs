@@ -19,7 +19,6 @@ mod volume_restrictions;
 mod volume_zone;
 
 pub(crate) use pod_topology_spread::Spread;
-pub(crate) use volume_restrictions::share_a_disk;
 
 use crate::framework::{Plugin, PluginRegistration};
 

@@ -47,8 +47,11 @@ impl Plugin for VolumeRestrictions {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            attempt.worked(pod.disks.len() * nodes.pods[node].len());
-            if nodes.pods[node].iter().any(|other| share_a_disk(pod, other)) {
+            let shares = |other: &PodInfo| {
+                attempt.worked(1 + pod.disks.comparisons(&other.disks));
+                pod.disks.conflict_with(&other.disks)
+            };
+            if nodes.pods[node].iter().any(|other| shares(other)) {
                 return Err(Rejection::unschedulable(DISK_CONFLICT));
             }
             if is_taken {
@@ -72,11 +75,4 @@ fn is_taken(pod: &PodInfo, volumes: &Volumes) -> bool {
         claim.is_some_and(|claim| claim.access_modes.contain(AccessModes::READ_WRITE_ONCE_POD))
     };
     keys(pod).any(|key| volumes.is_used(&key) && alone(&key))
-}
-
-pub(crate) fn share_a_disk(pod: &PodInfo, other: &PodInfo) -> bool {
-    let disks = &other.disks;
-    pod.disks
-        .iter()
-        .any(|own| disks.iter().any(|one| own.conflicts_with(one)))
 }

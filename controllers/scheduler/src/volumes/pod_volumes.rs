@@ -10,6 +10,7 @@ use crate::object::Labels;
 use crate::pod::{PodClaim, PodInfo};
 use crate::selector::labels_match;
 use machinery_meta::ObjectKey;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -56,7 +57,7 @@ impl PodVolumes {
         let pod = attempt.pod();
         let mut found = Self::default();
         let mut immediate = false;
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         for own in &pod.claims {
             let key = ObjectKey::new(&*pod.key.namespace, &*own.name);
             let claim = usable(pod, own, &key, volumes)?;
@@ -70,7 +71,7 @@ impl PodVolumes {
             match class {
                 Some(_) if seen.contains(&key) => {}
                 Some(class) => {
-                    seen.push(key.clone());
+                    seen.insert(key.clone());
                     let class = Arc::clone(class);
                     found
                         .waiting

@@ -4,10 +4,10 @@ use super::reservation::{self, Reservation};
 use super::waiting::WaitingPods;
 use super::{Attachment, Capacity, Claim, Class, CsiNode, Driver, Volume};
 use crate::framework::ClusterEvents;
-use crate::plugins::share_a_disk;
 use crate::pod::PodInfo;
 use crate::scheduler::{Decision, Scheduler};
 use machinery_meta::ObjectKey;
+use std::collections::HashSet;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,8 +84,9 @@ impl Scheduler {
             self.queue.happened(ClusterEvents::VOLUMES_GONE, now);
         }
         if !gone.claims.is_empty() || !gone.disks.is_empty() {
+            let claims = lasting_claims(gone).collect();
             self.queue
-                .happened_to(ClusterEvents::CLAIM_FREED, now, |pod| frees(gone, pod));
+                .happened_to(ClusterEvents::CLAIM_FREED, now, |pod| frees(gone, &claims, pod));
         }
     }
 
@@ -152,14 +153,16 @@ impl Scheduler {
 /// Beginning of upstream's message where volumes were not bound.
 pub(crate) const PRE_BIND: &str = "running PreBind plugin \"VolumeBinding\"";
 
-/// Whether the pod may have waited for what a pod that is gone had.
-fn frees(gone: &PodInfo, pod: &PodInfo) -> bool {
-    let shares_a_claim = || {
-        let mut claims = pod.claims.iter().filter(|own| !own.ephemeral);
-        claims.any(|own| {
-            let mut others = gone.claims.iter().filter(|one| !one.ephemeral);
-            others.any(|one| one.name == own.name)
-        })
-    };
-    gone.key.namespace == pod.key.namespace && (share_a_disk(pod, gone) || shares_a_claim())
+/// Names of claims that are not made for the pod itself.
+fn lasting_claims(pod: &PodInfo) -> impl Iterator<Item = &str> {
+    pod.claims
+        .iter()
+        .filter(|own| !own.ephemeral)
+        .map(|own| &*own.name)
+}
+
+/// Whether the pod may have waited for what a pod that is gone had: these claims, and its disks.
+fn frees(gone: &PodInfo, claims: &HashSet<&str>, pod: &PodInfo) -> bool {
+    gone.key.namespace == pod.key.namespace
+        && (lasting_claims(pod).any(|own| claims.contains(own)) || pod.disks.conflict_with(&gone.disks))
 }
