@@ -24,6 +24,12 @@ use serde::{Serialize, Serializer};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes of an object beside its labels and containers, and of a container beside its name.
+const TEXT_BYTES: usize = 512;
+const CONTAINER_BYTES: usize = 128;
+/// Copies of a list that there are at once: its objects and the whole.
+const COPIES: usize = 2;
+
 /// The group whose kinds are answered here.
 pub(super) const GROUP: &str = "metrics.k8s.io";
 
@@ -45,11 +51,17 @@ pub(super) async fn answer(call: &Call, endpoints: &Inner) -> Result<Response<Bo
         ..ListOptions::default()
     };
     let page = source.list(&call.info.scope, &options).await?;
-    let texts = page.entries.iter().filter_map(|entry| maker.text(entry));
-    let texts: Vec<String> = texts.collect();
-    let bytes = texts.iter().map(String::len).sum();
-    let room = endpoints.list_memory.admit_object(&call.ctx, bytes)?;
+    // Labels are as long as their objects: nothing of them is copied before there is room, and a turn.
+    let bytes: usize = page.entries.iter().map(|entry| maker.text_bytes(entry)).sum();
+    let room = endpoints
+        .list_memory
+        .admit_object(&call.ctx, bytes.saturating_mul(COPIES))?;
     call.ctx.heavy_from(bytes, LARGE_BODY_BYTES).await?;
+    let texts: Vec<String> = page
+        .entries
+        .iter()
+        .filter_map(|entry| maker.text(entry))
+        .collect();
     maker.list(showing, &texts, room)
 }
 
@@ -149,6 +161,25 @@ impl Maker<'_> {
             Object::of_node(header, usage, self.call.ctx.runtime.now())
         };
         serde_json::to_string(&object).ok()
+    }
+
+    /// About the bytes that [`Self::text`] will have.
+    fn text_bytes(&self, entry: &Entry) -> usize {
+        let header = &entry.record.header;
+        let containers = if self.call.row().namespaced {
+            self.usage.pods.get(&header.key).map(|own| own.containers.len())
+        } else {
+            self.usage.nodes.get(header.key.name.as_str()).map(|_| 0)
+        };
+        let labels = || {
+            header
+                .labels
+                .iter()
+                .map(|(key, value)| key.len() + value.len() + 6)
+        };
+        containers.map_or(0, |own| {
+            TEXT_BYTES + own * CONTAINER_BYTES + labels().sum::<usize>()
+        })
     }
 
     /// metrics-server's columns, which there are where there are rows.
