@@ -35,6 +35,8 @@ pub struct Client {
     runtime: Runtime,
     user_agent: Arc<str>,
     shares_memory: bool,
+    /// The largest answer that is collected.
+    max_answer_bytes: usize,
 }
 
 impl fmt::Debug for Client {
@@ -139,6 +141,7 @@ impl Client {
             runtime,
             user_agent: Arc::from("knarr"),
             shares_memory: false,
+            max_answer_bytes: MAX_ANSWER_BYTES,
         }
     }
 
@@ -263,6 +266,22 @@ impl Client {
         self.send_body(Method::POST, path, "application/json", object)
     }
 
+    /// Posts to a subresource that somebody else than the API server answers; a longer answer is refused.
+    pub fn create_subresource_within(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+        subresource: &str,
+        object: &impl Serialize,
+        limit_bytes: usize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let client = Self {
+            max_answer_bytes: limit_bytes,
+            ..self.clone()
+        };
+        client.create_subresource(resource, key, subresource, object)
+    }
+
     /// Replaces an object or (where `subresource` is not empty) a part of it. Only for values that lose nothing.
     pub fn update(
         &self,
@@ -356,7 +375,7 @@ impl Client {
             .body(Body::empty())?;
         let response = self.limited(self.kube.send(request)).await?.map_err(transport)?;
         if !response.status().is_success() {
-            return Err(self.limited(refusal(response)).await?);
+            return Err(self.limited(refusal(response, self.max_answer_bytes)).await?);
         }
         Ok(response
             .into_body()
@@ -421,9 +440,9 @@ impl Client {
             let exchange = async {
                 let response = client.kube.send(request?).await.map_err(transport)?;
                 if !response.status().is_success() {
-                    return Err(refusal(response).await);
+                    return Err(refusal(response, client.max_answer_bytes).await);
                 }
-                collect(response.into_body()).await
+                collect(response.into_body(), client.max_answer_bytes).await
             };
             client.limited(exchange).await?
         })
@@ -468,9 +487,9 @@ fn transport(error: kube::Error) -> ClientError {
 }
 
 /// The `Status` of an answer that is not a success; one is made up from the code where the body holds none.
-async fn refusal(response: Response<Body>) -> ClientError {
+async fn refusal(response: Response<Body>, limit_bytes: usize) -> ClientError {
     let code = response.status();
-    let body = match collect(response.into_body()).await {
+    let body = match collect(response.into_body(), limit_bytes).await {
         Ok(body) => body,
         Err(error) => return error,
     };
@@ -489,24 +508,26 @@ async fn refusal(response: Response<Body>) -> ClientError {
     ClientError::Status(Box::new(status))
 }
 
-async fn collect(body: Body) -> Result<Bytes, ClientError> {
+async fn collect(body: Body, limit_bytes: usize) -> Result<Bytes, ClientError> {
+    let within = |bytes: usize| match bytes > limit_bytes {
+        true => Err(ClientError::TooLarge { limit_bytes }),
+        false => Ok(()),
+    };
     let mut pieces = body.into_data_stream();
     let Some(first) = pieces.next().await else {
         return Ok(Bytes::new());
     };
     let first = first.map_err(transport)?;
+    within(first.len())?;
     let Some(second) = pieces.next().await else {
         return Ok(first);
     };
     let mut all = BytesMut::from(first);
     let mut next = Some(second);
     while let Some(piece) = next {
-        all.extend_from_slice(&piece.map_err(transport)?);
-        if all.len() > MAX_ANSWER_BYTES {
-            return Err(ClientError::TooLarge {
-                limit_bytes: MAX_ANSWER_BYTES,
-            });
-        }
+        let piece = piece.map_err(transport)?;
+        within(all.len() + piece.len())?;
+        all.extend_from_slice(&piece);
         next = pieces.next().await;
     }
     Ok(all.freeze())

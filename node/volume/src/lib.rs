@@ -31,4 +31,5 @@ mod used;
 
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
+pub use persistent::OnDemandVolumes;
 pub use set::{Failure, NodeResources, Notice, SetUp, VolumeSet};

@@ -15,6 +15,8 @@ const CALLS_OF_A_NODE: usize = 2;
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest path that is taken from a node.
 const MAX_PATH_BYTES: usize = 4_096;
+/// Longest answer that is read from a node.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Answer of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,6 +74,14 @@ impl Nodes {
         Some(label.unwrap_or_else(|| node.name()).to_owned())
     }
 
+    /// Reports whether a call would only be put off, from what is known: nothing is read or said for it then.
+    pub(super) fn is_busy_or_away(&self, node: &str) -> bool {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_busy = calls.get(node).is_some_and(|own| *own >= CALLS_OF_A_NODE);
+        let known = self.nodes.get(&ObjectKey::cluster(node));
+        is_busy || known.is_some_and(|known| !is_ready(&known))
+    }
+
     /// Makes the folder; one that is there stays as it is.
     pub(super) async fn make(&self, node: &str, volume: &str) -> Result<Answer, NoAnswer> {
         self.call(node, &format!("proxy/localVolumes/{volume}")).await
@@ -88,28 +98,29 @@ impl Nodes {
             .nodes
             .get(&ObjectKey::cluster(node))
             .ok_or(NoAnswer::NoNode)?;
-        let ready = views::find(&known.conditions, "Ready").is_some_and(views::Condition::is_true);
-        if !ready {
+        if !is_ready(&known) {
             return Err(NoAnswer::Later);
         }
         let _call = Call::begin(self, node).ok_or(NoAnswer::Later)?;
         let (resource, key) = (ApiResource::of::<Node>(), ObjectKey::cluster(node));
         let body = serde_json::json!({});
-        let called = self
-            .client
-            .create_subresource(&resource, &key, subresource, &body);
+        let called =
+            self.client
+                .create_subresource_within(&resource, &key, subresource, &body, MAX_ANSWER_BYTES);
         let answered = self.client.runtime().timeout(CALL_TIMEOUT, called).await;
         let failed = |why: String| NoAnswer::Failed(format!("node {node:?}: {why}"));
         let bytes = answered
             .map_err(|_| failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))?
             .map_err(|error| failed(error.chain()))?;
         let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
-        reply.read().map_err(failed)
+        reply.read(volume_of(subresource)).map_err(failed)
     }
 }
 
 impl Reply {
-    fn read(self) -> Result<Answer, String> {
+    /// Takes a path that ends with the name of the volume alone: where it lies is the agent's matter, and no other agent's
+    /// (it mounts its own folder of that name).
+    fn read(self, volume: &str) -> Result<Answer, String> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -117,13 +128,31 @@ impl Reply {
             return Ok(Answer::NoRoom(why));
         }
         match self.path {
-            Some(path) if path.starts_with('/') && path.len() <= MAX_PATH_BYTES => Ok(Answer::Made(path)),
-            Some(_) => Err("its path is not absolute, or too long".to_owned()),
+            Some(path) if is_folder_of(&path, volume) => Ok(Answer::Made(path)),
+            Some(_) => Err("its path is not the plain, absolute one of the volume, or too long".to_owned()),
             None if self.gone => Ok(Answer::Gone),
             None if self.removing => Ok(Answer::Removing),
             None => Err("its answer says nothing".to_owned()),
         }
     }
+}
+
+fn is_ready(node: &NodeView) -> bool {
+    views::find(&node.conditions, "Ready").is_some_and(views::Condition::is_true)
+}
+
+/// The volume that a call is about.
+fn volume_of(subresource: &str) -> &str {
+    subresource.split('/').nth(2).unwrap_or_default()
+}
+
+fn is_folder_of(path: &str, volume: &str) -> bool {
+    let mut parts = path
+        .strip_prefix('/')
+        .into_iter()
+        .flat_map(|rest| rest.rsplit('/'));
+    let is_own = parts.next() == Some(volume) && parts.all(|part| !["", ".", ".."].contains(&part));
+    is_own && path.len() <= MAX_PATH_BYTES
 }
 
 /// One of a node's calls, for as long as it lives.
@@ -166,15 +195,30 @@ mod tests {
     #[track_caller]
     fn check(reply: &str, expected: Result<Answer, &str>) {
         let reply: Reply = serde_json::from_str(reply).unwrap();
-        assert_eq!(reply.read(), expected.map_err(str::to_owned));
+        assert_eq!(
+            reply.read(volume_of("proxy/localVolumes/b")),
+            expected.map_err(str::to_owned)
+        );
     }
 
     #[test]
     fn answers_of_nodes_are_not_taken_on_trust() {
         check(r#"{"path":"/a/b"}"#, Ok(Answer::Made("/a/b".to_owned())));
-        let wrong = "its path is not absolute, or too long";
-        check(r#"{"path":"a"}"#, Err(wrong));
-        let long = format!(r#"{{"path":"/{}"}}"#, "a".repeat(MAX_PATH_BYTES));
+        let wrong = "its path is not the plain, absolute one of the volume, or too long";
+        for path in [
+            "b",
+            "/",
+            "/a",
+            "/a/",
+            "/a/b/",
+            "/a/../b",
+            "/./b",
+            "//b",
+            "/a/c/removal",
+        ] {
+            check(&format!(r#"{{"path":"{path}"}}"#), Err(wrong));
+        }
+        let long = format!(r#"{{"path":"/{}/b"}}"#, "a".repeat(MAX_PATH_BYTES));
         check(&long, Err(wrong));
         check(r#"{"noRoom":"full"}"#, Ok(Answer::NoRoom("full".to_owned())));
         check(r#"{"gone":true}"#, Ok(Answer::Gone));

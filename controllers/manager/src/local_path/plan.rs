@@ -2,13 +2,14 @@
 
 use super::PROVISIONER;
 use crate::volume_binder::views::{
-    BETA_PROVISIONER, ClaimView, ClassView, PROVISIONED_BY, PROVISIONER as CALLED, SELECTED_NODE, VolumeView,
+    BETA_PROVISIONER, ClaimView, ClassView, MADE_ON, PROVISIONED_BY, PROVISIONER as CALLED, SELECTED_NODE,
+    VolumeView,
 };
 use machinery_client::Object;
 use serde_json::{Value, json};
 
 /// The node of a volume that was made here.
-pub(super) const NODE: &str = "knarr/node";
+pub(super) const NODE: &str = MADE_ON;
 /// Keeps a volume until its folder is removed: upstream's, of provisioners outside of Kubernetes.
 pub(super) const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Access modes of a folder on one node.

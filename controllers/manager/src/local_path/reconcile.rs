@@ -3,18 +3,21 @@
 use super::nodes::{Answer, NoAnswer, Nodes};
 use super::plan::{self, End, Folder};
 use super::volume_key;
+use crate::views;
 use crate::volume_binder::views::{ClaimView, ClassView, SELECTED_NODE, VolumeView};
 use futures::future::BoxFuture;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Object, Patch};
-use machinery_meta::{ObjectKey, Uid};
+use machinery_meta::{ObjectHeader, ObjectKey, Uid};
 use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Until a node is asked again that was busy or away.
-const ASK_LATER: Duration = Duration::from_secs(5);
+/// Until a node is asked again that was busy or away: as long as the claim, or the volume, has been there, between these.
+const ASK_LATER: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_secs(5), SignedDuration::from_secs(120));
 /// Until a removal is asked after.
 const REMOVAL: Duration = Duration::from_secs(1);
 
@@ -35,7 +38,8 @@ impl Reconciler for Provisioner {
         Box::pin(async move {
             if key.namespace.is_empty() {
                 return match self.volumes.get(key).filter(|volume| plan::made_here(volume)) {
-                    Some(_) => self.end(key).await,
+                    Some(volume) if self.is_out_of_reach(&volume) => Ok(self.later(&volume.header)),
+                    Some(volume) => self.end(&volume).await,
                     None => Ok(Outcome::Done),
                 };
             }
@@ -74,6 +78,9 @@ impl Provisioner {
         if self.volumes.get(&volume_key(&name)).is_some() {
             return Ok(Outcome::Done);
         }
+        if self.nodes.is_busy_or_away(node) {
+            return Ok(self.later(&known.header));
+        }
         let doing = format!("External provisioner is provisioning volume for claim \"{key}\"");
         self.recorder.normal(&about, "Provisioning", doing);
         match self.make(known, node, &name).await? {
@@ -83,7 +90,7 @@ impl Provisioner {
                 Ok(Outcome::Done)
             }
             Made::Nothing => Ok(Outcome::Done),
-            Made::Later => Ok(Outcome::RequeueAfter(ASK_LATER)),
+            Made::Later => Ok(self.later(&known.header)),
             Made::Not(NotMade { why, elsewhere }) => {
                 if elsewhere {
                     self.give_back_node(known).await?;
@@ -160,7 +167,22 @@ impl Provisioner {
         }
     }
 
-    async fn end(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+    fn is_out_of_reach(&self, volume: &VolumeView) -> bool {
+        let node = volume.annotations.get(plan::NODE);
+        node.is_some_and(|node| self.nodes.is_busy_or_away(node))
+    }
+
+    /// Claims for a node that stays away, of which a tenant makes as many as it likes, cost ever less.
+    fn later(&self, header: &ObjectHeader) -> Outcome {
+        let now = self.client.runtime().now();
+        let made = views::time(header.creation_timestamp.as_deref());
+        let age = made.map_or(SignedDuration::ZERO, |made| now.duration_since(made));
+        let pause = age.clamp(ASK_LATER.0, ASK_LATER.1);
+        Outcome::RequeueAfter(Duration::try_from(pause).unwrap_or_default())
+    }
+
+    async fn end(&self, known: &Object<VolumeView>) -> Result<Outcome, ReconcileError> {
+        let key = known.key();
         let resource = ApiResource::of::<PersistentVolume>();
         let Some(volume) = self.live(&resource, key).await? else {
             return Ok(Outcome::Done);
@@ -177,7 +199,7 @@ impl Provisioner {
             // With the node its folders are out of reach.
             Ok(Answer::Gone) | Err(NoAnswer::NoNode) => self.let_go(key, volume).await,
             Ok(Answer::Removing) => Ok(Outcome::RequeueAfter(REMOVAL)),
-            Err(NoAnswer::Later) => Ok(Outcome::RequeueAfter(ASK_LATER)),
+            Err(NoAnswer::Later) => Ok(self.later(&known.header)),
             Ok(Answer::Made(_)) => self.not_removed(key, &volume, "the node does not remove it"),
             Ok(Answer::NoRoom(why)) | Err(NoAnswer::Failed(why)) => self.not_removed(key, &volume, &why),
         }

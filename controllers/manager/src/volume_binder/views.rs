@@ -15,13 +15,15 @@ pub(crate) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(crate) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Node that was asked for the folder of a volume by the bundled provisioner.
+pub(crate) const MADE_ON: &str = "knarr/node";
 /// Where the class was before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const BETA_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
 
 /// Annotations that plans read; others are not kept.
-const READ: [&str; 8] = [
+const READ: [&str; 9] = [
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PROVISIONED_BY,
@@ -30,6 +32,7 @@ const READ: [&str; 8] = [
     BETA_CLASS,
     PROVISIONER,
     BETA_PROVISIONER,
+    MADE_ON,
 ];
 
 type Annotations = BTreeMap<Box<str>, Box<str>>;

@@ -34,7 +34,7 @@ pub enum LocalVolumeError {
     #[error("no space left on the disk of local volumes: {0}")]
     NoRoom(String),
     /// Something is mounted below the folder.
-    #[error("something is mounted below the volume: {0}")]
+    #[error("the volume is mounted, or something below it: {0}")]
     Mounted(String),
     /// The file system refused.
     #[error("{doing} a local volume: {source}")]
@@ -163,10 +163,14 @@ impl LocalVolumes {
     }
 }
 
-/// Renames the folder, where nothing is mounted below it.
+/// Renames the folder, where nothing is mounted below it, and no pod has it mounted: one that writes on could keep its removal
+/// from ever ending, whoever let its claim go.
 fn take_away(path: &Path, removed: &Path) -> Result<(), LocalVolumeError> {
     for path in [path, removed] {
-        let mounts = LinuxMounter.below(path);
+        let mut mounts = LinuxMounter.below(path);
+        if let (Ok(all), true) = (&mut mounts, path.try_exists().map_err(io("looking for"))?) {
+            all.extend(LinuxMounter.showing(path).unwrap_or_default());
+        }
         let mounts = mounts.map_err(|error| LocalVolumeError::Mounted(error.to_string()))?;
         if let Some(mount) = mounts.first() {
             return Err(LocalVolumeError::Mounted(mount.display().to_string()));

@@ -1,11 +1,14 @@
 //! persistentVolumeClaim: the volume behind a claim on this node, and its mount below the pod's folder ([`mounting`]).
 //!
 //! A claim leads to a path of the machine only by way of a PersistentVolume, which administrators and provisioners write:
-//! the claim must be bound to it, and it to the claim by uid.
+//! the claim must be bound to it, and it to the claim by uid. A volume of the bundled provisioner leads to this node's own
+//! folder of that volume alone ([`on_demand`]).
 
 mod mounting;
+mod on_demand;
 
 pub(crate) use mounting::{group_of_mounted, set_up};
+pub use on_demand::OnDemandVolumes;
 
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
@@ -116,6 +119,7 @@ pub(crate) fn source(
     wanted: &ClaimName,
     claim: &PersistentVolumeClaim,
     found: Option<&PersistentVolume>,
+    on_demand: &OnDemandVolumes,
 ) -> Result<Source, VolumeError> {
     let invalid = |why: String| Err(VolumeError::Invalid(why));
     let Some(volume) = found else {
@@ -133,9 +137,10 @@ pub(crate) fn source(
     if Some(uid) != claim.metadata.uid.as_deref() {
         return invalid(format!("found PV object {name} with unexpected pvc UID {uid:?}"));
     }
-    let place = match (&spec.host_path, &spec.local) {
-        (Some(source), _) => Place::HostPath(source.clone()),
-        (_, Some(source)) => Place::Local(source.path.clone()),
+    let place = match (on_demand.place(name, volume)?, &spec.host_path, &spec.local) {
+        (Some(folder), ..) => Place::Local(folder),
+        (_, Some(source), _) => Place::HostPath(source.clone()),
+        (.., Some(source)) => Place::Local(source.path.clone()),
         _ => return invalid(format!("PV {name} has a type this node does not provide")),
     };
     let annotations = volume.metadata.annotations.as_ref();
@@ -235,7 +240,40 @@ mod tests {
             is_read_only: false,
         };
         let volume: Option<PersistentVolume> = serde_json::from_value(volume.clone()).unwrap();
-        source("v", &wanted, &claim, volume.as_ref()).map_err(|error| error.event("data"))
+        let own = OnDemandVolumes::new("n1", std::path::Path::new("/data/local-volumes"));
+        source("v", &wanted, &claim, volume.as_ref(), &own).map_err(|error| error.event("data"))
+    }
+
+    /// A node says where its folder lies, and which host name it has: another node believes neither.
+    #[test]
+    fn volume_made_on_demand_is_mounted_from_its_own_folder_on_its_own_node_alone() {
+        let mine = json!({"uid": "c", "name": "c", "namespace": "ns"});
+        let of = |node: &str, place: Value| {
+            let made = json!({"pv.kubernetes.io/provisioned-by": "knarr/local-path", "knarr/node": node});
+            let mut spec = place;
+            spec["claimRef"] = mine.clone();
+            source_of(&json!({"metadata": {"annotations": made}, "spec": spec})).map(|source| source.place)
+        };
+        let own = Ok(Place::Local("/data/local-volumes/v".to_owned()));
+        let local = |path: &str| json!({"local": {"path": path}});
+        assert_eq!(of("n1", local("/data/local-volumes/v")), own);
+        assert!(
+            of("n2", local("/data/local-volumes/v")).is_err(),
+            "another node's"
+        );
+        for place in [
+            local("/"),
+            local("/data/local-volumes/w"),
+            json!({"hostPath": {"path": "/"}}),
+        ] {
+            assert!(of("n1", place.clone()).is_err(), "{place}");
+        }
+        let by = json!({"pv.kubernetes.io/provisioned-by": "knarr/local-path"});
+        let spec = json!({"claimRef": mine, "local": {"path": "/data/local-volumes/v"}});
+        assert!(
+            source_of(&json!({"metadata": {"annotations": by}, "spec": spec})).is_err(),
+            "no node"
+        );
     }
 
     #[test]

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used};
+use crate::{
+    OnDemandVolumes, VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used,
+};
 
 /// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +85,7 @@ pub struct VolumeSet {
     mounter: Arc<dyn Mounter>,
     objects: Arc<dyn ObjectSource>,
     node: NodeResources,
+    on_demand: OnDemandVolumes,
     memory_bytes_max: u64,
     /// hostPath volumes that were set up: what has passed its check is not checked again.
     checked: Arc<Mutex<HashSet<String>>>,
@@ -101,6 +104,7 @@ impl std::fmt::Debug for VolumeSet {
 impl VolumeSet {
     /// The volumes below a pod's folder, whose files are touched in the pod's lane. Those in memory hold no more than
     /// the pod may use.
+    #[expect(clippy::too_many_arguments, reason = "each is of another part of the agent")]
     pub fn new(
         runtime: Runtime,
         lane: BlockingLane,
@@ -108,6 +112,7 @@ impl VolumeSet {
         mounter: Arc<dyn Mounter>,
         objects: Arc<dyn ObjectSource>,
         node: NodeResources,
+        on_demand: OnDemandVolumes,
         memory_bytes_max: u64,
     ) -> Self {
         Self {
@@ -117,6 +122,7 @@ impl VolumeSet {
             mounter,
             objects,
             node,
+            on_demand,
             memory_bytes_max,
             checked: Arc::default(),
             groups: Arc::default(),
@@ -233,7 +239,7 @@ impl VolumeSet {
         let name = persistent::bound_volume(pod, claim, found.as_ref())?;
         let volume = self.objects.persistent_volume(name).await?;
         let found = found.as_ref().expect("a claim that is bound was found");
-        persistent::source(name, claim, found, volume.as_ref()).map(Content::Persistent)
+        persistent::source(name, claim, found, volume.as_ref(), &self.on_demand).map(Content::Persistent)
     }
 
     fn bring_group(&self, volume: &str, group: Option<i64>) {

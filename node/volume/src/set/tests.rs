@@ -87,7 +87,8 @@ fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
     let node = NodeResources::default();
     let folder = folder.join("pod");
     let api = Arc::new(Api::default());
-    let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, 1 << 20);
+    let own = OnDemandVolumes::new("n1", &folder);
+    let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, own, 1 << 20);
     (set, api, release)
 }
 

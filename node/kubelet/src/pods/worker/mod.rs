@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use machinery_runtime::{CancellationToken, Runtime, Watched};
 use node_sys::blocking::BlockingLane;
 use node_sys::mount::Mounter;
-use node_volume::{ObjectSource, VolumeSet};
+use node_volume::{ObjectSource, OnDemandVolumes, VolumeSet};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -206,6 +206,7 @@ impl PodWorker {
             context.mounter.clone(),
             objects.clone(),
             control.node,
+            OnDemandVolumes::new(&control.config.node_name, &control.config.local_volumes_folder()),
             memory_bytes_max(&inbox.pod.lock(), control.node.memory_bytes),
         );
         let probes = ProbeManager::new(
