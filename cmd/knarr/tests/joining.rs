@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use support::cluster::Cluster;
 use support::harness::{Pace, Scenario, run};
-use support::{Host, text};
+use support::{Host, Kubectl, text};
 
 const SCENARIOS: &[Scenario] = &[(
     "node_joins_with_a_token_and_runs_pods",
