@@ -6,7 +6,7 @@
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
-//! what the machine is ([`machine`]) and what it allows us ([`limits`]).
+//! what the machine is ([`machine`]), what it has left ([`vitals`]) and what it allows us ([`limits`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
 
@@ -31,5 +31,6 @@ pub mod process;
 pub mod resolv_conf;
 pub mod routes;
 pub mod supervise;
+pub mod vitals;
 
 pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, SystemExec};

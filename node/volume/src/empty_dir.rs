@@ -8,6 +8,14 @@ use node_sys::mount::{Mounter, TmpfsOptions};
 
 use crate::VolumeError;
 
+/// Upstream's name of the folder of these volumes.
+pub(crate) const PLUGIN_FOLDER: &str = "kubernetes.io~empty-dir";
+
+/// Path of a volume's content below the pod's folder.
+pub fn empty_dir_path(pod_folder: &Path, volume: &str) -> PathBuf {
+    pod_folder.join("volumes").join(PLUGIN_FOLDER).join(volume)
+}
+
 /// `memory_bytes_max` is what the pod may use of the machine's memory.
 pub(crate) fn set_up(
     path: &Path,

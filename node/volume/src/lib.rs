@@ -29,6 +29,7 @@ mod set;
 mod sub_path;
 mod used;
 
+pub use empty_dir::empty_dir_path;
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
 pub use persistent::OnDemandVolumes;

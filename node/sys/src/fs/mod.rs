@@ -1,8 +1,10 @@
 //! Files: atomic replacement, trees that others write, room on a file system, named pipes.
 
 mod tree;
+mod tree_usage;
 
 pub use tree::{give_to_group, remove_tree};
+pub use tree_usage::{DiskUsage, TreeCount};
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -110,7 +110,7 @@ fn names(folder: &OwnedFd) -> std::io::Result<Vec<OsString>> {
 }
 
 /// A path by which the kernel finds what a descriptor stands for, and nothing else.
-fn own_name(descriptor: &OwnedFd) -> String {
+pub(super) fn own_name(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 

@@ -367,7 +367,7 @@ enum Content {
 /// Upstream's folder name of a volume type.
 fn plugin_folder(volume: &Volume) -> &'static str {
     if volume.empty_dir.is_some() {
-        "kubernetes.io~empty-dir"
+        empty_dir::PLUGIN_FOLDER
     } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
         "kubernetes.io~local-volume"
     } else if volume.config_map.is_some() {
