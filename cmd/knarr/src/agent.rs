@@ -325,6 +325,8 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         max_pods: arguments.node.max_pods,
         pod_max_pids: arguments.node.pod_max_pids,
         reserve: arguments.node.reserve.clone().into(),
+        eviction: arguments.node.eviction.clone().into(),
+        image_collection: arguments.node.eviction.image_collection(),
         container_log_max_bytes: arguments.node.container_log_max_size,
         container_log_max_files: arguments.node.container_log_max_files,
         port: arguments.port,

@@ -1,7 +1,8 @@
 //! Flags of `knarr agent` about what of the machine is kept from pods, with the kubelet's names and words.
 
 use clap::Args;
-use node_kubelet::node::reserve::{Amounts, Reserve, Thresholds, parse_amounts, parse_thresholds};
+use node_kubelet::eviction::{Thresholds, parse_thresholds};
+use node_kubelet::node::reserve::{Amounts, Reserve, parse_amounts};
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ReserveArguments {
@@ -11,8 +12,8 @@ pub(crate) struct ReserveArguments {
     /// Resources reserved for the other programs of the machine (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
     #[arg(long, default_value = "", value_parser = parse_amounts)]
     system_reserved: Amounts,
-    /// Eviction thresholds, below which the node reports pressure (e.g. memory.available<1Gi,nodefs.available<10%); pods may
-    /// request what is above [default: upstream's]
+    /// Eviction thresholds, below which pods are evicted (e.g. memory.available<1Gi,nodefs.available<10%); pods may request
+    /// what is above [default: upstream's]
     #[arg(long, value_parser = parse_thresholds)]
     eviction_hard: Option<Thresholds>,
     /// Levels of node allocatable that are enforced: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible

@@ -1,6 +1,7 @@
 //! Settings of a node: flags of `knarr agent`, and of `knarr server`, which hands them on to the agent that it starts. Names
 //! are the kubelet's where it has them.
 
+use crate::agent_eviction::EvictionArguments;
 use crate::agent_reserve::ReserveArguments;
 use clap::{ArgAction, Args};
 use node_kubelet::RegistrationTaint;
@@ -55,6 +56,8 @@ pub(crate) struct NodeArguments {
     pub(crate) container_log_max_files: usize,
     #[command(flatten)]
     pub(crate) reserve: ReserveArguments,
+    #[command(flatten)]
+    pub(crate) eviction: EvictionArguments,
     /// Socket of an external container runtime [default: the agent's own containerd]
     #[arg(long)]
     pub(crate) container_runtime_endpoint: Option<String>,

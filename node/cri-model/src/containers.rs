@@ -344,6 +344,31 @@ pub(crate) async fn remove_known(machine: &Arc<Machine>, context: &Context, id: 
     Ok(())
 }
 
+/// Of containers that run: that they use nothing.
+pub(crate) async fn list_stats(
+    machine: Arc<Machine>,
+    context: Context,
+    _: v1::ListContainerStatsRequest,
+) -> Result<v1::ListContainerStatsResponse, Status> {
+    machine.step(&context).await?;
+    let store = machine.store.lock();
+    let running = store
+        .containers
+        .values()
+        .filter(|found| found.complete && found.phase == Phase::Running);
+    let stats = running.map(|found| v1::ContainerStats {
+        attributes: Some(v1::ContainerAttributes {
+            id: found.id.clone(),
+            labels: found.config.labels.clone(),
+            ..v1::ContainerAttributes::default()
+        }),
+        ..v1::ContainerStats::default()
+    });
+    Ok(v1::ListContainerStatsResponse {
+        stats: stats.collect(),
+    })
+}
+
 pub(crate) async fn list(
     machine: Arc<Machine>,
     context: Context,

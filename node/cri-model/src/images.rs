@@ -87,3 +87,23 @@ pub(crate) async fn remove(
     }
     Ok(v1::RemoveImageResponse {})
 }
+
+/// Of the machine's only file system.
+pub(crate) async fn fs_info(
+    machine: Arc<Machine>,
+    context: Context,
+    _: v1::ImageFsInfoRequest,
+) -> Result<v1::ImageFsInfoResponse, Status> {
+    machine.step(&context).await?;
+    let id = v1::FilesystemIdentifier {
+        mountpoint: "/model/images".to_owned(),
+    };
+    let usage = v1::FilesystemUsage {
+        fs_id: Some(id),
+        ..v1::FilesystemUsage::default()
+    };
+    Ok(v1::ImageFsInfoResponse {
+        image_filesystems: vec![usage],
+        ..v1::ImageFsInfoResponse::default()
+    })
+}

@@ -129,6 +129,12 @@ impl Containerd {
         self.machine.store.lock().add_image(name, &id);
     }
 
+    /// Reads the names of the images that are there, whenever it is called.
+    pub fn image_names(&self) -> impl Fn() -> Vec<String> + Clone + Send + Sync + 'static {
+        let machine = Arc::clone(&self.machine);
+        move || machine.store.lock().images.keys().cloned().collect()
+    }
+
     /// Makes an image one that can be pulled.
     pub fn publish_image(&self, name: &str) {
         let id = self.machine.new_id();

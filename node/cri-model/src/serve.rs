@@ -117,6 +117,7 @@ async fn serve(
         "RuntimeService/StopContainer" => containers::stop,
         "RuntimeService/RemoveContainer" => containers::remove,
         "RuntimeService/ListContainers" => containers::list,
+        "RuntimeService/ListContainerStats" => containers::list_stats,
         "RuntimeService/ContainerStatus" => containers::status,
         "RuntimeService/UpdateContainerResources" => containers::update_resources,
         "RuntimeService/ReopenContainerLog" => containers::reopen_log,
@@ -125,6 +126,7 @@ async fn serve(
         "ImageService/ImageStatus" => images::status,
         "ImageService/PullImage" => images::pull,
         "ImageService/RemoveImage" => images::remove,
+        "ImageService/ImageFsInfo" => images::fs_info,
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use node_network::host_ports::HostPortsConfig;
 use node_sys::machine::Machine;
 
+use crate::eviction::EvictionConfig;
+use crate::images::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
 
@@ -37,6 +39,10 @@ pub struct KubeletConfig {
     pub cgroup_root: String,
     /// Resources reserved from pods.
     pub reserve: Reserve,
+    /// Eviction of pods, beside the hard thresholds of the reserve.
+    pub eviction: EvictionConfig,
+    /// Removal of images that nobody uses.
+    pub image_collection: ImageCollectionConfig,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
@@ -78,6 +84,8 @@ impl KubeletConfig {
             register_with_taints: Vec::new(),
             cgroup_root: "/".into(),
             reserve: Reserve::default(),
+            eviction: EvictionConfig::default(),
+            image_collection: ImageCollectionConfig::default(),
             max_pods: 110,
             pod_max_pids: None,
             port: 10250,
@@ -144,6 +152,8 @@ impl KubeletConfig {
             ));
         }
         problems.extend(self.reserve.problems());
+        problems.extend(self.eviction.problems());
+        problems.extend(self.image_collection.problems());
         if self.max_pods == 0 {
             problems.push("--max-pods: must be at least 1".to_string());
         }

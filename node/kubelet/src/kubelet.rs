@@ -9,6 +9,7 @@ use node_network::host_ports::{HostPortKernel, HostPorts, LinuxHostPorts};
 use node_sys::SystemExec;
 use node_sys::cgroup::Cgroups;
 use node_sys::mount::{LinuxMounter, Mounter};
+use node_sys::vitals::{LinuxVitals, Vitals};
 use node_volume::NodeResources;
 
 use crate::api::deadline::bounded;
@@ -24,6 +25,7 @@ use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
 use crate::pods::admission::Abilities;
+use crate::pods::disruption::Disruption;
 use crate::pods::resize::allocation::NodeAllocations;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
@@ -67,6 +69,8 @@ pub struct Host {
     pub mounter: Arc<dyn Mounter>,
     /// Ports of the node that lead to pods.
     pub host_ports: Arc<dyn HostPortKernel>,
+    /// Resources that the machine has left.
+    pub vitals: Arc<dyn Vitals>,
     /// Facts of the machine.
     pub facts: NodeFacts,
 }
@@ -94,6 +98,7 @@ impl Kubelet {
                 Arc::new(SystemExec),
                 runtime.clone(),
             )),
+            vitals: Arc::new(LinuxVitals),
             facts,
         };
         Ok(Self::with_servers(runtime, config, client, host, registration).await?)
@@ -171,7 +176,7 @@ async fn assemble(
     let cgroups = host.cgroups.as_ref();
     tiers::make(cgroups, &config.cgroup_root, reserve, &host.facts.machine).map_err(KubeletError::Cgroups)?;
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
-    let facts = host.facts.clone();
+    let (facts, vitals) = (host.facts.clone(), host.vitals.clone());
     let workers = worker_context(&runtime, &config, &client, host);
     let pods = Pods::new(workers.clone());
     wake_on_change(&workers, &pods);
@@ -183,6 +188,7 @@ async fn assemble(
         registration,
         pods,
         workers,
+        vitals,
     };
     for row in rows() {
         let own = context.clone();
@@ -235,7 +241,7 @@ fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
     // Set here alone, before any worker runs.
     let _ = workers.preempt.set(Arc::new(move |uid| {
         if let Some(pods) = ending.upgrade() {
-            pods.preempt(uid);
+            pods.disrupt(uid, Disruption::preempted());
         }
     }));
     workers.objects.on_change(Arc::new(move |uid| {
@@ -269,6 +275,7 @@ pub(crate) fn worker_context(
         mounter,
         host_ports,
         facts,
+        vitals: _,
     } = host;
     let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -317,5 +324,8 @@ pub(crate) fn worker_context(
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),
         followed: Arc::default(),
+        pressure: Arc::default(),
+        storage: Arc::default(),
+        evictions: parking_lot::Mutex::default(),
     })
 }

@@ -6,7 +6,7 @@
 //! ([`pods::status`], pure) when it differs from the last one. It is woken by the API, by containerd's
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
-//! Each feature is a folder: [`images`], [`probes`], [`logs`], [`node`] (registration, lease, status),
+//! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
 //! [`server`] (port 10250), [`containerd`] (the private instance). [`managers`] lists what runs, in
 //! start order; [`kubelet`] assembles it.
 //!
@@ -20,6 +20,7 @@ pub mod containerd;
 pub mod containers;
 #[cfg(test)]
 mod cri_answers;
+pub mod eviction;
 pub mod images;
 pub mod kubelet;
 pub mod local_volumes;

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinery_runtime::Runtime;
+use node_sys::vitals::Vitals;
 
 use crate::config::KubeletConfig;
 use crate::node::facts::NodeFacts;
@@ -13,7 +14,7 @@ use crate::node::registration::Registration;
 use crate::node::status::StatusKeeper;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{containers, logs, node};
+use crate::{containers, eviction, images, logs, node};
 
 /// Context of a manager.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub struct ManagerContext {
     pub pods: Arc<Pods>,
     /// Context of the pod workers.
     pub workers: Arc<WorkerContext>,
+    /// Resources that the machine has left.
+    pub vitals: Arc<dyn Vitals>,
 }
 
 impl std::fmt::Debug for ManagerContext {
@@ -60,7 +63,7 @@ pub struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub fn rows() -> [ManagerRow; 11] {
+pub fn rows() -> [ManagerRow; 14] {
     [
         ManagerRow {
             name: "component events",
@@ -113,6 +116,18 @@ pub fn rows() -> [ManagerRow; 11] {
             run: |context| Box::pin(containers::tiers::maintain_weights(context)),
         },
         ManagerRow {
+            name: "pod storage",
+            run: |context| Box::pin(eviction::storage_looks::run(context)),
+        },
+        ManagerRow {
+            name: "eviction",
+            run: |context| Box::pin(eviction::manager::run(context)),
+        },
+        ManagerRow {
+            name: "image collection",
+            run: |context| Box::pin(images::collect_images(context)),
+        },
+        ManagerRow {
             name: "log rotation",
             run: |context| {
                 let cri = context.workers.control.cri.clone();
@@ -130,5 +145,6 @@ fn status_keeper(context: &ManagerContext) -> StatusKeeper {
         events: context.workers.events.clone(),
         config: context.config.clone(),
         facts: context.facts.clone(),
+        pressure: context.workers.pressure.clone(),
     }
 }

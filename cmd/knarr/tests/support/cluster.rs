@@ -17,6 +17,7 @@ pub(crate) struct Cluster {
     pub(crate) kubectl: Kubectl,
     dir: TempDir,
     server: Mutex<Child>,
+    flags: Vec<String>,
 }
 
 /// What this machine lacks to run a cluster.
@@ -39,6 +40,11 @@ fn missing_prerequisite() -> Option<&'static str> {
 impl Cluster {
     /// A cluster with a Ready node and the tests' image; or `None` after saying what is skipped.
     pub(crate) fn start(test: &str) -> Option<Self> {
+        Self::start_with(test, &[])
+    }
+
+    /// The same with further flags; `DIR` in them is a directory of the cluster's own.
+    pub(crate) fn start_with(test: &str, flags: &[String]) -> Option<Self> {
         if let Some(reason) = missing_prerequisite() {
             skipped(test, reason);
             return None;
@@ -47,7 +53,9 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a directory");
         let name = format!("{test}-{}", std::process::id());
         let host = Host::prepare(Some(name)).expect("a network of its own");
-        let server = Mutex::new(start_server(dir.path(), &host));
+        let own = dir.path().display().to_string();
+        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("DIR", &own)).collect();
+        let server = Mutex::new(start_server(dir.path(), &host, &flags));
         let kubectl = Kubectl {
             program,
             folder: dir.path().to_owned(),
@@ -59,6 +67,7 @@ impl Cluster {
             kubectl,
             dir,
             server,
+            flags,
         };
         cluster.wait_node();
         cluster.import();
@@ -94,6 +103,11 @@ impl Cluster {
             .expect("it is there")
     }
 
+    /// The directory that `DIR` in a flag stands for.
+    pub(crate) fn own_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -117,7 +131,7 @@ impl Cluster {
 
     pub(crate) fn start_server(&self) {
         *self.server.lock().expect("one story at a time kills it") =
-            start_server(self.dir.path(), &self.host);
+            start_server(self.dir.path(), &self.host, &self.flags);
         wait_ready(&self.kubectl);
     }
 
@@ -138,13 +152,14 @@ impl Cluster {
     }
 }
 
-fn start_server(dir: &Path, host: &Host) -> Child {
+fn start_server(dir: &Path, host: &Host, flags: &[String]) -> Child {
     spawn(
         // The agent's files lie elsewhere, so that nothing relies on their usual place; `cargo xtask up` has that.
         server_command(dir, host, PORT, &[])
             .args(["--cgroup-root", &host.cgroup_root()])
             .arg("--agent-data-dir")
-            .arg(dir.join("elsewhere")),
+            .arg(dir.join("elsewhere"))
+            .args(flags),
         dir,
     )
 }

@@ -15,6 +15,11 @@ pub(crate) enum Pace {
 
 /// Runs what the arguments select, all on one cluster; what is left of that afterwards is a failure of its own.
 pub(crate) fn run(name: &'static str, scenarios: &[Scenario], pace: Pace) -> ExitCode {
+    run_with(name, &[], scenarios, pace)
+}
+
+/// The same on a cluster with further flags.
+pub(crate) fn run_with(name: &'static str, flags: &[String], scenarios: &[Scenario], pace: Pace) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let limit = match pace {
         Pace::Together => 8,
@@ -25,7 +30,7 @@ pub(crate) fn run(name: &'static str, scenarios: &[Scenario], pace: Pace) -> Exi
     // Every scenario of the process uses it, to the end.
     let cluster: Option<&'static Cluster> = match nothing_to_run {
         true => None,
-        false => Cluster::start(name).map(|cluster| &*Box::leak(Box::new(cluster))),
+        false => Cluster::start_with(name, flags).map(|cluster| &*Box::leak(Box::new(cluster))),
     };
     let trial = |(scenario, run): &Scenario| {
         let (scenario, run) = (*scenario, *run);

@@ -1,7 +1,7 @@
 //! Event recorder: requests for events are queued and sent in the background. A repeated request raises the count of its event.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference, Pod};
@@ -40,6 +40,7 @@ struct EventRequest {
     kind: &'static str,
     reason: Cow<'static, str>,
     message: String,
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone)]
@@ -132,6 +133,24 @@ impl EventRecorder {
         self.enqueue(pod_object(pod, None), kind, reason.into(), message.into());
     }
 
+    /// Records a warning about a pod, with annotations for programs.
+    pub fn annotated(
+        &self,
+        pod: &Pod,
+        reason: &'static str,
+        message: impl Into<String>,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let mut request = request(
+            pod_object(pod, None),
+            EventKind::Warning,
+            reason.into(),
+            message.into(),
+        );
+        request.annotations = annotations;
+        self.send(request);
+    }
+
     /// Records an event of one container of a pod.
     pub fn container(
         &self,
@@ -171,22 +190,29 @@ impl EventRecorder {
     }
 
     fn enqueue(&self, object: Object, kind: EventKind, reason: Cow<'static, str>, message: String) {
-        let kind = if kind == EventKind::Normal {
-            "Normal"
-        } else {
-            "Warning"
-        };
-        let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
-        let request = EventRequest {
-            namespace,
-            object,
-            kind,
-            reason,
-            message: bounded(printable(&message).into_owned()),
-        };
+        self.send(request(object, kind, reason, message));
+    }
+
+    fn send(&self, request: EventRequest) {
         if let Err(error) = self.queue.try_send(request) {
             tracing::debug!(%error, "event dropped, the queue is full");
         }
+    }
+}
+
+fn request(object: Object, kind: EventKind, reason: Cow<'static, str>, message: String) -> EventRequest {
+    let kind = if kind == EventKind::Normal {
+        "Normal"
+    } else {
+        "Warning"
+    };
+    EventRequest {
+        namespace: object.namespace.clone().unwrap_or_else(|| "default".into()),
+        object,
+        kind,
+        reason,
+        message: bounded(printable(&message).into_owned()),
+        annotations: BTreeMap::new(),
     }
 }
 
@@ -261,6 +287,7 @@ impl Sender {
             metadata: ObjectMeta {
                 name: Some(name),
                 namespace: Some(request.namespace.clone()),
+                annotations: Some(request.annotations.clone()).filter(|all| !all.is_empty()),
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
@@ -319,6 +346,7 @@ mod tests {
             kind: "Normal",
             reason: "R".into(),
             message: message.into(),
+            annotations: BTreeMap::new(),
         };
         let digest = request(pod("1"), "m").digest();
         assert_eq!(request(pod("2"), "m").digest(), digest);

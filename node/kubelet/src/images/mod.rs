@@ -1,5 +1,5 @@
 //! Images: there when a container needs them, by its pull policy, with back-off after a failure; and for those pods
-//! alone that could have pulled them ([`pull_records`]).
+//! alone that could have pulled them ([`pull_records`]). Those that nobody uses go when the disk fills up ([`collector`]).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -19,11 +19,17 @@ use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
 
 pub mod base;
+mod collection;
+mod collector;
 mod credentials;
 mod pull_records;
 mod reference;
 mod upkeep;
 
+pub use collection::ImageCollectionConfig;
+pub use collector::collect_images;
+
+use collector::Collection;
 use credentials::Credential;
 use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
 use reference::with_tag;
@@ -47,6 +53,7 @@ pub struct ImageManager {
     events: EventRecorder,
     failures: Mutex<Failures>,
     records: Arc<PullRecords>,
+    collection: Collection,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +76,7 @@ impl ImageManager {
             events,
             failures: Mutex::default(),
             records,
+            collection: Collection::default(),
         }
     }
 
@@ -79,6 +87,17 @@ impl ImageManager {
 
     /// Makes a container's image be there, or says why it is not.
     pub async fn ensure(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        objects: &dyn ObjectSource,
+    ) -> Result<PresentImage, StartError> {
+        let image = self.bring(pod, container, objects).await?;
+        self.asked_for(&image.id);
+        Ok(image)
+    }
+
+    async fn bring(
         &self,
         pod: &Pod,
         container: &Container,

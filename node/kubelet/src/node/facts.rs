@@ -120,7 +120,7 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             config,
             facts,
             health,
-            Pressure::measure(&config.data_dir, &config.reserve.eviction_hard),
+            Pressure::default(),
             now,
             &NodeStatus::default(),
         )),
@@ -243,16 +243,18 @@ fn conditions(
         ("KubeletHasDiskPressure", "kubelet has disk pressure"),
         ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     );
+    let pid = either(
+        pressure.pid,
+        (
+            "KubeletHasInsufficientPID",
+            "kubelet has insufficient PID available",
+        ),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    );
     let verdicts = [
         ("MemoryPressure", pressure.memory, memory.0, memory.1),
         ("DiskPressure", pressure.disk, disk.0, disk.1),
-        // Upstream's threshold for this one is none by default.
-        (
-            "PIDPressure",
-            false,
-            "KubeletHasSufficientPID",
-            "kubelet has sufficient PID available",
-        ),
+        ("PIDPressure", pressure.pid, pid.0, pid.1),
         (
             "Ready",
             ready,

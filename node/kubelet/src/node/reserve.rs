@@ -8,47 +8,12 @@ use node_sys::cgroup::CgroupResources;
 use node_sys::machine::Machine;
 
 use crate::containers::resources::shares;
+use crate::eviction::thresholds::{Threshold, Thresholds, pairs};
 
 /// Amounts by resource: of processors in thousandths, else in units.
 pub type Amounts = BTreeMap<String, i64>;
 
 const RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
-const SIGNALS: [&str; 9] = [
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "containerfs.available",
-    "containerfs.inodesFree",
-    "pid.available",
-    "allocatableMemory.available",
-];
-
-/// A level below which something is short.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Threshold {
-    /// An amount.
-    Amount(i64),
-    /// A part of all there is.
-    Share(f32),
-}
-
-impl Threshold {
-    /// The level where there is so much in all.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        reason = "upstream's own arithmetic, in its own precision"
-    )]
-    pub fn of(self, capacity: i64) -> i64 {
-        match self {
-            Self::Amount(amount) => amount,
-            Self::Share(share) => (capacity as f64 * f64::from(share)) as i64,
-        }
-    }
-}
-
 /// Of the machine's processes one in so many is kept from pods where no reserve names `pid`; upstream keeps none, and one
 /// tenant's pods can leave the node without a process to be had.
 const TASKS_PER_KEPT: i64 = 10;
@@ -56,9 +21,6 @@ const TASKS_PER_KEPT: i64 = 10;
 const POD_PIDS_MAX: i64 = 4096;
 /// Nor a larger part than one in so many of what all pods together may have.
 const PODS_PER_POD_PIDS: i64 = 4;
-
-/// Hard eviction thresholds by signal.
-pub type Thresholds = BTreeMap<String, Threshold>;
 
 /// Resources reserved from pods, and the eviction thresholds.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +42,10 @@ pub struct Reserve {
 impl Default for Reserve {
     fn default() -> Self {
         let thresholds = [
-            ("memory.available", Threshold::Amount(100 << 20)),
+            (
+                "memory.available",
+                Threshold::Amount(Quantity::from_bytes(100 << 20)),
+            ),
             ("nodefs.available", Threshold::Share(0.1)),
             ("nodefs.inodesFree", Threshold::Share(0.05)),
             ("imagefs.available", Threshold::Share(0.15)),
@@ -95,18 +60,6 @@ impl Default for Reserve {
             system_cgroup: String::new(),
         }
     }
-}
-
-/// Pairs of a flag, upstream's `MapStringString`.
-fn pairs(text: &str, separator: char) -> Result<Vec<(&str, &str)>, String> {
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let found = part.split_once(separator);
-            let found = found.ok_or_else(|| format!("malformed pair, expect string{separator}string"));
-            found.map(|(name, value)| (name.trim(), value.trim()))
-        })
-        .collect()
 }
 
 /// Reads `cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000`.
@@ -132,45 +85,6 @@ pub fn parse_amounts(text: &str) -> Result<Amounts, String> {
         amounts.insert(name.to_owned(), amount);
     }
     Ok(amounts)
-}
-
-/// Reads `memory.available<1Gi,nodefs.available<10%`.
-pub fn parse_thresholds(text: &str) -> Result<Thresholds, String> {
-    let mut thresholds = Thresholds::new();
-    for (signal, value) in pairs(text, '<')? {
-        if !SIGNALS.contains(&signal) {
-            return Err(format!("unsupported eviction signal {signal}"));
-        }
-        if let Some(threshold) = parse_threshold(signal, value)? {
-            thresholds.insert(signal.to_owned(), threshold);
-        }
-    }
-    Ok(thresholds)
-}
-
-fn parse_threshold(signal: &str, value: &str) -> Result<Option<Threshold>, String> {
-    if let Some(percent) = value.strip_suffix('%') {
-        if matches!(value, "0%" | "100%") {
-            return Ok(None);
-        }
-        let percent: f32 = percent
-            .parse()
-            .map_err(|_| format!("strconv.ParseFloat: parsing {percent:?}: invalid syntax"))?;
-        return match percent / 100.0 {
-            share if share < 0.0 => Err(format!(
-                "eviction percentage threshold {signal} must be >= 0%: {value}"
-            )),
-            share if share > 1.0 || share.is_nan() => Err(format!(
-                "eviction percentage threshold {signal} must be <= 100%: {value}"
-            )),
-            share => Ok(Some(Threshold::Share(share))),
-        };
-    }
-    let quantity: Quantity = value.parse().map_err(|error| format!("{error}"))?;
-    if quantity.is_negative() || quantity.is_zero() {
-        return Err(format!("eviction threshold {signal} must be positive: {value}"));
-    }
-    Ok(Some(Threshold::Amount(quantity.units())))
 }
 
 impl Reserve {
@@ -302,7 +216,8 @@ impl Reserve {
         POD_PIDS_MAX.min(all / PODS_PER_POD_PIDS)
     }
 
-    fn enforces_pods(&self) -> bool {
+    /// Reports whether the group of all pods is limited.
+    pub fn enforces_pods(&self) -> bool {
         self.enforce.iter().any(|level| level == "pods")
     }
 
@@ -378,6 +293,7 @@ pub fn amount_text(resource: &str, amount: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eviction::parse_thresholds;
 
     const MI: i64 = 1 << 20;
     const GI: i64 = 1 << 30;
@@ -510,31 +426,6 @@ mod tests {
         );
         assert!(
             refused("memory=much").starts_with("failed to parse quantity \"much\" for \"memory\" resource: ")
-        );
-        let refused = |text: &str| parse_thresholds(text).unwrap_err();
-        assert_eq!(
-            parse_thresholds("memory.available<0%,nodefs.available<100%").unwrap(),
-            Thresholds::new()
-        );
-        assert_eq!(
-            refused("memory.available=1Gi"),
-            "malformed pair, expect string<string"
-        );
-        assert_eq!(
-            refused("mem.available<1Gi"),
-            "unsupported eviction signal mem.available"
-        );
-        assert_eq!(
-            refused("memory.available<-5%"),
-            "eviction percentage threshold memory.available must be >= 0%: -5%"
-        );
-        assert_eq!(
-            refused("memory.available<101%"),
-            "eviction percentage threshold memory.available must be <= 100%: 101%"
-        );
-        assert_eq!(
-            refused("memory.available<0"),
-            "eviction threshold memory.available must be positive: 0"
         );
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeStatus};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use node_cri::{CriClient, v1};
 use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
-use super::pressure::{Pressure, PressureHistory};
+use super::pressure::Pressure;
 use crate::api::events::{EventKind, EventRecorder};
 use crate::config::KubeletConfig;
 
@@ -41,6 +41,8 @@ pub struct StatusKeeper {
     pub config: Arc<KubeletConfig>,
     /// Facts that do not change.
     pub facts: NodeFacts,
+    /// Resources that the node is short of.
+    pub pressure: Arc<Watched<Pressure>>,
 }
 
 impl std::fmt::Debug for StatusKeeper {
@@ -119,14 +121,12 @@ impl StatusKeeper {
         let mut was_ready = None;
         let mut last_well = self.runtime.monotonic();
         let mut runtime_health = RuntimeHealth::before(&last, last_well);
-        let mut pressure_history = PressureHistory::default();
         loop {
             let answer = health(&self.cri).await;
             let answers = answer.is_ok();
             let health = runtime_health.observe(answer, self.runtime.monotonic());
             let ready = health.is_ready();
-            let measured = Pressure::measure(&self.config.data_dir, &self.config.reserve.eviction_hard);
-            let pressure = pressure_history.observe(measured, self.runtime.monotonic());
+            let pressure = self.pressure.get();
             let now = self.runtime.now();
             let mut status = facts::status(&self.config, &self.facts, &health, pressure, now, &last);
             status.images = self.images().await.or_else(|| last.images.clone());
@@ -150,7 +150,11 @@ impl StatusKeeper {
                 false => ((now - last_well) / LOOK_SOON_PART).clamp(LOOK_SOON.0, LOOK_SOON.1),
             };
             last_well = if well { now } else { last_well };
-            self.runtime.sleep(pause).await;
+            tokio::select! {
+                biased;
+                _ = self.pressure.wait_for(|now| *now != pressure) => {}
+                () = self.runtime.sleep(pause) => {}
+            }
         }
     }
 
@@ -176,6 +180,7 @@ impl StatusKeeper {
                 "NodeHasSufficientMemory",
             ),
             ("DiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"),
+            ("PIDPressure", "NodeHasInsufficientPID", "NodeHasSufficientPID"),
         ];
         let of = |status: &NodeStatus, kind: &str| {
             let mut conditions = status.conditions.iter().flatten();

@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
-use super::preemption;
 use super::resize::conditions::ResizeState;
 use super::status::{StatusInput, seconds, terminated};
 use super::{ContainerKind, init_kind, spec};
@@ -28,14 +27,11 @@ pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<Pod
     for (kind, verdict) in verdicts {
         set_condition(&mut conditions, input, kind, verdict);
     }
-    if input
-        .failure
-        .is_some_and(|(reason, _)| reason == preemption::REASON)
-    {
+    if let Some(message) = input.failure.and_then(|failure| failure.disruption.clone()) {
         let disrupted = Verdict {
             truth: true,
             reason: Some("TerminationByKubelet".into()),
-            message: Some("Pod was preempted by Kubelet to accommodate a critical pod.".into()),
+            message: Some(message),
         };
         set_condition(&mut conditions, input, "DisruptionTarget", disrupted);
     }

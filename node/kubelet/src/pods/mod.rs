@@ -2,7 +2,7 @@
 //!
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
-//! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod, [`disruption`] has the order to end; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
 //! [`saved`] is what the next agent goes on with while the API server is away.
 //! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
@@ -12,6 +12,7 @@
 pub mod admission;
 pub mod backoff;
 mod conditions;
+pub mod disruption;
 pub mod ephemeral;
 pub mod observed;
 pub mod plan;
@@ -99,6 +100,14 @@ impl RestartPolicy {
             Self::Never => false,
         }
     }
+}
+
+/// Pods of at least this priority are critical.
+pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// Reports whether a pod is critical: no other ends it to live, and the node does not evict it.
+pub fn is_critical(pod: &Pod) -> bool {
+    spec(pod).priority.is_some_and(|own| own >= CRITICAL_PRIORITY)
 }
 
 /// `namespace/name`, for logs.

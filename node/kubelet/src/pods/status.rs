@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions::conditions;
+use super::disruption::Failure;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::actual::ResourceView;
@@ -40,8 +41,8 @@ pub struct StatusInput<'a> {
     pub runtime_name: &'a str,
     /// Nothing of the pod will be started any more.
     pub terminal: bool,
-    /// A failure of the pod as a whole: reason and message.
-    pub failure: Option<&'a (String, String)>,
+    /// A failure of the pod as a whole.
+    pub failure: Option<&'a Failure>,
     /// The time of the observation.
     pub now: Timestamp,
 }
@@ -63,10 +64,10 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
     // A final phase and its reason are reported only when nothing runs any more.
-    if let Some((reason, message)) = input.failure.filter(|_| input.terminal) {
+    if let Some(failure) = input.failure.filter(|_| input.terminal) {
         status.phase = Some("Failed".into());
-        status.reason = Some(reason.clone());
-        status.message = Some(message.clone());
+        status.reason = Some(failure.reason.clone());
+        status.message = Some(failure.message.clone());
     }
     status.init_container_statuses = (!inits.is_empty()).then_some(inits);
     status.container_statuses = (!regulars.is_empty()).then_some(regulars);

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 use super::backoff::BackOff;
+use super::disruption::Failure;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox};
 use super::plan::{Plan, Snapshot, container_hash, plan};
 use super::resize::Resources;
@@ -270,7 +271,7 @@ fn status_after(
     before: &PodStatus,
     pod: &Pod,
     observed: &ObservedPod,
-    failure: Option<&(String, String)>,
+    failure: Option<&Failure>,
     terminal: bool,
 ) -> PodStatus {
     generate(&StatusInput {
@@ -384,7 +385,7 @@ fn termination_message_stays_when_its_file_is_gone() {
 #[test]
 fn deadline_is_reported_when_nothing_runs() {
     let pod = pod(ONE_NEVER);
-    let failure = ("DeadlineExceeded".to_string(), "too long".to_string());
+    let failure = Failure::new("DeadlineExceeded", "too long");
     let before = PodStatus::default();
     let told = |containers: &[&str], terminal| {
         let observed = observed(&pod, containers);
@@ -392,7 +393,11 @@ fn deadline_is_reported_when_nothing_runs() {
         (status.phase.unwrap(), status.reason, status.message)
     };
     assert_eq!(told(&["a:run"], false), ("Running".into(), None, None));
-    let all = ("Failed".into(), Some(failure.0.clone()), Some(failure.1.clone()));
+    let all = (
+        "Failed".into(),
+        Some(failure.reason.clone()),
+        Some(failure.message.clone()),
+    );
     assert_eq!(told(&["a:exit:137"], true), all);
 }
 

@@ -15,7 +15,7 @@ use crate::pods::uid;
 
 /// Everything at one moment.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// That moment.
     pub now: Timestamp,
     /// Time at which the machine started.
@@ -26,7 +26,7 @@ pub(super) struct Figures {
 }
 
 #[derive(Debug)]
-pub(super) struct PodFigures {
+pub(crate) struct PodFigures {
     pub pod: Arc<Pod>,
     /// Time at which its sandbox was created.
     pub started_at: Timestamp,
@@ -36,14 +36,14 @@ pub(super) struct PodFigures {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct ContainerFigures {
+pub(crate) struct ContainerFigures {
     pub name: String,
     /// Time at which it was created.
     pub started_at: Timestamp,
     pub stats: v1::ContainerStats,
 }
 
-pub(super) async fn gather(context: &ManagerContext) -> Result<Figures, String> {
+pub(crate) async fn gather(context: &ManagerContext) -> Result<Figures, String> {
     let mut running = running(context).await.map_err(|error| error.message())?;
     let (cgroups, root) = (
         context.workers.control.cgroups.clone(),

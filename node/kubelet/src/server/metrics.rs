@@ -49,6 +49,17 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
             "kubelet_preemptions{{preemption_signal=\"{resource}\"}} {count}"
         );
     }
+    context.workers.evictions.lock().write(&mut out);
+    out.push_str(
+        "# HELP kubelet_image_garbage_collected_total [ALPHA] Total number of images garbage collected by the kubelet, \
+         whether through disk usage or image age.\n# TYPE kubelet_image_garbage_collected_total counter\n",
+    );
+    for (reason, count) in context.workers.control.images.removed() {
+        let _ = writeln!(
+            out,
+            "kubelet_image_garbage_collected_total{{reason=\"{reason}\"}} {count}"
+        );
+    }
     components::metrics(context.runtime.components(), &mut out);
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }

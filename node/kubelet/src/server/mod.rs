@@ -11,7 +11,7 @@ pub mod clients;
 mod components;
 mod connection;
 mod connection_places;
-mod figures;
+pub(crate) mod figures;
 pub mod healthz;
 mod known_slots;
 mod known_tokens;

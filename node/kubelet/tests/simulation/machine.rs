@@ -1,8 +1,10 @@
-//! Mounts and control groups in memory, which fail now and then.
+//! Mounts, control groups and vitals in memory; the first two fail now and then.
 
 use machinery_runtime::Runtime;
 use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups};
+use node_sys::fs::FsUsage;
 use node_sys::mount::{MountError, Mounter, TmpfsOptions};
+use node_sys::vitals::Vitals;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -101,14 +103,22 @@ pub(crate) struct ModelGroups {
     runtime: Runtime,
     faults: Faults,
     groups: Mutex<BTreeMap<String, CgroupResources>>,
+    /// Working sets by the end of a group's path.
+    used: Mutex<BTreeMap<String, u64>>,
 }
 
 impl ModelGroups {
+    /// Sets the working set of the groups whose path ends so.
+    pub(crate) fn set_used(&self, end: &str, bytes: u64) {
+        self.used.lock().insert(end.to_owned(), bytes);
+    }
+
     pub(crate) fn new(runtime: Runtime) -> Self {
         Self {
             runtime,
             faults: Faults::default(),
             groups: Mutex::default(),
+            used: Mutex::default(),
         }
     }
 
@@ -157,8 +167,13 @@ impl Cgroups for ModelGroups {
         self.groups.lock().get(path).copied().unwrap_or_default()
     }
 
-    fn stats(&self, _: &str) -> CgroupStats {
-        CgroupStats::default()
+    fn stats(&self, path: &str) -> CgroupStats {
+        let used = self.used.lock();
+        let own = used.iter().find(|(end, _)| path.ends_with(end.as_str()));
+        CgroupStats {
+            memory_working_set_bytes: own.map_or(0, |(_, bytes)| *bytes),
+            ..CgroupStats::default()
+        }
     }
 
     fn children(&self, path: &str) -> Vec<String> {
@@ -177,5 +192,62 @@ impl Cgroups for ModelGroups {
 
     fn has_memory_file(&self, _: &str, _: &str) -> bool {
         true
+    }
+}
+
+/// Resources that the machine has left: plenty, unless a test says otherwise.
+pub(crate) struct ModelVitals {
+    /// Available memory.
+    pub(crate) memory_bytes: AtomicU64,
+    /// Reads the available bytes of the disk.
+    disk_bytes: Mutex<Box<dyn Fn() -> u64 + Send>>,
+}
+
+const MEMORY_BYTES: u64 = 64 << 30;
+const DISK_BYTES: u64 = 1 << 40;
+
+impl Default for ModelVitals {
+    fn default() -> Self {
+        Self {
+            memory_bytes: AtomicU64::new(MEMORY_BYTES / 2),
+            disk_bytes: Mutex::new(Box::new(|| DISK_BYTES / 2)),
+        }
+    }
+}
+
+impl std::fmt::Debug for ModelVitals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelVitals").finish_non_exhaustive()
+    }
+}
+
+impl ModelVitals {
+    /// Sets what is read as the available bytes of the disk.
+    pub(crate) fn set_disk(&self, bytes: impl Fn() -> u64 + Send + 'static) {
+        *self.disk_bytes.lock() = Box::new(bytes);
+    }
+}
+
+impl Vitals for ModelVitals {
+    fn memory_bytes(&self) -> (u64, u64) {
+        (self.memory_bytes.load(Ordering::Relaxed), MEMORY_BYTES)
+    }
+
+    fn room(&self, _: &Path) -> std::io::Result<FsUsage> {
+        Ok(FsUsage {
+            capacity_bytes: DISK_BYTES,
+            usable_bytes: DISK_BYTES,
+            available_bytes: (self.disk_bytes.lock())(),
+            inodes: 1000,
+            inodes_free: 900,
+        })
+    }
+
+    fn device(&self, _: &Path) -> std::io::Result<u64> {
+        Ok(1)
+    }
+
+    fn tasks(&self) -> Option<(u64, u64)> {
+        Some((100, 1 << 20))
     }
 }

@@ -16,6 +16,7 @@
 mod away;
 mod critical;
 mod env_files;
+mod eviction;
 mod greedy;
 mod host_ports;
 mod late_sidecar;
@@ -106,5 +107,19 @@ fn agent_that_starts_while_the_api_is_away_starts_nothing_that_was_ending() {
 fn container_that_ended_with_its_runtime_is_seen_when_that_answers() {
     for seed in seeds(6) {
         runtime_restart::run_seed(seed);
+    }
+}
+
+#[test]
+fn node_short_of_memory_evicts_those_above_their_requests_one_at_a_time() {
+    for seed in seeds(3) {
+        eviction::run_memory(seed);
+    }
+}
+
+#[test]
+fn node_short_of_room_removes_what_nobody_uses_before_a_pod_ends() {
+    for seed in seeds(3) {
+        eviction::run_disk(seed);
     }
 }

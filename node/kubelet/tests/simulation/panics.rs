@@ -35,18 +35,21 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 17] = [
+const PROOFS: [(&str, Proof); 20] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("event recorder", Proof::RecordsEvents),
+    ("eviction", Proof::Runs),
     ("folders of logs", Proof::Runs),
     ("healthz server", Proof::AnswersHealth),
     ("host ports", Proof::LeadsHostPorts),
+    ("image collection", Proof::Runs),
     ("kubelet server", Proof::TakesConnections),
     ("log rotation", Proof::Runs),
     ("node lease", Proof::RenewsLease),
     ("node status", Proof::WritesStatus),
     ("node watch", Proof::SeesTheNodeClosed),
+    ("pod storage", Proof::Runs),
     ("pod watch", Proof::RunsPods),
     ("pull records", Proof::Runs),
     ("relist", Proof::Runs),

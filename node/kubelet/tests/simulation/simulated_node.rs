@@ -1,7 +1,7 @@
 //! A node of models below the real agent, and a real API server behind faults.
 
 use crate::host_ports::ModelHostPorts;
-use crate::machine::{ModelGroups, ModelMounts};
+use crate::machine::{ModelGroups, ModelMounts, ModelVitals};
 use apiserver_server::pki::Pki;
 use cluster::{Cluster, Faults, Rates};
 use k8s_openapi::Resource;
@@ -31,6 +31,7 @@ pub(crate) struct World {
     pub(crate) mounts: Arc<ModelMounts>,
     pub(crate) groups: Arc<ModelGroups>,
     pub(crate) host_ports: Arc<ModelHostPorts>,
+    pub(crate) vitals: Arc<ModelVitals>,
     cluster: Cluster,
     folder: tempfile::TempDir,
     agent: Option<Scope>,
@@ -52,6 +53,7 @@ impl World {
             containerd: Containerd::start(&runtime, FaultProfile::slow(), groups.clone()),
             mounts: Arc::new(ModelMounts::new(runtime.clone())),
             host_ports: Arc::new(ModelHostPorts::new(runtime.clone())),
+            vitals: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             agent: None,
             runtime,
@@ -176,6 +178,7 @@ impl World {
             cgroups: self.groups.clone(),
             mounter: self.mounts.clone(),
             host_ports: self.host_ports.clone(),
+            vitals: self.vitals.clone(),
             facts: facts(),
         }
     }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::containers::resources::{Qos, qos};
 use crate::pods::preemption::{Requirements, choose};
-use crate::pods::spec;
+use crate::pods::{CRITICAL_PRIORITY, spec};
 
 /// Resources, ports and class of one pod: amounts in the resource's own unit, processors in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,9 +22,6 @@ pub struct ResourceRequest {
     class: Qos,
     priority: Option<i32>,
 }
-
-/// Pods of at least this priority are critical.
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 impl ResourceRequest {
     /// Returns the requests of a pod.

@@ -12,6 +12,7 @@ use node_cri::events::{TaskEvent, subscribe};
 use node_cri::v1;
 use parking_lot::Mutex;
 
+use super::disruption::Disruption;
 use super::observed::label;
 use super::resize::allocation::ResourceRequest;
 use super::saved::{SavedPod, load_all};
@@ -86,17 +87,42 @@ impl Pods {
         }
     }
 
-    /// Ends one pod so that a critical one can run.
-    pub fn preempt(&self, uid: &str) {
-        if let Some(inbox) = self.inboxes.lock().get(uid) {
-            inbox.preempted.store(true, Ordering::Release);
-            inbox.ending.cancel();
-            inbox.wake.notify_one();
+    /// Ends one pod although nobody asked for it; false where it is ending so already, or unknown.
+    pub fn disrupt(&self, uid: &str, disruption: Disruption) -> bool {
+        let inboxes = self.inboxes.lock();
+        let Some(inbox) = inboxes.get(uid) else {
+            return false;
+        };
+        let mut known = inbox.disruption.lock();
+        if known.is_some() {
+            return false;
         }
+        *known = Some(disruption);
+        inbox.ending.cancel();
+        inbox.wake.notify_one();
+        true
+    }
+
+    /// Reports whether a pod is ending so.
+    pub fn is_disrupted(&self, uid: &str) -> bool {
+        let inboxes = self.inboxes.lock();
+        inboxes
+            .get(uid)
+            .is_some_and(|inbox| inbox.disruption.lock().is_some())
+    }
+
+    /// Reports whether nothing of a pod runs any more, as its worker has it.
+    pub fn has_ended(&self, uid: &str) -> bool {
+        let Some(inbox) = self.inboxes.lock().get(uid).cloned() else {
+            return true;
+        };
+        let status = inbox.status.lock().clone();
+        let phase = status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     /// Wakes one pod's worker to list what the runtime has of its pod.
-    fn wake_to_list(&self, uid: &str) {
+    pub fn wake_to_list(&self, uid: &str) {
         if let Some(inbox) = self.inboxes.lock().get(uid) {
             inbox.unlisted.store(true, Ordering::Release);
             inbox.wake.notify_one();
@@ -199,7 +225,7 @@ impl Pods {
             ending: CancellationToken::new(),
             wake: Arc::default(),
             unlisted: AtomicBool::new(false),
-            preempted: AtomicBool::new(false),
+            disruption: Mutex::default(),
         });
         if ends {
             inbox.ending.cancel();

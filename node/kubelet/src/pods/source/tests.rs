@@ -25,6 +25,7 @@ fn alone(runtime: &Runtime, folder: &Path) -> Arc<Pods> {
         cgroups: node_sys::cgroup::detect(),
         mounter: Arc::new(LinuxMounter),
         host_ports: Arc::new(LinuxHostPorts::new(&[], Arc::new(SystemExec), runtime.clone())),
+        vitals: Arc::new(node_sys::vitals::LinuxVitals),
         facts: NodeFacts::observe(&config),
     };
     let client = Client::new(tower::service_fn(away), "default");

@@ -65,7 +65,7 @@ impl PodWorker {
         observed: &ObservedPod,
     ) -> Result<(), node_cri::CriError> {
         let mut observed = observed.clone();
-        let (mut grace, mut hook) = (grace_period(pod), Hook::Run);
+        let (mut grace, mut hook) = (self.grace(pod), Hook::Run);
         loop {
             match self.stop_within(pod, &observed, grace, hook).await {
                 Stopped::Outcome(outcome) => return outcome,
@@ -90,7 +90,7 @@ impl PodWorker {
                 biased;
                 outcome = &mut stopping => return Stopped::Outcome(outcome),
                 () = self.inbox.wake.notified() => {
-                    let shorter = if self.is_gone() { 1 } else { grace_period(&self.pod()) };
+                    let shorter = if self.is_gone() { 1 } else { self.grace(&self.pod()) };
                     if shorter < grace {
                         return Stopped::Shortened(shorter);
                     }

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::backoff::BackOff;
+use super::disruption::{Disruption, Failure};
 use super::observed::{ContainerState, ObservedPod};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
@@ -38,7 +39,10 @@ use crate::api::objects::{Objects, WakePod};
 use crate::containers::control::ContainerControl;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
+use crate::eviction::metrics::EvictionMetrics;
+use crate::eviction::storage_looks::StorageLooks;
 use crate::logs::following::FollowedLogs;
+use crate::node::pressure::Pressure;
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -84,6 +88,12 @@ pub struct WorkerContext {
     pub exited: Mutex<HashSet<String>>,
     /// Containers whose logs are followed.
     pub followed: Arc<FollowedLogs>,
+    /// Resources that the node is short of.
+    pub pressure: Arc<Watched<Pressure>>,
+    /// Sizes of pods' files.
+    pub storage: Arc<StorageLooks>,
+    /// Counts of evictions.
+    pub evictions: Mutex<EvictionMetrics>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -127,8 +137,8 @@ pub struct Inbox {
     pub wake: Arc<Notify>,
     /// Set when sandboxes or containers may have come or gone without the worker.
     pub unlisted: std::sync::atomic::AtomicBool,
-    /// It ends so that a critical pod can run.
-    pub preempted: std::sync::atomic::AtomicBool,
+    /// The order to end although nobody asked for it.
+    pub disruption: Mutex<Option<Disruption>>,
 }
 
 /// Next round of a worker.
@@ -165,7 +175,7 @@ pub struct PodWorker {
     waiting: BTreeMap<String, (String, String)>,
     /// The status last written, and the revision that gave it.
     written: Option<(u64, PodStatus)>,
-    failure: Option<(String, String)>,
+    failure: Option<Failure>,
     /// Pods that end so that this one can run.
     victims: Vec<String>,
     /// Allocated and actuated resources; `None` before the first round.
@@ -332,7 +342,7 @@ impl PodWorker {
             return self.clean_up_deleted(&pod, &observed).await.map(Some);
         }
         self.check_deadline(&pod);
-        self.check_preempted(&pod);
+        self.check_disrupted(&pod);
         self.admit(&pod).await;
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ended |= matches!(phase, Some("Succeeded" | "Failed"));

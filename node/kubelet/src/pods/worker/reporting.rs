@@ -9,9 +9,11 @@ use kube::api::{Api, Patch, PatchParams};
 
 use super::PodWorker;
 use crate::api::events::EventKind;
+use crate::containers::stopping::grace_period;
+use crate::eviction;
 use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
+use crate::pods::disruption::Failure;
 use crate::pods::observed::ObservedPod;
-use crate::pods::preemption;
 use crate::pods::resize::actual::ResourceView;
 use crate::pods::resize::allocation::{Allocatable, PreemptionError, ResourceRequest, Shortage};
 use crate::pods::status::{StatusInput, generate};
@@ -88,8 +90,10 @@ impl PodWorker {
         if decided || pod.metadata.deletion_timestamp.is_some() {
             return;
         }
-        let found = match rejection(pod, &self.context.control.abilities) {
-            None if has_begun(pod) || !self.victims.is_empty() => return,
+        let is_new = !has_begun(pod) && self.victims.is_empty();
+        let under_pressure = is_new.then(|| self.rejected_under_pressure(pod)).flatten();
+        let found = match under_pressure.or_else(|| rejection(pod, &self.context.control.abilities)) {
+            None if !is_new => return,
             None => self.admit_to_node(pod).await,
             Some(found) => Err(found),
         };
@@ -100,7 +104,15 @@ impl PodWorker {
         let message = format!("Pod was rejected: {}", found.message);
         let events = &self.context.events;
         events.pod(pod, EventKind::Warning, found.reason.clone(), found.message);
-        self.failure = Some((found.reason.into_owned(), message));
+        self.failure = Some(Failure::new(found.reason.into_owned(), message));
+    }
+
+    fn rejected_under_pressure(&self, pod: &Pod) -> Option<Rejection> {
+        let message = eviction::admission::rejection(pod, self.context.pressure.get())?;
+        Some(Rejection {
+            reason: eviction::manager::REASON.into(),
+            message,
+        })
     }
 
     /// Ends the victims of this pod.
@@ -111,15 +123,29 @@ impl PodWorker {
         self.victims = victims;
     }
 
-    /// Fails the pod if a critical one preempts it.
-    pub(super) fn check_preempted(&mut self, pod: &Pod) {
-        let preempted = self.inbox.preempted.load(std::sync::atomic::Ordering::Acquire);
-        if !preempted || self.failure.is_some() || self.ended {
+    /// Fails the pod if it is to end for another or for the node.
+    pub(super) fn check_disrupted(&mut self, pod: &Pod) {
+        if self.failure.is_some() || self.ended {
             return;
         }
+        let Some(disruption) = self.inbox.disruption.lock().clone() else {
+            return;
+        };
+        let (reason, message) = (disruption.reason, disruption.message.clone());
         let events = &self.context.events;
-        events.pod(pod, EventKind::Warning, preemption::REASON, preemption::MESSAGE);
-        self.failure = Some((preemption::REASON.into(), preemption::MESSAGE.into()));
+        events.annotated(pod, reason, message, disruption.annotations.clone());
+        self.failure = Some(disruption.into());
+    }
+
+    /// Grace period of the pod in seconds: its own, or less where it is evicted.
+    pub(super) fn grace(&self, pod: &Pod) -> i64 {
+        let own = grace_period(pod);
+        let disruption = self.inbox.disruption.lock();
+        let most = disruption
+            .as_ref()
+            .and_then(|disruption| disruption.grace_seconds);
+        // Upstream's, too, gives no less than a second.
+        most.map_or(own, |most| own.min(most.max(1)))
     }
 
     /// Preempts other pods for a critical one, if nothing but resources keeps it from running.
@@ -178,7 +204,7 @@ impl PodWorker {
             self.context
                 .events
                 .pod(pod, EventKind::Normal, "DeadlineExceeded", message);
-            self.failure = Some(("DeadlineExceeded".into(), message.into()));
+            self.failure = Some(Failure::new("DeadlineExceeded", message));
         }
     }
 }

@@ -1,0 +1,150 @@
+//! A node that runs short, with real containers: who is evicted, and what everybody says. Its pods may have 700 MiB of memory
+//! together, so that the machine itself never runs short. Needs root: `cargo test --test pressure -- --ignored`.
+
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
+mod support;
+
+use std::process::ExitCode;
+use support::cluster::Cluster;
+use support::harness::{Pace, Scenario, run_with};
+use support::image::TOOLS;
+use support::kubectl::Kubectl;
+
+const PODS_BYTES: u64 = 700 << 20;
+
+const SCENARIOS: &[Scenario] = &[
+    (
+        "pods_above_their_limits_of_local_storage_are_evicted",
+        pods_above_their_limits_of_local_storage_are_evicted,
+    ),
+    (
+        "a_pod_that_takes_the_memory_of_others_is_evicted",
+        a_pod_that_takes_the_memory_of_others_is_evicted,
+    ),
+];
+
+fn main() -> ExitCode {
+    let memory = node_sys::machine::memory_bytes().1;
+    let flags = [
+        format!("--system-reserved=memory={}", memory.saturating_sub(PODS_BYTES)),
+        "--eviction-hard=memory.available<200Mi".to_owned(),
+        "--eviction-pressure-transition-period=10s".to_owned(),
+    ];
+    run_with("pressure", &flags, SCENARIOS, Pace::OneByOne)
+}
+
+/// A pod that runs a script once it is there, with members of its own and of its container.
+fn pod(story: &Kubectl, name: &str, own: &str, container: &str, script: &str) {
+    let script = format!("{script}; sleep 100000");
+    story.feed(
+        &["apply"],
+        &format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 0, {own} \
+             containers: [{{name: main, image: '{TOOLS}', imagePullPolicy: IfNotPresent, {container} \
+             command: [sh, -c, {script:?}]}}]}}}}"
+        ),
+    );
+}
+
+fn write(mebibytes: u32, path: &str) -> String {
+    format!("head -c {} /dev/zero > {path}", mebibytes << 20)
+}
+
+const STATUS: &str = "{.status.phase} {.status.reason}: {.status.message}";
+
+fn evicted(story: &Kubectl, name: &str) -> String {
+    let object = format!("pod/{name}");
+    let mut status = String::new();
+    story.until(&format!("{name} to be evicted"), || {
+        status = story.field(&object, STATUS);
+        status.starts_with("Failed ")
+    });
+    status
+}
+
+fn events(story: &Kubectl, name: &str) -> String {
+    let selector = format!("involvedObject.name={name},reason=Evicted");
+    let columns = "custom-columns=T:.type,M:.message,A:.metadata.annotations.offending_containers";
+    story.kubectl(&["get", "events", "--field-selector", &selector, "-o", columns])
+}
+
+fn pods_above_their_limits_of_local_storage_are_evicted(cluster: &Cluster) {
+    let story = cluster.namespace("storage");
+    let volume = |limit: &str| format!("volumes: [{{name: scratch, emptyDir: {{sizeLimit: {limit}}}}}],");
+    let mount = "volumeMounts: [{name: scratch, mountPath: /scratch}],";
+    let limit = "resources: {limits: {ephemeral-storage: 2Mi}},";
+    pod(
+        &story,
+        "volume",
+        &volume("1Mi"),
+        mount,
+        &write(3, "/scratch/file"),
+    );
+    pod(
+        &story,
+        "modest",
+        &volume("50Mi"),
+        mount,
+        &write(3, "/scratch/file"),
+    );
+    pod(&story, "layer", "", limit, &write(8, "/tmp/file"));
+    assert_eq!(
+        evicted(&story, "volume"),
+        "Failed Evicted: Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Mi\". "
+    );
+    let words = "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ";
+    assert_eq!(evicted(&story, "layer"), format!("Failed Evicted: {words}"));
+    assert_eq!(story.field("pod/modest", "{.status.phase}"), "Running");
+    story.until("its event", || events(&story, "layer").contains(words.trim()));
+    let warned = story.field(
+        "pod/layer",
+        "{.status.conditions[?(@.type==\"DisruptionTarget\")].status}",
+    );
+    assert_eq!(warned, "", "as upstream: a limit is the pod's own");
+    story.kubectl(&["delete", "pods", "--all"]);
+}
+
+fn a_pod_that_takes_the_memory_of_others_is_evicted(cluster: &Cluster) {
+    let story = cluster.namespace("memory");
+    let request = "resources: {requests: {memory: 64Mi}},";
+    pod(&story, "modest", "", request, "true");
+    story.wait("pod/modest", "condition=Ready");
+    let volume = "volumes: [{name: held, emptyDir: {medium: Memory}}],";
+    let mount = "volumeMounts: [{name: held, mountPath: /held}],";
+    pod(&story, "hog", volume, mount, &write(550, "/held/file"));
+    let pressure = "{.items[0].status.conditions[?(@.type==\"MemoryPressure\")].reason}";
+    story.until("the node to say so", || {
+        story.field("nodes", pressure) == "KubeletHasInsufficientMemory"
+    });
+    let status = evicted(&story, "hog");
+    let words = "The node was low on resource: memory. Threshold quantity: 200Mi, available: ";
+    assert!(
+        status.starts_with(&format!("Failed Evicted: {words}")),
+        "{status}"
+    );
+    assert!(status.contains("Container main was using "), "{status}");
+    assert!(
+        status.ends_with(", request is 0, has larger consumption of memory. "),
+        "{status}"
+    );
+    let target = "{.status.conditions[?(@.type==\"DisruptionTarget\")].reason}";
+    assert_eq!(story.field("pod/hog", target), "TerminationByKubelet");
+    assert_eq!(story.field("pod/modest", "{.status.phase}"), "Running");
+    story.until("its event", || {
+        let told = events(&story, "hog");
+        told.contains("Warning") && told.trim_end().ends_with("main")
+    });
+    story.until("the node to have memory again", || {
+        story.field("nodes", pressure) == "KubeletHasSufficientMemory"
+    });
+    let node = story.field("nodes", "{.items[0].metadata.name}");
+    let metrics = story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/metrics")]);
+    for line in [
+        "kubelet_evictions{eviction_signal=\"allocatableMemory.available\"} 1",
+        "kubelet_evictions{eviction_signal=\"emptydirfs.limit\"} 1",
+        "kubelet_evictions{eviction_signal=\"ephemeralpodfs.limit\"} 1",
+    ] {
+        assert!(metrics.lines().any(|own| own == line), "{line}: {metrics}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Room that the node takes back before a pod has to end: containers and sandboxes of pods that have ended, and images that
+//! no container uses.
+
+use std::collections::HashSet;
+
+use node_cri::{CriError, v1};
+
+use crate::managers::ManagerContext;
+use crate::pods::observed::label;
+use crate::pods::uid;
+
+/// Takes back what there is on the disks of a signal.
+pub async fn reclaim(context: &ManagerContext) {
+    if let Err(error) = remove_ended_pods(context).await {
+        tracing::warn!(error = %error.message(), "containers of ended pods not removed");
+    }
+    if let Err(error) = context
+        .workers
+        .control
+        .images
+        .remove_unused(&context.config.image_collection)
+        .await
+    {
+        tracing::warn!(error, "unused images not removed");
+    }
+}
+
+/// Removes what the runtime has of pods that have ended. Their logs stay until the pods are deleted, as upstream's.
+async fn remove_ended_pods(context: &ManagerContext) -> Result<(), CriError> {
+    let ended: HashSet<String> = context
+        .pods
+        .list()
+        .iter()
+        .filter(|pod| context.pods.has_ended(uid(pod)))
+        .map(|pod| uid(pod).to_owned())
+        .collect();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let control = &context.workers.control;
+    let sandboxes = control
+        .cri
+        .list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })
+        .await?;
+    let of_ended = sandboxes.items.into_iter().filter(|sandbox| {
+        let uid = sandbox.labels.get(label::POD_UID);
+        uid.is_some_and(|uid| ended.contains(uid))
+    });
+    for sandbox in of_ended {
+        // Its containers go with it.
+        control.remove_sandbox(&sandbox.id).await?;
+        if let Some(uid) = sandbox.labels.get(label::POD_UID) {
+            context.pods.wake_to_list(uid);
+        }
+    }
+    Ok(())
+}

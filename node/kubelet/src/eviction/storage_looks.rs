@@ -1,0 +1,333 @@
+//! Sizes of pods' emptyDirs and logs, counted in a task of its own.
+//!
+//! A pod may write millions of files: a pass looks at a bounded number of names, goes on with a large tree in the next, and
+//! begins a tree again only after twenty times the time that the last count of it took, so that counting costs a twentieth
+//! of a thread at most. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
+//! tree was seen whole. Only pods with limits are looked at, and all while the node's disk is short.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use machinery_runtime::{Runtime, Watched};
+use node_sys::blocking::BlockingLane;
+use node_sys::fs::{DiskUsage, TreeCount};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::local_storage::{has_limit, is_on_disk};
+use crate::config::KubeletConfig;
+use crate::containers::files;
+use crate::managers::ManagerContext;
+use crate::pods::{spec, uid};
+
+/// Pause between two passes.
+const PASS_AFTER: Duration = Duration::from_secs(10);
+/// A tree that took time is counted again after so many times as long.
+const REST_PER_COUNT: u32 = 20;
+/// Names that a pass looks at: about a second.
+const NAMES_PER_PASS: usize = 300_000;
+/// Of them in one tree, so that none keeps the others waiting.
+const NAMES_PER_TREE: usize = 60_000;
+/// A pass that takes longer is stuck in the file system.
+const PASS_DEADLINE: Duration = Duration::from_secs(60);
+/// Time that a decision waits for a pass.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sizes of a pod's files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodStorage {
+    /// emptyDirs on the disk, by volume.
+    pub volumes: BTreeMap<String, DiskUsage>,
+    /// Logs, by container.
+    pub logs: BTreeMap<String, DiskUsage>,
+}
+
+/// The sizes that are known, and who wants to know more.
+#[derive(Debug, Default)]
+pub struct StorageLooks {
+    known: Mutex<Arc<HashMap<String, PodStorage>>>,
+    /// All pods are looked at, not only those with limits.
+    everyone: AtomicBool,
+    passes: Watched<u64>,
+    wake: Notify,
+}
+
+impl StorageLooks {
+    /// The sizes by the pods' uids.
+    pub fn known(&self) -> Arc<HashMap<String, PodStorage>> {
+        self.known.lock().clone()
+    }
+
+    /// Looks at all pods from now on, or only at those with limits.
+    pub fn look_at_everyone(&self, everyone: bool) {
+        self.everyone.store(everyone, Ordering::Release);
+    }
+
+    /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
+    pub async fn next_pass(&self, runtime: &Runtime) {
+        let before = self.passes.get();
+        self.wake.notify_one();
+        // One may be under way, and another follows it.
+        let passed = self.passes.wait_for(|passes| *passes > before + 1);
+        let waiting = async {
+            tokio::select! {
+                biased;
+                _ = passed => {}
+                () = self.keep_waking(runtime) => {}
+            }
+        };
+        // What is known by then has to do.
+        let _ = runtime.timeout(PATIENCE, waiting).await;
+    }
+
+    async fn keep_waking(&self, runtime: &Runtime) {
+        loop {
+            runtime.sleep(Duration::from_secs(1)).await;
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Counts for ever.
+pub async fn run(context: ManagerContext) {
+    let looks = Arc::clone(&context.workers.storage);
+    let runtime = context.runtime.clone();
+    let lane = BlockingLane::with_deadline(runtime.clone(), PASS_DEADLINE);
+    let trees: Arc<Mutex<Trees>> = Arc::default();
+    loop {
+        let everyone = looks.everyone.load(Ordering::Acquire);
+        let pods = context.pods.list();
+        let wanted: Vec<Arc<Pod>> = pods
+            .into_iter()
+            .filter(|pod| everyone || has_limit(pod))
+            .collect();
+        let (own, config, clock) = (trees.clone(), context.config.clone(), runtime.clone());
+        let pass = move || own.lock().pass(&config, &wanted, &clock);
+        match lane.run("counting the files of pods", pass).await {
+            Ok(known) => *looks.known.lock() = Arc::new(known),
+            Err(error) => tracing::warn!(%error, "sizes of pods' files not known"),
+        }
+        looks.passes.change(|passes| {
+            *passes += 1;
+            true
+        });
+        tokio::select! {
+            biased;
+            () = looks.wake.notified() => {}
+            () = runtime.sleep(PASS_AFTER) => {}
+        }
+    }
+}
+
+/// A tree of a pod: of a volume or of a container's logs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum TreeName {
+    Volume(String),
+    Logs(String),
+}
+
+/// Trees of pods, by uid.
+#[derive(Debug, Default)]
+struct Trees {
+    all: BTreeMap<(String, TreeName), Tree>,
+    /// The tree that the last pass did not come to.
+    next: Option<(String, TreeName)>,
+}
+
+/// Knowledge of a tree.
+#[derive(Debug, Default)]
+struct Tree {
+    count: Option<TreeCount>,
+    /// The last count that came to its end.
+    whole: DiskUsage,
+    ended_at: Option<Duration>,
+    /// Time that the count has taken so far, or the last one.
+    took: Duration,
+}
+
+impl Trees {
+    /// Blocks.
+    fn pass(
+        &mut self,
+        config: &KubeletConfig,
+        pods: &[Arc<Pod>],
+        clock: &Runtime,
+    ) -> HashMap<String, PodStorage> {
+        let mut paths = BTreeMap::new();
+        for pod in pods {
+            let trees = trees_of(config, pod).into_iter();
+            paths.extend(trees.map(|(name, path)| ((uid(pod).to_owned(), name), path)));
+        }
+        self.all.retain(|key, _| paths.contains_key(key));
+        let mut left = NAMES_PER_PASS;
+        let begin = self.next.take();
+        let from = begin.as_ref();
+        let (before, after): (Vec<_>, Vec<_>) = paths
+            .iter()
+            .partition(|(key, _)| from.is_some_and(|from| *key < from));
+        for (key, path) in after.into_iter().chain(before) {
+            if left == 0 {
+                self.next = Some(key.clone());
+                break;
+            }
+            let tree = self.all.entry(key.clone()).or_default();
+            let began = clock.monotonic();
+            if tree.is_due(began) {
+                let names = left.min(NAMES_PER_TREE);
+                tree.go_on(path, names);
+                left -= names;
+                tree.rest_after(began, clock.monotonic());
+            }
+        }
+        self.sizes(pods)
+    }
+
+    fn sizes(&self, pods: &[Arc<Pod>]) -> HashMap<String, PodStorage> {
+        let known: HashSet<&str> = pods.iter().map(|pod| uid(pod)).collect();
+        let mut sizes: HashMap<String, PodStorage> = HashMap::new();
+        for ((uid, name), tree) in &self.all {
+            if !known.contains(uid.as_str()) {
+                continue;
+            }
+            let storage = sizes.entry(uid.clone()).or_default();
+            match name {
+                TreeName::Volume(name) => storage.volumes.insert(name.clone(), tree.usage()),
+                TreeName::Logs(name) => storage.logs.insert(name.clone(), tree.usage()),
+            };
+        }
+        sizes
+    }
+}
+
+impl Tree {
+    fn is_due(&self, now: Duration) -> bool {
+        let rest = (self.took * REST_PER_COUNT).max(PASS_AFTER / 2);
+        self.count.is_some()
+            || self
+                .ended_at
+                .is_none_or(|ended| now.saturating_sub(ended) >= rest)
+    }
+
+    fn go_on(&mut self, path: &Path, names: usize) {
+        if self.count.is_none() {
+            self.took = Duration::ZERO;
+            self.count = TreeCount::begin(path).ok();
+        }
+        let Some(count) = &mut self.count else {
+            self.whole = DiskUsage::default();
+            return;
+        };
+        if count.go_on(names) {
+            if count.is_deeper() {
+                tracing::warn!(path = %path.display(), "a part of a pod's files lies too deep to be counted");
+            }
+            self.whole = count.counted();
+            self.count = None;
+        }
+    }
+
+    fn rest_after(&mut self, began: Duration, now: Duration) {
+        self.took += now.saturating_sub(began);
+        self.ended_at = self.count.is_none().then_some(now);
+    }
+
+    /// The last whole count, or more where the one that goes on has found more.
+    fn usage(&self) -> DiskUsage {
+        let counted = self.count.as_ref().map(TreeCount::counted).unwrap_or_default();
+        DiskUsage {
+            bytes: self.whole.bytes.max(counted.bytes),
+            inodes: self.whole.inodes.max(counted.inodes),
+        }
+    }
+}
+
+fn trees_of(config: &KubeletConfig, pod: &Pod) -> Vec<(TreeName, PathBuf)> {
+    let folder = files::pod_folder(config, uid(pod));
+    let volumes = spec(pod).volumes.iter().flatten();
+    let on_disk = volumes.filter(|volume| volume.empty_dir.as_ref().is_some_and(is_on_disk));
+    let volumes = on_disk.map(|volume| {
+        let path = node_volume::empty_dir_path(&folder, &volume.name);
+        (TreeName::Volume(volume.name.clone()), path)
+    });
+    let logs = files::log_folder(config, pod);
+    let containers = crate::pods::all_containers(pod).map(|(_, container)| {
+        let path = logs.join(&container.name);
+        (TreeName::Logs(container.name.clone()), path)
+    });
+    volumes.chain(containers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str) -> Arc<Pod> {
+        let volume =
+            |name: &str, medium: &str| serde_json::json!({"name": name, "emptyDir": {"medium": medium}});
+        let pod = serde_json::json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": uid},
+            "spec": {"containers": [{"name": "main"}], "volumes": [volume("disk", ""), volume("memory", "Memory")]},
+        });
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn storage_of_pods_is_counted_in_passes() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KubeletConfig::for_data_dir(folder.path().to_owned());
+        let simulation = machinery_runtime::Simulation::new(1);
+        let clock = simulation.runtime();
+        let (one, other) = (pod("one"), pod("other"));
+        let volume = node_volume::empty_dir_path(&files::pod_folder(&config, "one"), "disk");
+        std::fs::create_dir_all(&volume).unwrap();
+        std::fs::write(volume.join("file"), vec![1; 1 << 20]).unwrap();
+        let logs = files::log_folder(&config, &one).join("main");
+        std::fs::create_dir_all(&logs).unwrap();
+        std::fs::write(logs.join("0.log"), vec![1; 1 << 16]).unwrap();
+        simulation.run(async move {
+            let mut trees = Trees::default();
+            let known = trees.pass(&config, &[one.clone(), other], &clock);
+            assert!(known["one"].volumes["disk"].bytes >= 1 << 20);
+            assert!(known["one"].logs["main"].bytes >= 1 << 16);
+            assert_eq!(known["one"].volumes.len(), 1, "what is in memory is not counted");
+            assert_eq!(known["other"].volumes["disk"], DiskUsage::default());
+            std::fs::remove_file(volume.join("file")).unwrap();
+            let before = trees.pass(&config, std::slice::from_ref(&one), &clock);
+            assert_eq!(before["one"], known["one"], "it is not due yet");
+            assert!(!before.contains_key("other"));
+            clock.sleep(PASS_AFTER).await;
+            let after = trees.pass(&config, std::slice::from_ref(&one), &clock);
+            assert!(after["one"].volumes["disk"].bytes < 1 << 20);
+            assert_eq!(trees.all.len(), 2);
+        });
+    }
+
+    #[test]
+    fn storage_of_a_large_tree_is_known_before_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            std::fs::write(folder.path().join(format!("{number}")), "x").unwrap();
+        }
+        let mut tree = Tree::default();
+        let at = Duration::from_secs;
+        assert!(tree.is_due(at(0)));
+        tree.go_on(folder.path(), 50);
+        tree.rest_after(at(0), at(1));
+        assert_eq!(tree.usage().inodes, 51);
+        assert!(tree.is_due(at(1)), "it goes on");
+        tree.go_on(folder.path(), 1000);
+        tree.rest_after(at(11), at(12));
+        assert_eq!(tree.usage().inodes, 101);
+        assert!(!tree.is_due(at(12 + 39)));
+        assert!(
+            tree.is_due(at(12 + 40)),
+            "twenty times the two seconds that it took"
+        );
+        tree.go_on(folder.path(), 10);
+        assert_eq!(tree.usage().inodes, 101, "the last whole count stands meanwhile");
+    }
+}

@@ -1,0 +1,65 @@
+//! Pods that the kubelet ends although nobody asked for it: preempted for a critical one, or evicted.
+
+use std::collections::BTreeMap;
+
+use super::preemption;
+
+/// Order to end a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disruption {
+    /// Reason in status and event.
+    pub reason: &'static str,
+    /// Message of both.
+    pub message: String,
+    /// Message of the condition `DisruptionTarget`, where the pod gets it.
+    pub condition: Option<String>,
+    /// Longest grace period, in seconds; without it the pod's own.
+    pub grace_seconds: Option<i64>,
+    /// Annotations of the event.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Disruption {
+    /// A critical pod needs its resources.
+    pub fn preempted() -> Self {
+        Self {
+            reason: preemption::REASON,
+            message: preemption::MESSAGE.to_owned(),
+            condition: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
+            grace_seconds: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+/// Failure of a pod as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// Message of the condition `DisruptionTarget`, where the pod gets it.
+    pub disruption: Option<String>,
+}
+
+impl Failure {
+    /// A failure of the pod's own.
+    pub fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+            disruption: None,
+        }
+    }
+}
+
+impl From<Disruption> for Failure {
+    fn from(disruption: Disruption) -> Self {
+        Self {
+            reason: disruption.reason.to_owned(),
+            message: disruption.message,
+            disruption: disruption.condition,
+        }
+    }
+}
