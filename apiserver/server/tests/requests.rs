@@ -303,12 +303,10 @@ async fn unenforced_warning_is_sent_for_every_form() {
         .map(|own| own.to_str().unwrap())
         .collect();
     let expected = [
-        "spec.volumes[0].emptyDir.sizeLimit: stored",
         "spec.volumes[2].projected.sources[0].clusterTrustBundle: stored",
         "spec.resourceClaims: stored",
         "spec.containers[0].restartPolicy: stored",
         "spec.containers[0].restartPolicyRules: stored",
-        "spec.containers[0].resources.limits[ephemeral-storage]: stored",
     ];
     assert_eq!(told_of.len(), expected.len(), "{told_of:?}");
     for (own, field) in told_of.iter().zip(expected) {

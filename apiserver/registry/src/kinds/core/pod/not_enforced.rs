@@ -4,9 +4,6 @@ use crate::shared::not_enforced::stored_only;
 use crate::shared::validation::{Path, present};
 use machinery_schema::Ref;
 
-/// Of bounds that nothing watches.
-const NOT_EVICTED: &str = "nodes do not evict pods that use more";
-
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
 const PROVIDED_VOLUMES: [&str; 7] = [
     "configMap",
@@ -36,11 +33,6 @@ pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
         for (index, container) in spec.list(list).enumerate() {
             let at = at.index(index);
             restarts(&at, container, known, &mut warnings);
-            let storage = "ephemeral-storage";
-            if container.at(&["resources", "limits", storage]).is_some() {
-                let at = at.child("resources");
-                warnings.push(warning(&at.child("limits").key(storage), NOT_EVICTED));
-            }
         }
     }
     warnings
@@ -68,14 +60,6 @@ fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec
 fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, volume) in spec.list("volumes").enumerate() {
-        let folder = volume.get("emptyDir");
-        // The kernel itself bounds one in memory.
-        if let Some(folder) = folder.filter(|folder| folder.str("medium").is_empty())
-            && present(folder, "sizeLimit").is_some()
-        {
-            let at = path.index(index);
-            warnings.push(warning(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
-        }
         projections(&path.index(index), volume, &mut warnings);
         let sources = volume
             .entries()
