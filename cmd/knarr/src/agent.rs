@@ -5,7 +5,7 @@ use crate::config_file::ConfigArguments;
 use crate::join::{self, JoinArguments};
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
-use crate::{agent_claim, check, executors, open_files, own_certificate};
+use crate::{agent_claim, check, executors, log_rotation, open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -141,6 +141,7 @@ fn node_name(arguments: &AgentArguments) -> String {
 /// `beside` is the handle of the other executor, whose components are reported with ours.
 async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()> {
     let runtime = Runtime::real().with_components_of(&beside);
+    log_rotation::keep(arguments.data_dir.join("agent.log"), &runtime);
     let kubeconfig = kubeconfig(arguments);
     let client = Client::following_kubeconfig(&kubeconfig, runtime.clone()).await?;
     // Fields that the node writes have the owner they have upstream.

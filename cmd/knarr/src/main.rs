@@ -12,6 +12,7 @@ mod forwarded;
 mod image;
 mod join;
 mod kubeconfig;
+mod log_rotation;
 mod logging;
 mod node_arguments;
 mod open_files;

@@ -23,7 +23,7 @@ mod serving;
 pub(crate) use arguments::ServerArguments;
 pub(crate) use encryption::load;
 
-use crate::{logging, open_files};
+use crate::{log_rotation, logging, open_files};
 use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::Cluster;
@@ -68,6 +68,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let root_ca = arguments.serving.root_ca()?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     record_process(&paths);
+    log_rotation::keep(paths.process().with_file_name("server.log"), &runtime);
     let shared = storage.shared();
     if let Some(shared) = shared {
         authorities::share(shared, &arguments, &paths, &runtime).await?;

@@ -55,6 +55,7 @@ const SERVER: Layout = Layout {
         "agent",
         "pki",
         "server.log",
+        "server.log.1",
         "server.pid",
         "storage",
     ],
@@ -63,6 +64,7 @@ const SERVER: Layout = Layout {
 const AGENT: Layout = Layout {
     names: &[
         "agent.log",
+        "agent.log.1",
         "agent.pid",
         "client-ca.crt",
         "cluster-facts.json",
