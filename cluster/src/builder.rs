@@ -9,6 +9,9 @@ use apiserver_server::{Server, ServerConfig};
 use apiserver_storage::{LogOptions, LogStorage, Storage};
 use controllers_manager::Config;
 use controllers_manager::manager::Selection;
+use controllers_scheduler::{
+    Configuration as SchedulerConfiguration, Metrics as SchedulerMetrics, Settings as SchedulerSettings,
+};
 use machinery_client::Client;
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
@@ -16,6 +19,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The definition of the kind by which the scheduler's policy is changed.
+const SCHEDULER_POLICIES: &str = include_str!("../../manifests/crds/schedulerpolicies.knarr.dev.yaml");
 
 /// Storage of objects.
 enum Store {
@@ -32,7 +38,7 @@ pub struct ClusterBuilder {
     server: ServerConfig,
     controllers: Option<Selection>,
     config: Config,
-    scheduler: bool,
+    scheduler: Option<SchedulerConfiguration>,
     election: Option<LeaderElection>,
     faults: Option<Faults>,
 }
@@ -113,8 +119,14 @@ impl ClusterBuilder {
 
     /// Run the scheduler as well.
     #[must_use]
-    pub fn scheduler(mut self) -> Self {
-        self.scheduler = true;
+    pub fn scheduler(self) -> Self {
+        self.scheduler_with(SchedulerConfiguration::default())
+    }
+
+    /// Run the scheduler as well, with this configuration.
+    #[must_use]
+    pub fn scheduler_with(mut self, configuration: SchedulerConfiguration) -> Self {
+        self.scheduler = Some(configuration);
         self
     }
 
@@ -145,7 +157,10 @@ impl ClusterBuilder {
             Store::Given(storage) => storage,
         };
         let mut settings = self.server;
-        settings.components = running(self.controllers.is_some(), self.scheduler);
+        settings.components = running(self.controllers.is_some(), self.scheduler.is_some());
+        if self.scheduler.is_some() {
+            settings.bundled_definitions.push(SCHEDULER_POLICIES);
+        }
         let mut server = Server::builder(storage).config(settings);
         if let Some(keys) = self.keys {
             server = server.pki(keys);
@@ -163,10 +178,14 @@ impl ClusterBuilder {
             .root_ca
             .insert_str(0, server.pki().cluster.certificate_pem());
         config.api_server_names.clone_from(server.pki().serving.names());
+        let scheduler = match self.scheduler {
+            Some(configuration) => Some(scheduler_settings(configuration, &server)?),
+            None => None,
+        };
         let wanted = Wanted {
             controllers: self.controllers,
             config,
-            scheduler: self.scheduler,
+            scheduler,
             election: self.election,
         };
         let mut components = Components::new(wanted, transport);
@@ -177,6 +196,20 @@ impl ClusterBuilder {
             scope,
         })
     }
+}
+
+/// The scheduler's settings; its metrics are served with those of the server.
+fn scheduler_settings(
+    configuration: SchedulerConfiguration,
+    server: &Server,
+) -> Result<SchedulerSettings, ClusterError> {
+    let metrics = SchedulerMetrics::new().map_err(|error| ClusterError::Metrics(error.to_string()))?;
+    let served = server.add_metrics(Box::new(metrics.clone()));
+    served.map_err(|error| ClusterError::Metrics(error.to_string()))?;
+    Ok(SchedulerSettings {
+        configuration,
+        metrics,
+    })
 }
 
 /// Components beside the server, by upstream's names.
@@ -212,7 +245,7 @@ impl Cluster {
             server: ServerConfig::default(),
             controllers: None,
             config: Config::default(),
-            scheduler: false,
+            scheduler: None,
             election: None,
             faults: None,
         }

@@ -11,6 +11,7 @@ use controllers_manager::manager::Selection;
 use controllers_manager::{
     CertificateOf, CertificateSigner, Config, ControllerContext, ControllerManager, TokenOf,
 };
+use controllers_scheduler::Settings as SchedulerSettings;
 use machinery_client::{Client, Informers};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
@@ -23,8 +24,8 @@ pub(crate) struct Wanted {
     pub(crate) controllers: Option<Selection>,
     /// The controllers' settings.
     pub(crate) config: Config,
-    /// True if the scheduler runs.
-    pub(crate) scheduler: bool,
+    /// Settings of the scheduler; `None` runs none.
+    pub(crate) scheduler: Option<SchedulerSettings>,
     /// Election of the server that runs them; `None` runs them in this one.
     pub(crate) election: Option<LeaderElection>,
 }
@@ -91,11 +92,11 @@ impl Components {
                 begin,
             );
         }
-        if self.wanted.scheduler {
+        if let Some(settings) = self.wanted.scheduler.clone() {
             let transport = self.transport.clone();
             let begin = move |runtime: &Runtime, fence: Option<Leadership>| {
                 if let Some(client) = transport.behind(fence).client_as(identities::scheduler()) {
-                    controllers_scheduler::start(client, runtime.clone()).detach();
+                    controllers_scheduler::start(client, runtime.clone(), settings.clone()).detach();
                 }
             };
             let lease = election.map(|election| election.scheduler);

@@ -7,4 +7,7 @@ pub enum ClusterError {
     Storage(#[from] apiserver_storage::StorageError),
     #[error("starting the API server")]
     Server(#[from] apiserver_server::ServerError),
+    /// Metrics of a component cannot be served.
+    #[error("metrics of the scheduler: {0}")]
+    Metrics(String),
 }

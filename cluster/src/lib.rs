@@ -25,5 +25,8 @@ pub use builder::{Cluster, ClusterBuilder};
 pub use components::LeaderElection;
 pub use controllers_manager::manager::Selection;
 pub use controllers_manager::{Config as ControllerConfig, HorizontalPodAutoscalerConfig};
+pub use controllers_scheduler::{
+    Configuration as SchedulerConfiguration, ConfigurationError as SchedulerConfigurationError,
+};
 pub use error::ClusterError;
 pub use faults::{Faults, Rates, Request};

@@ -95,6 +95,8 @@ pub struct ServerConfig {
     pub shutdown_grace: Duration,
     /// Names and values of the flags the server was started with, as `/flagz` shows them.
     pub flags: Vec<(String, String)>,
+    /// Definitions of custom kinds in YAML that are written at the start.
+    pub bundled_definitions: Vec<&'static str>,
     /// Other parts of the control plane in this process, by the names that `componentstatuses` shows.
     pub components: Vec<&'static str>,
 }
@@ -144,6 +146,7 @@ impl Default for ServerConfig {
             audit_policy_file: None,
             shutdown_grace: Duration::from_secs(20),
             flags: Vec::new(),
+            bundled_definitions: Vec::new(),
             components: Vec::new(),
         }
     }

@@ -22,6 +22,7 @@ use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
+use prometheus::core::Collector;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -232,6 +233,14 @@ impl Server {
 
     pub fn pki(&self) -> &Arc<Pki> {
         &self.pki
+    }
+
+    /// Serves the metrics of another component of this process with those of the server.
+    ///
+    /// # Errors
+    /// A family of this name is there already.
+    pub fn add_metrics(&self, component: Box<dyn Collector>) -> Result<(), prometheus::Error> {
+        self.front.core.metrics.registry().register(component)
     }
 
     pub fn registry(&self) -> &Registry {

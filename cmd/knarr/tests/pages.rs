@@ -1,5 +1,5 @@
 //! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md`,
-//! `docs/configuration.md` and `docs/autoscaling.md`, in their order.
+//! `docs/configuration.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
 //! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
 //! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
@@ -118,6 +118,14 @@ fn page_configuration_commands_work() {
     check(
         "page_configuration_commands_work",
         include_str!("../../../docs/configuration.md"),
+    );
+}
+
+#[test]
+fn page_scheduling_commands_work() {
+    check(
+        "page_scheduling_commands_work",
+        include_str!("../../../docs/scheduling.md"),
     );
 }
 

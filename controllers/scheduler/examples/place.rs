@@ -8,7 +8,7 @@ use controllers_scheduler::algorithm::{Algorithm, Nominations};
 use controllers_scheduler::attempt::Attempt;
 use controllers_scheduler::nodes::NodeTable;
 use controllers_scheduler::object::{Node, Pod};
-use controllers_scheduler::plugins::default_rows;
+use controllers_scheduler::plugins::default_plugins;
 use controllers_scheduler::pod::PodInfo;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn main() {
         (0..nodes).for_each(|index| {
             table.set_node(&node(index));
         });
-        let mut algorithm = Algorithm::new(default_rows());
+        let mut algorithm = Algorithm::new(default_plugins());
         let nominations = Nominations::default();
         let mut unplaced = 0;
         let decoding = cpu();

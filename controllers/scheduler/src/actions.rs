@@ -1,8 +1,10 @@
 //! Carries decisions out: binding, the pod's condition, preemption.
 
+use crate::decision::{Nomination, Preemption};
 use crate::events::{PendingEvent, Recorder};
+use crate::meter::{ERROR, ExtensionPoint, SUCCESS};
+use crate::metrics::Metrics;
 use crate::pod::PodInfo;
-use crate::scheduler::{Preemption, SCHEDULER_NAME};
 use crate::volumes::views::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use crate::volumes::{Binding, Reservation};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
@@ -19,6 +21,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// So often a binding is tried where the answer stays away.
 const TRIES: u32 = 5;
 
+/// The name of no node.
+const NOWHERE: &str = "";
+
 /// The server has no place for the request now.
 const TOO_MANY_REQUESTS: i32 = 429;
 
@@ -28,16 +33,18 @@ pub(crate) struct Actions {
     client: Client,
     runtime: Runtime,
     recorder: Recorder,
+    metrics: Metrics,
     pods: ApiResource,
 }
 
 impl Actions {
-    pub(crate) fn new(client: Client, runtime: Runtime) -> Self {
+    pub(crate) fn new(client: Client, runtime: Runtime, metrics: Metrics) -> Self {
         let recorder = Recorder::start(&client, &runtime);
         Self {
             client,
             runtime,
             recorder,
+            metrics,
             pods: ApiResource::of::<Pod>(),
         }
     }
@@ -45,6 +52,17 @@ impl Actions {
     /// Binds the pod and tells it so. Where the answer is lost the binding may not be: it is looked at and tried again
     /// on the same node, for the room that the pod was given must not go to another meanwhile.
     pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), ClientError> {
+        let begun = self.runtime.monotonic();
+        let bound = self.bind_unmeasured(pod, node).await;
+        let took = self.runtime.monotonic().saturating_sub(begun);
+        let status = if bound.is_ok() { SUCCESS } else { ERROR };
+        let profile = &pod.pod.spec.scheduler_name;
+        self.metrics
+            .point_ran(profile, ExtensionPoint::Bind, status, took);
+        bound
+    }
+
+    async fn bind_unmeasured(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), ClientError> {
         let mut bound = self.try_bind(pod, node).await;
         let mut tries = 1;
         while bound.as_ref().is_err_and(ClientError::leaves_open) && tries < TRIES {
@@ -98,9 +116,18 @@ impl Actions {
         }
     }
 
-    /// Writes what is reserved, each where the object is still the one that was looked at: another write of it would make
-    /// the choice a wrong one.
-    pub(crate) async fn reserve(&self, node: &str, reservation: &mut Reservation) -> Result<(), ClientError> {
+    /// Says which node the pod is about to be bound to, and writes what is reserved, each where the object is still the one
+    /// that was looked at: another write of it would make the choice a wrong one.
+    pub(crate) async fn reserve(
+        &self,
+        pod: &PodInfo,
+        node: &str,
+        reservation: &mut Reservation,
+    ) -> Result<(), ClientError> {
+        if *pod.pod.status.nominated_node_name != *node {
+            let body = json!({"status": {"nominatedNodeName": node}});
+            self.patch_status(pod, &body).await;
+        }
         let volumes = ApiResource::of::<PersistentVolume>();
         for own in reservation.bindings.iter_mut().filter(|own| !own.written) {
             let key = ObjectKey::cluster(&*own.volume);
@@ -131,49 +158,71 @@ impl Actions {
     }
 
     /// Says that the pod fits nowhere, and makes room for it where that was decided.
-    pub(crate) async fn reject(&self, pod: &Arc<PodInfo>, message: &str, preemption: Option<Preemption>) {
+    pub(crate) async fn reject(
+        &self,
+        pod: &Arc<PodInfo>,
+        message: &str,
+        preemption: Option<Preemption>,
+        nomination: Nomination,
+    ) {
         self.warn(pod, message.to_owned());
-        let nominated = preemption.as_ref().map(|preemption| &*preemption.node);
+        let nominated = match (&preemption, nomination) {
+            (Some(preemption), _) => Some(&*preemption.node),
+            (None, Nomination::Cleared) => Some(NOWHERE),
+            (None, Nomination::Kept) => None,
+        };
         self.set_unschedulable(pod, "Unschedulable", message, nominated)
             .await;
-        let Some(preemption) = preemption else { return };
+        if let Some(preemption) = preemption {
+            let begun = self.runtime.monotonic();
+            let all = self.make_room(pod, &preemption).await;
+            let took = self.runtime.monotonic().saturating_sub(begun);
+            self.metrics.preempted(all, took);
+        }
+    }
+
+    /// Deletes the victims. Returns whether all of them go.
+    async fn make_room(&self, pod: &Arc<PodInfo>, preemption: &Preemption) -> bool {
         for other in &preemption.dispossessed {
             let body = json!({"status": {"nominatedNodeName": null}});
             self.patch_status(other, &body).await;
         }
         // One that is being deleted makes room without another word.
-        for victim in preemption
-            .victims
-            .iter()
-            .filter(|victim| !victim.pod.is_deleting())
-        {
-            self.preempt(pod, victim, &preemption.node).await;
+        let victims = preemption.victims.iter();
+        let mut all = true;
+        for victim in victims.filter(|victim| !victim.pod.is_deleting()) {
+            all &= self.preempt(pod, victim, &preemption.node).await;
         }
+        all
     }
 
-    /// Says that something went wrong, which is not the pod's fault.
+    /// Says that something went wrong, which is not the pod's fault. No node is promised to it any more.
     pub(crate) async fn failed(&self, pod: &Arc<PodInfo>, message: &str) {
         self.warn(pod, message.to_owned());
-        self.set_unschedulable(pod, "SchedulerError", message, None).await;
+        self.set_unschedulable(pod, "SchedulerError", message, Some(NOWHERE))
+            .await;
     }
 
-    async fn preempt(&self, pod: &Arc<PodInfo>, victim: &Arc<PodInfo>, node: &str) {
+    /// Deletes a victim. Returns whether it goes.
+    async fn preempt(&self, pod: &Arc<PodInfo>, victim: &Arc<PodInfo>, node: &str) -> bool {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-            "message": format!("{SCHEDULER_NAME}: preempting to accommodate a higher priority pod"),
+            "message": format!("{}: preempting to accommodate a higher priority pod", pod.pod.spec.scheduler_name),
             "lastTransitionTime": self.now()
         });
         self.patch_status(victim, &json!({"status": {"conditions": [condition]}}))
             .await;
         let options = DeleteOptions::uid(&Uid(victim.uid().to_owned()));
         match self.client.delete(&self.pods, &victim.key, &options).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() || error.is_conflict() => true,
             Err(error) => {
                 tracing::warn!(victim = %victim.key, error = %error.chain(), "deleting a preemption victim failed");
+                false
             }
             Ok(_) => {
                 let note = format!("Preempted by pod {} on node {node}", pod.uid());
                 self.record(victim, Some(pod), "Preempted", "Preempting", note);
+                true
             }
         }
     }
@@ -194,7 +243,11 @@ impl Actions {
             .find(|one| &*one.type_ == "PodScheduled");
         let same = own
             .is_some_and(|own| &*own.status == "False" && *own.reason == *reason && *own.message == *message);
-        if same && nominated.is_none_or(|node| node == &*pod.pod.status.nominated_node_name) {
+        let known = &*pod.pod.status.nominated_node_name;
+        // The node of a pod whose claims were being bound may have been written since (`reserve`).
+        let may_differ = !pod.claims.is_empty();
+        let nominated = nominated.filter(|node| *node != known || may_differ);
+        if same && nominated.is_none() {
             return;
         }
         let mut condition = json!({
@@ -205,8 +258,10 @@ impl Actions {
             condition["lastTransitionTime"] = self.now();
         }
         let mut body = json!({"status": {"conditions": [condition]}});
-        if let Some(node) = nominated {
-            body["status"]["nominatedNodeName"] = node.into();
+        match nominated {
+            None => {}
+            Some(NOWHERE) => body["status"]["nominatedNodeName"] = Value::Null,
+            Some(node) => body["status"]["nominatedNodeName"] = node.into(),
         }
         self.patch_status(pod, &body).await;
     }

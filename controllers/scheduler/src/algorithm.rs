@@ -4,12 +4,16 @@ use crate::attempt::Attempt;
 use crate::diagnosis::Diagnosis;
 use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
 use crate::framework::{
-    Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, PluginRegistration, Rejection, Scope,
+    Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, Plugin, PluginRegistration, PluginSet, Rejection,
+    Scope,
 };
+use crate::meter::{ExtensionPoint, Meter, SUCCESS};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
+use crate::policy::{Nodes, Policy, Ranking};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The pod fits nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,16 +84,37 @@ impl Nominations {
 /// The plugins of one profile and what they answered so far.
 #[derive(Debug)]
 pub struct Algorithm {
-    rows: Vec<PluginRegistration>,
+    plugins: PluginSet,
+    /// Those that make counters and columns.
+    preparing: Vec<Arc<dyn Plugin>>,
     evaluations: Evaluations,
+    ranking: Ranking,
+    /// The moment of the attempt: usage is of some moment too.
+    now: Duration,
 }
 
 impl Algorithm {
-    pub fn new(rows: Vec<PluginRegistration>) -> Self {
+    pub fn new(plugins: PluginSet) -> Self {
         Self {
-            rows,
+            preparing: plugins.preparing(),
+            plugins,
             evaluations: Evaluations::default(),
+            ranking: Ranking::default(),
+            now: Duration::ZERO,
         }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.ranking.set(policy);
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.ranking.policy()
+    }
+
+    /// The moment of the attempts from now on.
+    pub(crate) fn set_now(&mut self, now: Duration) {
+        self.now = now;
     }
 
     #[cfg(test)]
@@ -97,8 +122,8 @@ impl Algorithm {
         &self.evaluations
     }
 
-    pub fn rows(&self) -> &[PluginRegistration] {
-        &self.rows
+    pub fn plugins(&self) -> &PluginSet {
+        &self.plugins
     }
 
     /// The best node; `random` decides among equals.
@@ -113,43 +138,64 @@ impl Algorithm {
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
         }
-        let (allowed, naming) = self.named_nodes(attempt.on(nodes))?;
-        for row in &self.rows {
-            row.plugin.prepare(attempt, nodes);
-        }
+        let (allowed, naming) = self.prepare(attempt, nodes)?;
+        let begun = began(attempt);
         let promised = self.nominated(attempt, nodes, nominations);
         let nodes = &*nodes;
         let cycle = attempt.on(nodes);
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
-        let evaluation = self.evaluations.of(&self.rows, cycle, allowed);
+        let evaluation = self.evaluations.of(&self.plugins, cycle, allowed);
         let filters = Overlay {
             promised,
-            filters: cluster_filters(&self.rows, cycle),
+            filters: cluster_filters(&self.plugins.filter, cycle),
         };
         let feasible = feasible(evaluation, &filters);
+        ran(attempt, ExtensionPoint::Filter, SUCCESS, begun);
         if feasible.is_empty() {
             return Err(diagnose(evaluation, &filters, nodes));
         }
+        sample(&self.plugins, cycle, feasible[0]);
         // The node where room was made for it, or that another component chose, where it fits (upstream's
         // `evaluateNominatedNode`).
         let promised = nodes.id(&attempt.pod().pod.status.nominated_node_name);
         if let Some(node) = promised.filter(|node| feasible.binary_search(node).is_ok()) {
             return Ok(node);
         }
-        let mut totals = single_node_scores(evaluation, &feasible);
-        for row in self
-            .rows
-            .iter()
-            .filter(|row| row.plugin.scope() == Scope::Cluster)
-        {
-            if let Some(scores) = row.plugin.cluster_scores(cycle, &feasible) {
-                attempt.worked(feasible.len());
-                for (total, score) in totals.iter_mut().zip(scores) {
-                    *total += row.weight * score;
-                }
+        let ranked = Nodes {
+            table: nodes,
+            shape: &attempt.pod().shape,
+            feasible: &feasible,
+            now: self.now,
+        };
+        let best = self.ranking.best(ranked, random).unwrap_or(feasible);
+        if let [only] = best[..] {
+            return Ok(only);
+        }
+        let begun = began(attempt);
+        let totals = scores(&self.plugins.score, evaluation, cycle, &best);
+        ran(attempt, ExtensionPoint::Score, SUCCESS, begun);
+        Ok(best[pick(&totals, random)])
+    }
+
+    /// Asks for the nodes that the pod names, and has the plugins make what they read.
+    fn prepare(
+        &self,
+        attempt: &Attempt,
+        nodes: &mut NodeTable,
+    ) -> Result<(NodeNames, Vec<&'static str>), FitError> {
+        let begun = began(attempt);
+        let named = self.named_nodes(attempt.on(nodes));
+        if named.is_ok() {
+            for plugin in &self.preparing {
+                plugin.prepare(attempt, nodes);
             }
         }
-        Ok(feasible[pick(&totals, random)])
+        let status = named
+            .as_ref()
+            .err()
+            .map_or(SUCCESS, |(_, rejection)| rejection.status());
+        ran(attempt, ExtensionPoint::PreFilter, status, begun);
+        named.map_err(|(plugin, rejection)| refused(plugin, &rejection, nodes))
     }
 
     /// Whether the pod would fit the node as it is now; the dry run of preemption asks this.
@@ -180,10 +226,10 @@ impl Algorithm {
             nodes.add_to_row(node, one);
         }
         let cycle = attempt.on(nodes);
-        let failure = self.rows.iter().find_map(|row| {
+        let failure = self.plugins.filter.iter().find_map(|row| {
             let rejection = filter_of(row, cycle)?.check(node).err()?;
             Some(Failure {
-                plugin: row.plugin.name(),
+                plugin: row.name(),
                 rejection,
             })
         });
@@ -194,15 +240,25 @@ impl Algorithm {
         failure
     }
 
-    /// Nodes that plugins restrict the pod to, and the plugins that do.
-    fn named_nodes(&self, cycle: Cycle<'_>) -> Result<(NodeNames, Vec<&'static str>), FitError> {
+    /// Nodes that plugins restrict the pod to, and the plugins that do; else the plugin that refuses the pod.
+    fn named_nodes(
+        &self,
+        cycle: Cycle<'_>,
+    ) -> Result<(NodeNames, Vec<&'static str>), (&'static str, Rejection)> {
         let mut allowed: NodeNames = None;
         let mut naming = Vec::new();
-        for row in &self.rows {
+        for row in &self.plugins.pre_filter {
+            row.was_asked(1);
+            let sampled = cycle.attempt.sampling().map(|meter| (meter, meter.now()));
             let names = row.plugin.node_names(cycle);
-            let names = names.map_err(|rejection| refused(row.plugin.name(), &rejection, cycle.nodes))?;
-            let Some(names) = names else { continue };
-            naming.push(row.plugin.name());
+            if let Some((meter, since)) = sampled {
+                let status = names.as_ref().err().map_or(SUCCESS, Rejection::status);
+                meter.ran(ExtensionPoint::PreFilter, Some(row.name()), status, since);
+            }
+            let Some(names) = names.map_err(|rejection| (row.name(), rejection))? else {
+                continue;
+            };
+            naming.push(row.name());
             allowed = Some(match allowed {
                 None => names,
                 Some(before) => before.intersection(&names).cloned().collect(),
@@ -243,20 +299,85 @@ fn refused(plugin: &'static str, rejection: &Rejection, nodes: &NodeTable) -> Fi
     }
 }
 
+fn began(attempt: &Attempt) -> Option<Duration> {
+    attempt.meter().map(Meter::now)
+}
+
+fn ran(attempt: &Attempt, point: ExtensionPoint, status: &'static str, begun: Option<Duration>) {
+    if let Some((meter, begun)) = attempt.meter().zip(begun) {
+        meter.ran(point, None, status, begun);
+    }
+}
+
+/// Measures each plugin of single nodes on this one, in the attempts in which plugins are measured.
+fn sample(plugins: &PluginSet, cycle: Cycle<'_>, node: NodeId) {
+    let Some(meter) = cycle.attempt.sampling() else {
+        return;
+    };
+    let is_own = |row: &&PluginRegistration| row.plugin.scope() == Scope::Node;
+    for row in plugins.filter.iter().filter(is_own) {
+        let since = meter.now();
+        if let Some(filter) = row.plugin.filter(cycle) {
+            let status = filter.check(node).err().map_or(SUCCESS, |own| own.status());
+            meter.ran(ExtensionPoint::Filter, Some(row.name()), status, since);
+        }
+    }
+    for row in plugins.score.iter().filter(is_own) {
+        let since = meter.now();
+        if let Some(score) = row.plugin.score(cycle) {
+            score.score(node);
+            meter.ran(ExtensionPoint::Score, Some(row.name()), SUCCESS, since);
+        }
+    }
+}
+
 fn cluster_filters<'a>(
-    rows: &[PluginRegistration],
+    rows: &'a [PluginRegistration],
     cycle: Cycle<'a>,
 ) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
     let rows = rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster);
-    rows.filter_map(|row| Some((row.plugin.name(), filter_of(row, cycle)?)))
-        .collect()
+    rows.filter_map(|row| {
+        let sampled = cycle.attempt.sampling().map(|meter| (meter, meter.now()));
+        let filter = filter_of(row, cycle)?;
+        row.was_asked(cycle.nodes.node_count() as u64);
+        if let Some((meter, since)) = sampled {
+            meter.ran(ExtensionPoint::Filter, Some(row.name()), SUCCESS, since);
+        }
+        Some((row.name(), filter))
+    })
+    .collect()
 }
 
 /// The plugin's filter, with a step for asking it; one of [`Scope::Cluster`] counts what it looks at beyond.
-fn filter_of<'a>(row: &PluginRegistration, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+fn filter_of<'a>(row: &'a PluginRegistration, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
     let filter = row.plugin.filter(cycle)?;
     cycle.attempt.worked(1);
     Some(filter)
+}
+
+/// Weighted scores of the feasible nodes, summed over the plugins.
+fn scores(
+    rows: &[PluginRegistration],
+    evaluation: &Evaluation,
+    cycle: Cycle<'_>,
+    feasible: &[NodeId],
+) -> Vec<i64> {
+    let mut totals = single_node_scores(evaluation, feasible);
+    for row in rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster) {
+        let sampled = cycle.attempt.sampling().map(|meter| (meter, meter.now()));
+        let Some(scores) = row.plugin.cluster_scores(cycle, feasible) else {
+            continue;
+        };
+        row.was_asked(feasible.len() as u64);
+        if let Some((meter, since)) = sampled {
+            meter.ran(ExtensionPoint::Score, Some(row.name()), SUCCESS, since);
+        }
+        cycle.attempt.worked(feasible.len());
+        for (total, score) in totals.iter_mut().zip(scores) {
+            *total += row.weight * score;
+        }
+    }
+    totals
 }
 
 /// What is decided afresh in every cycle, on top of the kept evaluation.

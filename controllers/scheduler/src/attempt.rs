@@ -3,17 +3,19 @@
 //! Invariant: a list that a tenant makes as long as it likes is decoded at most once per attempt, the dry run of
 //! preemption included, and only where a node asks.
 
-use crate::framework::{Cycle, Rejection};
+use crate::meter::Meter;
 use crate::node_terms::{NodeTermIndex, items_of, steps_of};
 use crate::nodes::{NodeId, NodeTable};
 use crate::object::{
     NodeAffinity, NodeSelectorTerm, PreferredSchedulingTerm, Taint, Toleration, TopologySpreadConstraint,
 };
-use crate::plugins::Spread;
 use crate::pod::LONG_STEP;
 use crate::pod::PodInfo;
-use crate::selector_counts::{CounterId, OwnedTerm, TermId};
+use crate::pod_terms::OwnedTerm;
+use crate::rejection::Rejection;
+use crate::selector_counts::{CounterId, TermId};
 use crate::volumes::pod_volumes::PodVolumes;
+use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,9 +43,20 @@ pub struct Attempt {
     tolerated: RefCell<HashMap<Taint, bool>>,
     /// Whether the selector and the required affinity admit a node; labels stay as they are during an attempt.
     admitted: RefCell<Vec<Option<bool>>>,
-    domains: OnceCell<Spread>,
+    /// Sums of one plugin, made once per attempt.
+    summary: OnceCell<Box<dyn Any + Send>>,
     volumes: OnceCell<Result<PodVolumes, Rejection>>,
     steps: Cell<usize>,
+    meter: Option<Meter>,
+}
+
+/// The pod being placed, and the nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Cycle<'a> {
+    pub pod: &'a PodInfo,
+    pub nodes: &'a NodeTable,
+    /// What is computed of the pod once, whatever number of cycles the attempt takes.
+    pub attempt: &'a Attempt,
 }
 
 /// Counters of a pod's terms of affinity to pods.
@@ -69,10 +82,30 @@ impl Attempt {
             spread: OnceCell::new(),
             tolerated: RefCell::default(),
             admitted: RefCell::default(),
-            domains: OnceCell::new(),
+            summary: OnceCell::new(),
             volumes: OnceCell::new(),
             steps: Cell::new(0),
+            meter: None,
         }
+    }
+
+    /// The attempt with its durations measured.
+    #[must_use]
+    pub fn measured(self, meter: Meter) -> Self {
+        Self {
+            meter: Some(meter),
+            ..self
+        }
+    }
+
+    /// Durations of this attempt, where they are measured.
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_ref()
+    }
+
+    /// Durations of single plugins, in the attempts in which these are measured.
+    pub(crate) fn sampling(&self) -> Option<&Meter> {
+        self.meter.as_ref().filter(|meter| meter.is_sampled())
     }
 
     pub fn pod(&self) -> &Arc<PodInfo> {
@@ -213,9 +246,9 @@ impl Attempt {
         shape.ports.len() + shape.images.len() + shape.requests.scalars.len()
     }
 
-    /// The domains of the pod's hard spread constraints, made once per attempt.
-    pub(crate) fn spread(&self, make: impl FnOnce() -> Spread) -> &Spread {
-        self.domains.get_or_init(make)
+    /// Sums of a plugin over all nodes, made once per attempt. One plugin has some: the type of another's finds nothing.
+    pub(crate) fn summary<T: Any + Send>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.summary.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// The pod's claims, sorted once per attempt: they stay as they are in it.

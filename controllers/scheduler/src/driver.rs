@@ -4,173 +4,69 @@
 //! Bindings and the rest run in tasks of their own, as many at a time as [`MAX_IN_FLIGHT`].
 
 use crate::actions::Actions;
-use crate::object::Labels;
-use crate::owner_selectors::OwnerKind;
+use crate::config::Configuration;
+use crate::decision::Decision;
+use crate::intake::{Timed, take_in};
+use crate::meter::Clock;
+use crate::metrics::{GaugesOfRun, Metrics};
 use crate::pod::PodInfo;
-use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
-use crate::scheduler::{Decision, Scheduler};
+use crate::policy::reporter::{Circumstances, Report};
+use crate::policy::tasks::PolicyTasks;
+use crate::scheduler::Scheduler;
+use crate::sources::{Changed, Sources};
+use crate::usage::Sample;
 use crate::volumes::Reservation;
 use crate::volumes::scheduling::PRE_BIND;
-use crate::volumes::views::{
-    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
-};
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
-};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
-use machinery_client::{Client, ClientError, DirtyKeys, Informer, Informers, ListWatch, Projection};
-use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_client::{Client, ClientError, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Bindings and rejections being carried out at the same time.
 pub const MAX_IN_FLIGHT: usize = 256;
-/// Pods that ended hold nothing; upstream does not watch them either.
-const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// Beginning of upstream's message where a pod was not bound.
+const BIND: &str = "running Bind plugin \"DefaultBinder\"";
+
+/// Settings of a scheduler.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub configuration: Configuration,
+    /// Shared by all that ran: they outlive a restart.
+    pub metrics: Metrics,
+}
+
+impl Settings {
+    fn scheduler(&self, runtime: &Runtime) -> Scheduler {
+        let runtime = runtime.clone();
+        let clock: Clock = Arc::new(move || runtime.monotonic());
+        Scheduler::new(&self.configuration).measured(&self.metrics, clock)
+    }
+}
 
 /// Starts the scheduler; it runs until its scope ends. The client's identity is `system:kube-scheduler`.
-pub fn start(client: Client, runtime: Runtime) -> TaskHandle<()> {
+pub fn start(client: Client, runtime: Runtime, settings: Settings) -> TaskHandle<()> {
     let inside = runtime.clone();
     runtime.spawn("scheduler", async move {
         let client = client.with_user_agent("kube-scheduler");
         let sources = Sources::new(&Informers::new(client.clone(), inside.clone()));
-        sources.synced().await;
+        sources.synced(&inside).await;
         let (done, results) = mpsc::channel(MAX_IN_FLIGHT);
-        let actions = Actions::new(client, inside.clone());
+        let policy = PolicyTasks::start(&client, &inside);
+        let actions = Actions::new(client, inside.clone(), settings.metrics.clone());
         let driver = Driver {
-            scheduler: Scheduler::default(),
+            _gauges: GaugesOfRun(settings.metrics.clone()),
+            scheduler: settings.scheduler(&inside),
+            settings,
             sources,
             actions,
             runtime: inside,
             done,
             in_flight: 0,
+            policy,
         };
         driver.run(results).await;
     })
-}
-
-/// One watched kind.
-struct Source<P: Projection> {
-    informer: Informer<P>,
-    dirty: DirtyKeys,
-}
-
-impl<P: Projection> Source<P> {
-    fn new(informer: Informer<P>) -> Self {
-        Self {
-            dirty: informer.dirty_keys(),
-            informer,
-        }
-    }
-}
-
-struct Sources {
-    pods: Source<PodView>,
-    nodes: Source<NodeView>,
-    namespaces: Source<LabelsView>,
-    services: Source<MapSelector>,
-    controllers: Source<MapSelector>,
-    replica_sets: Source<FullSelector>,
-    stateful_sets: Source<FullSelector>,
-    budgets: Source<BudgetView>,
-    claims: Source<ClaimView>,
-    volumes: Source<VolumeView>,
-    classes: Source<ClassView>,
-    csi_nodes: Source<CsiNodeView>,
-    drivers: Source<DriverView>,
-    capacities: Source<CapacityView>,
-    attachments: Source<AttachmentView>,
-}
-
-/// A namespace's labels.
-pub(crate) struct LabelsView(Labels);
-
-impl Projection for LabelsView {
-    fn project(header: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
-        Ok(Self(header.labels.iter().cloned().collect()))
-    }
-}
-
-/// Keys of one kind that changed.
-enum Changed {
-    Pods(BTreeSet<ObjectKey>),
-    Nodes(BTreeSet<ObjectKey>),
-    Namespaces(BTreeSet<ObjectKey>),
-    Services(BTreeSet<ObjectKey>),
-    Controllers(BTreeSet<ObjectKey>),
-    ReplicaSets(BTreeSet<ObjectKey>),
-    StatefulSets(BTreeSet<ObjectKey>),
-    Budgets(BTreeSet<ObjectKey>),
-    Claims(BTreeSet<ObjectKey>),
-    Volumes(BTreeSet<ObjectKey>),
-    Classes(BTreeSet<ObjectKey>),
-    CsiNodes(BTreeSet<ObjectKey>),
-    Drivers(BTreeSet<ObjectKey>),
-    Capacities(BTreeSet<ObjectKey>),
-    Attachments(BTreeSet<ObjectKey>),
-}
-
-impl Sources {
-    fn new(informers: &Informers) -> Self {
-        Self {
-            pods: Source::new(informers.informer(ListWatch::of::<Pod>().fields(LIVE_PODS))),
-            nodes: Source::new(informers.of::<Node, _>()),
-            namespaces: Source::new(informers.of::<Namespace, _>()),
-            services: Source::new(informers.of::<Service, _>()),
-            controllers: Source::new(informers.of::<ReplicationController, _>()),
-            replica_sets: Source::new(informers.of::<ReplicaSet, _>()),
-            stateful_sets: Source::new(informers.of::<StatefulSet, _>()),
-            budgets: Source::new(informers.of::<PodDisruptionBudget, _>()),
-            claims: Source::new(informers.of::<PersistentVolumeClaim, _>()),
-            volumes: Source::new(informers.of::<PersistentVolume, _>()),
-            classes: Source::new(informers.of::<StorageClass, _>()),
-            csi_nodes: Source::new(informers.of::<CSINode, _>()),
-            drivers: Source::new(informers.of::<CSIDriver, _>()),
-            capacities: Source::new(informers.of::<CSIStorageCapacity, _>()),
-            attachments: Source::new(informers.of::<VolumeAttachment, _>()),
-        }
-    }
-
-    /// What decides where a pod may go must be known before the first decision; a missing selector only makes one less
-    /// even.
-    async fn synced(&self) {
-        self.nodes.informer.synced().await;
-        self.pods.informer.synced().await;
-        self.namespaces.informer.synced().await;
-        self.claims.informer.synced().await;
-        self.volumes.informer.synced().await;
-        self.classes.informer.synced().await;
-        self.csi_nodes.informer.synced().await;
-        self.drivers.informer.synced().await;
-        self.capacities.informer.synced().await;
-        self.attachments.informer.synced().await;
-    }
-
-    /// Nodes and claims before pods, so that a pod is not tried before what came with it.
-    async fn changed(&mut self) -> Changed {
-        tokio::select! { biased;
-            keys = self.namespaces.dirty.next_batch() => Changed::Namespaces(keys),
-            keys = self.nodes.dirty.next_batch() => Changed::Nodes(keys),
-            keys = self.services.dirty.next_batch() => Changed::Services(keys),
-            keys = self.controllers.dirty.next_batch() => Changed::Controllers(keys),
-            keys = self.replica_sets.dirty.next_batch() => Changed::ReplicaSets(keys),
-            keys = self.stateful_sets.dirty.next_batch() => Changed::StatefulSets(keys),
-            keys = self.budgets.dirty.next_batch() => Changed::Budgets(keys),
-            keys = self.classes.dirty.next_batch() => Changed::Classes(keys),
-            keys = self.csi_nodes.dirty.next_batch() => Changed::CsiNodes(keys),
-            keys = self.drivers.dirty.next_batch() => Changed::Drivers(keys),
-            keys = self.capacities.dirty.next_batch() => Changed::Capacities(keys),
-            keys = self.attachments.dirty.next_batch() => Changed::Attachments(keys),
-            keys = self.volumes.dirty.next_batch() => Changed::Volumes(keys),
-            keys = self.claims.dirty.next_batch() => Changed::Claims(keys),
-            keys = self.pods.dirty.next_batch() => Changed::Pods(keys),
-        }
-    }
 }
 
 /// How carrying out a decision went.
@@ -184,18 +80,22 @@ enum Outcome {
 }
 
 struct Driver {
+    _gauges: GaugesOfRun,
+    settings: Settings,
     scheduler: Scheduler,
     sources: Sources,
     actions: Actions,
     runtime: Runtime,
     done: mpsc::Sender<Outcome>,
     in_flight: usize,
+    policy: PolicyTasks,
 }
 
 /// What the loop woke up for.
 enum WakeReason {
     Changed(Changed),
     Done(Outcome),
+    Usage(Vec<Sample>),
     Decide,
 }
 
@@ -209,11 +109,16 @@ impl Driver {
             let woken = tokio::select! { biased;
                 Some(outcome) = results.recv() => WakeReason::Done(outcome),
                 changed = self.sources.changed() => WakeReason::Changed(changed),
+                Some(samples) = self.policy.samples.recv() => WakeReason::Usage(samples),
                 () = wait => WakeReason::Decide,
             };
             match woken {
                 WakeReason::Changed(changed) => self.take_in(changed),
                 WakeReason::Done(outcome) => self.finished(outcome),
+                WakeReason::Usage(samples) => {
+                    self.scheduler.usage_changed(samples);
+                    self.report_policy();
+                }
                 WakeReason::Decide => loop {
                     self.decide().await;
                     tokio::task::yield_now().await;
@@ -223,6 +128,8 @@ impl Driver {
                     }
                 },
             }
+            self.scheduler.publish();
+            self.settings.metrics.set_bindings(self.in_flight);
         }
     }
 
@@ -247,7 +154,8 @@ impl Driver {
 
     /// Decides where nobody waits for the thread; what changed meanwhile is taken in afterwards.
     async fn decide_on_own_thread(&mut self, now: Duration, room: usize) -> Vec<Decision> {
-        let (mut scheduler, runtime) = (std::mem::take(&mut self.scheduler), self.runtime.clone());
+        let runtime = self.runtime.clone();
+        let mut scheduler = std::mem::take(&mut self.scheduler);
         let deciding = self.runtime.blocking(move || {
             let decisions = scheduler.decide_burst(now, room, || runtime.random_u64());
             (scheduler, decisions)
@@ -275,71 +183,34 @@ impl Driver {
         }
     }
 
-    fn take_in(&mut self, changed: Changed) {
-        let now = self.runtime.monotonic();
-        let (scheduler, sources) = (&mut self.scheduler, &self.sources);
-        match changed {
-            Changed::Pods(keys) => each(&sources.pods, &keys, |key, pod| {
-                scheduler.pod_changed(key, pod.map(|pod| &pod.0), now);
-            }),
-            Changed::Nodes(keys) => each(&sources.nodes, &keys, |key, node| {
-                scheduler.node_changed(&key.name, node.map(|node| &node.0), now);
-            }),
-            Changed::Namespaces(keys) => each(&sources.namespaces, &keys, |key, namespace| {
-                scheduler.namespace_changed(&key.name, namespace.map(|namespace| namespace.0.clone()), now);
-            }),
-            Changed::Services(keys) => each(&sources.services, &keys, |key, service| {
-                scheduler.owner_changed(OwnerKind::Service, key, service.map(|service| service.0.clone()));
-            }),
-            Changed::Controllers(keys) => each(&sources.controllers, &keys, |key, own| {
-                scheduler.owner_changed(
-                    OwnerKind::ReplicationController,
-                    key,
-                    own.map(|own| own.0.clone()),
-                );
-            }),
-            Changed::ReplicaSets(keys) => each(&sources.replica_sets, &keys, |key, own| {
-                scheduler.owner_changed(OwnerKind::ReplicaSet, key, own.map(|own| own.0.clone()));
-            }),
-            Changed::StatefulSets(keys) => each(&sources.stateful_sets, &keys, |key, own| {
-                scheduler.owner_changed(OwnerKind::StatefulSet, key, own.map(|own| own.0.clone()));
-            }),
-            Changed::Claims(keys) => each(&sources.claims, &keys, |key, claim| {
-                scheduler.claim_changed(key, claim.map(|claim| claim.0.clone()), now);
-            }),
-            Changed::Volumes(keys) => each(&sources.volumes, &keys, |key, volume| {
-                scheduler.volume_changed(&key.name, volume.map(|volume| volume.0.clone()), now);
-            }),
-            Changed::Classes(keys) => each(&sources.classes, &keys, |key, class| {
-                scheduler.class_changed(&key.name, class.map(|class| class.0.clone()), now);
-            }),
-            Changed::CsiNodes(keys) => each(&sources.csi_nodes, &keys, |key, node| {
-                scheduler.csi_node_changed(&key.name, node.map(|node| node.0.clone()), now);
-            }),
-            Changed::Drivers(keys) => each(&sources.drivers, &keys, |key, driver| {
-                scheduler.driver_changed(&key.name, driver.map(|driver| driver.0), now);
-            }),
-            Changed::Capacities(keys) => each(&sources.capacities, &keys, |key, capacity| {
-                scheduler.capacity_changed(key, capacity.map(|capacity| capacity.0.clone()), now);
-            }),
-            Changed::Attachments(keys) => each(&sources.attachments, &keys, |key, attachment| {
-                scheduler.attachment_changed(&key.name, attachment.map(|own| own.0.clone()), now);
-            }),
-            Changed::Budgets(keys) => each(&sources.budgets, &keys, |key, budget| {
-                scheduler.budget_changed(key, budget.map(|budget| budget.0.clone()));
-            }),
-        }
+    /// Follows the policy that the cluster wants, the scores of the profile where it wants none.
+    fn follow_policy(&mut self) {
+        let wanted = self.sources.policy();
+        let policy = wanted.as_ref().and_then(|own| own.policy.as_ref().ok().copied());
+        let policy = policy.unwrap_or_default();
+        tracing::info!(policy = policy.name(), "scheduling policy");
+        self.scheduler.set_policy(policy);
+        self.policy.want_usage(self.scheduler.needs_usage());
+        self.report_policy();
     }
-}
 
-fn each<P: Projection>(
-    source: &Source<P>,
-    keys: &BTreeSet<ObjectKey>,
-    mut apply: impl FnMut(&ObjectKey, Option<&P>),
-) {
-    for key in keys {
-        let object = source.informer.get(key);
-        apply(key, object.as_ref().map(|object| &object.projection));
+    fn report_policy(&self) {
+        let circumstances = Circumstances {
+            has_profile: self.scheduler.has_default_profile(),
+            nodes_with_usage: self.scheduler.nodes_with_usage(self.runtime.monotonic()),
+        };
+        let wanted = self.sources.policy();
+        self.policy
+            .report(wanted.map(|own| Report::new(&own, circumstances)));
+    }
+
+    fn take_in(&mut self, changed: Changed) {
+        if matches!(changed, Changed::Policy) {
+            return self.follow_policy();
+        }
+        let timed = Timed::new(&self.runtime, &self.settings.metrics);
+        let now = self.runtime.monotonic();
+        take_in(&mut self.scheduler, &self.sources, timed, changed, now);
     }
 }
 
@@ -358,7 +229,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             Ok(()) => Outcome::Bound(pod),
             Err(error) => {
                 if !pod_is_gone(&error) {
-                    let message = format!("binding rejected: {}", error.chain());
+                    let message = format!("{BIND}: {}", error.chain());
                     tracing::warn!(pod = %pod.key, %node, %message);
                     actions.failed(&pod, &message).await;
                 }
@@ -379,9 +250,10 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             pod,
             message,
             preemption,
+            nomination,
         } => {
             tracing::debug!(pod = %pod.key, %message, "no node fits");
-            actions.reject(&pod, &message, preemption).await;
+            actions.reject(&pod, &message, preemption, nomination).await;
             Outcome::Told
         }
     }
@@ -393,7 +265,7 @@ async fn reserve(
     node: Box<str>,
     mut reservation: Reservation,
 ) -> Outcome {
-    match actions.reserve(&node, &mut reservation).await {
+    match actions.reserve(&pod, &node, &mut reservation).await {
         Ok(()) => Outcome::Reserved(pod, node, reservation),
         Err(error) => {
             let message = format!("{PRE_BIND}: {}", error.chain());

@@ -2,7 +2,7 @@
 
 use crate::attempt::beyond_few;
 use crate::footprint::hashed_bytes;
-use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, Rejection, Scope, Score};
+use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, PluginSet, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::Shape;
 use std::collections::{BTreeSet, HashMap};
@@ -58,11 +58,11 @@ impl Evaluation {
     /// Brings every changed row up to date.
     fn update(
         &mut self,
-        rows: &[PluginRegistration],
+        plugins: &PluginSet,
         cycle: Cycle<'_>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) {
-        let pass = Pass::new(rows, cycle);
+        let pass = Pass::new(plugins, cycle);
         let steps_a_row = 1 + beyond_few(cycle.attempt.rated_items());
         let worked = |rows: usize| cycle.attempt.worked(rows.saturating_mul(steps_a_row));
         let changed = self.seen.and_then(|seen| cycle.nodes.changed_since(seen));
@@ -137,12 +137,13 @@ impl Evaluation {
             return;
         }
         self.verdicts[node] = FEASIBLE;
-        self.fixed[node] = pass
-            .fixed
-            .iter()
-            .map(|(weight, score)| weight * score.score(node))
-            .sum();
-        for (column, (_, _, score)) in self.columns.iter_mut().zip(&pass.normalized) {
+        let rated = pass.fixed.iter().map(|(row, score)| {
+            row.was_asked(1);
+            row.weight * score.score(node)
+        });
+        self.fixed[node] = rated.sum();
+        for (column, (row, score)) in self.columns.iter_mut().zip(&pass.normalized) {
+            row.was_asked(1);
             column.raw[node] = score.score(node);
         }
     }
@@ -162,45 +163,49 @@ impl Evaluation {
 
 /// The single-node plugins made ready for one pod.
 struct Pass<'a> {
-    filters: Vec<(&'static str, Box<dyn Filter + 'a>)>,
-    fixed: Vec<(i64, Box<dyn Score + 'a>)>,
-    normalized: Vec<(i64, Normalize, Box<dyn Score + 'a>)>,
+    filters: Vec<(&'a PluginRegistration, Box<dyn Filter + 'a>)>,
+    fixed: Vec<(&'a PluginRegistration, Box<dyn Score + 'a>)>,
+    normalized: Vec<(&'a PluginRegistration, Box<dyn Score + 'a>)>,
 }
 
 impl<'a> Pass<'a> {
-    fn new(rows: &[PluginRegistration], cycle: Cycle<'a>) -> Self {
+    fn new(plugins: &'a PluginSet, cycle: Cycle<'a>) -> Self {
+        let is_own = |row: &&PluginRegistration| row.plugin.scope() == Scope::Node;
         let mut pass = Self {
             filters: Vec::new(),
             fixed: Vec::new(),
             normalized: Vec::new(),
         };
-        for row in rows.iter().filter(|row| row.plugin.scope() == Scope::Node) {
+        for row in plugins.filter.iter().filter(is_own) {
             if let Some(filter) = row.plugin.filter(cycle) {
-                pass.filters.push((row.plugin.name(), filter));
+                pass.filters.push((row, filter));
             }
+        }
+        for row in plugins.score.iter().filter(is_own) {
             let Some(score) = row.plugin.score(cycle) else {
                 continue;
             };
             match row.plugin.normalize() {
-                Normalize::Not => pass.fixed.push((row.weight, score)),
-                normalize => pass.normalized.push((row.weight, normalize, score)),
+                Normalize::Not => pass.fixed.push((row, score)),
+                _ => pass.normalized.push((row, score)),
             }
         }
         pass
     }
 
-    fn column((weight, normalize, _): &(i64, Normalize, Box<dyn Score + 'a>)) -> Column {
+    fn column((row, _): &(&'a PluginRegistration, Box<dyn Score + 'a>)) -> Column {
         Column {
-            weight: *weight,
-            normalize: *normalize,
+            weight: row.weight,
+            normalize: row.plugin.normalize(),
             raw: Vec::new(),
         }
     }
 
     fn reject(&self, node: NodeId) -> Option<(&'static str, Rejection)> {
-        self.filters
-            .iter()
-            .find_map(|(name, filter)| Some((*name, filter.check(node).err()?)))
+        self.filters.iter().find_map(|(row, filter)| {
+            row.was_asked(1);
+            Some((row.name(), filter.check(node).err()?))
+        })
     }
 }
 
@@ -217,7 +222,7 @@ impl Evaluations {
     /// The evaluation of the pod's shape, brought up to date.
     pub fn of(
         &mut self,
-        rows: &[PluginRegistration],
+        plugins: &PluginSet,
         cycle: Cycle<'_>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) -> &Evaluation {
@@ -231,7 +236,7 @@ impl Evaluations {
             let (_, evaluation) = self
                 .large
                 .insert(known.unwrap_or_else(|| (Arc::clone(shape), Evaluation::default())));
-            evaluation.update(rows, cycle, allowed);
+            evaluation.update(plugins, cycle, allowed);
             return evaluation;
         }
         if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&cycle.pod.shape) {
@@ -239,7 +244,7 @@ impl Evaluations {
         }
         let evaluation = self.by_shape.entry(Arc::clone(&cycle.pod.shape)).or_default();
         evaluation.last_used = self.uses;
-        evaluation.update(rows, cycle, allowed);
+        evaluation.update(plugins, cycle, allowed);
         evaluation
     }
 

@@ -5,7 +5,6 @@
 
 use crate::diagnosis::truncated;
 use crate::pod::PodInfo;
-use crate::scheduler::SCHEDULER_NAME;
 use k8s_openapi::api::events::v1::Event;
 use machinery_client::{ApiResource, Client, Patch};
 use machinery_meta::ObjectKey;
@@ -113,8 +112,8 @@ fn event(telling: &PendingEvent, name: &str, time: jiff::Timestamp) -> Value {
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": name, "namespace": telling.pod.key.namespace},
         "eventTime": micro(time),
-        "reportingController": SCHEDULER_NAME,
-        "reportingInstance": SCHEDULER_NAME,
+        "reportingController": reporter(telling),
+        "reportingInstance": reporter(telling),
         "type": if telling.warning { "Warning" } else { "Normal" },
         "reason": telling.reason,
         "action": telling.action,
@@ -125,6 +124,12 @@ fn event(telling: &PendingEvent, name: &str, time: jiff::Timestamp) -> Value {
         event["related"] = reference(related);
     }
     event
+}
+
+/// The scheduler that says it: that of the pod which is placed, whether it is the victim or not.
+fn reporter(telling: &PendingEvent) -> &str {
+    let pod = telling.related.as_ref().unwrap_or(&telling.pod);
+    &pod.pod.spec.scheduler_name
 }
 
 fn reference(pod: &PodInfo) -> Value {

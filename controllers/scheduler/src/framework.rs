@@ -1,4 +1,4 @@
-//! What a plugin may do, and the words of a rejection.
+//! The calls of plugins.
 //!
 //! A scheduling cycle asks the plugins in the order of their rows: which pods may queue at all (`pre_enqueue`),
 //! which nodes a pod names outright (`node_names`), which nodes it may use (`filter`), how good they are
@@ -8,11 +8,15 @@
 //! are kept per shape and node until that row changes. What depends on other nodes is [`Scope::Cluster`].
 
 use crate::attempt::Attempt;
+pub use crate::attempt::Cycle;
+pub use crate::cluster_events::ClusterEvents;
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
-use std::borrow::Cow;
+pub use crate::rejection::Rejection;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// The best score of one plugin for one node.
 pub const MAX_NODE_SCORE: i64 = 100;
@@ -22,42 +26,6 @@ pub const MAX_NODE_SCORE: i64 = 100;
 pub enum Scope {
     Node,
     Cluster,
-}
-
-/// The node will not do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    /// Upstream's wording; counted over the nodes in the pod's message.
-    pub reasons: Vec<Cow<'static, str>>,
-    /// Preempting other pods would not help.
-    pub unresolvable: bool,
-}
-
-impl Rejection {
-    /// Other pods are in the way.
-    pub fn unschedulable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            reasons: vec![reason.into()],
-            unresolvable: false,
-        }
-    }
-
-    /// The node itself is wrong for the pod.
-    pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            reasons: vec![reason.into()],
-            unresolvable: true,
-        }
-    }
-}
-
-/// The pod being placed, and the nodes.
-#[derive(Debug, Clone, Copy)]
-pub struct Cycle<'a> {
-    pub pod: &'a PodInfo,
-    pub nodes: &'a NodeTable,
-    /// What is computed of the pod once, whatever number of cycles the attempt takes.
-    pub attempt: &'a Attempt,
 }
 
 /// Decides for one node.
@@ -123,12 +91,12 @@ pub trait Plugin: Send + Sync + Debug {
     }
 
     /// The filter for this pod, or `None` when the plugin has no opinion on it.
-    fn filter<'a>(&self, _cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&'a self, _cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         None
     }
 
     /// The score of a [`Scope::Node`] plugin, or `None` when it rates all nodes alike.
-    fn score<'a>(&self, _cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(&'a self, _cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
         None
     }
 
@@ -142,64 +110,75 @@ pub trait Plugin: Send + Sync + Debug {
     }
 }
 
-/// A plugin in its place: the order of rows is the order of asking.
-#[derive(Debug)]
+/// A plugin in its place: the order of registrations is the order of asking.
+#[derive(Debug, Clone)]
 pub struct PluginRegistration {
-    pub plugin: Box<dyn Plugin>,
+    pub plugin: Arc<dyn Plugin>,
+    /// Of its score.
     pub weight: i64,
+    /// Questions since they were last counted.
+    asked: Cell<u64>,
 }
 
-/// A set of things that happen in a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClusterEvents(u32);
-
-impl ClusterEvents {
-    pub const NONE: Self = Self(0);
-    pub const NODE_ADD: Self = Self(1);
-    pub const NODE_ALLOCATABLE: Self = Self(1 << 1);
-    pub const NODE_LABEL: Self = Self(1 << 2);
-    pub const NODE_TAINT: Self = Self(1 << 3);
-    /// A pod came to a node.
-    pub const POD_PLACED: Self = Self(1 << 4);
-    /// A pod left a node, or wants less of it.
-    pub const POD_GONE: Self = Self(1 << 5);
-    /// Labels of a pod on a node changed.
-    pub const POD_LABEL: Self = Self(1 << 6);
-    /// A pod that waits changed.
-    pub const POD_SELF: Self = Self(1 << 7);
-    pub const NODE_GONE: Self = Self(1 << 8);
-    pub const NAMESPACE_LABEL: Self = Self(1 << 9);
-    /// A volume came or changed.
-    pub const VOLUME: Self = Self(1 << 10);
-    /// A claim of the pod came or changed.
-    pub const CLAIM: Self = Self(1 << 11);
-    /// A storage class came, or makes volumes elsewhere.
-    pub const CLASS: Self = Self(1 << 12);
-    /// A storage class came whose claims wait for a pod.
-    pub const CLASS_WAITS: Self = Self(1 << 13);
-    /// A volume came, or its labels of zone and region changed.
-    pub const VOLUME_ZONE: Self = Self(1 << 14);
-    /// A CSINode came, or a limit of one was raised.
-    pub const CSI_NODE: Self = Self(1 << 15);
-    /// A CSIDriver does not track capacity any more.
-    pub const CSI_DRIVER: Self = Self(1 << 16);
-    /// There is more storage of a CSI driver.
-    pub const CSI_CAPACITY: Self = Self(1 << 17);
-    /// A volume was detached from a node.
-    pub const ATTACHMENT_GONE: Self = Self(1 << 18);
-    /// A pod with claims left a node.
-    pub const VOLUMES_GONE: Self = Self(1 << 19);
-    /// A pod that had a claim or a disk of the pod left a node.
-    pub const CLAIM_FREED: Self = Self(1 << 20);
-    /// Something nobody classified.
-    pub const ANY: Self = Self(u32::MAX);
-
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+impl PluginRegistration {
+    pub fn new(plugin: &Arc<dyn Plugin>, weight: i64) -> Self {
+        Self {
+            plugin: Arc::clone(plugin),
+            weight,
+            asked: Cell::new(0),
+        }
     }
 
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+    pub fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    /// Counts questions put to the plugin at this extension point.
+    pub(crate) fn was_asked(&self, times: u64) {
+        self.asked.set(self.asked.get().saturating_add(times));
+    }
+
+    /// Takes the questions counted so far.
+    pub(crate) fn take_asked(&self) -> u64 {
+        self.asked.take()
+    }
+}
+
+/// The plugins of a profile by extension point, each in the order of asking.
+#[derive(Debug, Default)]
+pub struct PluginSet {
+    pub pre_enqueue: Vec<PluginRegistration>,
+    pub pre_filter: Vec<PluginRegistration>,
+    pub filter: Vec<PluginRegistration>,
+    pub score: Vec<PluginRegistration>,
+}
+
+impl PluginSet {
+    /// Every plugin that has counters or columns to make, once.
+    pub(crate) fn preparing(&self) -> Vec<Arc<dyn Plugin>> {
+        let mut all: Vec<Arc<dyn Plugin>> = Vec::new();
+        for row in self.filter.iter().chain(&self.score) {
+            if all.iter().all(|own| own.name() != row.name()) {
+                all.push(Arc::clone(&row.plugin));
+            }
+        }
+        all
+    }
+
+    /// Changes that may help a pod which these plugins rejected.
+    pub(crate) fn requeue_on(&self, rejected_by: &BTreeSet<&'static str>) -> ClusterEvents {
+        let all = self
+            .pre_enqueue
+            .iter()
+            .chain(&self.pre_filter)
+            .chain(&self.filter);
+        let rejecting = all.filter(|row| rejected_by.contains(row.name()));
+        rejecting.fold(ClusterEvents::NONE, |all, row| all.and(row.plugin.requeue_on()))
+    }
+
+    /// The first plugin that does not let the pod be tried.
+    pub(crate) fn gate(&self, pod: &PodInfo) -> Option<&'static str> {
+        let gate = |row: &&PluginRegistration| row.plugin.pre_enqueue(pod).is_err();
+        self.pre_enqueue.iter().find(gate).map(PluginRegistration::name)
     }
 }

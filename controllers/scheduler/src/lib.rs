@@ -9,12 +9,19 @@
 //! upstream's words ([`diagnosis`]), others may have to go for it ([`preemption`]), and it waits until something
 //! happens that could help.
 //!
+//! Pods name a [`profile`], whose plugins and arguments are those of the [`config`]. What is done is counted ([`metrics`]). Among the nodes
+//! that a pod fits, the cluster's [`policy`] may choose instead of the scores.
+//!
 //! Everything but the driver is pure: no clock, no client, no randomness of its own.
 
 mod actions;
 mod active;
 pub mod algorithm;
 pub mod attempt;
+pub mod cluster_events;
+pub mod config;
+pub mod decision;
+pub mod declared_features;
 pub mod diagnosis;
 pub mod disks;
 mod driver;
@@ -22,6 +29,11 @@ pub mod evaluation;
 mod events;
 mod footprint;
 pub mod framework;
+mod intake;
+mod measuring;
+pub mod meter;
+pub mod metrics;
+pub mod node_id;
 mod node_terms;
 pub mod nodes;
 pub mod object;
@@ -29,18 +41,28 @@ mod owner_selectors;
 mod placed;
 pub mod plugins;
 pub mod pod;
+pub mod pod_terms;
+pub mod policy;
+mod post_filter;
 pub mod preemption;
+pub mod profile;
 mod projections;
 pub mod queue;
+pub mod rejection;
 pub mod resources;
 pub mod scheduler;
 mod selector;
 pub mod selector_counts;
+mod sources;
 pub mod sparse_column;
+pub mod tallies;
 #[cfg(test)]
 mod tests;
 pub mod topology;
+pub mod usage;
 pub mod volumes;
 
-pub use driver::{MAX_IN_FLIGHT, start};
+pub use config::{Configuration, ConfigurationError};
+pub use driver::{MAX_IN_FLIGHT, Settings, start};
+pub use metrics::Metrics;
 pub use owner_selectors::{OwnerKind, OwnerSelectors};

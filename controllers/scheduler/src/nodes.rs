@@ -4,6 +4,8 @@
 //! order. A change log names the rows that changed since a given moment; evaluations kept per pod shape catch up
 //! with it instead of starting over. Pods may be known before their node is: such a row is not `present` yet.
 
+use crate::declared_features::DeclaredFeatures;
+pub use crate::node_id::NodeId;
 use crate::object::{Labels, Node, Taint};
 use crate::owner_selectors::OwnerSelectors;
 use crate::placed::Placed;
@@ -11,14 +13,12 @@ use crate::pod::PodInfo;
 use crate::resources::{Resources, value};
 use crate::selector_counts::{CounterId, CounterKey, Namespaces, SelectorCounts};
 use crate::topology::Topology;
+use crate::usage::NodeUsages;
 use crate::volumes::Volumes;
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// A row of the table.
-pub type NodeId = usize;
 
 /// Changes remembered; an evaluation that fell further behind starts over.
 const CHANGE_LOG: usize = 8192;
@@ -37,6 +37,7 @@ pub struct NodeTable {
     pub unschedulable: Vec<bool>,
     pub labels: Vec<Labels>,
     pub taints: Vec<Vec<Taint>>,
+    pub declared_features: Vec<DeclaredFeatures>,
     pub allocatable_milli_cpu: Vec<i64>,
     pub allocatable_memory: Vec<i64>,
     pub allocatable_ephemeral_storage: Vec<i64>,
@@ -61,6 +62,8 @@ pub struct NodeTable {
     counts: SelectorCounts,
     owner_selectors: OwnerSelectors,
     pub volumes: Volumes,
+    /// Usage of nodes, where the policy needs it.
+    pub(crate) usage: NodeUsages,
     namespaces: Namespaces,
     changes: Vec<NodeId>,
     changes_before: u64,
@@ -73,6 +76,7 @@ pub struct NodeChange {
     pub allocatable: bool,
     pub labels: bool,
     pub taints: bool,
+    pub features: bool,
 }
 
 impl NodeTable {
@@ -100,11 +104,13 @@ impl NodeTable {
         let id = self.row(&node.metadata.name);
         let allocatable = Resources::of(&node.status.allocatable);
         let pods = node.status.allocatable.get("pods").map_or(0, value);
+        let features = DeclaredFeatures::declared(&node.status.declared_features);
         let change = NodeChange {
             added: !self.present[id],
             allocatable: self.allocatable(id) != allocatable || self.allowed_pods[id] != pods,
             labels: self.labels[id] != node.metadata.labels,
             taints: self.taints[id] != node.spec.taints || self.unschedulable[id] != node.spec.unschedulable,
+            features: self.declared_features[id] != features,
         };
         let images = self.images_changed(id, node);
         if change == NodeChange::default() && !images {
@@ -114,6 +120,7 @@ impl NodeTable {
         self.present[id] = true;
         self.unschedulable[id] = node.spec.unschedulable;
         self.taints[id].clone_from(&node.spec.taints);
+        self.declared_features[id] = features;
         self.allocatable_milli_cpu[id] = allocatable.milli_cpu;
         self.allocatable_memory[id] = allocatable.memory;
         self.allocatable_ephemeral_storage[id] = allocatable.ephemeral_storage;
@@ -197,6 +204,7 @@ impl NodeTable {
         self.count_label_keys(id, false);
         self.labels[id] = Labels::default();
         self.taints[id].clear();
+        self.declared_features[id] = DeclaredFeatures::default();
         for topology in self.topologies.values_mut() {
             topology.set(id, None);
         }
@@ -229,6 +237,7 @@ impl NodeTable {
         self.unschedulable.push(false);
         self.labels.push(Labels::default());
         self.taints.push(Vec::new());
+        self.declared_features.push(DeclaredFeatures::default());
         for column in [
             &mut self.allocatable_milli_cpu,
             &mut self.allocatable_memory,

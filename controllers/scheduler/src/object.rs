@@ -5,6 +5,7 @@
 
 use machinery_client::{Folded, LongList};
 use machinery_meta::TextMap;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Names to values.
@@ -50,8 +51,10 @@ fields! {
         priority: i32,
         preemption_policy: Box<str>,
         host_network: bool,
+        host_users: Option<bool>,
         containers: Vec<Container>,
         init_containers: Vec<Container>,
+        ephemeral_containers: Vec<EphemeralContainer>,
         overhead: ResourceList,
         /// Pod-level resources.
         resources: ResourceRequirements,
@@ -70,7 +73,9 @@ fields! {
         aws_elastic_block_store: Option<AwsDisk>,
         iscsi: Option<IscsiDisk>,
         rbd: Option<RbdDisk>,
+        image: Option<ImageSource>,
     }
+    pub struct ImageSource { reference: Box<str> }
     pub struct GceDisk { pd_name: Box<str>, read_only: bool }
     pub struct AwsDisk {
         #[serde(rename = "volumeID")]
@@ -113,6 +118,16 @@ fields! {
         restart_policy: Box<str>,
         resources: ResourceRequirements,
         ports: Vec<ContainerPort>,
+        /// A rule of its restarts restarts all containers of the pod.
+        #[serde(rename = "restartPolicyRules", deserialize_with = "any_restarts_all")]
+        restarts_all: bool,
+        /// A mount of it has options.
+        #[serde(rename = "volumeMounts", deserialize_with = "any_has_options")]
+        binds_with_options: bool,
+    }
+    pub struct EphemeralContainer {
+        #[serde(rename = "volumeMounts", deserialize_with = "any_has_options")]
+        binds_with_options: bool,
     }
     pub struct ResourceRequirements { requests: ResourceList }
     pub struct ContainerPort {
@@ -193,6 +208,7 @@ fields! {
     pub struct NodeStatus {
         allocatable: ResourceList,
         images: Vec<NodeImage>,
+        declared_features: Vec<Box<str>>,
     }
     pub struct NodeImage {
         names: Vec<Box<str>>,
@@ -204,6 +220,26 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D
     let mut values = Vec::<Box<str>>::deserialize(deserializer)?;
     values.sort_unstable();
     Ok(values)
+}
+
+fn any_restarts_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    struct Rule {
+        #[serde(default)]
+        action: Box<str>,
+    }
+    let rules = Vec::<Rule>::deserialize(deserializer)?;
+    Ok(rules.iter().any(|rule| &*rule.action == "RestartAllContainers"))
+}
+
+fn any_has_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    struct Mount {
+        #[serde(default, rename = "bindMountOptions")]
+        options: Vec<IgnoredAny>,
+    }
+    let mounts = Vec::<Mount>::deserialize(deserializer)?;
+    Ok(mounts.iter().any(|mount| !mount.options.is_empty()))
 }
 
 /// A toleration of a pod. What is empty is not written: a [`LongList`] keeps its text.

@@ -1,6 +1,6 @@
 //! Pods on nodes, by namespace and name.
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::pod::PodInfo;
 use machinery_meta::ObjectKey;
 use std::collections::HashMap;

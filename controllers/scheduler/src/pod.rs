@@ -1,9 +1,10 @@
 //! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
 
+use crate::declared_features::DeclaredFeatures;
 use crate::disks::Disks;
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodSpec, Toleration, Volume};
+use crate::pod_terms::{OwnedTerm, terms_of};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
-use crate::selector_counts::{OwnedTerm, terms_of};
 use machinery_client::{Folded, LongList};
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
@@ -24,6 +25,7 @@ pub struct Shape {
     pub tolerations: LongList<Toleration>,
     pub ports: Vec<HostPort>,
     pub images: Vec<Box<str>>,
+    pub needed_features: DeclaredFeatures,
 }
 
 impl Shape {
@@ -39,6 +41,7 @@ impl Shape {
             tolerations: pod.spec.tolerations.clone(),
             ports: host_ports(pod),
             images: images(pod),
+            needed_features: DeclaredFeatures::needed(pod),
         }
     }
 }
@@ -193,11 +196,14 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
         .collect()
 }
 
-/// Image names as nodes list them: with a tag.
+/// Images of containers and of volumes, by the names that nodes list: with a tag.
 fn images(pod: &Pod) -> Vec<Box<str>> {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let volumes = pod.spec.volumes.iter().filter_map(|own| own.image.as_ref());
     containers
-        .map(|container| normalized_image(&container.image))
+        .map(|container| &container.image)
+        .chain(volumes.map(|own| &own.reference))
+        .map(|name| normalized_image(name))
         .collect()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::algorithm::{Algorithm, Nominations};
 use crate::attempt::Attempt;
+use crate::config::args::DefaultPreemptionArgs;
 use crate::diagnosis::Diagnosis;
 use crate::framework::Rejection;
 use crate::nodes::{NodeId, NodeTable};
@@ -37,11 +38,6 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreemptionImpossible(pub String);
 
-/// The least share of the nodes on which victims are looked for, in percent: upstream's `minCandidateNodesPercentage`.
-const MIN_CANDIDATE_NODES_PERCENTAGE: usize = 10;
-/// The least number of them: upstream's `minCandidateNodesAbsolute`.
-const MIN_CANDIDATE_NODES_ABSOLUTE: usize = 100;
-
 /// Steps after which a dry run ends with what it has found: a second or two, in which no change is taken in.
 pub(crate) const MAX_STEPS: usize = 1 << 24;
 
@@ -74,6 +70,7 @@ impl DryRun {
         nodes: &NodeTable,
         resolvable: &[NodeId],
         random: u64,
+        args: DefaultPreemptionArgs,
     ) -> Result<Self, PreemptionImpossible> {
         eligible(pod, nodes, resolvable)?;
         let (all, count) = (nodes.node_count(), resolvable.len());
@@ -85,7 +82,7 @@ impl DryRun {
         left.rotate_right(usize::try_from(random % count.max(1) as u64).unwrap_or(0));
         Ok(Self {
             left,
-            wanted: candidates_wanted(count),
+            wanted: candidates_wanted(args, count),
             steps_left: MAX_STEPS,
             candidates: Vec::new(),
             diagnosis,
@@ -143,8 +140,9 @@ impl DryRun {
 }
 
 /// Candidates after which the dry run ends, of so many nodes.
-fn candidates_wanted(nodes: usize) -> usize {
-    (nodes * MIN_CANDIDATE_NODES_PERCENTAGE / 100).max(MIN_CANDIDATE_NODES_ABSOLUTE)
+fn candidates_wanted(args: DefaultPreemptionArgs, nodes: usize) -> usize {
+    let share = nodes.saturating_mul(args.min_candidate_nodes_percentage) / 100;
+    share.max(args.min_candidate_nodes_absolute)
 }
 
 fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), PreemptionImpossible> {

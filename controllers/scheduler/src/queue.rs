@@ -8,14 +8,14 @@
 use crate::active::{ActivePods, Waiting};
 use crate::framework::ClusterEvents;
 use crate::pod::PodInfo;
+use crate::tallies::{
+    ADDED, ATTEMPT_FAILED, BACKOFF_COMPLETE, POPPED_EARLY, QueueName, QueueTallies, TIMED_OUT, UPDATED,
+};
 use machinery_meta::ObjectKey;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After the first failure; doubles with each further one.
-pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// A rejected pod is tried again after this long even if nothing seems to have happened.
 pub const MAX_UNSCHEDULABLE: Duration = Duration::from_mins(5);
 
@@ -34,6 +34,19 @@ enum QueuePosition {
     InFlight,
 }
 
+impl QueuePosition {
+    /// `None` where it is tried.
+    fn queue(self) -> Option<QueueName> {
+        match self {
+            Self::Active(..) => Some(QueueName::Active),
+            Self::Backoff(_) | Self::ErrorBackoff(_) => Some(QueueName::Backoff),
+            Self::Unschedulable(_) => Some(QueueName::Unschedulable),
+            Self::Gated => Some(QueueName::Gated),
+            Self::InFlight => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     pod: Arc<PodInfo>,
@@ -46,6 +59,11 @@ struct Entry {
     /// The failure was an error rather than a rejection: backing off is then not cut short.
     by_error: bool,
     wakes_on: ClusterEvents,
+    /// Plugins that rejected the pod, or hold it back; none while it is tried.
+    rejected_by: BTreeSet<&'static str>,
+    first_tried: Option<Duration>,
+    /// It comes back because it waited so long.
+    timed_out: bool,
 }
 
 /// A pod taken to be tried.
@@ -53,10 +71,43 @@ struct Entry {
 pub struct QueuedPod {
     pub pod: Arc<PodInfo>,
     pub attempts: u32,
+    /// Beginning of the first attempt.
+    pub first_tried: Duration,
+    /// It came back because it had waited so long.
+    pub timed_out: bool,
+}
+
+/// Times that a pod backs off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; doubles with each further one.
+    pub initial: Duration,
+    pub most: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(1),
+            most: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Backoff {
+    fn after(self, failures: u32) -> Duration {
+        if failures == 0 {
+            return Duration::ZERO;
+        }
+        let doubled = self.initial.saturating_mul(1 << (failures - 1).min(16));
+        doubled.min(self.most)
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Queue {
+    backing_off: Backoff,
+    pub(crate) tallies: QueueTallies,
     entries: HashMap<ObjectKey, Entry>,
     active: ActivePods,
     backoff: BTreeMap<TimeKey, ObjectKey>,
@@ -68,6 +119,13 @@ pub struct Queue {
 }
 
 impl Queue {
+    pub fn new(backing_off: Backoff) -> Self {
+        Self {
+            backing_off,
+            ..Self::default()
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -101,24 +159,10 @@ impl Queue {
         self.entries.contains_key(key)
     }
 
-    /// A pod without a node was added or changed. `gated` pods are kept aside.
-    pub fn set(&mut self, pod: Arc<PodInfo>, gated: bool, now: Duration) {
+    /// A pod without a node was added or changed. One that a plugin holds back, its `gate`, is kept aside.
+    pub fn set(&mut self, pod: Arc<PodInfo>, gate: Option<&'static str>, now: Duration) {
         let Some(entry) = self.entries.get_mut(&pod.key) else {
-            let key = pod.key.clone();
-            let entry = Entry {
-                pod,
-                place: QueuePosition::Gated,
-                since: now,
-                failures: 0,
-                failed_at: Duration::ZERO,
-                by_error: false,
-                wakes_on: ClusterEvents::POD_SELF,
-            };
-            self.entries.insert(key.clone(), entry);
-            if !gated {
-                self.activate(&key, now);
-            }
-            return;
+            return self.add(pod, gate, now);
         };
         let key = pod.key.clone();
         let replaced = entry.pod.uid() != pod.uid();
@@ -130,23 +174,69 @@ impl Queue {
         match entry.place {
             _ if replaced => {
                 if let Some(pod) = self.remove(&key) {
-                    self.set(pod, gated, now);
+                    self.set(pod, gate, now);
                 }
             }
-            QueuePosition::Gated if !gated => self.activate(&key, now),
+            QueuePosition::Gated if gate.is_none() => {
+                self.leave(&key);
+                self.activate(&key, now, UPDATED);
+            }
             QueuePosition::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
-                self.wake(&key, now);
+                self.wake(&key, now, ClusterEvents::POD_SELF.label());
             }
             QueuePosition::Active(..) if reordered => {
                 self.leave(&key);
-                self.activate(&key, now);
+                self.activate(&key, now, UPDATED);
             }
             _ => {}
         }
     }
 
+    fn add(&mut self, pod: Arc<PodInfo>, gate: Option<&'static str>, now: Duration) {
+        let key = pod.key.clone();
+        let entry = Entry {
+            pod,
+            place: QueuePosition::InFlight,
+            since: now,
+            failures: 0,
+            failed_at: Duration::ZERO,
+            by_error: false,
+            wakes_on: ClusterEvents::POD_SELF,
+            rejected_by: BTreeSet::new(),
+            first_tried: None,
+            timed_out: false,
+        };
+        self.entries.insert(key.clone(), entry);
+        // It enters its place below.
+        self.tallies.is_tried(1);
+        self.leave(&key);
+        match gate {
+            None => self.activate(&key, now, ADDED),
+            Some(gate) => {
+                self.set_rejected_by(&key, BTreeSet::from([gate]));
+                self.enter(&key, QueuePosition::Gated, ADDED);
+            }
+        }
+    }
+
+    /// Plugins that reject a pod, in place of those before.
+    fn set_rejected_by(&mut self, key: &ObjectKey, plugins: BTreeSet<&'static str>) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.rejected_by, plugins);
+        let all = [(&before, -1), (&entry.rejected_by, 1)];
+        if all.iter().any(|(plugins, _)| !plugins.is_empty()) {
+            let profile: Arc<str> = (*entry.pod.pod.spec.scheduler_name).into();
+            for (plugins, more) in all {
+                self.tallies.reject(plugins, &profile, more);
+            }
+        }
+    }
+
     /// The pod is gone, or has a node.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<PodInfo>> {
+        self.set_rejected_by(key, BTreeSet::new());
         self.leave(key);
         self.entries.remove(key).map(|entry| entry.pod)
     }
@@ -157,36 +247,57 @@ impl Queue {
         self.flush(now);
         let key = match self.active.pop_first() {
             Some(key) => key,
-            None => self.backoff.pop_first()?.1,
+            None => {
+                let (_, key) = self.backoff.pop_first()?;
+                self.tallies.is_in(QueueName::Backoff, -1);
+                self.tallies.is_in(QueueName::Active, 1);
+                self.tallies.came(QueueName::Active, POPPED_EARLY);
+                key
+            }
         };
+        self.tallies.is_in(QueueName::Active, -1);
+        self.tallies.is_tried(1);
+        self.set_rejected_by(&key, BTreeSet::new());
+        self.happened = ClusterEvents::NONE;
         let entry = self.entries.get_mut(&key)?;
         entry.place = QueuePosition::InFlight;
-        self.happened = ClusterEvents::NONE;
         Some(QueuedPod {
             pod: Arc::clone(&entry.pod),
-            attempts: entry.failures + 1,
+            attempts: entry.failures.saturating_add(1),
+            first_tried: *entry.first_tried.get_or_insert(now),
+            timed_out: entry.timed_out,
         })
     }
 
-    /// No node fits the pod: it waits for one of the events.
-    pub fn reject(&mut self, key: &ObjectKey, wakes_on: ClusterEvents, now: Duration) {
+    /// No node fits the pod, as these plugins say: it waits for one of the events.
+    pub fn reject(
+        &mut self,
+        key: &ObjectKey,
+        plugins: BTreeSet<&'static str>,
+        wakes_on: ClusterEvents,
+        now: Duration,
+    ) {
         let happened = self.happened;
         let Some(entry) = self.failed(key, now, false) else {
             return;
         };
         entry.wakes_on = wakes_on;
+        entry.timed_out = false;
+        self.set_rejected_by(key, plugins);
         if happened.meets(wakes_on) {
-            self.wake(key, now);
+            self.wake(key, now, ATTEMPT_FAILED);
             return;
         }
+        self.leave(key);
         let time = self.time_key(now);
-        self.enter(key, QueuePosition::Unschedulable(time));
+        self.enter(key, QueuePosition::Unschedulable(time), ATTEMPT_FAILED);
     }
 
     /// Placing or binding went wrong: it is tried again after backing off.
     pub fn retry(&mut self, key: &ObjectKey, now: Duration) {
-        if self.failed(key, now, true).is_some() {
-            self.wake(key, now);
+        if let Some(entry) = self.failed(key, now, true) {
+            entry.timed_out = false;
+            self.wake(key, now, ATTEMPT_FAILED);
         }
     }
 
@@ -219,7 +330,7 @@ impl Queue {
         };
         let woken: Vec<ObjectKey> = self.unschedulable.values().filter(waits).cloned().collect();
         for key in woken {
-            self.wake(&key, now);
+            self.wake(&key, now, events.label());
         }
     }
 
@@ -242,20 +353,24 @@ impl Queue {
         };
         while let Some(key) = over(self) {
             self.leave(&key);
-            self.activate(&key, now);
+            self.activate(&key, now, BACKOFF_COMPLETE);
         }
         while let Some(key) = due(&self.unschedulable, MAX_UNSCHEDULABLE, now).cloned() {
-            self.wake(&key, now);
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.timed_out = true;
+            }
+            self.wake(&key, now, TIMED_OUT);
         }
     }
 
     /// To the active pods, or to those backing off.
-    fn wake(&mut self, key: &ObjectKey, now: Duration) {
+    fn wake(&mut self, key: &ObjectKey, now: Duration, event: &'static str) {
         self.leave(key);
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        let (due, by_error) = (entry.failed_at + backoff(entry.failures), entry.by_error);
+        let wait = self.backing_off.after(entry.failures);
+        let (due, by_error) = (entry.failed_at + wait, entry.by_error);
         if due > now {
             let time = self.time_key(due);
             let place = if by_error {
@@ -263,13 +378,13 @@ impl Queue {
             } else {
                 QueuePosition::Backoff(time)
             };
-            self.enter(key, place);
+            self.enter(key, place, event);
         } else {
-            self.activate(key, now);
+            self.activate(key, now, event);
         }
     }
 
-    fn activate(&mut self, key: &ObjectKey, now: Duration) {
+    fn activate(&mut self, key: &ObjectKey, now: Duration, event: &'static str) {
         self.sequence += 1;
         let Some(entry) = self.entries.get_mut(key) else {
             return;
@@ -278,7 +393,7 @@ impl Queue {
             entry.since = now;
         }
         let place = QueuePosition::Active(entry.pod.priority(), (entry.since, self.sequence));
-        self.enter(key, place);
+        self.enter(key, place, event);
     }
 
     fn time_key(&mut self, time: Duration) -> TimeKey {
@@ -286,11 +401,18 @@ impl Queue {
         (time, self.sequence)
     }
 
-    fn enter(&mut self, key: &ObjectKey, place: QueuePosition) {
+    fn enter(&mut self, key: &ObjectKey, place: QueuePosition, event: &'static str) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
         entry.place = place;
+        match place.queue() {
+            Some(queue) => {
+                self.tallies.is_in(queue, 1);
+                self.tallies.came(queue, event);
+            }
+            None => self.tallies.is_tried(1),
+        }
         match place {
             QueuePosition::Active(priority, waiting) => self.active.insert(priority, waiting, key),
             QueuePosition::Gated | QueuePosition::InFlight => {}
@@ -301,13 +423,19 @@ impl Queue {
     }
 
     fn leave(&mut self, key: &ObjectKey) {
-        let place = self.entries.get(key).map(|entry| entry.place);
+        let Some(place) = self.entries.get(key).map(|entry| entry.place) else {
+            return;
+        };
+        match place.queue() {
+            Some(queue) => self.tallies.is_in(queue, -1),
+            None => self.tallies.is_tried(-1),
+        }
         match place {
-            Some(QueuePosition::Active(priority, waiting)) => self.active.remove(priority, waiting, key),
-            Some(QueuePosition::Backoff(time)) => drop(self.backoff.remove(&time)),
-            Some(QueuePosition::ErrorBackoff(time)) => drop(self.error_backoff.remove(&time)),
-            Some(QueuePosition::Unschedulable(time)) => drop(self.unschedulable.remove(&time)),
-            Some(QueuePosition::Gated | QueuePosition::InFlight) | None => {}
+            QueuePosition::Active(priority, waiting) => self.active.remove(priority, waiting, key),
+            QueuePosition::Backoff(time) => drop(self.backoff.remove(&time)),
+            QueuePosition::ErrorBackoff(time) => drop(self.error_backoff.remove(&time)),
+            QueuePosition::Unschedulable(time) => drop(self.unschedulable.remove(&time)),
+            QueuePosition::Gated | QueuePosition::InFlight => {}
         }
     }
 }
@@ -316,14 +444,4 @@ impl Queue {
 fn due(pods: &BTreeMap<TimeKey, ObjectKey>, wait: Duration, now: Duration) -> Option<&ObjectKey> {
     let ((time, _), key) = pods.first_key_value()?;
     Some(key).filter(|_| *time + wait <= now)
-}
-
-/// One second, doubled with each failure, at most ten.
-fn backoff(failures: u32) -> Duration {
-    if failures == 0 {
-        return Duration::ZERO;
-    }
-    INITIAL_BACKOFF
-        .saturating_mul(1 << (failures - 1).min(16))
-        .min(MAX_BACKOFF)
 }

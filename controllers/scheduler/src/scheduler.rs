@@ -1,16 +1,23 @@
 //! The scheduler as a value: changes go in, decisions come out.
 
-use crate::algorithm::{Algorithm, FitError, Nominations};
+use crate::algorithm::Nominations;
 use crate::attempt::Attempt;
-use crate::diagnosis::Diagnosis;
+use crate::config::Configuration;
+use crate::decision::Decision;
 use crate::framework::ClusterEvents;
-use crate::nodes::{NodeChange, NodeTable};
+use crate::measuring::Measuring;
+use crate::meter::{Clock, ExtensionPoint, Meter, SUCCESS};
+use crate::metrics::{AttemptResult, Metrics};
+use crate::nodes::{NodeChange, NodeId, NodeTable};
 use crate::object::{LabelSelector, Labels, Node};
 use crate::owner_selectors::OwnerKind;
-use crate::plugins::default_rows;
 use crate::pod::PodInfo;
-use crate::preemption::{Budget, Budgets, Candidate, DryRun, PreemptionImpossible, Surroundings};
-use crate::queue::Queue;
+use crate::policy::assumed_usage;
+use crate::post_filter::DryRunOf;
+use crate::preemption::{Budget, Budgets};
+use crate::profile::{Profile, Profiles};
+use crate::queue::{Backoff, Queue};
+use crate::tallies::{ADDED, UPDATED};
 use crate::volumes::Reservation;
 use crate::volumes::reservation::reserve;
 use crate::volumes::scheduling::BindingPods;
@@ -22,72 +29,46 @@ use std::time::Duration;
 /// Decisions before changes are looked at again.
 const BURST: usize = 16;
 /// Steps of attempts after which a burst ends early: a few milliseconds. The attempt that reaches them is finished.
-const BURST_STEPS: usize = 65_536;
+pub(crate) const BURST_STEPS: usize = 65_536;
 
-/// Pods that name this scheduler are ours.
+/// The scheduler of pods that name none.
 pub const SCHEDULER_NAME: &str = "default-scheduler";
-
-/// What to do about one pod.
-#[derive(Debug)]
-pub enum Decision {
-    /// The pod is assumed on the node: bind it.
-    Bind { pod: Arc<PodInfo>, node: Box<str> },
-    /// The pod is assumed on the node, and its claims are not bound yet: write what is reserved.
-    Reserve {
-        pod: Arc<PodInfo>,
-        node: Box<str>,
-        reservation: Reservation,
-    },
-    /// The pod is assumed on a node, and cannot be bound to it: say so.
-    Fail { pod: Arc<PodInfo>, message: String },
-    /// The pod fits nowhere: say so.
-    Reject {
-        pod: Arc<PodInfo>,
-        message: String,
-        preemption: Option<Preemption>,
-    },
-}
-
-/// Pods to delete so that another will fit.
-#[derive(Debug)]
-pub struct Preemption {
-    pub node: Box<str>,
-    pub victims: Vec<Arc<PodInfo>>,
-    /// Pods whose promise of this node is taken back.
-    pub dispossessed: Vec<Arc<PodInfo>>,
-}
 
 /// Nodes, waiting pods, and what was decided but not yet seen.
 #[derive(Debug)]
 pub struct Scheduler {
     pub(crate) nodes: NodeTable,
     pub(crate) queue: Queue,
-    algorithm: Algorithm,
-    nominations: Nominations,
-    budgets: Budgets,
+    pub(crate) profiles: Profiles,
+    pub(crate) measuring: Measuring,
+    pub(crate) nominations: Nominations,
+    pub(crate) budgets: Budgets,
     /// Pods being bound, by key, with their uid: their node is decided although the API does not say so yet.
     assumed: HashMap<ObjectKey, Box<str>>,
     pub(crate) binding: BindingPods,
     /// Steps of the attempts of this burst; see [`Attempt`].
-    steps: usize,
+    pub(crate) steps: usize,
     /// The attempt whose dry run of preemption goes on in the next burst.
-    dry_run: Option<DryRunOf>,
-}
-
-/// A dry run, the attempt that it is for, and why the pod fits nowhere as it is.
-#[derive(Debug)]
-struct DryRunOf {
-    attempt: Attempt,
-    diagnosis: Box<Diagnosis>,
-    dry_run: DryRun,
+    pub(crate) dry_run: Option<DryRunOf>,
 }
 
 impl Default for Scheduler {
     fn default() -> Self {
+        Self::new(&Configuration::default())
+    }
+}
+
+impl Scheduler {
+    pub fn new(configuration: &Configuration) -> Self {
+        let backoff = Backoff {
+            initial: configuration.pod_initial_backoff,
+            most: configuration.pod_max_backoff,
+        };
         Self {
             nodes: NodeTable::default(),
-            queue: Queue::default(),
-            algorithm: Algorithm::new(default_rows()),
+            queue: Queue::new(backoff),
+            profiles: Profiles::new(configuration),
+            measuring: Measuring::default(),
             nominations: Nominations::default(),
             budgets: Budgets::new(),
             assumed: HashMap::new(),
@@ -96,9 +77,33 @@ impl Default for Scheduler {
             dry_run: None,
         }
     }
-}
 
-impl Scheduler {
+    /// The same with what it does measured.
+    #[must_use]
+    pub fn measured(self, metrics: &Metrics, clock: Clock) -> Self {
+        Self {
+            measuring: Measuring::new(metrics.clone(), clock),
+            ..self
+        }
+    }
+
+    /// Hands on to the metrics what was counted since the last call.
+    pub fn publish(&mut self) {
+        let assumed = self.assumed.len();
+        self.measuring
+            .publish(&mut self.queue, &self.nodes, &self.profiles, assumed);
+    }
+
+    /// Time that the claims of a pod have to be bound.
+    pub(crate) fn bind_timeout(&self, pod: &PodInfo) -> Duration {
+        self.profile_of(pod)
+            .map_or(Duration::ZERO, |profile| profile.bind_timeout)
+    }
+
+    pub(crate) fn profile_of(&self, pod: &PodInfo) -> Option<&Profile> {
+        self.profiles.get(&pod.pod.spec.scheduler_name)
+    }
+
     /// A pod changed; `None` when it is gone or has ended.
     pub fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Arc<PodInfo>>, now: Duration) {
         let Some(pod) = pod.filter(|pod| !pod.pod.is_terminal()) else {
@@ -124,25 +129,24 @@ impl Scheduler {
             // Another pod of this name was on a node.
             self.pod_gone(key, now);
         }
-        if pod.pod.is_deleting() || &*pod.pod.spec.scheduler_name != SCHEDULER_NAME {
+        let profile = self.profile_of(pod).filter(|_| !pod.pod.is_deleting());
+        let Some(profile) = profile else {
             self.waits_no_more(key);
             return;
-        }
-        let gated = self
-            .algorithm
-            .rows()
-            .iter()
-            .any(|row| row.plugin.pre_enqueue(pod).is_err());
+        };
+        let gate = profile.algorithm.plugins().gate(pod);
         let nominated = &pod.pod.status.nominated_node_name;
         if !nominated.is_empty() && !self.queue.contains(key) {
             self.nominations.add(pod, nominated);
         }
-        self.queue.set(Arc::clone(pod), gated, now);
+        self.queue.set(Arc::clone(pod), gate, now);
     }
 
     fn waits_no_more(&mut self, key: &ObjectKey) {
         self.assumed.remove(key);
-        self.binding.waiting.remove(key);
+        if self.binding.waiting.remove(key).is_some() {
+            self.measuring.forget(key);
+        }
         if let Some(pod) = self.queue.remove(key) {
             self.nominations.remove(&pod);
         }
@@ -164,19 +168,39 @@ impl Scheduler {
         self.assumed.get(&pod.key).is_some_and(|uid| **uid == *pod.uid())
     }
 
-    /// A node changed; `None` when it is gone.
-    pub fn node_changed(&mut self, name: &str, node: Option<&Node>, now: Duration) {
+    /// A node changed; `None` when it is gone. Returns upstream's label of the event.
+    pub fn node_changed(&mut self, name: &str, node: Option<&Node>, now: Duration) -> &'static str {
         let Some(node) = node else {
             self.nodes.remove_node(name);
             self.queue.happened(ClusterEvents::NODE_GONE, now);
             self.look_again_on(name);
-            return;
+            return ClusterEvents::NODE_GONE.label();
         };
         let change = self.nodes.set_node(node);
         if change.labels {
             self.look_again_on(name);
         }
-        self.queue.happened(events_of(change), now);
+        let events = events_of(change);
+        self.queue.happened(events, now);
+        if events == ClusterEvents::NONE {
+            "NodeUpdate"
+        } else {
+            events.label()
+        }
+    }
+
+    /// Upstream's label of a pod's change, which is not taken in yet.
+    pub fn pod_event(&self, key: &ObjectKey, pod: Option<&Arc<PodInfo>>) -> &'static str {
+        let was_placed = self.nodes.node_of(key).is_some();
+        let is_placed = pod.map(|pod| pod.node_name().is_some());
+        match (is_placed, was_placed, self.queue.contains(key)) {
+            (None, true, _) => "AssignedPodDelete",
+            (None, false, _) => "UnscheduledPodDelete",
+            (Some(true), false, _) => "AssignedPodAdd",
+            (Some(true), true, _) => "AssignedPodUpdate",
+            (Some(false), _, true) => UPDATED,
+            (Some(false), _, false) => ADDED,
+        }
     }
 
     /// A namespace changed; `None` when it is gone.
@@ -258,17 +282,22 @@ impl Scheduler {
         if let Some(begun) = self.dry_run.take() {
             return self.go_on(begun, now);
         }
-        let pod = self.queue.pop(now)?.pod;
-        let attempt = Attempt::new(&pod);
-        let placed = self
+        let queued = self.queue.pop(now)?;
+        let attempt = self.measuring.begin(&queued);
+        let pod = queued.pod;
+        let profile = self.profiles.get_mut(&pod.pod.spec.scheduler_name)?;
+        profile.algorithm.set_now(now);
+        let placed = profile
             .algorithm
             .place(&attempt, &mut self.nodes, &self.nominations, random);
         self.charge(&attempt);
         match placed {
             Ok(node) => {
-                let reservation = reserve(&attempt, &mut self.nodes, node);
+                let reservation = self.reserve(&attempt, node);
+                self.measuring.decided(&attempt);
                 let node = self.nodes.names[node].clone();
                 self.assumed.insert(pod.key.clone(), pod.uid().into());
+                self.nodes.usage.placed(&node, assumed_usage(&pod), now);
                 self.nodes.set_pod(&pod, &node);
                 self.nominations.remove(&pod);
                 Some(if reservation.is_empty() {
@@ -285,132 +314,31 @@ impl Scheduler {
         }
     }
 
+    fn reserve(&mut self, attempt: &Attempt, node: NodeId) -> Reservation {
+        let since = attempt.meter().map(Meter::now);
+        let reservation = reserve(attempt, &mut self.nodes, node);
+        if let Some((meter, since)) = attempt.meter().zip(since) {
+            meter.ran(ExtensionPoint::Reserve, None, SUCCESS, since);
+        }
+        reservation
+    }
+
+    /// Steps since the last burst began.
+    #[cfg(test)]
+    pub(crate) fn last_steps(&self) -> usize {
+        self.steps
+    }
+
     /// Counts the steps of an attempt for this burst, and for the turns of the pod's namespace.
-    fn charge(&mut self, attempt: &Attempt) {
+    pub(crate) fn charge(&mut self, attempt: &Attempt) {
         let steps = attempt.take_steps();
         self.steps = self.steps.saturating_add(steps);
         self.queue.charge(attempt.pod(), steps);
     }
 
-    fn unplaced(
-        &mut self,
-        attempt: Attempt,
-        unplaced: FitError,
-        now: Duration,
-        random: u64,
-    ) -> Option<Decision> {
-        let pod = attempt.pod();
-        let (diagnosis, resolvable) = match unplaced {
-            FitError::NoNodes => {
-                self.queue.reject(&pod.key, ClusterEvents::ANY, now);
-                return Some(Decision::Reject {
-                    pod: Arc::clone(pod),
-                    message: FitError::NoNodes.message(),
-                    preemption: None,
-                });
-            }
-            FitError::Unfit {
-                diagnosis,
-                resolvable,
-            } => (diagnosis, resolvable),
-        };
-        if diagnosis.pre_filter_message.is_some() {
-            // What upstream's DynamicResources says in a cycle that ended before its turn; no pod is preempted.
-            return Some(self.rejected(pod, *diagnosis, "not found".to_owned(), None, now));
-        }
-        match DryRun::begin(pod, &self.nodes, &resolvable, random) {
-            Ok(dry_run) => {
-                let begun = DryRunOf {
-                    attempt,
-                    diagnosis,
-                    dry_run,
-                };
-                self.go_on(begun, now)
-            }
-            Err(impossible) => {
-                let message = format!("preemption: {}", impossible.0);
-                Some(self.rejected(pod, *diagnosis, message, None, now))
-            }
-        }
-    }
-
-    /// Brings a dry run forward by as many steps as a burst has.
-    fn go_on(&mut self, mut begun: DryRunOf, now: Duration) -> Option<Decision> {
-        let attempt = &begun.attempt;
-        let around = Surroundings {
-            algorithm: &self.algorithm,
-            nominations: &self.nominations,
-            budgets: &self.budgets,
-        };
-        let over = begun.dry_run.advance(
-            attempt,
-            &mut self.nodes,
-            around,
-            BURST_STEPS.saturating_sub(self.steps),
-        );
-        self.charge(&begun.attempt);
-        if !over {
-            self.dry_run = Some(begun);
-            return None;
-        }
-        let pod = Arc::clone(begun.attempt.pod());
-        let (message, preemption) = self.preempt(&pod, begun.dry_run.end());
-        let message = format!("preemption: {message}");
-        Some(self.rejected(&pod, *begun.diagnosis, message, preemption, now))
-    }
-
-    fn rejected(
-        &mut self,
-        pod: &Arc<PodInfo>,
-        mut diagnosis: Diagnosis,
-        message: String,
-        preemption: Option<Preemption>,
-        now: Duration,
-    ) -> Decision {
-        diagnosis.post_filter_message = Some(message);
-        let rejecting = self
-            .algorithm
-            .rows()
-            .iter()
-            .filter(|row| diagnosis.plugins.contains(row.plugin.name()));
-        let wakes_on = rejecting.fold(ClusterEvents::NONE, |all, row| all.and(row.plugin.requeue_on()));
-        self.queue.reject(&pod.key, wakes_on, now);
-        Decision::Reject {
-            pod: Arc::clone(pod),
-            message: diagnosis.message(),
-            preemption,
-        }
-    }
-
-    /// Whom to delete so that the pod fits, and the words for it.
-    fn preempt(
-        &mut self,
-        pod: &Arc<PodInfo>,
-        found: Result<Candidate, PreemptionImpossible>,
-    ) -> (String, Option<Preemption>) {
-        let candidate = match found {
-            Ok(candidate) => candidate,
-            Err(not_helpful) => return (not_helpful.0, None),
-        };
-        let node = self.nodes.names[candidate.node].clone();
-        let count = candidate.victims.len();
-        let message =
-            format!("found a potential placement for pod on node {node}, preempting {count} victims");
-        let dispossessed = self.nominations.lower(pod, &node);
-        dispossessed
-            .iter()
-            .for_each(|other| self.nominations.remove(other));
-        self.nominations.add(pod, &node);
-        let preemption = Preemption {
-            node,
-            victims: candidate.victims,
-            dispossessed,
-        };
-        (message, Some(preemption))
-    }
-
     /// Binding went through; the API tells the rest.
     pub fn bound(&mut self, pod: &PodInfo) {
+        self.measuring.end(pod, AttemptResult::Scheduled);
         if self.is_assumed(pod) {
             self.queue.remove(&pod.key);
         }
@@ -418,6 +346,7 @@ impl Scheduler {
 
     /// Binding failed: the node is free again and the pod waits for its next turn.
     pub fn binding_failed(&mut self, pod: &PodInfo, now: Duration) {
+        self.measuring.end(pod, AttemptResult::Error);
         if !self.is_assumed(pod) {
             return;
         }
@@ -434,6 +363,7 @@ fn events_of(change: NodeChange) -> ClusterEvents {
         (change.allocatable, ClusterEvents::NODE_ALLOCATABLE),
         (change.labels, ClusterEvents::NODE_LABEL),
         (change.taints, ClusterEvents::NODE_TAINT),
+        (change.features, ClusterEvents::NODE_FEATURES),
     ];
     all.into_iter()
         .filter(|(is, _)| *is)

@@ -1,6 +1,6 @@
 //! Numbers by row, in memory that grows with the rows that have one.
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 
 /// Entries below which a column is a list however many rows it has.
 const FEW: usize = 8;

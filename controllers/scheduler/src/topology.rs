@@ -1,6 +1,6 @@
 //! One topology key over all nodes: small numbers in place of label values.
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::sparse_column::SparseColumn;
 use std::collections::HashMap;
 

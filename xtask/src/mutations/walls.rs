@@ -2,6 +2,9 @@
 
 use super::{Mutation, Suite};
 
+const NOMINATIONS: &[&str] = &["--lib", "nominations::"];
+const POLICIES: &[&str] = &["--lib", "policy::"];
+const USAGES: &[&str] = &["--lib", "usage::"];
 const TURNS: &[&str] = &["--lib", "turns::"];
 const HEAVY_WORK: &[&str] = &["--lib", "heavy_work"];
 const UNREAD: &[&str] = &["--test", "unread_watches"];
@@ -20,6 +23,27 @@ pub(super) const SUITES: &[Suite] = &[
         package: "controllers-scheduler",
         folder: "controllers/scheduler/src",
         mutations: &[
+            Mutation {
+                name: "the node promised to a pod stays where preempting helps nowhere",
+                file: "post_filter.rs",
+                from: "if end.preemption.is_none() && end.nomination == Nomination::Cleared {",
+                to: "if false {",
+                proof: NOMINATIONS,
+            },
+            Mutation {
+                name: "pods placed since a sample do not count",
+                file: "usage.rs",
+                from: "own.placed.push_back(PlacedPod {",
+                to: "drop(PlacedPod {",
+                proof: USAGES,
+            },
+            Mutation {
+                name: "a policy passes the filters over",
+                file: "algorithm.rs",
+                from: "let best = self.ranking.best(ranked, random).unwrap_or(feasible);",
+                to: "let best = (0..nodes.rows()).collect::<Vec<_>>();",
+                proof: POLICIES,
+            },
             Mutation {
                 name: "a namespace that comes late has all turns",
                 file: "active.rs",

@@ -3,6 +3,7 @@
 
 mod allocator_repair;
 mod api_services;
+mod bundled_definitions;
 mod component_events;
 mod custom_resources;
 mod default_objects;
@@ -58,7 +59,7 @@ const fn row(name: &'static str, hooks: &'static [&'static str], run: Step) -> R
 }
 
 /// In order.
-static STEPS: [Row; 13] = [
+static STEPS: [Row; 14] = [
     row(
         "system namespaces",
         // The first that reads and writes.
@@ -79,6 +80,8 @@ static STEPS: [Row; 13] = [
         ],
         flow_control::keep,
     ),
+    // Before definitions are followed, so that their kinds are served from the start.
+    row("bundled definitions", &[], bundled_definitions::write),
     row(
         "custom resources",
         &[

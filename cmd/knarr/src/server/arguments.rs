@@ -56,6 +56,8 @@ pub(crate) struct ServerArguments {
     /// Disable the scheduler: pods stay pending until they are bound by other means
     #[arg(long)]
     pub(crate) disable_scheduler: bool,
+    #[command(flatten)]
+    pub(crate) scheduler: super::scheduler::SchedulerArguments,
     /// Settings of the node agent beside the server
     #[command(flatten, next_help_heading = "Node agent")]
     pub(crate) node: Forwarded<NodeArguments>,

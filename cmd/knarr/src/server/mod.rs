@@ -1,7 +1,7 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
 //! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
-//! several servers, [`encryption`] those of encryption at rest, [`bounds`] those of what is stored, [`serving`] those of serving certificates, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
+//! several servers, [`encryption`] those of encryption at rest, [`bounds`] those of what is stored, [`serving`] those of serving certificates, [`scheduler`] the file of the scheduler, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`node_config`] what nodes that join have to know, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
@@ -18,6 +18,7 @@ mod flags;
 mod identities;
 mod node_config;
 pub(crate) mod paths;
+mod scheduler;
 mod serving;
 
 pub(crate) use arguments::ServerArguments;
@@ -66,6 +67,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     (config.max_connections, config.max_proxied_connections) =
         open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
     let root_ca = arguments.serving.root_ca()?;
+    let scheduler = arguments.scheduler.configuration()?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     record_process(&paths);
     log_rotation::keep(paths.process().with_file_name("server.log"), &runtime);
@@ -86,7 +88,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
             settings.root_ca = root_ca;
         });
     if !arguments.disable_scheduler {
-        builder = builder.scheduler();
+        builder = builder.scheduler_with(scheduler);
     }
     let cluster = builder
         .start()

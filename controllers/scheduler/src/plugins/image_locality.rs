@@ -5,8 +5,8 @@ use crate::nodes::NodeId;
 
 /// Below this sum of sizes a node gains nothing.
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
-/// What one container can contribute at most.
-const MAX_CONTAINER_THRESHOLD: i64 = 1000 * 1024 * 1024;
+/// Sum that one image can contribute at most.
+const MAX_IMAGE_THRESHOLD: i64 = 1000 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ImageLocality;
@@ -25,14 +25,14 @@ impl Plugin for ImageLocality {
         if known.is_empty() {
             return None;
         }
-        let containers = i64::try_from(cycle.pod.shape.images.len()).unwrap_or(1);
+        let count = i64::try_from(cycle.pod.shape.images.len()).unwrap_or(1);
         Some(Box::new(move |node: NodeId| {
             let own = &nodes.images[node];
             let sum = known
                 .iter()
                 .filter_map(|(image, count)| Some(scaled(*own.get(*image)?, *count, nodes.node_count())))
                 .sum();
-            rated(sum, containers)
+            rated(sum, count)
         }))
     }
 }
@@ -46,7 +46,7 @@ fn scaled(size: i64, on_nodes: u32, all_nodes: usize) -> i64 {
     (size as f64 * (f64::from(on_nodes) / all_nodes as f64)) as i64
 }
 
-fn rated(sum: i64, containers: i64) -> i64 {
-    let max = MAX_CONTAINER_THRESHOLD * containers;
+fn rated(sum: i64, images: i64) -> i64 {
+    let max = MAX_IMAGE_THRESHOLD * images;
     MAX_NODE_SCORE * (sum.clamp(MIN_THRESHOLD, max) - MIN_THRESHOLD) / (max - MIN_THRESHOLD)
 }

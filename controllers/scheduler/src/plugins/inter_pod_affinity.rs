@@ -4,6 +4,7 @@
 //! there; do pods that I must avoid; do pods that must avoid me; and how much do both sides like each other.
 
 use crate::attempt::{Attempt, ROWS_A_STEP, TermCounters, bounded};
+use crate::config::args::InterPodAffinityArgs;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
 use crate::nodes::{NodeId, NodeTable};
 use crate::selector_counts::{CounterKey, OwnedTerm, Term, TermKind};
@@ -11,11 +12,29 @@ use crate::sparse_column::SparseColumn;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a required affinity of a pod already running is worth to the pods it selects.
-const HARD_POD_AFFINITY_WEIGHT: i64 = 1;
-
 #[derive(Debug)]
-pub(super) struct InterPodAffinity;
+pub(super) struct InterPodAffinity {
+    args: InterPodAffinityArgs,
+}
+
+impl InterPodAffinity {
+    pub(super) fn new(args: &InterPodAffinityArgs) -> Self {
+        Self { args: args.clone() }
+    }
+
+    /// Reports whether the pod is rated by the terms of pods on nodes as well as by its own.
+    fn regards_others(&self, attempt: &Attempt) -> bool {
+        !self.args.ignore_preferred_terms_of_existing_pods
+            || attempt.terms().iter().any(|term| is_preferred(term.0))
+    }
+}
+
+fn is_preferred(kind: TermKind) -> bool {
+    matches!(
+        kind,
+        TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity
+    )
+}
 
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &'static str {
@@ -90,6 +109,9 @@ impl Plugin for InterPodAffinity {
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
         let (nodes, attempt) = (cycle.nodes, cycle.attempt);
+        if !self.regards_others(attempt) {
+            return None;
+        }
         let mut liked = Sums::default();
         for (term, counts) in own(cycle) {
             let sign = match term.0 {
@@ -107,7 +129,7 @@ impl Plugin for InterPodAffinity {
         let about = attempt.terms_about(nodes);
         for (kind, term, counts) in about.iter().filter_map(|id| nodes.counts().term(*id)) {
             let weight = match kind {
-                TermKind::RequiredAffinity => HARD_POD_AFFINITY_WEIGHT,
+                TermKind::RequiredAffinity => self.args.hard_pod_affinity_weight,
                 TermKind::PreferredAffinity => i64::from(term.weight),
                 TermKind::PreferredAntiAffinity => -i64::from(term.weight),
                 TermKind::RequiredAntiAffinity => continue,

@@ -1,10 +1,12 @@
-//! The plugins, one file each, and their rows in the order in which upstream asks them.
+//! The plugins, one file each.
 //!
-//! To add one: its file, and a row here with the weight of its score (0 where it has none).
+//! To add one: its file, a line in `make` below, and a row in `config/default_plugins.rs` with the points at which it acts,
+//! where the order is that of asking.
 
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources_balanced_allocation;
@@ -12,43 +14,74 @@ mod node_resources_fit;
 mod node_unschedulable;
 mod node_volume_limits;
 mod pod_topology_spread;
+mod resource_allocation;
 mod scheduling_gates;
 mod taint_toleration;
 mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 
-pub(crate) use pod_topology_spread::Spread;
-
-use crate::framework::{Plugin, PluginRegistration};
+use crate::config::{PluginArgs, ProfileConfig};
+use crate::framework::{Plugin, PluginRegistration, PluginSet};
+use crate::meter::ExtensionPoint;
+use std::sync::Arc;
 
 /// The default profile.
-pub fn default_rows() -> Vec<PluginRegistration> {
-    vec![
-        row(scheduling_gates::SchedulingGates, 0),
-        row(node_name::NodeName, 0),
-        row(node_unschedulable::NodeUnschedulable, 0),
-        row(taint_toleration::TaintToleration, 3),
-        row(node_affinity::NodeAffinity, 2),
-        row(node_ports::NodePorts, 0),
-        row(node_resources_fit::NodeResourcesFit, 1),
-        row(volume_restrictions::VolumeRestrictions, 0),
-        row(node_volume_limits::NodeVolumeLimits, 0),
-        row(volume_binding::VolumeBinding, 1),
-        row(volume_zone::VolumeZone, 0),
-        row(pod_topology_spread::PodTopologySpread, 2),
-        row(inter_pod_affinity::InterPodAffinity, 2),
-        row(
-            node_resources_balanced_allocation::NodeResourcesBalancedAllocation,
-            1,
-        ),
-        row(image_locality::ImageLocality, 1),
-    ]
+pub fn default_plugins() -> PluginSet {
+    plugin_set(&ProfileConfig::default())
 }
 
-fn row(plugin: impl Plugin + 'static, weight: i64) -> PluginRegistration {
-    PluginRegistration {
-        plugin: Box::new(plugin),
-        weight,
+/// The plugins of a profile.
+pub fn plugin_set(profile: &ProfileConfig) -> PluginSet {
+    let mut made: Vec<Arc<dyn Plugin>> = Vec::new();
+    let mut at = |point: ExtensionPoint| {
+        let mut registrations = Vec::new();
+        for name in profile.plugins.at(point) {
+            let known = made.iter().find(|own| own.name() == *name).cloned();
+            let Some(plugin) = known.or_else(|| make(name, &profile.args)) else {
+                continue;
+            };
+            registrations.push(PluginRegistration::new(&plugin, profile.plugins.weight(name)));
+            made.push(plugin);
+        }
+        registrations
+    };
+    PluginSet {
+        pre_enqueue: at(ExtensionPoint::PreEnqueue),
+        pre_filter: at(ExtensionPoint::PreFilter),
+        filter: at(ExtensionPoint::Filter),
+        score: at(ExtensionPoint::Score),
     }
+}
+
+/// The plugin of this name; `None` for those that are parts of the scheduler itself.
+fn make(name: &str, args: &PluginArgs) -> Option<Arc<dyn Plugin>> {
+    Some(match name {
+        "SchedulingGates" => Arc::new(scheduling_gates::SchedulingGates),
+        "NodeName" => Arc::new(node_name::NodeName),
+        "NodeUnschedulable" => Arc::new(node_unschedulable::NodeUnschedulable),
+        "TaintToleration" => Arc::new(taint_toleration::TaintToleration),
+        "NodeAffinity" => Arc::new(node_affinity::NodeAffinity::new(&args.node_affinity)),
+        "NodePorts" => Arc::new(node_ports::NodePorts),
+        "NodeResourcesFit" => Arc::new(node_resources_fit::NodeResourcesFit::new(
+            &args.node_resources_fit,
+        )),
+        "VolumeRestrictions" => Arc::new(volume_restrictions::VolumeRestrictions),
+        "NodeVolumeLimits" => Arc::new(node_volume_limits::NodeVolumeLimits),
+        "VolumeBinding" => Arc::new(volume_binding::VolumeBinding::new(&args.volume_binding)),
+        "VolumeZone" => Arc::new(volume_zone::VolumeZone),
+        "PodTopologySpread" => Arc::new(pod_topology_spread::PodTopologySpread::new(
+            &args.pod_topology_spread,
+        )),
+        "InterPodAffinity" => Arc::new(inter_pod_affinity::InterPodAffinity::new(
+            &args.inter_pod_affinity,
+        )),
+        "NodeResourcesBalancedAllocation" => {
+            let args = &args.node_resources_balanced_allocation;
+            Arc::new(node_resources_balanced_allocation::NodeResourcesBalancedAllocation::new(args))
+        }
+        "ImageLocality" => Arc::new(image_locality::ImageLocality),
+        "NodeDeclaredFeatures" => Arc::new(node_declared_features::NodeDeclaredFeatures),
+        _ => return None,
+    })
 }

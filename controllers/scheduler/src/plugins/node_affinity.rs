@@ -1,12 +1,59 @@
-//! `nodeSelector` and node affinity.
+//! `nodeSelector` and node affinity, that of the pod and that which its profile adds.
 
+use crate::config::args::NodeAffinityArgs;
 use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
-use crate::nodes::NodeId;
-use crate::object::NodeSelectorTerm;
+use crate::node_terms::NodeTermIndex;
+use crate::nodes::{NodeId, NodeTable};
+use crate::object::{NodeSelectorTerm, PreferredSchedulingTerm};
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
-pub(super) struct NodeAffinity;
+pub(super) struct NodeAffinity {
+    added: Added,
+}
+
+/// The affinity that the profile adds.
+#[derive(Debug)]
+struct Added {
+    required: Option<(Vec<NodeSelectorTerm>, NodeTermIndex)>,
+    preferred: (Vec<PreferredSchedulingTerm>, NodeTermIndex),
+}
+
+impl NodeAffinity {
+    pub(super) fn new(args: &NodeAffinityArgs) -> Self {
+        let own = args.added_affinity.clone();
+        let required = own.required.map(|own| own.node_selector_terms);
+        let filed = |terms: Vec<NodeSelectorTerm>| {
+            let index = NodeTermIndex::of(terms.iter());
+            (terms, index)
+        };
+        let index = NodeTermIndex::of(own.preferred.iter().map(|one| &one.preference));
+        Self {
+            added: Added {
+                required: required.map(filed),
+                preferred: (own.preferred, index),
+            },
+        }
+    }
+}
+
+impl Added {
+    fn admits(&self, nodes: &NodeTable, node: NodeId) -> bool {
+        let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+        self.required.as_ref().is_none_or(|(terms, index)| {
+            let mut candidates = index.candidates(name, labels);
+            candidates.any(|id| index.matches(id, &terms[id], name, labels))
+        })
+    }
+
+    fn preference(&self, nodes: &NodeTable, node: NodeId) -> i64 {
+        let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+        let (terms, index) = &self.preferred;
+        let candidates = index.candidates(name, labels);
+        let matching = candidates.filter(|id| index.matches(*id, &terms[*id].preference, name, labels));
+        matching.map(|id| i64::from(terms[id].weight)).sum()
+    }
+}
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
@@ -40,12 +87,17 @@ impl Plugin for NodeAffinity {
         Ok(Some(all))
     }
 
-    fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         let attempt = cycle.attempt;
-        if cycle.pod.shape.node_selector.is_empty() && attempt.node_affinity().required.is_none() {
+        let has_own = !cycle.pod.shape.node_selector.is_empty() || attempt.node_affinity().required.is_some();
+        if !has_own && self.added.required.is_none() {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
+            if !self.added.admits(cycle.nodes, node) {
+                let reason = "node(s) didn't match scheduler-enforced node affinity";
+                return Err(Rejection::unresolvable(reason));
+            }
             if attempt.admits(cycle.nodes, node) {
                 return Ok(());
             }
@@ -55,13 +107,18 @@ impl Plugin for NodeAffinity {
         }))
     }
 
-    fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
         let preferred = &cycle.attempt.node_affinity().preferred;
-        if preferred.is_empty() {
+        let adds = !self.added.preferred.0.is_empty();
+        if preferred.is_empty() && !adds {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            cycle.attempt.preference(preferred, cycle.nodes, node)
+            let own = match preferred.is_empty() {
+                true => 0,
+                false => cycle.attempt.preference(preferred, cycle.nodes, node),
+            };
+            own + self.added.preference(cycle.nodes, node)
         }))
     }
 

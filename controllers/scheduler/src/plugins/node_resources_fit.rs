@@ -1,12 +1,44 @@
-//! A node must have what the pod asks for, and the emptier it is the better.
+//! A node must have what the pod asks for; how full it is rates it, by the strategy of the profile: the emptier it is the
+//! better, by default.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Score};
+use super::resource_allocation::{Rated, free_percent, percent};
+use crate::config::args::{NodeResourcesFitArgs, ScoringStrategy, ShapePoint, score_on};
+use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::Shape;
 use std::borrow::Cow;
 
 #[derive(Debug)]
-pub(super) struct NodeResourcesFit;
+pub(super) struct NodeResourcesFit {
+    args: NodeResourcesFitArgs,
+    rated: Vec<Rated>,
+}
+
+impl NodeResourcesFit {
+    pub(super) fn new(args: &NodeResourcesFitArgs) -> Self {
+        Self {
+            rated: Rated::all(&args.resources),
+            args: args.clone(),
+        }
+    }
+
+    /// Reports whether the profile ignores an extended resource.
+    fn ignores(&self, name: &str) -> bool {
+        if self.args.ignored_resources.is_empty() && self.args.ignored_resource_groups.is_empty() {
+            return false;
+        }
+        let Some((group, _)) = name.split_once('/').filter(|_| !name.contains("kubernetes.io/")) else {
+            return false;
+        };
+        self.args.ignored_resources.contains(name) || self.args.ignored_resource_groups.contains(group)
+    }
+
+    fn scalars<'s>(&'s self, shape: &'s Shape) -> impl Iterator<Item = (&'s str, i64)> {
+        let all = shape.requests.scalars.iter();
+        all.map(|(name, request)| (&**name, *request))
+            .filter(|(name, _)| !self.ignores(name))
+    }
+}
 
 impl Plugin for NodeResourcesFit {
     fn name(&self) -> &'static str {
@@ -20,129 +52,150 @@ impl Plugin for NodeResourcesFit {
             .and(ClusterEvents::POD_SELF)
     }
 
-    fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+    fn filter<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         let (shape, nodes) = (&*cycle.pod.shape, cycle.nodes);
         Some(Box::new(move |node: NodeId| {
-            if fits(shape, nodes, node) {
+            if self.fits(shape, nodes, node) {
                 Ok(())
             } else {
-                Err(insufficient(shape, nodes, node))
+                Err(self.insufficient(shape, nodes, node))
             }
         }))
     }
 
-    /// Least allocated: the free share of CPU and of memory, equally weighted.
-    fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
+    fn score<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
         let (shape, nodes) = (&*cycle.pod.shape, cycle.nodes);
-        Some(Box::new(move |node: NodeId| {
-            let cpu = free_share(
-                nodes.scored_milli_cpu[node] + shape.scored_milli_cpu,
-                nodes.allocatable_milli_cpu[node],
-            );
-            let memory = free_share(
-                nodes.scored_memory[node] + shape.scored_memory,
-                nodes.allocatable_memory[node],
-            );
-            match (cpu, memory) {
-                (Some(cpu), Some(memory)) => (cpu + memory) / 2,
-                (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => 0,
+        Some(Box::new(move |node: NodeId| match &self.args.strategy {
+            ScoringStrategy::LeastAllocated => mean(&self.rated, shape, nodes, node, free_percent),
+            ScoringStrategy::MostAllocated => mean(&self.rated, shape, nodes, node, percent),
+            ScoringStrategy::RequestedToCapacityRatio(points) => {
+                by_ratio(&self.rated, points, shape, nodes, node)
             }
         }))
     }
 }
 
-fn free_share(requested: i64, allocatable: i64) -> Option<i64> {
-    if allocatable == 0 {
-        return None;
+/// The weighted mean of the resources' scores, rounded down.
+fn mean(
+    rated: &[Rated],
+    shape: &Shape,
+    nodes: &NodeTable,
+    node: NodeId,
+    score: impl Fn(i64, i64) -> i64,
+) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for one in rated {
+        if let Some(amounts) = one.assumed(shape, nodes, node) {
+            sum += one.weight * score(amounts.with_pod, amounts.allocatable);
+            weights += one.weight;
+        }
     }
-    if requested > allocatable {
-        return Some(0);
-    }
-    // A node says what it has.
-    let free = i128::from(allocatable - requested) * i128::from(MAX_NODE_SCORE) / i128::from(allocatable);
-    i64::try_from(free).ok()
+    if weights == 0 { 0 } else { sum / weights }
 }
 
-/// The common case without making words.
-fn fits(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
-    let requests = &shape.requests;
-    let has =
-        |request: i64, allocatable: i64, requested: i64| request == 0 || request <= allocatable - requested;
-    i64::try_from(nodes.pods[node].len()).is_ok_and(|pods| pods < nodes.allowed_pods[node])
-        && has(
+/// The weighted mean of the scores above zero that the points give to the shares in use, rounded.
+fn by_ratio(rated: &[Rated], points: &[ShapePoint], shape: &Shape, nodes: &NodeTable, node: NodeId) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for one in rated {
+        let Some(amounts) = one.assumed(shape, nodes, node) else {
+            continue;
+        };
+        let score = score_on(points, percent(amounts.with_pod, amounts.allocatable));
+        if score > 0 {
+            sum += one.weight * score;
+            weights += one.weight;
+        }
+    }
+    // Half a point and more is rounded up.
+    if weights == 0 {
+        0
+    } else {
+        (2 * sum + weights) / (2 * weights)
+    }
+}
+
+impl NodeResourcesFit {
+    /// The common case without making words.
+    fn fits(&self, shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
+        let requests = &shape.requests;
+        let has = |request: i64, allocatable: i64, requested: i64| {
+            request == 0 || request <= allocatable - requested
+        };
+        i64::try_from(nodes.pods[node].len()).is_ok_and(|pods| pods < nodes.allowed_pods[node])
+            && has(
+                requests.milli_cpu,
+                nodes.allocatable_milli_cpu[node],
+                nodes.requested_milli_cpu[node],
+            )
+            && has(
+                requests.memory,
+                nodes.allocatable_memory[node],
+                nodes.requested_memory[node],
+            )
+            && has(
+                requests.ephemeral_storage,
+                nodes.allocatable_ephemeral_storage[node],
+                nodes.requested_ephemeral_storage[node],
+            )
+            && self.scalars(shape).all(|(name, request)| {
+                let of = |column: &[std::collections::BTreeMap<Box<str>, i64>]| {
+                    column[node].get(name).copied().unwrap_or(0)
+                };
+                has(
+                    request,
+                    of(&nodes.allocatable_scalars),
+                    of(&nodes.requested_scalars),
+                )
+            })
+    }
+
+    /// Everything that is short. It cannot be helped by preemption when the pod wants more than the node ever had.
+    fn insufficient(&self, shape: &Shape, nodes: &NodeTable, node: NodeId) -> Rejection {
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        let mut unresolvable = false;
+        let mut ask = |name: Cow<'static, str>, request: i64, allocatable: i64, requested: i64| {
+            if request > 0 && request > allocatable - requested {
+                reasons.push(name);
+                unresolvable |= request > allocatable;
+            }
+        };
+        let pods = i64::try_from(nodes.pods[node].len()).unwrap_or(i64::MAX);
+        if pods >= nodes.allowed_pods[node] {
+            // A node without room for any pod is no different from a full one to upstream: preemption is tried.
+            ask("Too many pods".into(), 1, 1, 1);
+        }
+        let requests = &shape.requests;
+        ask(
+            "Insufficient cpu".into(),
             requests.milli_cpu,
             nodes.allocatable_milli_cpu[node],
             nodes.requested_milli_cpu[node],
-        )
-        && has(
+        );
+        ask(
+            "Insufficient memory".into(),
             requests.memory,
             nodes.allocatable_memory[node],
             nodes.requested_memory[node],
-        )
-        && has(
+        );
+        ask(
+            "Insufficient ephemeral-storage".into(),
             requests.ephemeral_storage,
             nodes.allocatable_ephemeral_storage[node],
             nodes.requested_ephemeral_storage[node],
-        )
-        && requests.scalars.iter().all(|(name, request)| {
-            let of = |column: &[std::collections::BTreeMap<Box<str>, i64>]| {
-                column[node].get(name).copied().unwrap_or(0)
-            };
-            has(
-                *request,
-                of(&nodes.allocatable_scalars),
-                of(&nodes.requested_scalars),
-            )
-        })
-}
-
-/// Everything that is short. It cannot be helped by preemption when the pod wants more than the node ever had.
-fn insufficient(shape: &Shape, nodes: &NodeTable, node: NodeId) -> Rejection {
-    let mut reasons: Vec<Cow<'static, str>> = Vec::new();
-    let mut unresolvable = false;
-    let mut ask = |name: Cow<'static, str>, request: i64, allocatable: i64, requested: i64| {
-        if request > 0 && request > allocatable - requested {
-            reasons.push(name);
-            unresolvable |= request > allocatable;
-        }
-    };
-    let pods = i64::try_from(nodes.pods[node].len()).unwrap_or(i64::MAX);
-    if pods >= nodes.allowed_pods[node] {
-        // A node without room for any pod is no different from a full one to upstream: preemption is tried.
-        ask("Too many pods".into(), 1, 1, 1);
-    }
-    let requests = &shape.requests;
-    ask(
-        "Insufficient cpu".into(),
-        requests.milli_cpu,
-        nodes.allocatable_milli_cpu[node],
-        nodes.requested_milli_cpu[node],
-    );
-    ask(
-        "Insufficient memory".into(),
-        requests.memory,
-        nodes.allocatable_memory[node],
-        nodes.requested_memory[node],
-    );
-    ask(
-        "Insufficient ephemeral-storage".into(),
-        requests.ephemeral_storage,
-        nodes.allocatable_ephemeral_storage[node],
-        nodes.requested_ephemeral_storage[node],
-    );
-    for (name, request) in &requests.scalars {
-        let allocatable = nodes.allocatable_scalars[node].get(name).copied().unwrap_or(0);
-        let requested = nodes.requested_scalars[node].get(name).copied().unwrap_or(0);
-        ask(
-            format!("Insufficient {name}").into(),
-            *request,
-            allocatable,
-            requested,
         );
-    }
-    Rejection {
-        reasons,
-        unresolvable,
+        for (name, request) in self.scalars(shape) {
+            let allocatable = nodes.allocatable_scalars[node].get(name).copied().unwrap_or(0);
+            let requested = nodes.requested_scalars[node].get(name).copied().unwrap_or(0);
+            ask(
+                format!("Insufficient {name}").into(),
+                request,
+                allocatable,
+                requested,
+            );
+        }
+        Rejection {
+            reasons,
+            unresolvable,
+        }
     }
 }

@@ -4,13 +4,25 @@
 //! The answers come from [`PodVolumes`](crate::volumes::pod_volumes); the scheduler reserves what the chosen node gives, and
 //! the pod is bound once its claims are.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
+use crate::config::args::{ShapePoint, VolumeBindingArgs, score_on};
+use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Plugin, Rejection, Scope};
 use crate::nodes::NodeId;
 use crate::volumes::pod_volumes::{OnNode, PodVolumes};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub(super) struct VolumeBinding;
+pub(super) struct VolumeBinding {
+    /// Score by the share of a class that the claims use.
+    shape: Vec<ShapePoint>,
+}
+
+impl VolumeBinding {
+    pub(super) fn new(args: &VolumeBindingArgs) -> Self {
+        Self {
+            shape: args.shape.clone(),
+        }
+    }
+}
 
 impl Plugin for VolumeBinding {
     fn name(&self) -> &'static str {
@@ -58,14 +70,20 @@ impl Plugin for VolumeBinding {
         if volumes.waiting.is_empty() {
             return None;
         }
-        let score = |node: &NodeId| score(volumes, &volumes.on(cycle.attempt, cycle.nodes, *node));
+        let score = |node: &NodeId| {
+            score(
+                volumes,
+                &volumes.on(cycle.attempt, cycle.nodes, *node),
+                &self.shape,
+            )
+        };
         Some(feasible.iter().map(score).collect())
     }
 }
 
-/// The share that stays free of what the claims are given, in percent, as a mean over the classes: volumes that fit
-/// closely are the worst, so that room is spread (upstream's default shape).
-fn score(pod: &PodVolumes, found: &OnNode) -> i64 {
+/// The score of the share that is used of what the claims are given, as a mean over the classes. By upstream's default
+/// shape volumes that fit closely are the worst, so that room is spread.
+fn score(pod: &PodVolumes, found: &OnNode, shape: &[ShapePoint]) -> i64 {
     let request = |at: usize| {
         let request = pod.waiting[at].claim.request;
         request.map_or(0, |own| i128::from(own.units()))
@@ -87,16 +105,15 @@ fn score(pod: &PodVolumes, found: &OnNode) -> i64 {
             *capacity = i128::from(room);
         }
     }
-    let (count, most) = (classes.len() as i64, MAX_NODE_SCORE);
-    let free = |(requested, capacity): &(i128, i128)| match (*requested, *capacity) {
-        (_, 0) => 0,
-        (requested, capacity) if requested > capacity => 0,
-        (requested, capacity) => {
-            let used = requested * i128::from(most) / capacity;
-            most - i64::try_from(used).unwrap_or(most)
-        }
+    let count = classes.len() as i64;
+    let rated = |(requested, capacity): &(i128, i128)| {
+        let used = match (*requested, *capacity) {
+            (requested, capacity) if capacity == 0 || requested > capacity => 100,
+            (requested, capacity) => requested * 100 / capacity,
+        };
+        score_on(shape, i64::try_from(used).unwrap_or(100))
     };
-    let sum: i64 = classes.values().map(free).sum();
+    let sum: i64 = classes.values().map(rated).sum();
     // Half a point and more is rounded up.
     if count == 0 {
         0

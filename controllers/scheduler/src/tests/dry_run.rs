@@ -49,7 +49,14 @@ fn looked_at(count: usize, protected: usize) -> usize {
         nominations: &world.nominations,
         budgets: &Budgets::from([(ObjectKey::new("ns", "b"), budget)]),
     };
-    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    let mut dry_run = DryRun::begin(
+        &pod,
+        &world.nodes,
+        &resolvable,
+        0,
+        DefaultPreemptionArgs::default(),
+    )
+    .unwrap();
     assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
     count - dry_run.left()
 }
@@ -76,7 +83,14 @@ fn dry_run_begins_with_another_node_each_time() {
             nominations: &world.nominations,
             budgets: &budgets,
         };
-        let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, random).unwrap();
+        let mut dry_run = DryRun::begin(
+            &pod,
+            &world.nodes,
+            &resolvable,
+            random,
+            DefaultPreemptionArgs::default(),
+        )
+        .unwrap();
         assert!(!dry_run.advance(&attempt, &mut world.nodes, around, 0));
         assert_eq!(dry_run.end().unwrap().node, expected);
     }

@@ -61,7 +61,14 @@ fn long_tolerations_are_decoded_once_for_all_nodes_and_victims() {
         nominations: &world.nominations,
         budgets: &Budgets::new(),
     };
-    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    let mut dry_run = DryRun::begin(
+        &pod,
+        &world.nodes,
+        &resolvable,
+        0,
+        DefaultPreemptionArgs::default(),
+    )
+    .unwrap();
     while !dry_run.advance(&attempt, &mut world.nodes, around, 0) {}
     assert_eq!(dry_run.end().unwrap().victims.len(), 4);
     // Decoded, and looked through for either taint.
@@ -161,7 +168,7 @@ fn gates_hold_a_pod_however_many_there_are() {
             .map(|number| json!({"name": format!("g{number}")}))
             .collect();
         let pod = make_pod("p", json!({"schedulingGates": gates}));
-        let rows = default_rows();
+        let rows = default_plugins().pre_enqueue;
         let message = rows
             .iter()
             .find_map(|row| row.plugin.pre_enqueue(&pod).err())

@@ -122,7 +122,14 @@ fn node_affinity_is_compared_once_a_node_in_an_attempt() {
         nominations: &world.nominations,
         budgets: &budgets,
     };
-    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    let mut dry_run = DryRun::begin(
+        &pod,
+        &world.nodes,
+        &resolvable,
+        0,
+        DefaultPreemptionArgs::default(),
+    )
+    .unwrap();
     assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
     assert_eq!(dry_run.end().unwrap().victims.len(), 1);
     let (steps, compared) = (attempt.steps(), NODES * TERMS * 2);
@@ -169,7 +176,14 @@ fn domains_are_summed_once_in_an_attempt() {
         nominations: &world.nominations,
         budgets: &budgets,
     };
-    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0).unwrap();
+    let mut dry_run = DryRun::begin(
+        &pod,
+        &world.nodes,
+        &resolvable,
+        0,
+        DefaultPreemptionArgs::default(),
+    )
+    .unwrap();
     assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
     let checks = 2 * (NODES - dry_run.left());
     assert_eq!(checks, 200);
@@ -195,7 +209,7 @@ fn dry_run_ends_after_its_steps() {
         nominations: &world.nominations,
         budgets: &budgets,
     };
-    let mut dry_run = DryRun::begin(&pod, &world.nodes, &all, 0).unwrap();
+    let mut dry_run = DryRun::begin(&pod, &world.nodes, &all, 0, DefaultPreemptionArgs::default()).unwrap();
     assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
     assert!(dry_run.left() > NODES - 80, "{}", dry_run.left());
     assert!(
@@ -240,7 +254,7 @@ fn large_shapes_are_told_apart() {
 
 /// What the filter of hard spread constraints says of every node.
 fn filtered(attempt: &Attempt, nodes: &NodeTable, node: usize) -> bool {
-    let rows = default_rows();
+    let rows = default_plugins().filter;
     let row = rows
         .iter()
         .find(|row| row.plugin.name() == "PodTopologySpread")

@@ -2,14 +2,16 @@
 
 use crate::algorithm::{Algorithm, FitError, Nominations};
 use crate::attempt::Attempt;
+use crate::config::args::DefaultPreemptionArgs;
+use crate::decision::Decision;
 use crate::framework::ClusterEvents;
 use crate::nodes::NodeTable;
 use crate::object::{Node, Pod};
-use crate::plugins::default_rows;
+use crate::plugins::default_plugins;
 use crate::pod::PodInfo;
 use crate::preemption::{Budget, Budgets, DryRun, Surroundings};
 use crate::queue::{MAX_UNSCHEDULABLE, Queue};
-use crate::scheduler::{Decision, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::volumes::{Claim, Class, Volume};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
@@ -21,6 +23,9 @@ mod dry_run;
 mod long_affinity;
 mod long_lists;
 mod long_terms;
+mod node_facts;
+mod nominations;
+mod profiles;
 mod sparse_counts;
 mod turns;
 mod view_memory;
@@ -37,7 +42,7 @@ impl World {
     fn new(nodes: Value) -> Self {
         let mut world = Self {
             nodes: NodeTable::default(),
-            algorithm: Algorithm::new(default_rows()),
+            algorithm: Algorithm::new(default_plugins()),
             nominations: Nominations::default(),
             pods: 0,
         };
@@ -67,7 +72,7 @@ impl World {
 }
 
 /// A node from `{"name", "labels", "cpu", …}`, with room for everything not said.
-fn make_node(short: &Value) -> Node {
+pub(crate) fn make_node(short: &Value) -> Node {
     let name = short["name"].as_str().unwrap();
     let mut labels = json!({"kubernetes.io/hostname": name});
     if let Some(zone) = short["zone"].as_str() {
@@ -91,8 +96,8 @@ fn make_node(short: &Value) -> Node {
     .unwrap()
 }
 
-/// A pod from its spec; `cpu` and `labels` are short for what they say.
-fn make_pod(name: &str, mut spec: Value) -> Arc<PodInfo> {
+/// A pod from its spec; `cpu`, `labels`, `start` and `nominated` are short for what they say.
+pub(crate) fn make_pod(name: &str, mut spec: Value) -> Arc<PodInfo> {
     let labels = spec["labels"].take();
     let cpu = spec["cpu"].take();
     if spec["containers"].is_null() {
@@ -102,6 +107,8 @@ fn make_pod(name: &str, mut spec: Value) -> Arc<PodInfo> {
         spec["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
     }
     let start = spec["start"].take();
+    let nominated = spec["nominated"].take();
+    let nominated = nominated.as_str().unwrap_or_default();
     let spec = Value::Object(
         spec.as_object()
             .unwrap()
@@ -113,7 +120,7 @@ fn make_pod(name: &str, mut spec: Value) -> Arc<PodInfo> {
     let labels = if labels.is_null() { json!({}) } else { labels };
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels}, "spec": spec,
-        "status": {"startTime": start}
+        "status": {"startTime": start, "nominatedNodeName": nominated}
     }))
     .unwrap();
     Arc::new(PodInfo::new(pod))
@@ -328,7 +335,7 @@ fn preempt(
         budgets,
     };
     let nodes = &mut world.nodes;
-    let begun = DryRun::begin(pod, nodes, &resolvable, 0);
+    let begun = DryRun::begin(pod, nodes, &resolvable, 0, DefaultPreemptionArgs::default());
     let mut dry_run = begun.map_err(|message| message.0)?;
     assert!(dry_run.advance(&attempt, nodes, around, usize::MAX));
     let found = dry_run.end().map_err(|message| message.0)?;
@@ -402,15 +409,15 @@ fn queue_orders_backs_off_and_wakes() {
     let low = make_pod("low", json!({}));
     let high = make_pod("high", json!({"priority": 5}));
     let gated = make_pod("gated", json!({"schedulingGates": [{"name": "g"}]}));
-    queue.set(low.clone(), false, second(0));
-    queue.set(high.clone(), false, second(1));
-    queue.set(gated.clone(), true, second(1));
+    queue.set(low.clone(), None, second(0));
+    queue.set(high.clone(), None, second(1));
+    queue.set(gated.clone(), Some("SchedulingGates"), second(1));
     assert_eq!(queue.pop(second(1)).unwrap().pod.key.name, "high");
-    queue.reject(&high.key, ClusterEvents::NODE_ADD, second(1));
+    queue.reject(&high.key, BTreeSet::new(), ClusterEvents::NODE_ADD, second(1));
     assert_eq!(queue.pop(second(1)).unwrap().pod.key.name, "low");
     // What happens while a pod is tried is not missed by its rejection.
     queue.happened(ClusterEvents::POD_GONE, second(1));
-    queue.reject(&low.key, ClusterEvents::POD_GONE, second(1));
+    queue.reject(&low.key, BTreeSet::new(), ClusterEvents::POD_GONE, second(1));
     assert_eq!(queue.next_wake(), Some(second(2)), "low backs off for a second");
     queue.happened(ClusterEvents::NODE_TAINT, second(5));
     assert_eq!(queue.pop(second(5)).unwrap().pod.key.name, "low");
@@ -422,10 +429,10 @@ fn queue_orders_backs_off_and_wakes() {
     assert_eq!(queue.next_wake(), Some(second(7)));
     queue.happened(ClusterEvents::NODE_ADD, second(6));
     assert_eq!(queue.pop(second(6)).unwrap().pod.key.name, "high");
-    queue.reject(&high.key, ClusterEvents::NODE_ADD, second(6));
+    queue.reject(&high.key, BTreeSet::new(), ClusterEvents::NODE_ADD, second(6));
     queue.remove(&low.key);
     assert_eq!(queue.next_wake(), Some(second(6) + MAX_UNSCHEDULABLE));
-    queue.set(make_pod("gated", json!({})), false, second(7));
+    queue.set(make_pod("gated", json!({})), None, second(7));
     assert_eq!(queue.pop(second(7)).unwrap().pod.key.name, "gated");
 }
 

@@ -34,7 +34,7 @@ fn check_order(pods: &[(&str, &str, i32)], steps_of_a: usize, expected: &[&str])
     for (namespace, name, priority) in pods {
         queue.set(
             pod_of(namespace, name, json!({"priority": priority})),
-            false,
+            None,
             Duration::ZERO,
         );
     }
@@ -75,12 +75,12 @@ fn priority_goes_before_turns() {
 fn turns_count_what_was_charged_while_others_wait() {
     let mut queue = Queue::default();
     for number in 0..3 {
-        queue.set(pod_of("b", &number.to_string(), json!({})), false, Duration::ZERO);
+        queue.set(pod_of("b", &number.to_string(), json!({})), None, Duration::ZERO);
     }
     // One pod of `a` at a time: each is charged to it although none of it waits then.
     let mut order = Vec::new();
     for number in 0..4 {
-        queue.set(pod_of("a", &number.to_string(), json!({})), false, Duration::ZERO);
+        queue.set(pod_of("a", &number.to_string(), json!({})), None, Duration::ZERO);
         let next = queue.pop(Duration::ZERO).unwrap().pod;
         let steps = if next.key.namespace == "a" { 1_000 } else { 0 };
         order.push(next.key.namespace.clone());
@@ -93,14 +93,14 @@ fn turns_count_what_was_charged_while_others_wait() {
 fn turns_owe_nothing_to_who_comes_late() {
     let mut queue = Queue::default();
     for number in 0..1_000 {
-        queue.set(pod_of("b", &number.to_string(), json!({})), false, Duration::ZERO);
+        queue.set(pod_of("b", &number.to_string(), json!({})), None, Duration::ZERO);
     }
     for _ in 0..500 {
         let next = queue.pop(Duration::ZERO).unwrap().pod;
         queue.charge(&next, 0);
     }
     for number in 0..1_000 {
-        queue.set(pod_of("a", &number.to_string(), json!({})), false, Duration::ZERO);
+        queue.set(pod_of("a", &number.to_string(), json!({})), None, Duration::ZERO);
     }
     let order = order(&mut queue, 0);
     let of_a = order[..100].iter().filter(|pod| pod.starts_with("a/")).count();

@@ -1,8 +1,9 @@
 //! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
 //! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
-use crate::driver::LabelsView;
+use crate::policy::object::WantedPolicy;
 use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
+use crate::sources::LabelsView;
 use crate::volumes::views::{
     AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
 };
@@ -77,6 +78,14 @@ fn view_of_a_pod_takes_what_is_charged() {
             (
                 object!(r#""spec":{"volumes":[@]}"#),
                 r##"{"name":"#","awsElasticBlockStore":{"volumeID":"i"}}"##,
+            ),
+            (
+                object!(r#""spec":{"volumes":[@]}"#),
+                r##"{"name":"#","image":{"reference":"i"}}"##,
+            ),
+            (
+                object!(r#""spec":{"containers":[{"name":"c","volumeMounts":[@]}]}"#),
+                r##"{"name":"#","mountPath":"/a","bindMountOptions":["noexec"]}"##,
             ),
             (
                 object!(r#""spec":{"volumes":[{"name":"v","rbd":{"image":"i","monitors":[@]}}]}"#),
@@ -216,6 +225,8 @@ fn views_that_administrators_and_drivers_write_take_what_is_charged() {
         OF_NODES,
         &[(object!(r#""nodeTopology":{"matchExpressions":[@]}"#), REQUIREMENT)],
     );
+    let policy = object!(r#""spec":{"policy":"@"}"#);
+    check::<WantedPolicy>(MOST, &[(policy, "a")]);
     check::<AttachmentView>(MOST, &[(object!(r#""spec":{"attacher":"@"}"#), "a")]);
 }
 

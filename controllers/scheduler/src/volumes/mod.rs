@@ -18,7 +18,7 @@ pub(crate) mod waiting;
 pub use objects::{Attachment, Capacity, Claim, ClaimRef, Class, CsiNode, Driver, Volume};
 pub use reservation::{Binding, Provision, Reservation};
 
-use crate::framework::ClusterEvents;
+use crate::cluster_events::ClusterEvents;
 use crate::pod::PodInfo;
 use machinery_meta::ObjectKey;
 use std::collections::{BTreeSet, HashMap};

@@ -3,9 +3,10 @@
 use super::reservation::{self, Reservation};
 use super::waiting::WaitingPods;
 use super::{Attachment, Capacity, Claim, Class, CsiNode, Driver, Volume};
-use crate::framework::ClusterEvents;
+use crate::cluster_events::ClusterEvents;
+use crate::decision::Decision;
 use crate::pod::PodInfo;
-use crate::scheduler::{Decision, Scheduler};
+use crate::scheduler::Scheduler;
 use machinery_meta::ObjectKey;
 use std::collections::HashSet;
 use std::collections::VecDeque;
@@ -99,14 +100,18 @@ impl Scheduler {
         now: Duration,
     ) {
         if self.is_assumed(pod) {
-            self.binding.waiting.insert(pod, node, reservation, now);
+            let timeout = self.bind_timeout(pod);
+            self.binding.waiting.insert(pod, node, reservation, now + timeout);
             self.look_again(vec![pod.key.clone()]);
+        } else {
+            self.measuring.forget_pod(pod);
         }
     }
 
     /// Not everything of a reservation was written: the pod waits for its next turn.
     pub fn volumes_not_written(&mut self, pod: &PodInfo, reservation: &Reservation, now: Duration) {
         self.nodes.volumes.revert(reservation);
+        self.measuring.volumes_not_bound(pod);
         self.binding_failed(pod, now);
     }
 
@@ -145,6 +150,7 @@ impl Scheduler {
         if let Some(own) = self.binding.waiting.remove(key) {
             let message = format!("{PRE_BIND}: binding volumes: {why}");
             let pod = own.pod;
+            self.measuring.volumes_not_bound(&pod);
             self.binding.decided.push_back(Decision::Fail { pod, message });
         }
     }

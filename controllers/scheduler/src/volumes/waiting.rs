@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that claims have to be bound: upstream's `bindTimeoutSeconds`.
-pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// A pod and its reservation, of which everything is written.
 #[derive(Debug)]
 pub(crate) struct WaitingPod {
@@ -28,7 +25,13 @@ pub(crate) struct WaitingPods {
 }
 
 impl WaitingPods {
-    pub(crate) fn insert(&mut self, pod: &Arc<PodInfo>, node: &str, reservation: Reservation, now: Duration) {
+    pub(crate) fn insert(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        node: &str,
+        reservation: Reservation,
+        until: Duration,
+    ) {
         let key = &pod.key;
         self.remove(key);
         for claim in reservation.claims() {
@@ -37,7 +40,6 @@ impl WaitingPods {
                 .or_default()
                 .insert(key.clone());
         }
-        let until = now + BIND_TIMEOUT;
         self.ends.insert((until, key.clone()));
         let waiting = WaitingPod {
             pod: Arc::clone(pod),

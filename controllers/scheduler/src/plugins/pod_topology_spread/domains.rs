@@ -3,7 +3,7 @@
 //!
 //! Invariant: a row other than the checked one has the pods that it had when the domains were summed.
 
-use super::{Constraint, HARD, Key, columns, has_all_keys, includes, matching_pods, own_constraints};
+use super::{Constraint, Key, columns, has_all_keys, includes, matching_pods};
 use crate::footprint::hashed_bytes;
 use crate::framework::{Cycle, Rejection};
 use crate::nodes::{NodeId, NodeTable};
@@ -22,8 +22,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(super) fn new(cycle: Cycle<'_>) -> Self {
-        let constraints = own_constraints(cycle.attempt, HARD);
+    pub(super) fn new(cycle: Cycle<'_>, constraints: Vec<Constraint>) -> Self {
         let keys = columns(cycle.nodes, &constraints);
         let complete: Vec<NodeId> = (0..cycle.nodes.rows())
             .filter(|node| cycle.nodes.present[*node] && has_all_keys(&keys, *node))
@@ -39,6 +38,10 @@ impl Spread {
             steps: constraints.len() + bytes / BYTES_A_STEP,
             constraints: constraints.into_iter().zip(domains).collect(),
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.constraints.is_empty()
     }
 
     pub(super) fn check(&self, nodes: &NodeTable, node: NodeId) -> Result<(), Rejection> {

@@ -7,6 +7,7 @@
 mod domains;
 
 use crate::attempt::{Attempt, bounded};
+use crate::config::args::PodTopologySpreadArgs;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
 use crate::nodes::{NodeId, NodeTable};
 use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
@@ -16,17 +17,65 @@ use crate::selector_counts::{CounterKey, PodSelector};
 use crate::sparse_column::{NOTHING, SparseColumn};
 use crate::topology::Topology;
 
-pub(crate) use domains::Spread;
+use domains::Spread;
 
 /// `whenUnsatisfiable` of the constraints that filter.
 const HARD: &str = "DoNotSchedule";
+/// `whenUnsatisfiable` of those that score.
+const SOFT: &str = "ScheduleAnyway";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
-/// Allowed differences of the system's own soft constraints.
-const DEFAULT_SKEWS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
 
 #[derive(Debug)]
-pub(super) struct PodTopologySpread;
+pub(super) struct PodTopologySpread {
+    args: PodTopologySpreadArgs,
+}
+
+impl PodTopologySpread {
+    pub(super) fn new(args: &PodTopologySpreadArgs) -> Self {
+        Self { args: args.clone() }
+    }
+
+    /// Constraints of the pod, or else those of its profile with the selectors of its services and its owner.
+    fn constraints(&self, attempt: &Attempt, nodes: &NodeTable, action: &str) -> Vec<Constraint> {
+        let pod = attempt.pod();
+        let own = attempt.spread_constraints();
+        if !own.is_empty() {
+            let own = own.iter().filter(|one| *one.when_unsatisfiable == *action);
+            return own
+                .map(|one| ready(pod, one, merged_selector(pod, one)))
+                .collect();
+        }
+        let defaults = || {
+            let all = self.args.default_constraints.iter();
+            all.filter(|one| *one.when_unsatisfiable == *action)
+        };
+        if defaults().next().is_none() {
+            return Vec::new();
+        }
+        let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else {
+            return Vec::new();
+        };
+        let with_selector = |one: &TopologySpreadConstraint| {
+            let constraint = TopologySpreadConstraint {
+                label_selector: Some(selector.clone()),
+                ..one.clone()
+            };
+            ready(pod, &constraint, merged_selector(pod, &constraint))
+        };
+        defaults().map(with_selector).collect()
+    }
+
+    /// Reports whether the pod may have constraints that filter.
+    fn may_filter(&self, attempt: &Attempt) -> bool {
+        let own = attempt.spread_constraints();
+        let all = if own.is_empty() {
+            &self.args.default_constraints[..]
+        } else {
+            own
+        };
+        all.iter().any(|one| &*one.when_unsatisfiable == HARD)
+    }
+}
 
 /// A constraint made ready: its selector merged, its counter named.
 #[derive(Debug)]
@@ -68,34 +117,37 @@ impl Plugin for PodTopologySpread {
     }
 
     fn prepare(&self, attempt: &Attempt, nodes: &mut NodeTable) {
-        let mut all = own_constraints(attempt, HARD);
-        all.extend(soft(attempt, nodes));
+        let mut all = self.constraints(attempt, nodes, HARD);
+        all.extend(self.constraints(attempt, nodes, SOFT));
         for constraint in &all {
             attempt.worked(nodes.prepare_topology(&constraint.topology_key));
         }
         let counters = all.into_iter().map(|one| one.counter).collect();
         attempt.worked(nodes.prepare_counters(counters).1);
-        if own(attempt, HARD).any(|_| true) {
+        if self.may_filter(attempt) {
             let nodes = &*nodes;
-            attempt.spread(|| Spread::new(attempt.on(nodes)));
+            let hard = || self.constraints(attempt, nodes, HARD);
+            attempt.summary(|| Spread::new(attempt.on(nodes), hard()));
         }
     }
 
-    fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        if !own(cycle.attempt, HARD).any(|_| true) {
+    fn filter<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+        if !self.may_filter(cycle.attempt) {
             return None;
         }
-        let spread = cycle.attempt.spread(|| Spread::new(cycle));
+        let hard = || self.constraints(cycle.attempt, cycle.nodes, HARD);
+        let spread = cycle.attempt.summary(|| Spread::new(cycle, hard()));
+        let spread = spread.filter(|spread| !spread.is_empty())?;
         cycle.attempt.worked(spread.steps);
         Some(Box::new(move |node: NodeId| spread.check(cycle.nodes, node)))
     }
 
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
-        let constraints = soft(cycle.attempt, cycle.nodes);
+        let constraints = self.constraints(cycle.attempt, cycle.nodes, SOFT);
         if constraints.is_empty() {
             return None;
         }
-        let require_all = !cycle.attempt.spread_constraints().is_empty();
+        let require_all = !cycle.attempt.spread_constraints().is_empty() || !self.args.is_system;
         let keys = columns(cycle.nodes, &constraints);
         cycle.attempt.summed(2 * constraints.len(), cycle.nodes);
         let complete: Vec<bool> = (0..cycle.nodes.rows())
@@ -204,38 +256,6 @@ fn normalized(raw: &[f64], ignored: &[bool]) -> Vec<i64> {
         (false, _) => MAX_NODE_SCORE * (most + fewest - score) / most,
     };
     rounded.iter().zip(ignored).map(one).collect()
-}
-
-fn soft(attempt: &Attempt, nodes: &NodeTable) -> Vec<Constraint> {
-    let pod = attempt.pod();
-    if !attempt.spread_constraints().is_empty() {
-        return own_constraints(attempt, "ScheduleAnyway");
-    }
-    let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else {
-        return Vec::new();
-    };
-    let default = |(key, max_skew): (&str, i32)| {
-        let constraint = TopologySpreadConstraint {
-            max_skew,
-            topology_key: key.into(),
-            ..Default::default()
-        };
-        ready(pod, &constraint, Some(selector.clone()))
-    };
-    DEFAULT_SKEWS.into_iter().map(default).collect()
-}
-
-fn own_constraints(attempt: &Attempt, action: &str) -> Vec<Constraint> {
-    let pod = attempt.pod();
-    own(attempt, action)
-        .map(|one| ready(pod, one, merged_selector(pod, one)))
-        .collect()
-}
-
-/// The pod's own constraints of this `whenUnsatisfiable`.
-fn own<'a>(attempt: &'a Attempt, action: &'a str) -> impl Iterator<Item = &'a TopologySpreadConstraint> {
-    let all = attempt.spread_constraints().iter();
-    all.filter(move |one| &*one.when_unsatisfiable == action)
 }
 
 /// The selector narrowed to pods that have the same values for `matchLabelKeys`.

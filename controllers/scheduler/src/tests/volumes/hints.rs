@@ -54,14 +54,17 @@ fn changes_wake_rejected_pods_as_upstreams() {
         if !case.old.is_null() {
             change(&mut scheduler, kind, &case.old, false);
         }
-        let rows = default_rows();
-        let row = rows.iter().find(|row| row.plugin.name() == plugin).unwrap();
+        let rows = default_plugins().filter;
+        let row = rows.iter().find(|row| row.name() == plugin).unwrap();
         let pod = pod_of(&case.pod);
-        scheduler.queue.set(Arc::clone(&pod), false, Duration::ZERO);
+        scheduler.queue.set(Arc::clone(&pod), None, Duration::ZERO);
         scheduler.queue.pop(Duration::ZERO).unwrap();
-        scheduler
-            .queue
-            .reject(&pod.key, row.plugin.requeue_on(), Duration::ZERO);
+        scheduler.queue.reject(
+            &pod.key,
+            BTreeSet::from([row.name()]),
+            row.plugin.requeue_on(),
+            Duration::ZERO,
+        );
         let is_gone = case.new.is_null();
         if !is_gone && kind == "claim" {
             // An update comes with a new version, whatever it changes.

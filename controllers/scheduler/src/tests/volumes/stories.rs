@@ -1,15 +1,16 @@
 //! From a pod with claims to its binding, and what becomes of it where claims are not bound.
 
 use super::*;
-use crate::scheduler::Preemption;
+use crate::decision::Preemption;
 use crate::volumes::Reservation;
-use crate::volumes::waiting::BIND_TIMEOUT;
 use machinery_meta::Revision;
 
 /// Two nodes, a class whose claims wait for a pod, and one whose volumes are made by hand.
 struct Story(Scheduler);
 
 const NOW: Duration = Duration::ZERO;
+/// Upstream's default.
+const BIND_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Story {
     fn new() -> Self {

@@ -110,7 +110,7 @@ impl Case {
 }
 
 fn row(plugin: &str) -> PluginRegistration {
-    let mut rows = default_rows().into_iter();
+    let mut rows = default_plugins().filter.into_iter();
     rows.find(|row| row.plugin.name() == plugin).unwrap()
 }
 

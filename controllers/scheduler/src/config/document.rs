@@ -1,0 +1,192 @@
+//! Fields of a document with their paths. A field that nobody asked for is a problem, as upstream's strict decoding has it.
+
+use super::API_VERSION;
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Items of any list at most.
+const MAX_ITEMS: usize = 256;
+/// Bytes of a text at most.
+const MAX_TEXT: usize = 4096;
+
+/// The value of a field that is not there.
+pub(super) static NOTHING: Value = Value::Null;
+
+/// Problems of a document, and what of it has no effect.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    pub(super) problems: Vec<FieldError>,
+    pub(super) without_effect: Vec<String>,
+}
+
+/// An object of the document. What is null is as absent.
+#[derive(Debug)]
+pub(super) struct Object<'v> {
+    path: FieldPath,
+    fields: Option<&'v Map<String, Value>>,
+    asked: BTreeSet<&'static str>,
+}
+
+impl Document {
+    pub(super) fn object<'v>(&mut self, path: &FieldPath, value: &'v Value) -> Object<'v> {
+        let fields = value.as_object();
+        if fields.is_none() && !value.is_null() {
+            self.mistyped(path, value, "an object");
+        }
+        Object {
+            path: path.clone(),
+            fields,
+            asked: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn text(&mut self, path: &FieldPath, value: &Value) -> Box<str> {
+        match value {
+            Value::String(text) if text.len() <= MAX_TEXT => text.as_str().into(),
+            Value::String(_) => {
+                self.problems.push(FieldError::too_long(path, MAX_TEXT));
+                Box::default()
+            }
+            Value::Null => Box::default(),
+            other => {
+                self.mistyped(path, other, "a string");
+                Box::default()
+            }
+        }
+    }
+
+    pub(super) fn invalid(&mut self, path: &FieldPath, value: i64, detail: &str) {
+        self.problems.push(FieldError::invalid(path, value, detail));
+    }
+
+    pub(super) fn invalid_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
+        self.problems.push(FieldError::invalid(path, value, detail));
+    }
+
+    pub(super) fn required(&mut self, path: &FieldPath, detail: &str) {
+        self.problems.push(FieldError::required(path, detail));
+    }
+
+    pub(super) fn forbidden(&mut self, path: &FieldPath, detail: &str) {
+        self.problems.push(FieldError::forbidden(path, detail));
+    }
+
+    fn mistyped(&mut self, path: &FieldPath, value: &Value, wanted: &str) {
+        let mut shown = value.to_string();
+        if shown.len() > MAX_TEXT {
+            shown = "…".to_owned();
+        }
+        let detail = format!("must be {wanted}");
+        self.problems
+            .push(FieldError::invalid(path, Shown(shown), detail));
+    }
+}
+
+impl<'v> Object<'v> {
+    /// A field's value, where it is there.
+    pub(super) fn take(&mut self, name: &'static str) -> Option<&'v Value> {
+        self.asked.insert(name);
+        self.fields?.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn path(&self, name: &str) -> FieldPath {
+        self.path.child(name)
+    }
+
+    /// A whole number of 32 or 64 bits.
+    pub(super) fn integer(&mut self, document: &mut Document, name: &'static str, default: i64) -> i64 {
+        let Some(value) = self.take(name) else {
+            return default;
+        };
+        value.as_i64().unwrap_or_else(|| {
+            document.mistyped(&self.path(name), value, "a whole number");
+            default
+        })
+    }
+
+    pub(super) fn boolean(&mut self, document: &mut Document, name: &'static str) -> bool {
+        let Some(value) = self.take(name) else {
+            return false;
+        };
+        value.as_bool().unwrap_or_else(|| {
+            document.mistyped(&self.path(name), value, "true or false");
+            false
+        })
+    }
+
+    /// Empty where it is not there.
+    pub(super) fn string(&mut self, document: &mut Document, name: &'static str) -> Box<str> {
+        let path = self.path(name);
+        self.take(name)
+            .map_or_else(Box::default, |value| document.text(&path, value))
+    }
+
+    pub(super) fn list(&mut self, document: &mut Document, name: &'static str) -> &'v [Value] {
+        let path = self.path(name);
+        match self.take(name) {
+            None => &[],
+            Some(Value::Array(items)) if items.len() <= MAX_ITEMS => items,
+            Some(Value::Array(items)) => {
+                let problem = FieldError::too_many(&path, items.len(), MAX_ITEMS);
+                document.problems.push(problem);
+                &[]
+            }
+            Some(other) => {
+                document.mistyped(&path, other, "a list");
+                &[]
+            }
+        }
+    }
+
+    pub(super) fn strings(&mut self, document: &mut Document, name: &'static str) -> Vec<Box<str>> {
+        let path = self.path(name);
+        let items = self.list(document, name);
+        let text = |(at, item)| document.text(&path.index(at), item);
+        items.iter().enumerate().map(text).collect()
+    }
+
+    /// An object of this one, empty where it is not there.
+    pub(super) fn object(&mut self, document: &mut Document, name: &'static str) -> Object<'v> {
+        let path = self.path(name);
+        let value = self.take(name).unwrap_or(&NOTHING);
+        document.object(&path, value)
+    }
+
+    /// Checks version and kind.
+    pub(super) fn is_a(&mut self, document: &mut Document, kind: &str) {
+        let wanted = [("apiVersion", API_VERSION), ("kind", kind)];
+        for (name, wanted) in wanted {
+            let found = self.string(document, name);
+            if *found != *wanted {
+                let path = self.path(name);
+                let problem = FieldError::not_supported(&path, &*found, &[wanted]);
+                document.problems.push(problem);
+            }
+        }
+    }
+
+    /// Notes a field that is there as one without effect.
+    pub(super) fn has_no_effect(&self, document: &mut Document, name: &str) {
+        let value = self.fields.and_then(|fields| fields.get(name));
+        if value.is_some_and(|value| !value.is_null()) {
+            document.without_effect.push(self.path(name).as_str().to_owned());
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_none_or(Map::is_empty)
+    }
+
+    /// Refuses fields that nobody asked for.
+    pub(super) fn end(self, document: &mut Document) {
+        let names = self.fields.into_iter().flat_map(Map::keys);
+        for name in names.filter(|name| !self.asked.contains(name.as_str())) {
+            let path = self.path.child(name);
+            document
+                .problems
+                .push(FieldError::forbidden(&path, "unknown field"));
+        }
+    }
+}

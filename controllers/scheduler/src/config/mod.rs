@@ -1,0 +1,179 @@
+//! Upstream's `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`): profiles, their plugins and arguments.
+//!
+//! A document is read field by field ([`document`]), checked and completed with upstream's defaults ([`profile`],
+//! [`plugin_args`]), with every problem listed. What has no effect here is accepted and named
+//! ([`Configuration::without_effect`]): all nodes are rated, by one thread.
+
+pub mod args;
+mod default_plugins;
+mod document;
+mod plugin_args;
+mod plugin_sets;
+mod profile;
+#[cfg(test)]
+mod tests;
+
+pub use args::PluginArgs;
+pub use profile::ProfileConfig;
+
+use document::{Document, Object};
+use machinery_meta::{FieldError, FieldPath};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Version of the configuration that is read.
+pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+const KIND: &str = "KubeSchedulerConfiguration";
+/// Profiles at most: each keeps what its plugins answered.
+const MAX_PROFILES: usize = 16;
+/// Seconds of backing off at most: a day.
+const MAX_BACKOFF_SECONDS: i64 = 86_400;
+
+/// A configuration, complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    pub profiles: Vec<ProfileConfig>,
+    pub pod_initial_backoff: Duration,
+    pub pod_max_backoff: Duration,
+    /// Paths of fields that are set and have no effect here.
+    pub without_effect: Vec<String>,
+}
+
+impl Default for Configuration {
+    /// That of an empty document.
+    fn default() -> Self {
+        Self {
+            profiles: vec![ProfileConfig::default()],
+            pod_initial_backoff: Duration::from_secs(1),
+            pod_max_backoff: Duration::from_secs(10),
+            without_effect: Vec::new(),
+        }
+    }
+}
+
+/// The configuration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", listed(.0))]
+pub struct ConfigurationError(pub Vec<FieldError>);
+
+fn listed(problems: &[FieldError]) -> String {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    match &all[..] {
+        [one] => one.clone(),
+        _ => format!("[{}]", all.join(", ")),
+    }
+}
+
+impl Configuration {
+    /// Reads a document.
+    pub fn read(value: &Value) -> Result<Self, ConfigurationError> {
+        let mut document = Document::default();
+        let configuration = read(&mut document, value);
+        if document.problems.is_empty() {
+            Ok(Self {
+                without_effect: document.without_effect,
+                ..configuration
+            })
+        } else {
+            Err(ConfigurationError(document.problems))
+        }
+    }
+}
+
+fn read(document: &mut Document, value: &Value) -> Configuration {
+    let path = FieldPath::root();
+    let mut object = document.object(&path, value);
+    object.is_a(document, KIND);
+    let parallelism = object.integer(document, "parallelism", 16);
+    if parallelism <= 0 {
+        let detail = "should be an integer value greater than zero";
+        document.invalid(&path.child("parallelism"), parallelism, detail);
+    }
+    percentage_of_nodes(document, &mut object, &path);
+    let (initial, most) = backoff(document, &mut object, &path);
+    for name in ["parallelism", "percentageOfNodesToScore"] {
+        object.has_no_effect(document, name);
+    }
+    for name in [
+        "leaderElection",
+        "clientConnection",
+        "enableProfiling",
+        "enableContentionProfiling",
+        "delayCacheUntilActive",
+    ] {
+        object.take(name);
+        object.has_no_effect(document, name);
+    }
+    let extenders = object.list(document, "extenders");
+    if !extenders.is_empty() {
+        document.forbidden(&path.child("extenders"), "extenders are not supported");
+    }
+    let profiles = profiles(document, &mut object, &path);
+    object.end(document);
+    Configuration {
+        profiles,
+        pod_initial_backoff: initial,
+        pod_max_backoff: most,
+        without_effect: Vec::new(),
+    }
+}
+
+/// The share of nodes to rate; all are rated, so that any share is met.
+fn percentage_of_nodes(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) {
+    let name = "percentageOfNodesToScore";
+    let percentage = object.integer(document, name, 0);
+    if !(0..=100).contains(&percentage) {
+        document.invalid(&path.child(name), percentage, "not in valid range [0-100]");
+    }
+}
+
+fn backoff(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) -> (Duration, Duration) {
+    let (first, last) = ("podInitialBackoffSeconds", "podMaxBackoffSeconds");
+    let initial = object.integer(document, first, 1);
+    let most = object.integer(document, last, 10);
+    if initial <= 0 {
+        document.invalid(&path.child(first), initial, "must be greater than 0");
+    }
+    if most < initial {
+        let detail = "must be greater than or equal to PodInitialBackoffSeconds";
+        document.invalid(&path.child(last), most, detail);
+    }
+    if most > MAX_BACKOFF_SECONDS {
+        let detail = format!("must be less than or equal to {MAX_BACKOFF_SECONDS}");
+        document.invalid(&path.child(last), most, &detail);
+    }
+    let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
+    (seconds(initial), seconds(most))
+}
+
+fn profiles(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) -> Vec<ProfileConfig> {
+    let path = path.child("profiles");
+    let items = object.list(document, "profiles");
+    if items.is_empty() {
+        return vec![ProfileConfig::default()];
+    }
+    if items.len() > MAX_PROFILES {
+        document
+            .problems
+            .push(FieldError::too_many(&path, items.len(), MAX_PROFILES));
+        return Vec::new();
+    }
+    let alone = items.len() == 1;
+    let mut known: BTreeMap<Box<str>, FieldPath> = BTreeMap::new();
+    let mut profiles = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let path = path.index(at);
+        let profile = ProfileConfig::read(document, &path, item, alone);
+        let name_path = path.child("schedulerName");
+        match known.get(&profile.scheduler_name) {
+            Some(first) => {
+                let first = first.as_str().to_owned();
+                document.problems.push(FieldError::duplicate(&name_path, first));
+            }
+            None => drop(known.insert(profile.scheduler_name.clone(), name_path)),
+        }
+        profiles.push(profile);
+    }
+    profiles
+}

@@ -1,0 +1,45 @@
+//! Decisions of the scheduler about pods, to be carried out by others.
+
+use crate::pod::PodInfo;
+use crate::volumes::Reservation;
+use std::sync::Arc;
+
+/// A decision about one pod.
+#[derive(Debug)]
+pub enum Decision {
+    /// The pod is assumed on the node: bind it.
+    Bind { pod: Arc<PodInfo>, node: Box<str> },
+    /// The pod is assumed on the node, and its claims are not bound yet: write what is reserved.
+    Reserve {
+        pod: Arc<PodInfo>,
+        node: Box<str>,
+        reservation: Reservation,
+    },
+    /// The pod is assumed on a node, and cannot be bound to it: say so.
+    Fail { pod: Arc<PodInfo>, message: String },
+    /// The pod fits nowhere: say so.
+    Reject {
+        pod: Arc<PodInfo>,
+        message: String,
+        preemption: Option<Preemption>,
+        nomination: Nomination,
+    },
+}
+
+/// The node that a rejected pod was promised, where no other is promised to it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nomination {
+    /// It stays: the pod may not preempt, or its victims are leaving.
+    Kept,
+    /// It is taken back: preempting helps on no node.
+    Cleared,
+}
+
+/// Pods to delete so that another will fit.
+#[derive(Debug)]
+pub struct Preemption {
+    pub node: Box<str>,
+    pub victims: Vec<Arc<PodInfo>>,
+    /// Pods whose promise of this node is taken back.
+    pub dispossessed: Vec<Arc<PodInfo>>,
+}

@@ -1,0 +1,62 @@
+//! Profiles at work: a pod is placed by the one that it names.
+
+use crate::algorithm::Algorithm;
+use crate::config::args::DefaultPreemptionArgs;
+use crate::config::{Configuration, ProfileConfig};
+use crate::meter::ExtensionPoint;
+use crate::plugins::plugin_set;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Plugins and settings for the pods of one `schedulerName`.
+#[derive(Debug)]
+pub struct Profile {
+    pub name: Arc<str>,
+    pub(crate) algorithm: Algorithm,
+    /// `None` where no pod has to go for another.
+    pub(crate) preemption: Option<DefaultPreemptionArgs>,
+    /// Time that the claims of a pod have to be bound.
+    pub(crate) bind_timeout: Duration,
+}
+
+impl Profile {
+    fn new(config: &ProfileConfig) -> Self {
+        let preempts = config
+            .plugins
+            .has(ExtensionPoint::PostFilter, "DefaultPreemption");
+        Self {
+            name: (*config.scheduler_name).into(),
+            algorithm: Algorithm::new(plugin_set(config)),
+            preemption: preempts.then_some(config.args.default_preemption),
+            bind_timeout: config.args.volume_binding.bind_timeout,
+        }
+    }
+}
+
+/// Profiles by name.
+#[derive(Debug)]
+pub struct Profiles {
+    by_name: BTreeMap<Arc<str>, Profile>,
+}
+
+impl Profiles {
+    pub fn new(configuration: &Configuration) -> Self {
+        let profiles = configuration.profiles.iter().map(Profile::new);
+        Self {
+            by_name: profiles.map(|own| (Arc::clone(&own.name), own)).collect(),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Profile> {
+        self.by_name.get(name)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Profile> {
+        self.by_name.get_mut(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.by_name.values()
+    }
+}
