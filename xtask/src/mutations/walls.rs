@@ -215,7 +215,7 @@ pub(super) const SUITES: &[Suite] = &[
                 file: "unread_memory/ledger.rs",
                 from: "|| REFERRED.is_spent(own.referred, self.held.referred, more.referred)",
                 to: "",
-                proof: UNREAD_ANSWERS,
+                proof: UNREAD_MEMORY,
             },
             Mutation {
                 name: "memory that is given back wakes all who wait",
