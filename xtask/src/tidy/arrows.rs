@@ -67,6 +67,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-api",
                 "machinery-semantics",
                 "apiserver-storage",
+                "machinery-x509",
             ],
         ),
         ("apiserver-egress", &["machinery-meta"]),
