@@ -1,4 +1,5 @@
-//! `up` twice and `down`, as a user types them: the second time is harmless, and afterwards nothing is left in the kernel or on disk.
+//! `up` twice, `stop`, `up` and `down`, as a user types them: the second time is harmless, a cluster that was stopped goes on, and
+//! afterwards nothing is left in the kernel or on disk.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -20,7 +21,11 @@ pub(crate) fn run(config: &Config) -> Result<()> {
         binary: Some(config.root.join("target/debug/knarr")),
     };
     let host = Host::existing(Some(name));
-    let started = up::run(config, &arguments).and_then(|()| up::run(config, &arguments));
+    let started = up::run(config, &arguments)
+        .and_then(|()| up::run(config, &arguments))
+        .and_then(|()| other_flags_are_refused(&arguments, &host))
+        .and_then(|()| stopped(&arguments, &host))
+        .and_then(|()| up::run(config, &arguments));
     let removed = uninstalled(&arguments, &host);
     // Whatever came of it, nothing of it stays; there is nothing to remove by now.
     down::run(config, &arguments)?;
@@ -32,6 +37,31 @@ pub(crate) fn run(config: &Config) -> Result<()> {
         bail!("down left the network namespace {}", namespace.display());
     }
     Ok(fs::remove_dir_all(scratch)?)
+}
+
+/// A server that runs keeps its flags, and others are not dropped without a word.
+fn other_flags_are_refused(arguments: &up::Arguments, host: &Host) -> Result<()> {
+    let knarr = arguments.binary.as_deref().context("there is a binary")?;
+    let mut up = host.command(knarr);
+    up.arg("up").arg("--data-dir").arg(&arguments.data_dir);
+    let refused = up.args(["--", "--max-pods", "7"]).output()?;
+    let answer = String::from_utf8_lossy(&refused.stderr);
+    if refused.status.success() || !answer.contains("has other flags: --max-pods is \"110\" and not \"7\"") {
+        bail!("up with other flags said: {answer}");
+    }
+    Ok(())
+}
+
+/// Ends the cluster with its pods; its files stay.
+fn stopped(arguments: &up::Arguments, host: &Host) -> Result<()> {
+    let knarr = arguments.binary.as_deref().context("there is a binary")?;
+    let mut stop = host.command(knarr);
+    process::run(stop.arg("stop").arg("--data-dir").arg(&arguments.data_dir))?;
+    let left = processes_with(&arguments.data_dir.to_string_lossy())?;
+    if !left.is_empty() {
+        bail!("stop left the processes {}", left.join(", "));
+    }
+    Ok(())
 }
 
 /// Uninstalls the cluster as its user does, and looks for what is left while its network is there.

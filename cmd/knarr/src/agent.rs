@@ -75,6 +75,8 @@ pub(crate) struct AgentArguments {
 /// Runs until it receives a signal to end. Pods, containerd and the rules in the kernel stay.
 pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     arguments.config.log();
+    // Before anything is left on the machine.
+    has_identity(&arguments)?;
     node_proxy::check_keywords(&arguments.node.nodeport_addresses).context("--nodeport-addresses")?;
     if !node_sys::machine::is_root() {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
@@ -92,6 +94,20 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     let arguments = joined(arguments)?;
     executors::apart(serve_network(&arguments), |beside| work(&arguments, beside))
+}
+
+/// Refuses to start without a kubeconfig, and without a server from which the node gets one.
+fn has_identity(arguments: &AgentArguments) -> anyhow::Result<()> {
+    let path = kubeconfig(arguments);
+    let is_there = path.try_exists().unwrap_or(true);
+    if arguments.join.server.is_some() || arguments.join.is_given() || is_there {
+        return Ok(());
+    }
+    bail!(
+        "{} is not there: join a cluster with the line that `knarr token create --print-join-command` prints on the server's \
+         machine, or give --kubeconfig",
+        path.display()
+    )
 }
 
 /// Joins the cluster where one is given; ranges and domain are the cluster's then.

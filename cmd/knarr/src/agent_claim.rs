@@ -5,6 +5,7 @@
 //! other agent, or its containerd with its pods, still runs. A lock beside the record, held for the agent's life, makes one
 //! agent of two that start at once. An agent that wrote nothing is noticed by its port.
 
+use crate::process_table::Table;
 use anyhow::{Context, bail};
 use node_sys::process::ProcessIdentity;
 use std::fs::{File, TryLockError};
@@ -112,9 +113,17 @@ fn is_left(other: &Path) -> anyhow::Result<()> {
     }
     if let Some(containerd) = ProcessIdentity::recorded(&other.join("containerd/containerd.pid")) {
         bail!(
-            "containerd of {dir} runs on this machine with its pods (process {}): start the agent with that directory, or \
-             restart the machine, which ends them",
+            "containerd of {dir} runs on this machine with its pods (process {}): end them with `knarr stop --data-dir {dir}`, or \
+             start the agent with that directory",
             containerd.pid
+        );
+    }
+    // Pods outlive containerd, and those of a DaemonSet a drain.
+    let shims = Table::read()?.working_below(&other.join("containerd/state"));
+    if let Some(shim) = shims.first() {
+        bail!(
+            "pods of {dir} run on this machine (process {shim}): end them with `knarr stop --data-dir {dir}`, or start the agent \
+             with that directory"
         );
     }
     Ok(())
@@ -153,7 +162,10 @@ mod tests {
         drop(machine.claim("one", 0).unwrap());
         let own = ProcessIdentity::of(std::process::id()).unwrap().to_text();
         for (file, words) in [
-            ("containerd/containerd.pid", "start the agent with that directory"),
+            (
+                "containerd/containerd.pid",
+                "end them with `knarr stop --data-dir",
+            ),
             ("agent.pid", "end it first with `kill"),
         ] {
             std::fs::write(machine.data("one").join(file), &own).unwrap();
@@ -170,6 +182,26 @@ mod tests {
         }
         drop(machine.claim("two", 0).unwrap());
         assert!(machine.claim("one", 0).is_ok(), "nothing of the second runs");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process that nobody supervises")]
+    fn agent_of_another_data_directory_is_refused_while_pods_of_the_first_run() {
+        let machine = machine();
+        drop(machine.claim("one", 0).unwrap());
+        let task = machine.data("one").join("containerd/state/task");
+        std::fs::create_dir_all(&task).unwrap();
+        let mut shim = std::process::Command::new("sleep");
+        let mut shim = shim.arg("1000").current_dir(&task).spawn().unwrap();
+        let refused = machine.claim("two", 0).unwrap_err();
+        assert!(
+            refused.starts_with("pods of ") && refused.contains(&format!("(process {})", shim.id())),
+            "{refused}"
+        );
+        drop(machine.claim("one", 0).unwrap());
+        shim.kill().unwrap();
+        shim.wait().unwrap();
+        drop(machine.claim("two", 0).unwrap());
     }
 
     #[test]

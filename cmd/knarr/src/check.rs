@@ -1,5 +1,6 @@
 //! `knarr check`: whether this machine can be a node. One line per finding, with what to do.
 
+use crate::network_namespace::NetworkNamespace;
 use anyhow::{Context, bail};
 use clap::Args;
 use node_sys::exec::find_program;
@@ -99,6 +100,7 @@ fn findings(arguments: &CheckArguments) -> Vec<Finding> {
         findings.push(cgroups());
         findings.push(forwarding());
         findings.push(swap());
+        findings.extend(network(NetworkNamespace::of_this_process()));
     }
     findings
 }
@@ -198,9 +200,11 @@ fn cgroups() -> Finding {
     }
     if !is_mount_point(root) {
         return missing(format!(
-            "no cgroups are mounted at {}: `ip netns exec` hides those of the machine, `nsenter --net=/run/netns/NAME` does \
-             not; mount -t cgroup2 none {0} mounts them",
-            root.display()
+            "no cgroups are mounted at {}: `ip netns exec` hides those of the machine, `{}` does not; mount -t cgroup2 none \
+             {0} mounts them",
+            root.display(),
+            NetworkNamespace::of_this_process()
+                .map_or("nsenter --net=/run/netns/NAME".to_owned(), |own| own.entry())
         ));
     }
     missing("no cgroup memory controller: boot with cgroup_enable=memory")
@@ -228,11 +232,20 @@ fn swap() -> Finding {
     advice("swap is on: pods may use it beyond their memory limits; swapoff -a turns it off")
 }
 
+/// The way of all commands into a network namespace, from which nothing else leads to the cluster.
+fn network(namespace: Option<NetworkNamespace>) -> Option<Finding> {
+    let entry = namespace?.entry();
+    Some(advice(format!(
+        "this is a network namespace, in which the whole cluster will be: begin kubectl and knarr with `{entry}`; \
+         `ip netns exec` would hide the machine's cgroups"
+    )))
+}
+
 fn check_free_space(data_dir: &Path) -> Finding {
     const BYTES_MIN: u64 = 2 << 30;
-    let existing = data_dir
-        .ancestors()
-        .find(|path| path.try_exists().unwrap_or(false));
+    // A relative path ends before the directory that it begins in.
+    let place = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
+    let existing = place.ancestors().find(|path| path.try_exists().unwrap_or(false));
     match existing.map(node_sys::fs::usage) {
         Some(Ok(usage)) if usage.available_bytes < BYTES_MIN => advice(format!(
             "only {} MiB are free at {}: images need more",
@@ -266,6 +279,17 @@ fn socket_path(data_dir: &Path) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_looks_at_the_disk_of_a_relative_directory_that_is_to_be_made() {
+        for path in ["not/there/yet", "/not/there/yet"] {
+            let found = check_free_space(Path::new(path));
+            assert!(
+                found.grade != Grade::Missing && found.text.contains("free at"),
+                "{found:?}"
+            );
+        }
+    }
 
     #[test]
     fn check_names_the_packages_of_all_that_is_missing() {

@@ -3,6 +3,7 @@
 //! The file becomes words of the command line, before those that were given, so that types, bounds and relations of flags are checked in one
 //! place. A flag that is given is not taken from the file, lists included.
 
+use crate::near;
 use clap::{Arg, ArgAction, Args, Command};
 use serde_json::{Map, Value};
 use std::ffi::{OsStr, OsString};
@@ -200,37 +201,10 @@ fn unknown(key: &str, flags: &[&Arg]) -> String {
         .iter()
         .filter_map(|flag| flag.get_long())
         .filter(|name| *name != FLAG);
-    let nearest = names.map(|name| (distance(key, name), name)).min();
-    let shown: String = key.chars().take(64).collect();
-    match nearest {
-        Some((steps, name)) if steps <= 1 + key.len() / 4 => {
-            format!("unknown key {shown:?}; did you mean {name:?}?")
-        }
-        _ => format!("unknown key {shown:?}; --help lists the flags"),
+    match near::nearest(key, names) {
+        Some(name) => format!("unknown key {:?}; did you mean {name:?}?", near::shown(key)),
+        None => format!("unknown key {:?}; --help lists the flags", near::shown(key)),
     }
-}
-
-/// Number of letters to insert, delete or replace on the way from one word to the other, cases and underscores apart.
-fn distance(key: &str, name: &str) -> usize {
-    let plain = |letter: char| {
-        if letter == '_' {
-            '-'
-        } else {
-            letter.to_ascii_lowercase()
-        }
-    };
-    // A longer key resembles no flag.
-    let key: Vec<char> = key.chars().take(64).map(plain).collect();
-    let mut row: Vec<usize> = (0..=key.len()).collect();
-    for (at, letter) in name.chars().map(plain).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, own) in key.iter().enumerate() {
-            let replaced = diagonal + usize::from(*own != letter);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[key.len()]
 }
 
 #[cfg(test)]

@@ -14,10 +14,14 @@ mod join;
 mod kubeconfig;
 mod log_rotation;
 mod logging;
+mod near;
+mod network_namespace;
 mod node_arguments;
 mod open_files;
 mod own_certificate;
+mod process_table;
 mod server;
+mod stop;
 mod storage;
 mod token;
 mod uninstall;
@@ -78,6 +82,8 @@ enum Command {
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Manages the tokens by which nodes join
     Token(token::TokenArguments),
+    /// Ends a cluster on this machine, its pods as well, and removes nothing
+    Stop(stop::StopArguments),
     /// Removes a cluster from this machine: its processes, what they left in the kernel, and its files
     Uninstall(uninstall::UninstallArguments),
     /// Prints a script by which a shell completes commands and flags
@@ -116,6 +122,7 @@ fn main() -> ExitCode {
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
+        Command::Stop(arguments) => stop::run(&arguments),
         Command::Uninstall(arguments) => uninstall::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments, Arguments::command()),
         Command::Version(arguments) => version::run(&arguments),

@@ -8,11 +8,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use support::kubectl::skipped;
-use support::{Server, text, until};
+use support::{Launch, Server, text, until};
 
 const TOKEN: &str = "a-token-of-a-file";
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: None\n  users: [\"system:apiserver\"]\n- level: Metadata\n";
 const NOBODY: u32 = 65_534;
+/// As `docs/storage.md` has it: a comment stands in the place of the key.
+const SAMPLE: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n  - secretbox:\n      keys:\n      - name: key1\n        secret: # head -c 32\n  - identity: {}\n";
 
 fn knarr(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_knarr"));
@@ -274,11 +276,76 @@ fn kubeconfigs_are_kept_by_a_server_that_starts_again() {
     assert_eq!(read(&file), kept);
 }
 
+/// The end of a server that does not start.
+#[track_caller]
+fn ended(server: &Server, flags: &[&str]) -> String {
+    let data = server.dir.path().join("data").display().to_string();
+    let usual = [
+        "server",
+        "--disable-agent",
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+        "--data-dir",
+        &data,
+    ];
+    let output = knarr(&[&usual[..], flags].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+#[test]
+fn flags_another_range_of_services_than_the_clusters_is_refused() {
+    let test = "flags_another_range_of_services_than_the_clusters_is_refused";
+    let Some(mut server) = Server::start_or_skip(test) else {
+        return;
+    };
+    server.stop();
+    let said = ended(&server, &["--service-cluster-ip-range=10.41.0.0/16"]);
+    let refusal = "--service-cluster-ip-range 10.41.0.0/16 is not the cluster's, which is 10.96.0.0/16";
+    assert!(said.contains(refusal), "{said}");
+    // The way to another range: the default one is going.
+    server.start_again();
+    server.kubectl(&["delete", "servicecidr", "kubernetes", "--wait=false"]);
+    server.restart_with(Launch::with(&["--service-cluster-ip-range=10.41.0.0/16"]));
+    server.kubectl(&["get", "--raw", "/readyz"]);
+}
+
 #[test]
 fn command_line_errors_are_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data").display().to_string();
-    let cases: [(&[&str], &str); 8] = [
+    let sample = folder.path().join("encryption.yaml");
+    std::fs::write(&sample, SAMPLE).expect("a file");
+    let sample = sample.display().to_string();
+    let cases: [(&[&str], &str); 12] = [
+        (
+            &["agent", "--data-dir", "/nowhere/agent"],
+            "join a cluster with the line that `knarr token create --print-join-command` prints",
+        ),
+        (
+            &[
+                "server",
+                "--disable-agent",
+                "--secure-port=0",
+                "--data-dir",
+                &data,
+                "--encryption-provider-config",
+                &sample,
+            ],
+            "resources[0].providers[0].secretbox.keys[0].secret: Required value: secret is a mandatory field for a key",
+        ),
+        (
+            &[
+                "server",
+                "--disable-agent",
+                "--controllers=*,-deploymnet-controller",
+            ],
+            "did you mean \"deployment-controller\"?",
+        ),
+        (
+            &["stop", "--data-dir", "/nowhere"],
+            "there is no cluster: /nowhere does not exist",
+        ),
         (
             &[
                 "server",
@@ -323,7 +390,7 @@ fn command_line_errors_are_one_line() {
         );
         // A server that reads files has said what else it did by then.
         assert!(
-            said.lines().count() == 1 || word.contains("/nowhere/tokens"),
+            said.lines().count() == 1 || word.contains("/nowhere/tokens") || word.contains("secretbox"),
             "{arguments:?}: {said}"
         );
     }

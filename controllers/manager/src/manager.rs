@@ -29,6 +29,11 @@ impl Selection {
         words.iter().find(|word| !is_known(word)).map(String::as_str)
     }
 
+    /// Names of all controllers.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        rows().iter().map(|row| row.name)
+    }
+
     /// Whether no controller runs at all.
     pub fn is_empty(&self) -> bool {
         !rows().iter().any(|row| self.includes(row.name, row.default))

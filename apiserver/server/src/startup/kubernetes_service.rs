@@ -3,7 +3,7 @@
 use super::{ObjectAddress, Startup};
 use apiserver_registry::{MasterLeases, ObjectPart, RegistryError};
 use futures::future::BoxFuture;
-use machinery_schema::Ref;
+use machinery_schema::{Ref, Tree};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Makes what is missing, then goes on doing so.
 pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
+        refuse_another_range(facts).await?;
         reconcile(facts, Ports::Own).await?;
         let own = facts.clone();
         let keeping = move || reconcile_later(own.clone());
@@ -113,6 +114,34 @@ async fn reconcile(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
     endpoints(facts, &addresses, ports).await
 }
 
+/// Refuses a range that is not the cluster's: its services keep their addresses, and nodes would look for DNS, and for what is a
+/// service's address, elsewhere. A default range that is going is on its way to another one.
+async fn refuse_another_range(facts: &Startup) -> Result<(), RegistryError> {
+    let range = facts.core.config.service_cluster_ip_range.to_string();
+    let Some(cidr) = facts.read(CIDR).await?.filter(|cidr| !is_going(cidr)) else {
+        return Ok(());
+    };
+    let ranges: Vec<&str> = cidr
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("cidrs"))
+        .filter_map(Ref::as_str)
+        .collect();
+    if ranges.contains(&range.as_str()) {
+        return Ok(());
+    }
+    Err(RegistryError::BadRequest(format!(
+        "--service-cluster-ip-range {range} is not the cluster's, which is {}: start with that, and give services more addresses with \
+         another ServiceCIDR; to change it, delete the ServiceCIDR {NAME} first",
+        ranges.join(",")
+    )))
+}
+
+fn is_going(cidr: &Tree) -> bool {
+    cidr.at(&["metadata", "deletionTimestamp"])
+        .is_some_and(|own| !own.is_null())
+}
+
 /// The default range. It is said to be ready unless somebody says something about that; one of another range is left to
 /// whoever changed the flag.
 async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
@@ -132,10 +161,7 @@ async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
         within.collect::<Vec<_>>()
     };
     let ours = listed("spec", "cidrs") == [format!("\"{range}\"")];
-    let going = cidr
-        .at(&["metadata", "deletionTimestamp"])
-        .is_some_and(|own| !own.is_null());
-    if ours && !going && listed("status", "conditions").is_empty() {
+    if ours && !is_going(&cidr) && listed("status", "conditions").is_empty() {
         let now = facts.core.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let status = format!(
             r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{now}","reason":"","message":"Kubernetes default Service CIDR is ready"}}]}}}}"#

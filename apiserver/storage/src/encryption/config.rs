@@ -52,10 +52,10 @@ pub(super) struct Keys {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedKey {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
     /// Base64.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) secret: String,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Kms {
     pub(super) api_version: String,
 }
 
-/// A list, or null for an empty one, as Go reads it.
+/// A list or a text, or null for an empty one, as Go reads it.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

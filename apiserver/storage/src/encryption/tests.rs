@@ -252,6 +252,14 @@ fn encryption_configuration_is_refused_with_field_and_words() {
             file("[secrets]", &["secretbox: {keys: [{}]}"]),
             "[resources[0].providers[0].secretbox.keys[0].name: Required value: name is a mandatory field for a key, resources[0].providers[0].secretbox.keys[0].secret: Required value: secret is a mandatory field for a key]",
         ),
+        // The sample of the page, whose comment stands in the place of the key.
+        (
+            file(
+                "[secrets]",
+                &["secretbox:\n      keys:\n      - name: key1\n        secret: # head -c 32"],
+            ),
+            "resources[0].providers[0].secretbox.keys[0].secret: Required value: secret is a mandatory field for a key",
+        ),
         (
             file("[secrets]", &["aesgcm: {keys: []}"]),
             "aesgcm.keys: Required value: at least one keys is required",

@@ -62,7 +62,7 @@ impl NodeCredentials<'_> {
         loop {
             match request::certificate(&client, &self.node.name, &Wanted::Client, runtime).await {
                 Ok(identity) => return self.write(&identity),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if is_final(&error) => return Err(explained(error)),
                 Err(error) => {
                     tracing::warn!(
                         error = format!("{error:#}"),
@@ -100,11 +100,53 @@ impl NodeCredentials<'_> {
 
 /// Reports whether the same token gets the same answer again: it is refused, or the request is.
 fn is_final(error: &anyhow::Error) -> bool {
+    match answer_code(error) {
+        Some(code) => advice(code).is_some(),
+        None => error.to_string().contains("was refused"),
+    }
+}
+
+/// The code of the server's answer, where there was one.
+fn answer_code(error: &anyhow::Error) -> Option<i32> {
     let answered = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<ClientError>());
-    match answered {
-        Some(error) => matches!(error.code(), 401 | 403),
-        None => error.to_string().contains("was refused"),
+    answered.map(ClientError::code)
+}
+
+/// Causes of a refusal that the same token will get again.
+fn advice(code: i32) -> Option<&'static str> {
+    match code {
+        401 => Some(
+            "the cluster does not know the token, or it has ended: `knarr token list` on the server's machine shows those that are good",
+        ),
+        403 => Some("the token's groups may not request certificates of nodes"),
+        _ => None,
+    }
+}
+
+fn explained(error: anyhow::Error) -> anyhow::Error {
+    match answer_code(&error).and_then(advice) {
+        Some(advice) => error.context(advice),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+
+    #[test]
+    fn join_says_what_is_wrong_with_a_token_that_is_refused() {
+        let answer = ClientError::Status(Box::new(Status {
+            code: Some(401),
+            ..Status::default()
+        }));
+        let refused = anyhow::Error::new(answer).context("requesting a certificate");
+        assert!(is_final(&refused));
+        let told = format!("{:#}", explained(refused));
+        assert!(told.starts_with("the cluster does not know the token"), "{told}");
+        assert!(!is_final(&anyhow::anyhow!("connection refused")));
     }
 }

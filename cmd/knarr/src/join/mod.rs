@@ -34,6 +34,9 @@ pub(crate) const AUTHORITY: &str = "client-ca.crt";
 /// Between attempts while the server is not reached.
 const RETRY: Duration = Duration::from_secs(5);
 
+const NO_TOKEN: &str = "this node has no certificate of the cluster, or one that has ended: give --token (`knarr token create` on the \
+    server prints one)";
+
 /// A node that joins.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -75,10 +78,7 @@ pub(crate) async fn enter(
     };
     if credentials.keep(runtime.now())?.is_none() {
         let Some(token) = token else {
-            bail!(
-                "this node has no certificate of the cluster, or one that has ended: give --token (`knarr token create` on the \
-                 server prints one)"
-            );
+            bail!(NO_TOKEN);
         };
         credentials.request(&token, runtime).await?;
         tracing::info!(node = node.name, %server, "the node has joined");
@@ -104,6 +104,7 @@ async fn authority(
              removes a node from its machine)",
             node.authority().display()
         ),
+        (None, None) if token.is_none() => bail!(NO_TOKEN),
         (None, None) => bail!(
             "the token has no hash of the cluster's authority, by which the server is known: give the whole token that `knarr \
              token create` prints, or --discovery-token-ca-cert-hash"
@@ -135,4 +136,30 @@ pub(crate) fn serving_files(folder: &Path) -> (PathBuf, PathBuf) {
         folder.join(own_certificate::CERTIFICATE),
         folder.join(own_certificate::KEY),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        join: JoinArguments,
+    }
+
+    #[test]
+    fn join_without_a_token_says_where_tokens_come_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = Line::try_parse_from(["agent", "--server=https://192.0.2.1:6443"]).unwrap();
+        let node = Node {
+            name: "n".to_owned(),
+            folder: folder.path().to_owned(),
+            kubeconfig: folder.path().join("kubeconfig"),
+        };
+        let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let refused = executor.block_on(async { enter(&line.join, &node, &Runtime::real()).await });
+        assert_eq!(refused.unwrap_err().to_string(), NO_TOKEN);
+    }
 }

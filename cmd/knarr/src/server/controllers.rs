@@ -1,5 +1,6 @@
 //! The flags of the controllers; names and defaults are `kube-controller-manager`'s.
 
+use crate::near;
 use anyhow::bail;
 use clap::Args;
 use cluster::{ControllerConfig as Config, HorizontalPodAutoscalerConfig, Selection};
@@ -13,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub(crate) struct ControllerArguments {
     /// Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default
-    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    #[arg(long, long_help = controllers_help(), value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
     /// Address range of pods (CIDR)
     #[arg(long, default_value = "10.244.0.0/16")]
@@ -82,11 +83,34 @@ fn rate(text: &str) -> Result<f64, String> {
     usable.ok_or_else(|| "give a number that is not below 0".to_owned())
 }
 
+/// The refusal of a word, with the name that it resembles, or all that there are.
+fn unknown(word: &str) -> String {
+    let shown = near::shown(word);
+    match near::nearest(word.trim_start_matches('-'), Selection::known()) {
+        Some(name) => format!("{shown:?} is not in the list of known controllers; did you mean {name:?}?"),
+        None => {
+            let all: Vec<&str> = Selection::known().collect();
+            format!(
+                "{shown:?} is not in the list of known controllers, which are {}",
+                all.join(", ")
+            )
+        }
+    }
+}
+
+fn controllers_help() -> String {
+    let all: Vec<&str> = Selection::known().collect();
+    format!(
+        "Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default. All controllers: {}",
+        all.join(", ")
+    )
+}
+
 impl ControllerArguments {
     /// Checks combinations of flags.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if let Some(word) = self.selection().unknown() {
-            bail!("--controllers: {word:?} is not in the list of known controllers");
+            bail!("--controllers: {}", unknown(word));
         }
         if self.cluster_cidr.addr().is_ipv6() {
             bail!(
@@ -141,7 +165,7 @@ impl ControllerArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     #[derive(Parser)]
     struct Line {
@@ -208,6 +232,22 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn controllers_that_are_unknown_are_refused_with_a_near_name_or_all() {
+        let refused = |flag: &str| parse(&[flag]).unwrap().check().unwrap_err().to_string();
+        assert_eq!(
+            refused("--controllers=*,-deploymnet-controller"),
+            r#"--controllers: "-deploymnet-controller" is not in the list of known controllers; did you mean "deployment-controller"?"#
+        );
+        let all = refused("--controllers=bananas");
+        assert!(
+            all.contains("which are ") && all.contains(", job-controller, "),
+            "{all}"
+        );
+        let help = Line::command().render_long_help().to_string();
+        assert!(help.contains(", job-controller, "), "{help}");
     }
 
     #[test]

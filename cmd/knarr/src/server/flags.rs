@@ -21,7 +21,8 @@ pub(super) fn shown() -> Vec<(String, String)> {
     }
 }
 
-fn of(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
+/// The flags of `knarr server` as a command line has them, in order of their names.
+pub(crate) fn of(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     let mut flags: Vec<(String, String)> = command
         .get_arguments()
         .filter_map(|flag| Some((flag.get_long()?.to_owned(), flag.get_id())))

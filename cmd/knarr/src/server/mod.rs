@@ -23,6 +23,7 @@ mod serving;
 
 pub(crate) use arguments::ServerArguments;
 pub(crate) use encryption::load;
+pub(crate) use flags::of as shown_flags;
 
 use crate::{log_rotation, logging, open_files};
 use anyhow::{Context, bail};

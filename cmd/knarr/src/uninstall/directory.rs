@@ -49,6 +49,14 @@ struct Layout {
     marks: &'static [&'static str],
 }
 
+impl Layout {
+    /// Reports whether a directory with these names is such a one.
+    fn is_of(&self, names: &[String]) -> bool {
+        let is_there = |mark: &&str| names.iter().any(|name| name == mark);
+        self.marks.iter().any(is_there)
+    }
+}
+
 const SERVER: Layout = Layout {
     names: &[
         "admin.kubeconfig",
@@ -102,7 +110,7 @@ const MOUNTS: &[&str] = &["containerd/namespace", "containerd/state", "pods", "r
 
 /// The directories of one cluster, without links on the way to them.
 #[derive(Debug)]
-pub(super) struct Directories {
+pub(crate) struct Directories {
     /// The server's; absent on a machine that only has an agent.
     pub(super) server: Option<PathBuf>,
     /// The agent's, whether below the server's or elsewhere; absent beside a server without an agent.
@@ -115,24 +123,10 @@ impl Directories {
     /// # Errors
     /// The directory is absent, is one of the system's or of a user's, or holds something else.
     pub(super) fn find(data_dir: &Path) -> anyhow::Result<Self> {
-        let dir = match data_dir.canonicalize() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!(
-                    "there is nothing to remove: {} does not exist",
-                    data_dir.display()
-                )
-            }
-            found => found.with_context(|| format!("--data-dir {}", data_dir.display()))?,
-        };
+        let dir = existing(data_dir, "there is nothing to remove")?;
         guard(&dir)?;
         let names = names(&dir)?;
-        let has_mark = |layout: &Layout| {
-            layout
-                .marks
-                .iter()
-                .any(|mark| names.iter().any(|name| name == mark))
-        };
-        if has_mark(&SERVER) {
+        if SERVER.is_of(&names) {
             holds_only(&dir, &names, SERVER.names)?;
             hold_only_own_files(&dir)?;
             let agent = agent_of(&dir)?;
@@ -141,14 +135,29 @@ impl Directories {
                 agent,
             });
         }
-        ensure!(
-            has_mark(&AGENT),
-            "{} is not the data directory of a cluster: it has neither {} nor {}",
-            dir.display(),
-            SERVER.marks.join(", "),
-            AGENT.marks.join(", ")
-        );
+        ensure!(AGENT.is_of(&names), "{}", no_cluster(&dir));
         check_agent(&dir)?;
+        Ok(Self {
+            server: None,
+            agent: Some(dir),
+        })
+    }
+
+    /// The directories of a cluster of which nothing is to be removed: whatever else lies there is left out of account.
+    ///
+    /// # Errors
+    /// The directory is absent, or not one of a cluster.
+    pub(crate) fn locate(data_dir: &Path) -> anyhow::Result<Self> {
+        let dir = existing(data_dir, "there is no cluster")?;
+        let names = names(&dir)?;
+        if SERVER.is_of(&names) {
+            let agent = dir.join("agent").canonicalize().ok();
+            return Ok(Self {
+                server: Some(dir),
+                agent,
+            });
+        }
+        ensure!(AGENT.is_of(&names), "{}", no_cluster(&dir));
         Ok(Self {
             server: None,
             agent: Some(dir),
@@ -206,6 +215,25 @@ impl Directories {
         }
         Ok(())
     }
+}
+
+/// The directory without links on the way to it; `problem` is said of one that is absent.
+fn existing(data_dir: &Path, problem: &str) -> anyhow::Result<PathBuf> {
+    match data_dir.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("{problem}: {} does not exist", data_dir.display())
+        }
+        found => found.with_context(|| format!("--data-dir {}", data_dir.display())),
+    }
+}
+
+fn no_cluster(dir: &Path) -> String {
+    format!(
+        "{} is not the data directory of a cluster: it has neither {} nor {}",
+        dir.display(),
+        SERVER.marks.join(", "),
+        AGENT.marks.join(", ")
+    )
 }
 
 /// Refuses directories of the system and of users, and those above them.

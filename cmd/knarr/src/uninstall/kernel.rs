@@ -7,6 +7,7 @@ use super::cgroups::Groups;
 use super::directory::Directories;
 use super::files::{entries, remove_file};
 use crate::agent_claim::RECORDS;
+use crate::network_namespace;
 use anyhow::{Context, bail};
 use machinery_runtime::Runtime;
 use node_sys::mount::{LinuxMounter, Mounter};
@@ -64,7 +65,7 @@ impl Remains {
         if let Some(path) = records
             .iter()
             .filter(|_| !is_here)
-            .find_map(|record| elsewhere(number(record)?))
+            .find_map(|record| network_namespace::file(number(record)?))
         {
             bail!(
                 "the node of {} is in another network namespace: run this by `nsenter --net={}`",
@@ -216,12 +217,6 @@ fn records_of(agent: &Path, folder: &Path) -> Vec<PathBuf> {
 /// The number of a record's network namespace.
 fn number(record: &Path) -> Option<u64> {
     record.file_name()?.to_str()?.strip_prefix("agent.")?.parse().ok()
-}
-
-/// The file that keeps a network namespace, where it has one.
-fn elsewhere(namespace: u64) -> Option<PathBuf> {
-    let is_it = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.ino() == namespace);
-    entries(Path::new("/run/netns")).into_iter().find(is_it)
 }
 
 /// Mount points below the agent's directory, the deepest first.

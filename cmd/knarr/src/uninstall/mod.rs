@@ -10,16 +10,18 @@ mod kernel;
 mod pods;
 mod processes;
 
+pub(crate) use directory::Directories;
+pub(crate) use processes::Processes;
+
 use anyhow::{Context, bail};
 use clap::Args;
-use directory::Directories;
 use files::Traces;
 use kernel::Remains;
 use machinery_runtime::Runtime;
 use pods::Pods;
-use processes::Processes;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The flags.
 #[derive(Debug, Args)]
@@ -78,7 +80,7 @@ async fn uninstall(
     if !arguments.yes {
         bail!("nothing has been removed; --yes removes what is listed");
     }
-    running.end(runtime).await?;
+    running.end(Duration::ZERO, runtime).await?;
     // A unit of systemd, or whatever else kept them running, may have started them again.
     running = Processes::of(directories)?;
     running.refuse_any()?;

@@ -3,12 +3,10 @@
 
 use super::directory::Directories;
 use super::kernel::claims_of;
+use crate::process_table::{Table, identity};
 use anyhow::{bail, ensure};
 use machinery_runtime::Runtime;
 use node_sys::process::ProcessIdentity;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time from the request to end until a process has ended.
@@ -18,7 +16,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The processes of one cluster that run.
 #[derive(Debug, Default)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     servers: Vec<ProcessIdentity>,
     agent: Vec<ProcessIdentity>,
     containerd: Vec<ProcessIdentity>,
@@ -29,7 +27,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn of(directories: &Directories) -> anyhow::Result<Self> {
+    pub(crate) fn of(directories: &Directories) -> anyhow::Result<Self> {
         let table = Table::read()?;
         let mut found = Self::default();
         if let Some(server) = &directories.server {
@@ -73,7 +71,7 @@ impl Processes {
         Ok(found)
     }
 
-    pub(super) fn list(&self) -> Vec<String> {
+    pub(crate) fn list(&self) -> Vec<String> {
         let kinds = [
             ("server", &self.servers),
             ("node agent", &self.agent),
@@ -103,7 +101,7 @@ impl Processes {
     }
 
     /// Refuses while any process runs.
-    pub(super) fn refuse_any(&self) -> anyhow::Result<()> {
+    pub(crate) fn refuse_any(&self) -> anyhow::Result<()> {
         ensure!(
             self.list().is_empty(),
             "the cluster was started again: {}; disable what starts it (`systemctl disable --now knarr`)",
@@ -112,14 +110,22 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends them: first those who would start another again, and waits for each.
-    pub(super) async fn end(&self, runtime: &Runtime) -> anyhow::Result<()> {
-        for group in [&self.servers, &self.agent, &self.containerd] {
-            for process in group {
-                process.terminate();
-            }
-            ended(group, END_TIMEOUT, runtime).await?;
+    /// Ends them: first those who would start another again, and waits for each. The pods' processes have the grace period from
+    /// the request to end until they are killed.
+    pub(crate) async fn end(&self, grace: Duration, runtime: &Runtime) -> anyhow::Result<()> {
+        for group in [&self.servers, &self.agent] {
+            terminate(group, END_TIMEOUT, runtime).await?;
         }
+        if !grace.is_zero() {
+            // Those that stay are killed below.
+            let _ = terminate(&self.pods, grace, runtime).await;
+        }
+        terminate(&self.containerd, END_TIMEOUT, runtime).await?;
+        self.end_pods(runtime).await
+    }
+
+    /// Kills the pods' processes.
+    pub(crate) async fn end_pods(&self, runtime: &Runtime) -> anyhow::Result<()> {
         let held = [&self.pods, &self.shims];
         for process in held.into_iter().flatten() {
             process.kill();
@@ -131,21 +137,30 @@ impl Processes {
     }
 }
 
-async fn ended(processes: &[ProcessIdentity], timeout: Duration, runtime: &Runtime) -> anyhow::Result<()> {
-    for process in processes {
-        // One that has ended cannot be waited for.
-        let ended = runtime.timeout(timeout, process.ended()).await;
-        ensure!(
-            ended.is_ok() || !process.is_alive(),
-            "process {} did not end within {timeout:?}; nothing was removed",
-            process.pid
-        );
+async fn terminate(group: &[ProcessIdentity], timeout: Duration, runtime: &Runtime) -> anyhow::Result<()> {
+    for process in group {
+        process.terminate();
     }
-    Ok(())
+    ended(group, timeout, runtime).await
 }
 
-fn identity(pid: u32) -> Option<ProcessIdentity> {
-    ProcessIdentity::of(pid).ok()
+/// Waits until all of them have ended.
+async fn ended(processes: &[ProcessIdentity], timeout: Duration, runtime: &Runtime) -> anyhow::Result<()> {
+    let all = async {
+        for process in processes {
+            // One that has ended cannot be waited for.
+            let _ = process.ended().await;
+        }
+    };
+    let _ = runtime.timeout(timeout, all).await;
+    let left = processes.iter().find(|process| process.is_alive());
+    match left {
+        Some(process) => bail!(
+            "process {} did not end within {timeout:?}; nothing was removed",
+            process.pid
+        ),
+        None => Ok(()),
+    }
 }
 
 fn pids<'a>(processes: impl Iterator<Item = &'a ProcessIdentity>) -> String {
@@ -154,67 +169,11 @@ fn pids<'a>(processes: impl Iterator<Item = &'a ProcessIdentity>) -> String {
     format!("{word} {}", pids.join(", "))
 }
 
-/// The processes of the machine, with their parents.
-struct Table(BTreeMap<u32, u32>);
-
-impl Table {
-    fn read() -> anyhow::Result<Self> {
-        let entries = fs::read_dir("/proc")?.flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Ok(Self(pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()))
-    }
-
-    fn others(&self) -> impl Iterator<Item = u32> {
-        let own = std::process::id();
-        self.0.keys().copied().filter(move |pid| *pid != own)
-    }
-
-    fn with_open_files_below(&self, folder: &Path) -> Vec<u32> {
-        let holds = |pid: &u32| {
-            let open = fs::read_dir(format!("/proc/{pid}/fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            open.map(|entry| link(&entry.path()))
-                .any(|path| path.starts_with(folder))
-        };
-        self.others().filter(holds).collect()
-    }
-
-    fn working_below(&self, folder: &Path) -> Vec<u32> {
-        let works = |pid: &u32| link(Path::new(&format!("/proc/{pid}/cwd"))).starts_with(folder);
-        self.others().filter(works).collect()
-    }
-
-    /// Everything that these processes have started, and what that has started.
-    fn descendants(&self, of: &[u32]) -> BTreeSet<u32> {
-        let mut found = BTreeSet::new();
-        let mut parents: BTreeSet<u32> = of.iter().copied().collect();
-        while !parents.is_empty() {
-            let children = self.0.iter().filter(|(_, parent)| parents.contains(parent));
-            let children: BTreeSet<u32> = children.map(|(pid, _)| *pid).collect();
-            parents = children.difference(&found).copied().collect();
-            found.extend(&parents);
-        }
-        found.retain(|pid| !of.contains(pid));
-        found
-    }
-}
-
-fn link(path: &Path) -> PathBuf {
-    // A process that ended meanwhile has no files.
-    fs::read_link(path).unwrap_or_default()
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks and parentheses itself.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn directories(root: &Path) -> Directories {
         fs::create_dir_all(root.join("storage")).unwrap();
@@ -259,7 +218,7 @@ mod tests {
             .build()
             .unwrap();
         executor
-            .block_on(async { found.end(&Runtime::real()).await })
+            .block_on(async { found.end(Duration::ZERO, &Runtime::real()).await })
             .unwrap();
         assert!(
             other.try_wait().unwrap().is_none(),

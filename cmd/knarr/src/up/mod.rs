@@ -1,16 +1,19 @@
 //! `knarr up`: from a machine that has what a node needs to a running cluster with a first workload.
 //!
-//! [`server`] starts the server, unless it runs; [`node`] waits for the node and its image; [`workload`] runs a Deployment behind a
+//! [`server_line`] reads the flags as the server will; [`server`] starts the server, unless it runs; [`node`] waits for the node and its image; [`workload`] runs a Deployment behind a
 //! Service and asks it over the network. Every step looks before it acts, so that running it again is harmless.
 
 mod node;
 mod server;
+mod server_line;
 mod workload;
 
+use crate::network_namespace::NetworkNamespace;
 use anyhow::{Context, bail};
 use clap::Args;
 use machinery_client::Client;
 use machinery_runtime::Runtime;
+use server_line::ServerLine;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,17 +23,16 @@ use std::time::Duration;
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at a thing that is awaited.
 const PAUSE: Duration = Duration::from_millis(50);
-const DEFAULT_PORT: u16 = 6443;
 
 /// The flags.
 #[derive(Debug, Args)]
 pub(crate) struct UpArguments {
-    /// Data directory
-    #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
-    data_dir: PathBuf,
-    /// Port of the API server
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    secure_port: u16,
+    /// Data directory [default: /var/lib/knarr]
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// Port of the API server [default: 6443]
+    #[arg(long)]
+    secure_port: Option<u16>,
     /// Start the cluster only, without the first workload
     #[arg(long)]
     no_workload: bool,
@@ -54,58 +56,65 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
 
 async fn up(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<()> {
     let began = runtime.monotonic();
-    let client = server::ensure(arguments, runtime).await?;
-    node::wait_until_ready(&client, &arguments.data_dir).await?;
-    if !arguments.no_workload {
-        node::ensure_image(runtime, &arguments.data_dir).await?;
+    let line = ServerLine::of(arguments)?;
+    let client = server::ensure(&line, runtime).await?;
+    let node = node::wait_until_ready(&client, &line.data_dir).await?;
+    let steps = NextSteps {
+        line: &line,
+        has_workload: !arguments.no_workload,
+        knarr: own_name(),
+        entry: NetworkNamespace::of_this_process().map(|own| own.entry() + " "),
+    };
+    if steps.has_workload {
+        node.refuse_closed(&steps.kubectl())?;
+        node::ensure_image(runtime, &line.data_dir).await?;
         workload::run(&client).await?;
     }
     let seconds = (runtime.monotonic() - began).as_secs_f64();
     say(&format!("==> done in {seconds:.1} s"))?;
-    say(&next_steps(arguments, &own_name()))
+    say(&steps.text())
 }
 
 /// Commands to type next.
-fn next_steps(arguments: &UpArguments, knarr: &str) -> String {
-    let data_dir = arguments.data_dir.as_path();
-    let mut flags = match data_dir == Path::new(crate::server::DEFAULT_DATA_DIR) {
-        true => String::new(),
-        false => format!(" --data-dir {}", quoted(data_dir)),
-    };
-    for word in shared_flags(&arguments.server_flags) {
-        flags.push_str(&format!(" {}", quoted(Path::new(&word))));
-    }
-    let kubeconfig = quoted(&crate::server::paths::Paths::new(data_dir).admin());
-    let mut lines = vec![
-        "\nType next:\n".to_owned(),
-        format!("    export KUBECONFIG={kubeconfig}"),
-        "    kubectl get nodes,pods,services --all-namespaces".to_owned(),
-    ];
-    if !arguments.no_workload {
-        lines.push("    kubectl scale deployment hello --replicas=5".to_owned());
-    }
-    lines.push(format!(
-        "    {knarr} uninstall{flags} --stop --yes    # removes all of it"
-    ));
-    lines.join("\n")
+struct NextSteps<'a> {
+    line: &'a ServerLine,
+    has_workload: bool,
+    /// This program, as the user's shell finds it.
+    knarr: String,
+    /// Words that lead into the network namespace of the cluster.
+    entry: Option<String>,
 }
 
-/// Words of the server's flags that `knarr uninstall` has to know, too.
-fn shared_flags(server_flags: &[OsString]) -> Vec<OsString> {
-    let mut words = server_flags.iter();
-    let mut shared = Vec::new();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
-        for flag in ["--cgroup-root", "--container-runtime-endpoint"] {
-            if text == flag {
-                shared.push(word.clone());
-                shared.extend(words.next().cloned());
-            } else if text.starts_with(&format!("{flag}=")) {
-                shared.push(word.clone());
-            }
-        }
+impl NextSteps<'_> {
+    fn kubeconfig(&self) -> String {
+        quoted(&crate::server::paths::Paths::new(&self.line.data_dir).admin())
     }
-    shared
+
+    fn entry(&self) -> &str {
+        self.entry.as_deref().unwrap_or_default()
+    }
+
+    /// kubectl with the administrator's file.
+    fn kubectl(&self) -> String {
+        format!("{}kubectl --kubeconfig {}", self.entry(), self.kubeconfig())
+    }
+
+    fn text(&self) -> String {
+        let (entry, knarr) = (self.entry(), &self.knarr);
+        let mut lines = vec![
+            "\nType next:\n".to_owned(),
+            format!("    export KUBECONFIG={}", self.kubeconfig()),
+            format!("    {entry}kubectl get nodes,pods,services --all-namespaces"),
+        ];
+        if self.has_workload {
+            lines.push(format!("    {entry}kubectl scale deployment hello --replicas=5"));
+        }
+        let flags = self.line.uninstall_flags();
+        lines.push(format!(
+            "    {entry}{knarr} uninstall{flags} --stop --yes    # removes all of it"
+        ));
+        lines.join("\n")
+    }
 }
 
 /// A path as one word of a shell.
@@ -170,39 +179,48 @@ fn say(line: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{CommandFactory, FromArgMatches};
+
+    fn text(up: &[&str], entry: Option<&str>) -> String {
+        let command = crate::Arguments::command();
+        let words = ["knarr", "up"].iter().chain(up);
+        let matches = command.try_get_matches_from(words).unwrap();
+        let up = UpArguments::from_arg_matches(matches.subcommand_matches("up").unwrap()).unwrap();
+        let steps = NextSteps {
+            line: &ServerLine::of(&up).unwrap(),
+            has_workload: !up.no_workload,
+            knarr: "/opt/knarr".to_owned(),
+            entry: entry.map(str::to_owned),
+        };
+        steps.text()
+    }
 
     #[test]
     fn up_tells_what_to_type_next() {
-        let arguments = |data_dir: &str, no_workload, flags: &[&str]| UpArguments {
-            data_dir: data_dir.into(),
-            secure_port: DEFAULT_PORT,
-            no_workload,
-            server_flags: flags.iter().map(OsString::from).collect(),
-        };
-        let usual = next_steps(
-            &arguments(
-                "/var/lib/knarr",
-                false,
-                &["--cgroup-root=/own", "--max-pods", "7"],
-            ),
-            "knarr",
-        );
-        assert!(
-            usual.contains("export KUBECONFIG=/var/lib/knarr/admin.kubeconfig\n"),
-            "{usual}"
-        );
-        assert!(
-            usual.contains("    knarr uninstall --cgroup-root=/own --stop --yes "),
-            "{usual}"
-        );
-        let flags = ["--container-runtime-endpoint", "/run/c.sock"];
-        let other = next_steps(&arguments("/srv/it's here", true, &flags), "/opt/knarr");
-        assert!(
-            other.contains(r"KUBECONFIG='/srv/it'\''s here/admin.kubeconfig'"),
-            "{other}"
-        );
-        let uninstall = r"/opt/knarr uninstall --data-dir '/srv/it'\''s here' --container-runtime-endpoint /run/c.sock --stop --yes";
-        assert!(other.contains(uninstall), "{other}");
+        let usual = text(&["--", "--cgroup-root=/own", "--max-pods", "7"], None);
+        for line in [
+            "    export KUBECONFIG=/var/lib/knarr/admin.kubeconfig\n",
+            "    kubectl scale deployment hello",
+            "    /opt/knarr uninstall --cgroup-root /own --stop --yes ",
+        ] {
+            assert!(usual.contains(line), "{usual}");
+        }
+        let flags = [
+            "--data-dir",
+            "/srv/it's here",
+            "--no-workload",
+            "--",
+            "--container-runtime-endpoint",
+            "/run/c.sock",
+        ];
+        let other = text(&flags, Some("nsenter --net=/run/netns/lab "));
+        for line in [
+            r"KUBECONFIG='/srv/it'\''s here/admin.kubeconfig'",
+            "    nsenter --net=/run/netns/lab kubectl get nodes",
+            r"    nsenter --net=/run/netns/lab /opt/knarr uninstall --data-dir '/srv/it'\''s here' --container-runtime-endpoint /run/c.sock --stop --yes",
+        ] {
+            assert!(other.contains(line), "{other}");
+        }
         assert!(!other.contains("scale"), "{other}");
     }
 }

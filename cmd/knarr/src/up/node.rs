@@ -3,13 +3,67 @@
 use super::{Look, read, say, wait};
 use crate::image;
 use crate::server::paths::Paths;
+use anyhow::bail;
 use machinery_client::Client;
 use machinery_runtime::Runtime;
 use serde_json::Value;
 use std::path::Path;
 
-/// Waits until a node is Ready.
-pub(super) async fn wait_until_ready(client: &Client, data_dir: &Path) -> anyhow::Result<()> {
+/// Taints that go by themselves once a node is Ready.
+const PASSING_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// Taint of a cordoned node.
+const CORDON: &str = "node.kubernetes.io/unschedulable";
+
+/// A node that is Ready.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ReadyNode {
+    name: String,
+    is_cordoned: bool,
+    /// Keys of taints that keep pods away.
+    taints: Vec<String>,
+}
+
+impl ReadyNode {
+    fn of(node: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        let keeps_away = taints.filter(|taint| taint["effect"] != "PreferNoSchedule");
+        let keys = keeps_away.map(|taint| text(&taint["key"]));
+        Self {
+            name: text(&node["metadata"]["name"]),
+            is_cordoned: node["spec"]["unschedulable"] == true,
+            taints: keys
+                .filter(|key| key != CORDON && !PASSING_TAINTS.contains(&key.as_str()))
+                .collect(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_cordoned && self.taints.is_empty()
+    }
+
+    /// Refuses a node on which no pod would start, instead of waiting for its pods.
+    pub(super) fn refuse_closed(&self, kubectl: &str) -> anyhow::Result<()> {
+        let name = &self.name;
+        if self.is_cordoned {
+            bail!(
+                "node {name} is cordoned, and no pod starts on it: `{kubectl} uncordon {name}` ends that; then run this again, or \
+                 with --no-workload"
+            );
+        }
+        if !self.taints.is_empty() {
+            bail!(
+                "node {name} has taints that the first workload does not tolerate ({}): `{kubectl} describe node {name}` shows them; \
+                 --no-workload starts the cluster alone",
+                self.taints.join(", ")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a node is Ready; one that takes pods is preferred.
+pub(super) async fn wait_until_ready(client: &Client, data_dir: &Path) -> anyhow::Result<ReadyNode> {
     let log = Paths::new(data_dir).in_agent("agent.log");
     let what = format!("the node to be Ready (its log is {})", log.display());
     let look = || async {
@@ -17,12 +71,14 @@ pub(super) async fn wait_until_ready(client: &Client, data_dir: &Path) -> anyhow
         ready(&nodes).map_err(Look::NotYet)
     };
     let node = wait(client.runtime(), &what, look).await?;
-    say(&format!("    {node} is Ready"))
+    say(&format!("    {} is Ready", node.name))?;
+    Ok(node)
 }
 
-/// The first node that is Ready, or why none is.
-fn ready(nodes: &Value) -> Result<String, String> {
+/// A node that is Ready, or why none is.
+fn ready(nodes: &Value) -> Result<ReadyNode, String> {
     let mut reason = "no node is registered".to_owned();
+    let mut closed = None;
     for node in nodes["items"].as_array().into_iter().flatten() {
         let conditions = node["status"]["conditions"].as_array();
         let ready = conditions
@@ -31,13 +87,17 @@ fn ready(nodes: &Value) -> Result<String, String> {
             .find(|condition| condition["type"] == "Ready");
         match ready {
             Some(condition) if condition["status"] == "True" => {
-                return Ok(node["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+                let node = ReadyNode::of(node);
+                if node.is_open() {
+                    return Ok(node);
+                }
+                closed.get_or_insert(node);
             }
             Some(condition) => reason = condition["message"].as_str().unwrap_or("NotReady").to_owned(),
             None => reason = "the node has not reported yet".to_owned(),
         }
     }
-    Err(reason)
+    closed.ok_or(reason)
 }
 
 /// Imports the first workload's image where somebody has removed what the agent has imported.
@@ -60,9 +120,31 @@ mod tests {
         );
         let waiting = json!([{"type": "Ready", "status": "False", "message": "no network"}]);
         assert_eq!(ready(&node(waiting)).unwrap_err(), "no network");
-        assert_eq!(
-            ready(&node(json!([{"type": "Ready", "status": "True"}]))).unwrap(),
-            "n"
-        );
+        let found = ready(&node(json!([{"type": "Ready", "status": "True"}]))).unwrap();
+        assert_eq!(found.name, "n");
+        found.refuse_closed("kubectl").unwrap();
+    }
+
+    #[test]
+    fn up_refuses_a_node_that_takes_no_pods() {
+        let node = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+        let cordoned = json!({"unschedulable": true, "taints": [taint(CORDON, "NoSchedule")]});
+        let full = json!({"taints": [taint("node.kubernetes.io/disk-pressure", "NoSchedule")]});
+        for (spec, words) in [
+            (
+                cordoned.clone(),
+                "node n is cordoned, and no pod starts on it: `kubectl uncordon n`",
+            ),
+            (full, "(node.kubernetes.io/disk-pressure)"),
+        ] {
+            let found = ready(&json!({"items": [node("n", spec)]})).unwrap();
+            let refused = found.refuse_closed("kubectl").unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+        let open =
+            json!({"taints": [taint("soft", "PreferNoSchedule"), taint(PASSING_TAINTS[0], "NoSchedule")]});
+        let both = json!({"items": [node("closed", cordoned), node("open", open)]});
+        assert_eq!(ready(&both).unwrap().name, "open");
     }
 }

@@ -1,6 +1,7 @@
 //! The server: adopted where it runs, started where nothing stands in its way.
 
-use super::{Look, UpArguments, read, say, wait};
+use super::server_line::ServerLine;
+use super::{Look, read, say, wait};
 use crate::agent_claim;
 use crate::check::{self, CheckArguments};
 use crate::server::paths::Paths;
@@ -9,7 +10,6 @@ use machinery_client::Client;
 use machinery_runtime::Runtime;
 use node_sys::exec::Daemon;
 use node_sys::process::ProcessIdentity;
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -21,33 +21,58 @@ const AGENT_PORTS: [u16; 2] = [10250, 10248];
 ///
 /// # Errors
 /// The machine lacks something, another cluster runs on it, a port is taken, or the server ends.
-pub(super) async fn ensure(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<Client> {
-    let paths = Paths::new(&arguments.data_dir);
-    let server = match ProcessIdentity::recorded(&paths.process()) {
+pub(super) async fn ensure(line: &ServerLine, runtime: &Runtime) -> anyhow::Result<Client> {
+    let paths = Paths::new(&line.data_dir);
+    let running = ProcessIdentity::recorded(&paths.process());
+    let server = match &running {
         Some(running) => {
             say(&format!(
                 "==> the server is already running (process {})",
                 running.pid
             ))?;
-            running
+            running.clone()
         }
         None => {
-            refuse_obstacles(arguments, &paths)?;
-            start(arguments, &paths)?
+            refuse_obstacles(line, &paths)?;
+            start(line, &paths)?
         }
     };
     let what = format!("the server to be ready (its log is {})", log(&paths).display());
-    wait(runtime, &what, || look(&paths, &server, runtime)).await
+    let client = wait(runtime, &what, || look(&paths, &server, runtime)).await?;
+    if running.is_some() {
+        refuse_other_flags(line, &server, &client).await?;
+    }
+    Ok(client)
+}
+
+/// Refuses flags that would have no effect, since a server with others runs.
+async fn refuse_other_flags(
+    line: &ServerLine,
+    server: &ProcessIdentity,
+    client: &Client,
+) -> anyhow::Result<()> {
+    let page = client.get_path_as("/flagz", "text/plain").await;
+    let page = page.context("reading the flags of the server that runs")?;
+    let differences = line.differences(&String::from_utf8_lossy(&page));
+    if differences.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "the server that runs has other flags: {}; end it with `kill {}` and run this again, which starts it with these (pods go \
+         on meanwhile)",
+        differences.join(", "),
+        server.pid
+    )
 }
 
 /// Looks for what would keep a cluster from starting, and says what to do about it.
-fn refuse_obstacles(arguments: &UpArguments, paths: &Paths) -> anyhow::Result<()> {
+fn refuse_obstacles(line: &ServerLine, paths: &Paths) -> anyhow::Result<()> {
     say("==> checking the machine")?;
-    check::run_quietly(&CheckArguments::of(&arguments.data_dir))?;
+    check::run_quietly(&CheckArguments::of(&line.data_dir))?;
     agent_claim::refuse_another(&agent_claim::record()?, &paths.agent())
         .context("a machine has one cluster, and another one runs on it")?;
     refuse_port(
-        arguments.secure_port,
+        line.secure_port,
         "end it, or choose another port with --secure-port",
     )?;
     // An agent outlives its server, and is adopted by the next one.
@@ -72,23 +97,13 @@ fn refuse_port(port: u16, advice: &str) -> anyhow::Result<()> {
     }
 }
 
-fn start(arguments: &UpArguments, paths: &Paths) -> anyhow::Result<ProcessIdentity> {
+fn start(line: &ServerLine, paths: &Paths) -> anyhow::Result<ProcessIdentity> {
     say("==> starting the server")?;
-    node_sys::fs::make_private_folder(&arguments.data_dir)
-        .with_context(|| format!("making --data-dir {}", arguments.data_dir.display()))?;
-    let words: [OsString; 5] = [
-        "server".into(),
-        "--data-dir".into(),
-        std::path::absolute(&arguments.data_dir)?.into(),
-        "--secure-port".into(),
-        arguments.secure_port.to_string().into(),
-    ];
+    node_sys::fs::make_private_folder(&line.data_dir)
+        .with_context(|| format!("making --data-dir {}", line.data_dir.display()))?;
     let daemon = Daemon {
         program: std::env::current_exe().context("finding this program")?,
-        args: words
-            .into_iter()
-            .chain(arguments.server_flags.iter().cloned())
-            .collect(),
+        args: line.words.clone(),
         env: Vec::new(),
         log: log(paths),
         pid_file: paths.process(),

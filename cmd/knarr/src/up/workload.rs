@@ -47,27 +47,16 @@ pub(super) async fn run(client: &Client) -> anyhow::Result<()> {
     say(&format!("    {}", ask_from_a_pod(client).await?))
 }
 
-/// Asks by name, from a pod of a Job; one of an earlier time is removed first.
+/// Asks by name, from a pod of a Job, which is removed afterwards.
 async fn ask_from_a_pod(client: &Client) -> anyhow::Result<String> {
     let runtime = client.runtime();
-    let job = resource("batch", "v1", "Job");
-    let key = ObjectKey::new(NAMESPACE, "ask");
-    let options = DeleteOptions {
-        propagation: Some(Propagation::Background),
-        ..DeleteOptions::default()
-    };
-    match client.delete(&job, &key, &options).await {
-        Err(error) if !error.is_not_found() => return Err(error).context("removing an earlier question"),
-        _ => {}
+    // One of a run that was interrupted.
+    if remove_question(client).await? {
+        wait(runtime, "an earlier question to be gone", || {
+            question_is_gone(client)
+        })
+        .await?;
     }
-    wait(runtime, "an earlier question to be gone", || async {
-        let gone = |error: ClientError| error.is_not_found();
-        let is_gone = client.get_path(JOB, &[]).await.is_err_and(gone);
-        is_gone
-            .then_some(())
-            .ok_or_else(|| Look::NotYet("it is there".to_owned()))
-    })
-    .await?;
     create(client, &question()).await?;
     let what = "an answer at http://hello.default.svc.cluster.local, asked from a pod";
     wait(runtime, what, || async {
@@ -88,9 +77,36 @@ async fn ask_from_a_pod(client: &Client) -> anyhow::Result<String> {
     let log = client
         .get_path(&format!("/api/v1/namespaces/default/pods/{name}/log"), &[])
         .await;
-    Ok(String::from_utf8_lossy(&log.context("reading the pod's log")?)
+    let answer = String::from_utf8_lossy(&log.context("reading the pod's log")?)
         .trim()
-        .to_owned())
+        .to_owned();
+    remove_question(client).await?;
+    Ok(answer)
+}
+
+/// Removes the Job and its pod; reports whether it was there.
+async fn remove_question(client: &Client) -> anyhow::Result<bool> {
+    let job = resource("batch", "v1", "Job");
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    match client
+        .delete(&job, &ObjectKey::new(NAMESPACE, "ask"), &options)
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error).context("removing the question"),
+    }
+}
+
+async fn question_is_gone(client: &Client) -> Result<(), Look> {
+    let gone = |error: ClientError| error.is_not_found();
+    let is_gone = client.get_path(JOB, &[]).await.is_err_and(gone);
+    is_gone
+        .then_some(())
+        .ok_or_else(|| Look::NotYet("it is there".to_owned()))
 }
 
 fn question() -> Value {

@@ -1,0 +1,72 @@
+//! The processes of the machine, with their parents: known by the files that they hold open and the directories that they work in.
+
+use node_sys::process::ProcessIdentity;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Table(BTreeMap<u32, u32>);
+
+impl Table {
+    pub(crate) fn read() -> anyhow::Result<Self> {
+        let entries = fs::read_dir("/proc")?.flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Ok(Self(pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()))
+    }
+
+    fn others(&self) -> impl Iterator<Item = u32> {
+        let own = std::process::id();
+        self.0.keys().copied().filter(move |pid| *pid != own)
+    }
+
+    /// Processes that hold a file below the folder open.
+    pub(crate) fn with_open_files_below(&self, folder: &Path) -> Vec<u32> {
+        let holds = |pid: &u32| {
+            let open = fs::read_dir(format!("/proc/{pid}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            open.map(|entry| link(&entry.path()))
+                .any(|path| path.starts_with(folder))
+        };
+        self.others().filter(holds).collect()
+    }
+
+    /// Processes whose working directory lies below the folder.
+    pub(crate) fn working_below(&self, folder: &Path) -> Vec<u32> {
+        let works = |pid: &u32| link(Path::new(&format!("/proc/{pid}/cwd"))).starts_with(folder);
+        self.others().filter(works).collect()
+    }
+
+    /// Everything that these processes have started, and what that has started.
+    pub(crate) fn descendants(&self, of: &[u32]) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut parents: BTreeSet<u32> = of.iter().copied().collect();
+        while !parents.is_empty() {
+            let children = self.0.iter().filter(|(_, parent)| parents.contains(parent));
+            let children: BTreeSet<u32> = children.map(|(pid, _)| *pid).collect();
+            parents = children.difference(&found).copied().collect();
+            found.extend(&parents);
+        }
+        found.retain(|pid| !of.contains(pid));
+        found
+    }
+}
+
+fn link(path: &Path) -> PathBuf {
+    // A process that ended meanwhile has no files.
+    fs::read_link(path).unwrap_or_default()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold blanks and parentheses itself.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The process, while it lives.
+pub(crate) fn identity(pid: u32) -> Option<ProcessIdentity> {
+    ProcessIdentity::of(pid).ok()
+}
