@@ -29,6 +29,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Blobs that may be an index, a manifest or a configuration. Layers can be smaller; then parsing fails.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 const ACTION: &str = "importing an image";
+const NO_LAYOUT: &str = "the archive is not in OCI layout: no index.json (`docker save` of 25 or later, `skopeo copy docker-archive:OLD \
+    oci-archive:FILE:NAME/IMAGE:TAG` and `ctr image export` write one)";
 
 /// Under which lease blobs are brought in.
 #[derive(Debug, Clone)]
@@ -96,8 +98,7 @@ async fn import_leased(channel: Transport, archive: &Path, lease: &str) -> Resul
             }
         }
     }
-    let index =
-        index.ok_or_else(|| CriError::invalid(ACTION, "the archive is not in OCI layout: no index.json"))?;
+    let index = index.ok_or_else(|| CriError::invalid(ACTION, NO_LAYOUT))?;
     let mut names = Vec::new();
     for (name, target) in named(&index)? {
         put_image(channel.clone(), &name, target).await?;
@@ -106,7 +107,8 @@ async fn import_leased(channel: Transport, archive: &Path, lease: &str) -> Resul
     if names.is_empty() {
         return Err(CriError::invalid(
             ACTION,
-            "no entry of index.json carries a name (io.containerd.image.name)",
+            "no entry of index.json carries a name with a tag (io.containerd.image.name, or org.opencontainers.image.ref.name as \
+             `skopeo copy … oci-archive:FILE:NAME/IMAGE:TAG` writes it)",
         ));
     }
     Ok(names)
@@ -226,8 +228,7 @@ fn named(index: &[u8]) -> Result<Vec<(String, Descriptor)>, CriError> {
     let value: Value = serde_json::from_slice(index).map_err(|error| CriError::invalid(ACTION, error))?;
     let entries = value["manifests"].as_array().cloned().unwrap_or_default();
     let described = |entry: &Value| {
-        let annotations = &entry["annotations"];
-        let name = annotations["io.containerd.image.name"].as_str()?.to_string();
+        let name = name_of(&entry["annotations"])?;
         let target = Descriptor {
             media_type: entry["mediaType"].as_str()?.to_string(),
             digest: entry["digest"].as_str()?.to_string(),
@@ -237,6 +238,14 @@ fn named(index: &[u8]) -> Result<Vec<(String, Descriptor)>, CriError> {
         Some((name, target))
     };
     Ok(entries.iter().filter_map(described).collect())
+}
+
+/// The image's name: containerd's and docker's annotation, or the one of skopeo and podman where it is more than a tag.
+fn name_of(annotations: &Value) -> Option<String> {
+    let own = annotations["io.containerd.image.name"].as_str();
+    let plain = annotations["org.opencontainers.image.ref.name"].as_str();
+    let name = own.or_else(|| plain.filter(|name| name.contains('/') && name.contains(':')))?;
+    Some(name.to_owned())
 }
 
 async fn put_image(channel: Transport, name: &str, target: Descriptor) -> Result<(), CriError> {
@@ -281,5 +290,9 @@ mod tests {
         let index = br#"{"manifests":[{"mediaType":"m","digest":"sha256:m","size":3,
             "annotations":{"io.containerd.image.name":"example.org/a:1"}}, {"digest":"sha256:n"}]}"#;
         assert_eq!(named(index).unwrap()[0].0, "example.org/a:1");
+        for (name, expected) in [("localhost/a:1", Some("localhost/a:1")), ("latest", None)] {
+            let annotations = serde_json::json!({"org.opencontainers.image.ref.name": name});
+            assert_eq!(name_of(&annotations).as_deref(), expected);
+        }
     }
 }

@@ -78,6 +78,33 @@ fn warnings_name_fields_without_effect() {
         let class = json!({"metadata": {"annotations": {name: "true"}}});
         check_fields(group, kind, plural, class, &[]);
     }
+    let storage_class = |provisioner: &str, grows: bool| json!({"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": provisioner, "allowVolumeExpansion": grows});
+    for (class, expected) in [
+        (storage_class("knarr/local-path", false), &[][..]),
+        (storage_class("kubernetes.io/no-provisioner", false), &[]),
+        (
+            storage_class("ebs.csi.aws.com", true),
+            &["provisioner", "allowVolumeExpansion"],
+        ),
+    ] {
+        check_fields(
+            "storage.k8s.io",
+            "StorageClass",
+            "storageclasses",
+            class,
+            expected,
+        );
+    }
+    let volume = |source: &str| json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], source: {"path": "/"}}});
+    for (source, expected) in [("hostPath", &[][..]), ("local", &[]), ("nfs", &["spec.nfs"])] {
+        check_fields(
+            "",
+            "PersistentVolume",
+            "persistentvolumes",
+            volume(source),
+            expected,
+        );
+    }
     let account_token = json!({"type": "kubernetes.io/service-account-token"});
     check_fields("", "Secret", "secrets", account_token, &[]);
 }

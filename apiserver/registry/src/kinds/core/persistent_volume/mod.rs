@@ -10,7 +10,8 @@ use crate::engine::metadata;
 use crate::engine::strategy::ObjectPart;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
-use machinery_schema::Tree;
+use crate::shared::not_enforced::{Field, field};
+use machinery_schema::{Ref, Tree};
 
 const PHASE: [&str; 2] = ["status", "phase"];
 /// The time since which a volume has its phase.
@@ -21,6 +22,7 @@ pub(crate) static KIND: Kind = Kind::of("", "persistentvolumes")
     .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
     .prepare_for_create(begin)
     .prepare_for_update(note_phase)
+    .fields_not_enforced(not_enforced)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells);
 
@@ -47,6 +49,32 @@ fn note_phase(ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &T
 fn set_since(ctx: &RequestContext, object: &mut Tree) {
     let now = metadata::format_time(ctx.runtime.now());
     object.set_str(&SINCE, &now);
+}
+
+/// Sources that nodes mount.
+const MOUNTED: [&str; 2] = ["hostPath", "local"];
+/// Fields of the spec that are no sources.
+const COMMON: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
+/// The source of a volume that no node mounts.
+fn not_enforced(object: Ref<'_>) -> Vec<Field> {
+    let spec = object.get("spec").into_iter();
+    let fields = spec.flat_map(|spec| spec.entries());
+    let sources = fields.filter(|(name, _)| !MOUNTED.contains(name) && !COMMON.contains(name));
+    let missing = "nodes do not provide volumes of this type";
+    sources
+        .filter_map(|(name, value)| field(format!("spec.{name}"), Some(value), missing))
+        .collect()
 }
 
 #[cfg(test)]

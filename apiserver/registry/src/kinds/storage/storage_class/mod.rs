@@ -2,6 +2,7 @@
 
 mod columns;
 mod defaults;
+mod not_enforced;
 pub mod validation;
 
 use crate::engine::kind::Kind;
@@ -11,5 +12,6 @@ use crate::engine::validation_rules::ValidationRules;
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "storageclasses")
     .traits(Traits::PLAIN.returned())
     .rules(ValidationRules::create(validation::validate_class).update(validation::validate_class_update))
+    .fields_not_enforced(not_enforced::fields)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells);
