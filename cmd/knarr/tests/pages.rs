@@ -1,8 +1,8 @@
 //! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md`,
 //! `docs/configuration.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
-//! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
-//! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
+//! A block `sh` is one script (`support/page.rs`). One that begins with `knarr server` starts the server again with these flags; one
+//! that begins with `grep` may wait for what it looks for.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
@@ -11,12 +11,8 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use support::kubectl::skipped;
+use support::page::{blocks, script};
 use support::{Launch, Server, text, tool_or_skip};
-
-fn blocks(page: &str) -> impl Iterator<Item = &str> {
-    let blocks = page.split("```sh\n").skip(1);
-    blocks.map(|block| block.split("```").next().unwrap_or_default().trim())
-}
 
 /// The page's paths and addresses as the server under test has them.
 fn placed(block: &str, server: &Server) -> String {
@@ -26,11 +22,7 @@ fn placed(block: &str, server: &Server) -> String {
         .replace("/etc/knarr", &format!("{dir}/etc"))
         .replace("/var/log/knarr", &format!("{dir}/log.d"))
         .replace("10.0.0.1:6443", &format!("127.0.0.1:{}", server.port));
-    let lines = block.lines().map(|line| match line.strip_suffix(" # refused") {
-        Some(line) => format!("if {line}; then exit 42; fi\n"),
-        None => format!("{line}\n"),
-    });
-    lines.collect()
+    script(&block)
 }
 
 /// The flags of a block that starts the server; the data directory is the harness's.

@@ -14,6 +14,7 @@ mod figures;
 mod hostile;
 mod lifecycle;
 mod logs;
+mod pages;
 mod probes;
 mod pulls;
 mod resize;
@@ -34,6 +35,11 @@ const SCENARIOS: &[Scenario] = &[
         "a_deployment_grows_with_its_load",
         autoscaling::a_deployment_grows_with_its_load,
     ),
+    (
+        "page_workloads_commands_work",
+        pages::page_workloads_commands_work,
+    ),
+    ("page_volumes_commands_work", pages::page_volumes_commands_work),
     (
         "a_log_that_grows_is_rotated",
         commands::a_log_that_grows_is_rotated,

@@ -10,6 +10,7 @@ pub(crate) mod harness;
 pub(crate) mod image;
 pub(crate) mod kubectl;
 pub(crate) mod network;
+pub(crate) mod page;
 pub(crate) mod python;
 pub(crate) mod registry;
 pub(crate) mod upstream;
