@@ -11,6 +11,7 @@ mod codegen;
 mod config;
 mod conformance;
 mod diff;
+mod docs;
 mod down;
 mod fake_nodes;
 mod fuzz;
@@ -51,6 +52,8 @@ enum Command {
     Ci(ci::Arguments),
     /// Check arrows between crates, numbers and links of pages, licences, reasons of dependencies, length of files.
     Tidy(tidy::Arguments),
+    /// Make a site of the pages of docs/ with mdBook, which is built once.
+    Docs(docs::Arguments),
     /// Break the log engine in many places, one by one; each time a proof must fail (some twenty minutes).
     Mutations(mutations::Arguments),
     /// Measures the cost of operations, upstream's server beside ours.
@@ -92,6 +95,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Test(arguments) => test::run(&config, arguments),
         Command::Ci(arguments) => ci::run(&config, arguments),
         Command::Tidy(arguments) => tidy::run(&config, arguments),
+        Command::Docs(arguments) => docs::run(&config, arguments),
         Command::Mutations(arguments) => mutations::run(&config, arguments),
         Command::Bench(arguments) => bench::run(&config, arguments),
         Command::Tools(arguments) => tools::run(&config, arguments),

@@ -35,6 +35,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         config.root.join(path).try_exists().unwrap_or(false)
     }));
     problems.extend(pages::unenforced(&texts));
+    problems.extend(pages::summary(&texts));
     problems.extend(files(&texts));
     problems.extend(circles::circles(&texts));
     problems.extend(layers::layers(&texts));

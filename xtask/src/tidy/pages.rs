@@ -1,5 +1,5 @@
 //! Pages that point at each other: decisions have one number each, an index and no dead reference; links lead to files;
-//! the README's table names what the server stores without effect.
+//! the summary of the site has every page; the README's table names what the server stores without effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -78,6 +78,23 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
             .skip(1)
             .filter_map(|rest| Some(rest.split_once(')')?.0))
     })
+}
+
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Pages of `docs/` that the site's summary lacks or has twice. Decisions are in their index, from which the site takes them.
+pub(super) fn summary(texts: &Texts) -> Vec<String> {
+    let summary = texts.get(SUMMARY).map_or("", String::as_str);
+    let is_decision = |path: &str| path.starts_with(DECISIONS) && !path.ends_with("README.md");
+    let pages = texts
+        .keys()
+        .filter_map(|path| Some((path, path.strip_prefix("docs/")?)))
+        .filter(|(path, _)| path.ends_with(".md") && *path != SUMMARY && !is_decision(path));
+    let count = |page: &str| targets(summary).filter(|target| *target == page).count();
+    pages
+        .filter(|(_, page)| count(page) != 1)
+        .map(|(path, page)| format!("{SUMMARY}: has not one line for {path}, as `- [Title]({page})`"))
+        .collect()
 }
 
 const KINDS: &str = "apiserver/registry/src/kinds/";
@@ -162,6 +179,31 @@ mod tests {
                 ),
             ],
             &["a.rs: there is no decision 0002"],
+        );
+    }
+
+    #[test]
+    fn summary_has_every_page_once() {
+        let summary = (
+            SUMMARY,
+            "- [A](a.md)\n- [D](decisions/README.md)\n- [R](r/README.md)\n- [R](r/README.md)\n",
+        );
+        let files = [
+            summary,
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+            ("docs/c.service", ""),
+            ("docs/decisions/README.md", ""),
+            ("docs/decisions/0001-a.md", ""),
+            ("docs/r/README.md", ""),
+            ("README.md", ""),
+        ];
+        assert_eq!(
+            super::summary(&texts(&files)),
+            [
+                "docs/SUMMARY.md: has not one line for docs/b.md, as `- [Title](b.md)`",
+                "docs/SUMMARY.md: has not one line for docs/r/README.md, as `- [Title](r/README.md)`",
+            ]
         );
     }
 
