@@ -1,5 +1,5 @@
 //! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/fairness.md`, `docs/nodes.md`,
-//! `docs/configuration.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
+//! `docs/configuration.md`, `docs/controllers.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
 //! A block `sh` is one script (`support/page.rs`). One that begins with `knarr server` starts the server again with these flags; one
 //! that begins with `grep` may wait for what it looks for.
@@ -158,5 +158,13 @@ fn page_autoscaling_commands_work() {
     check(
         "page_autoscaling_commands_work",
         include_str!("../../../docs/autoscaling.md"),
+    );
+}
+
+#[test]
+fn page_controllers_commands_work() {
+    check(
+        "page_controllers_commands_work",
+        include_str!("../../../docs/controllers.md"),
     );
 }

@@ -15,6 +15,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::certificates::APPROVING_ROW,
         crate::certificates::SIGNING_ROW,
         crate::certificates::CLEANER_ROW,
+        crate::certificates::POD_CLEANER_ROW,
         crate::bootstrap_tokens::SIGNER_ROW,
         crate::bootstrap_tokens::CLEANER_ROW,
         crate::cluster_role_aggregation::ROW,
@@ -40,10 +41,12 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::pod_gc::ROW,
         crate::volume_binder::ROW,
         crate::ephemeral_volume::ROW,
+        crate::resource_claim::ROW,
         crate::local_path::ROW,
         crate::storage_protection::VOLUME_ROW,
         crate::storage_protection::CLAIM_ROW,
         crate::storage_protection::ATTRIBUTES_ROW,
+        crate::storage_version_migration::ROW,
         // Last: it shares the stores that the others have asked for.
         crate::garbage_collector::ROW,
     ]
@@ -53,6 +56,14 @@ pub fn rows() -> &'static [ControllerDescriptor] {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn page_of_controllers_names_each() {
+        let page = include_str!("../../../docs/controllers.md");
+        for row in rows() {
+            assert!(page.contains(&format!("`{}`", row.name)), "{}", row.name);
+        }
+    }
 
     #[test]
     fn names_are_unique_and_upstreams() {

@@ -11,11 +11,13 @@ use crate::endpoints::EndpointsView;
 use crate::history::RevisionView;
 use crate::horizontal_pod_autoscaler::AutoscalerView;
 use crate::node_lifecycle::LeaseView;
+use crate::resource_claim::view::{DeviceClaimView, TemplateView};
 use crate::resource_quota::views::{DeviceClassView, MeasuredView, OfPod, OfResourceClaim, QuotaView};
 use crate::root_ca::Published;
 use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
+use crate::storage_version_migration::view::MigrationView;
 use crate::views::{
     CronJobView, DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView,
     PodView, ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
@@ -108,6 +110,14 @@ fn view_of_a_pod_takes_what_is_charged() {
             (
                 object!(r#""spec":{"volumes":[@]}"#),
                 r##"{"name":"#","ephemeral":{}}"##,
+            ),
+            (
+                object!(r#""spec":{"resourceClaims":[@]}"#),
+                r##"{"name":"#","resourceClaimTemplateName":"t"}"##,
+            ),
+            (
+                object!(r#""spec":{"resourceClaims":[@]}"#),
+                r##"{"name":"#","resourceClaimName":"c"}"##,
             ),
             (object!(r#""status":{"podIPs":[@]}"#), r##"{"ip":"#"}"##),
             (
@@ -607,4 +617,34 @@ fn views_of_quotas_take_what_is_charged() {
         )],
     );
     check::<DeviceClassView>(MOST, &[(object!(r#""spec":{"extendedResourceName":"@"}"#), "a")]);
+}
+
+#[test]
+fn view_of_a_claim_of_devices_takes_what_is_charged() {
+    check::<DeviceClaimView>(
+        MOST,
+        &[
+            (r#"{"metadata":{"name":"a","annotations":{@}}}"#, LABEL),
+            (
+                object!(r#""spec":{"devices":{"requests":[@]}}"#),
+                r##"{"name":"#","exactly":{"adminAccess":true}}"##,
+            ),
+        ],
+    );
+    check::<TemplateView>(MOST, &[(object!(r#""spec":{"spec":{@}}"#), LABEL)]);
+    // At most 256, which components write.
+    let consumer = r##"{"resource":"pods","name":"#","uid":"u"}"##;
+    check::<DeviceClaimView>(
+        OF_COMPONENTS,
+        &[(object!(r#""status":{"reservedFor":[@]}"#), consumer)],
+    );
+}
+
+#[test]
+fn view_of_a_migration_takes_what_is_charged() {
+    check::<MigrationView>(MOST, &[(object!(r#""spec":{"resource":{"resource":"@"}}"#), "a")]);
+    check::<MigrationView>(
+        OF_COMPONENTS,
+        &[(object!(r#""status":{"conditions":[@]}"#), CONDITION)],
+    );
 }

@@ -7,13 +7,14 @@
 //! than a fixed part of a core. What is cheap to look at does not rest.
 
 use crate::queue::WorkQueue;
-use crate::stats::ControllerStats;
+use crate::stats::{ControllerStats, DEPTH, LONGEST, UNFINISHED};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use machinery_client::{ClientError, Informer, Projection, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::{Family, Reading};
 use parking_lot::Mutex;
 use std::fmt::{self, Debug};
 use std::pin::pin;
@@ -124,6 +125,7 @@ pub struct Controller<R: Reconciler> {
     lines: Arc<LogLines>,
     caches: Vec<BoxFuture<'static, ()>>,
     subscriptions: Vec<Subscription>,
+    _readings: [Reading; 3],
 }
 
 impl<R: Reconciler> Debug for Controller<R> {
@@ -152,12 +154,13 @@ const MAX_LOGGED_BYTES: usize = 1_024;
 const WARN_FROM_FAILURE: u32 = 4;
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller whose log lines carry this name.
-    pub fn new(name: &'static str, runtime: Runtime) -> Self {
-        let stats = Arc::new(ControllerStats::default());
+    /// A controller whose log lines carry this name; its queue's metrics carry the other one.
+    pub fn new(name: &'static str, queue_name: &'static str, runtime: Runtime) -> Self {
+        let stats = Arc::new(ControllerStats::of_queue(runtime.metrics(), queue_name));
         let queue = WorkQueue::new(runtime.clone(), stats.clone());
         queue.share_by(<R::Key as QueueKey>::namespace);
         Self {
+            _readings: read_queue(&queue, queue_name, &runtime),
             name,
             queue,
             runtime,
@@ -244,12 +247,11 @@ impl<R: Reconciler> Controller<R> {
         let (queue, stats, runtime) = (self.queue.clone(), self.stats.clone(), self.runtime.clone());
         let (name, lines) = (self.name, Arc::clone(&self.lines));
         Box::pin(async move {
-            let begun = runtime.monotonic();
             // One object that a reconciler cannot bear must not end it for all the others.
             let reconciliation = runtime.catch(name, async { reconciler.reconcile(&key).await });
             let (looked, outcome) = time_first_poll(&runtime, reconciliation).await;
             let outcome = outcome.unwrap_or_else(|ended| Err(ReconcileError::Unusable(ended.to_string())));
-            stats.reconciled(runtime.monotonic().saturating_sub(begun), outcome.is_err());
+            stats.reconciled(outcome.is_err());
             match outcome {
                 Ok(Outcome::Done) => queue.forget(&key),
                 Ok(Outcome::RequeueAfter(delay)) => {
@@ -265,6 +267,22 @@ impl<R: Reconciler> Controller<R> {
             queue.done_with_cooldown(&key, cooldown_after(looked));
         })
     }
+}
+
+/// Gauges of a queue, read when somebody asks.
+fn read_queue<K: QueueKey>(queue: &WorkQueue<K>, name: &'static str, runtime: &Runtime) -> [Reading; 3] {
+    let read = |family: &Family, figure: fn((usize, f64, f64)) -> f64| {
+        let queue = queue.clone();
+        runtime.metrics().read(family, move |samples| {
+            samples.add(&[name], figure(queue.figures()))
+        })
+    };
+    [
+        #[expect(clippy::cast_precision_loss, reason = "far below where it begins")]
+        read(&DEPTH, |(depth, _, _)| depth as f64),
+        read(&UNFINISHED, |(_, unfinished, _)| unfinished),
+        read(&LONGEST, |(_, _, longest)| longest),
+    ]
 }
 
 /// Returns the outcome of a reconcile, and the time that it computed before it first waited: what comes after are requests,
@@ -419,7 +437,7 @@ mod tests {
     async fn reconciler_that_panics_goes_on_and_tries_that_key_again() {
         let scope = Runtime::real().child_scope();
         let (runtime, seen) = (scope.runtime().clone(), Arc::new(Mutex::new(Vec::new())));
-        let controller = Controller::new("fragile", runtime.clone()).workers(1);
+        let controller = Controller::new("fragile", "fragile", runtime.clone()).workers(1);
         let (queue, stats) = (controller.queue(), controller.stats());
         drop(runtime.spawn("fragile", controller.run(Fragile(seen.clone()))));
         queue.add(7);
@@ -442,7 +460,7 @@ mod tests {
             failures: Mutex::new(3),
         };
         simulation.run(async move {
-            let controller = Controller::<Flaky>::new("flaky", runtime.clone());
+            let controller = Controller::<Flaky>::new("flaky", "flaky", runtime.clone());
             let (queue, stats) = (controller.queue(), controller.stats());
             drop(runtime.spawn("flaky", controller.run(reconciler)));
             queue.add(7);

@@ -4,7 +4,7 @@
 use crate::stats::ControllerStats;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,9 +48,10 @@ struct Inner<K> {
 
 struct State<K> {
     ready: Shards<K>,
-    /// Keys in `ready`, or to be put there once their worker is done.
-    dirty: BTreeSet<K>,
-    working: BTreeSet<K>,
+    /// Keys in `ready`, or to be put there once their worker is done, and since when.
+    dirty: BTreeMap<K, Duration>,
+    /// Keys that have a worker, and since when.
+    working: BTreeMap<K, Duration>,
     /// Delayed keys by the time at which they are due; the second number keeps equal times apart.
     delayed: BTreeMap<(Duration, u64), K>,
     due: BTreeMap<K, (Duration, u64)>,
@@ -65,8 +66,8 @@ impl<K: Ord + Clone> WorkQueue<K> {
     pub fn new(runtime: Runtime, stats: Arc<ControllerStats>) -> Self {
         let state = State {
             ready: Shards::new(),
-            dirty: BTreeSet::new(),
-            working: BTreeSet::new(),
+            dirty: BTreeMap::new(),
+            working: BTreeMap::new(),
             delayed: BTreeMap::new(),
             due: BTreeMap::new(),
             sequence: 0,
@@ -95,15 +96,20 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Puts a key in line, unless it is there.
     pub fn add(&self, key: K) {
-        self.inner.stats.added();
         let now = self.inner.runtime.monotonic();
-        if self.inner.state.lock().add(key, now) {
+        let added = self.inner.state.lock().add(key, now);
+        if added.is_counted() {
+            self.inner.stats.added();
+        }
+        if added.is_news() {
             self.inner.changed.notify_one();
         }
     }
 
     /// Puts a key in line after a while; an earlier time already set stays.
     pub fn add_after(&self, key: K, delay: Duration) {
+        // Upstream counts whatever is added for later.
+        self.inner.stats.retried();
         if delay.is_zero() {
             return self.add(key);
         }
@@ -114,7 +120,6 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Puts a key in line after a wait that doubles with every failure since [`WorkQueue::forget`].
     pub fn add_rate_limited(&self, key: K) {
-        self.inner.stats.retried();
         let failures = {
             let mut state = self.inner.state.lock();
             let failures = state.failures.entry(key.clone()).or_default();
@@ -139,11 +144,13 @@ impl<K: Ord + Clone> WorkQueue<K> {
         loop {
             let changed = self.inner.changed.notified();
             let now = self.inner.runtime.monotonic();
-            let (key, due) = self.inner.state.lock().take(now);
-            if let Some(key) = key {
+            let taken = self.inner.state.lock().take(now);
+            (0..taken.came_due).for_each(|_| self.inner.stats.added());
+            if let Some((key, since)) = taken.key {
+                self.inner.stats.waited(now.saturating_sub(since));
                 return key;
             }
-            match due {
+            match taken.due {
                 None => changed.await,
                 Some(due) => tokio::select! {
                     biased;
@@ -162,9 +169,25 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// As [`WorkQueue::done`], but the key is not in line again before it has rested so long.
     pub fn done_with_cooldown(&self, key: &K, rest: Duration) {
         let now = self.inner.runtime.monotonic();
-        if self.inner.state.lock().done(key, now, rest) {
+        let (since, waiting) = self.inner.state.lock().done(key, now, rest);
+        if let Some(since) = since {
+            self.inner.stats.worked(now.saturating_sub(since));
+        }
+        if waiting {
             self.inner.changed.notify_one();
         }
+    }
+
+    /// Keys in line or to be put there, seconds of all work that goes on, and of the longest.
+    pub(crate) fn figures(&self) -> (usize, f64, f64) {
+        let now = self.inner.runtime.monotonic();
+        let state = self.inner.state.lock();
+        let running = state
+            .working
+            .values()
+            .map(|since| now.saturating_sub(*since).as_secs_f64());
+        let (sum, longest) = running.fold((0.0, 0.0), |(sum, longest), own| (sum + own, own.max(longest)));
+        (state.dirty.len(), sum, longest)
     }
 
     /// Keys in line now.
@@ -253,20 +276,59 @@ impl<K> Shards<K> {
     }
 }
 
+/// Result of adding a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// A worker may take it.
+    InLine,
+    /// It is in line once its worker is done.
+    Behind,
+    /// It is in line after its rest.
+    Delayed,
+    /// It was there.
+    Nothing,
+}
+
+impl Added {
+    /// Upstream counts a key that was not in line.
+    fn is_counted(self) -> bool {
+        matches!(self, Self::InLine | Self::Behind)
+    }
+
+    /// A worker has something new to wait for.
+    fn is_news(self) -> bool {
+        matches!(self, Self::InLine | Self::Delayed)
+    }
+}
+
+/// Result of looking for a key.
+struct Taken<K> {
+    /// With the time since which it was in line.
+    key: Option<(K, Duration)>,
+    /// Delayed keys that came in line.
+    came_due: usize,
+    /// The time at which the first delayed key is due.
+    due: Option<Duration>,
+}
+
 impl<K: Ord + Clone> State<K> {
-    /// Adds a key and reports whether a worker has something new to wait for.
-    fn add(&mut self, key: K, now: Duration) -> bool {
+    fn add(&mut self, key: K, now: Duration) -> Added {
         if let Some(until) = self.resting.get(&key).copied().filter(|until| *until > now) {
-            return self.delay(key, until);
+            return if self.delay(key, until) {
+                Added::Delayed
+            } else {
+                Added::Nothing
+            };
         }
-        if !self.dirty.insert(key.clone()) {
-            return false;
+        if self.dirty.contains_key(&key) {
+            return Added::Nothing;
         }
-        if self.working.contains(&key) {
-            return false;
+        self.dirty.insert(key.clone(), now);
+        if self.working.contains_key(&key) {
+            return Added::Behind;
         }
         self.ready.push_back(key);
-        true
+        Added::InLine
     }
 
     /// Delays a key and reports whether it was not due by then.
@@ -284,39 +346,44 @@ impl<K: Ord + Clone> State<K> {
         true
     }
 
-    /// The next key, and when the first delayed one is due.
-    fn take(&mut self, now: Duration) -> (Option<K>, Option<Duration>) {
+    fn take(&mut self, now: Duration) -> Taken<K> {
+        let mut came_due = 0;
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let key = entry.remove();
             self.due.remove(&key);
-            self.add(key, now);
+            came_due += usize::from(self.add(key, now).is_counted());
         }
-        let key = self.ready.pop_front();
-        if let Some(key) = &key {
-            self.dirty.remove(key);
-            self.working.insert(key.clone());
+        let key = self.ready.pop_front().map(|key| {
+            let since = self.dirty.remove(&key).unwrap_or(now);
+            self.working.insert(key.clone(), now);
+            (key, since)
+        });
+        Taken {
+            key,
+            came_due,
+            due: self.delayed.first_key_value().map(|(due, _)| due.0),
         }
-        (key, self.delayed.first_key_value().map(|(due, _)| due.0))
     }
 
-    /// Ends a key's work, and reports whether a worker has something new to wait for.
-    fn done(&mut self, key: &K, now: Duration, rest: Duration) -> bool {
-        if self.working.remove(key) {
+    /// Ends a key's work, and answers since when it had a worker and whether one has something new to wait for.
+    fn done(&mut self, key: &K, now: Duration, rest: Duration) -> (Option<Duration>, bool) {
+        let since = self.working.remove(key);
+        if since.is_some() {
             self.ready.done(key);
         }
         // A share that had all its workers may have another now.
         let waiting = self.ready.len > 0;
         self.resting.retain(|_, until| *until > now);
         if rest.is_zero() {
-            let again = self.dirty.contains(key);
+            let again = self.dirty.contains_key(key);
             if again {
                 self.ready.push_back(key.clone());
             }
-            return again || waiting;
+            return (since, again || waiting);
         }
         self.resting.insert(key.clone(), now + rest);
-        let delayed = self.dirty.remove(key) && self.delay(key.clone(), now + rest);
-        delayed || waiting
+        let delayed = self.dirty.remove(key).is_some() && self.delay(key.clone(), now + rest);
+        (since, delayed || waiting)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use machinery_client::{Object, object::parse_header};
 use machinery_meta::{ObjectKey, Revision};
+use machinery_runtime::metrics::Counter;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
@@ -13,9 +14,19 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct WriteTracker {
     unseen: Mutex<BTreeMap<ObjectKey, Revision>>,
+    /// Looks left out.
+    skips: Option<Counter>,
 }
 
 impl WriteTracker {
+    /// A tracker that counts the looks it leaves out.
+    pub fn counting(skips: Counter) -> Self {
+        Self {
+            skips: Some(skips),
+            ..Self::default()
+        }
+    }
+
     /// The server answered a write of this object so.
     pub fn record_write(&self, key: &ObjectKey, answer: &[u8]) {
         if let Ok((_, revision)) = parse_header(answer) {
@@ -31,6 +42,8 @@ impl WriteTracker {
             .is_some_and(|written| object.revision < *written);
         if !behind {
             unseen.remove(object.key());
+        } else if let Some(skips) = &self.skips {
+            skips.inc();
         }
         behind
     }

@@ -16,6 +16,8 @@
 //! [`LingeringClose`] closes a connection so that its client can read the last answer; every listener of ours uses it, and [`keep_alive`]. [`ConnectionSlots`] bounds
 //! connections by address.
 //!
+//! [`metrics`] holds what components count, for the `/metrics` page of their server.
+//!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
 mod components;
@@ -24,6 +26,7 @@ pub mod disk;
 mod heavy_work;
 mod keepalive;
 mod linger;
+pub mod metrics;
 mod runtime;
 mod scope;
 mod silence;

@@ -3,6 +3,7 @@
 use crate::components::Components;
 use crate::disk::Disk;
 use crate::heavy_work::{HeavyFigures, HeavyFlow, HeavyWork, Kind};
+use crate::metrics::ComponentMetrics;
 use crate::scope::{Scope, ScopeInner, TaskEnded, TaskHandle, panic_message};
 use crate::simulation::SimulationState;
 use crate::weight::{ByWeight, Weight};
@@ -31,6 +32,7 @@ pub struct Runtime {
     disk: Arc<dyn Disk>,
     pub(crate) scope: Arc<ScopeInner>,
     components: Arc<Components>,
+    metrics: Arc<ComponentMetrics>,
     heavy: HeavyWork,
 }
 
@@ -77,6 +79,7 @@ impl Runtime {
             disk: Arc::new(RealDisk::new()),
             scope: ScopeInner::root(),
             components: Arc::default(),
+            metrics: Arc::default(),
             heavy: HeavyWork::new(Handle::current()),
         }
     }
@@ -89,6 +92,7 @@ impl Runtime {
             disk,
             scope: ScopeInner::root(),
             components: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 
@@ -98,11 +102,13 @@ impl Runtime {
         Self { disk, ..self.clone() }
     }
 
-    /// The same handle for another executor of the process: what fails there is known here, and the other way round.
+    /// The same handle for another executor of the process: what fails there is known here, and the other way
+    /// round, and so are metrics.
     #[must_use]
     pub fn with_components_of(self, other: &Self) -> Self {
         Self {
             components: Arc::clone(&other.components),
+            metrics: Arc::clone(&other.metrics),
             ..self
         }
     }
@@ -302,6 +308,11 @@ impl Runtime {
     /// The components of this instance and what became of them; also those that never panicked.
     pub fn components(&self) -> &Components {
         &self.components
+    }
+
+    /// Metrics of the components of this instance.
+    pub fn metrics(&self) -> &ComponentMetrics {
+        &self.metrics
     }
 
     /// Runs what would block the caller's thread. In a simulation it runs at once, on the one thread.

@@ -44,6 +44,7 @@ use objects::ObjectMetrics;
 use process::ProcessFigures;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use requests::RequestMetrics;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ use storage::StorageCollector;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     families: Families,
+    /// With the metrics of components that run beside the server.
+    runtime: Runtime,
     pub(crate) requests: Arc<RequestMetrics>,
     pub(crate) access: AccessMetrics,
     pub(crate) watches: Arc<WatchMetrics>,
@@ -149,6 +152,7 @@ impl Metrics {
             audit: AuditMetrics::new(families.registry())?,
             health_checks: HealthCheckMetrics::new()?,
             families,
+            runtime: runtime.clone(),
         };
         let collectors: [Box<dyn Collector>; 6] = [
             Box::new(ProcessCollector::for_self()),
@@ -218,20 +222,27 @@ impl Metrics {
     }
 
     /// Begins the counts anew. Figures that are read from other parts when somebody asks (storage, the process,
-    /// authorizers, priority and fairness) are not kept here and go on.
+    /// authorizers, priority and fairness, components beside the server) are not kept here and go on.
     pub(crate) fn reset(&self) {
         self.families.reset();
     }
 
-    /// Everything in Prometheus' text form.
+    /// Everything in Prometheus' text form, with what components beside the server count.
     pub(crate) fn render(&self) -> Vec<u8> {
-        rendered(self.registry())
+        let mut families = self.registry().gather();
+        families.extend(self.runtime.metrics().gather());
+        families.sort_by(|one, other| one.name().cmp(other.name()));
+        encoded(&families)
     }
 }
 
 fn rendered(registry: &Registry) -> Vec<u8> {
+    encoded(&registry.gather())
+}
+
+fn encoded(families: &[MetricFamily]) -> Vec<u8> {
     let mut text = Vec::new();
-    if let Err(error) = TextEncoder::new().encode(&registry.gather(), &mut text) {
+    if let Err(error) = TextEncoder::new().encode(families, &mut text) {
         tracing::error!(%error, "rendering metrics");
     }
     text

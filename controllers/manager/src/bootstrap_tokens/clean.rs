@@ -8,13 +8,14 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Precondition};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use std::time::Duration;
 
 /// Upstream has it off until an installer turns it on.
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "token-cleaner-controller",
+    queue: "token_cleaner",
     service_account: "token-cleaner",
     default: true,
     start,
@@ -22,7 +23,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let tokens = tokens(context);
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&tokens, |change| {
+    let controller = ROW.controller(&context.runtime).watches(&tokens, |change| {
         let ends = change
             .new
             .as_ref()

@@ -12,13 +12,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use machinery_client::client::decode;
 use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, ListWatch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use std::collections::BTreeMap;
 
 /// Upstream has it off until an installer turns it on.
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "bootstrap-signer-controller",
+    queue: "bootstrap_signer_queue",
     service_account: "bootstrap-signer",
     default: true,
     start,
@@ -35,7 +36,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let source = ListWatch::of::<ConfigMap>().fields(format!("metadata.name={MAP}"));
     let maps: Informer<()> = context.informers.informer(source.in_namespace(MAP_NAMESPACE));
     // There is one map: whatever happens, it is the one to look at.
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&tokens, |_| [ObjectKey::new(MAP_NAMESPACE, MAP)])
         .watches(&maps, |_| [ObjectKey::new(MAP_NAMESPACE, MAP)]);
     controller.run(Signer {

@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::Node;
 use machinery_client::client::decode;
 use machinery_client::{ApiResource, Client, ClientError, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_x509::CertificateRequest;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "certificatesigningrequest-approving-controller",
+    queue: "certificate",
     service_account: SERVICE_ACCOUNT,
     default: true,
     start,
@@ -50,7 +51,8 @@ const NODE_AGAIN: Duration = Duration::from_secs(10);
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let requests = requests(context);
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .needs(&nodes)
         .watches(&requests, |change| {
             let pending = change.new.as_ref().filter(|own| is_ours(own));

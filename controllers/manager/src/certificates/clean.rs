@@ -9,12 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Precondition};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "certificatesigningrequest-cleaner-controller",
+    queue: "certificate_cleaner",
     service_account: SERVICE_ACCOUNT,
     default: true,
     start,
@@ -22,7 +23,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let requests = requests(context);
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&requests, |change| {
+    let controller = ROW.controller(&context.runtime).watches(&requests, |change| {
         let due = change.new.as_ref().filter(|own| own.goes_after.is_some());
         due.map(|own| own.key().clone())
     });

@@ -8,6 +8,7 @@
 
 mod approve;
 mod clean;
+mod clean_pod_requests;
 mod live;
 mod recognize;
 mod sign;
@@ -17,6 +18,7 @@ pub(crate) mod view;
 
 pub(crate) use approve::ROW as APPROVING_ROW;
 pub(crate) use clean::ROW as CLEANER_ROW;
+pub(crate) use clean_pod_requests::ROW as POD_CLEANER_ROW;
 pub(crate) use sign::ROW as SIGNING_ROW;
 
 use crate::context::ControllerContext;

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
 use machinery_client::{Client, ClientError, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_x509::CertificateRequest;
 use serde_json::json;
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "certificatesigningrequest-signing-controller",
+    queue: "certificate",
     service_account: SERVICE_ACCOUNT,
     default: true,
     start,
@@ -39,7 +40,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         return Box::pin(std::future::pending());
     };
     let requests = requests(context);
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&requests, |change| {
+    let controller = ROW.controller(&context.runtime).watches(&requests, |change| {
         let waiting = change.new.as_ref().filter(|own| is_ours(own));
         waiting.map(|own| own.key().clone())
     });

@@ -11,13 +11,14 @@ use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole};
 use machinery_client::{ApiResource, Client, ClientError, Informer, Object, Patch, Projection};
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "clusterrole-aggregation-controller",
+    queue: "ClusterRoleAggregator",
     service_account: "clusterrole-aggregation-controller",
     default: true,
     start,
@@ -26,7 +27,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let roles: Informer<RoleView> = context.informers.of::<ClusterRole, _>();
     let all = roles.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&roles, move |change| {
+    let controller = ROW.controller(&context.runtime).watches(&roles, move |change| {
         let mut keys: Vec<ObjectKey> = change.new.iter().map(|role| role.key().clone()).collect();
         all.for_each(|role| {
             if !role.selectors.is_empty() {

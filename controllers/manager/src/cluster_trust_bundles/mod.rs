@@ -5,12 +5,14 @@
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::metrics::SyncMetrics;
 use crate::views::template::fnv;
 use futures::future::BoxFuture;
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, Informer, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
+use machinery_runtime::metrics::Family;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,10 +20,23 @@ use std::borrow::Cow;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    queue: "ca_cert_publisher_cluster_trust_bundles",
     service_account: "kube-apiserver-serving-clustertrustbundle-publisher",
     default: true,
     start,
 };
+
+const SYNCS: Family = Family::new(
+    "clustertrustbundle_publisher_sync_total",
+    "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
+    &["code"],
+);
+const SYNC_DURATION: Family = Family::new(
+    "clustertrustbundle_publisher_sync_duration_seconds",
+    "[ALPHA] The time it took to sync a cluster trust bundle.",
+    &["code"],
+)
+.exponential(0.001, 2.0, 15);
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 
@@ -34,7 +49,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let name = name_of(&bundle);
     let bundles: Informer<BundleView> = context.informers.of::<ClusterTrustBundle, _>();
     let own = name.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&bundles, move |change| {
+    let controller = ROW.controller(&context.runtime).watches(&bundles, move |change| {
         let is_ours = change.sides().any(|own| own.projection.is_ours);
         is_ours.then(|| ObjectKey::cluster(own.clone()))
     });
@@ -44,6 +59,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         client: context.client(ROW.service_account),
         bundles,
         bundle,
+        metrics: SyncMetrics::new(&context.runtime, &SYNCS, &SYNC_DURATION),
     })
 }
 
@@ -95,26 +111,29 @@ struct Publisher {
     client: Client,
     bundles: Informer<BundleView>,
     bundle: String,
+    metrics: SyncMetrics,
 }
 
 impl Reconciler for Publisher {
     type Key = ObjectKey;
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
-        Box::pin(async move {
-            match self.publish(key).await {
-                Err(error) if error.is_already_exists() || error.is_conflict() || error.is_not_found() => {}
-                other => other.map_err(ReconcileError::doing("publishing the trust bundle"))?,
-            }
-            self.delete_others(key)
-                .await
-                .map_err(ReconcileError::doing("deleting an old trust bundle"))?;
-            Ok(Outcome::Done)
-        })
+        Box::pin(self.metrics.record(self.sync(key)))
     }
 }
 
 impl Publisher {
+    async fn sync(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        match self.publish(key).await {
+            Err(error) if error.is_already_exists() || error.is_conflict() || error.is_not_found() => {}
+            other => other.map_err(ReconcileError::doing("publishing the trust bundle"))?,
+        }
+        self.delete_others(key)
+            .await
+            .map_err(ReconcileError::doing("deleting an old trust bundle"))?;
+        Ok(Outcome::Done)
+    }
+
     async fn publish(&self, key: &ObjectKey) -> Result<(), ClientError> {
         let resource = ApiResource::of::<ClusterTrustBundle>();
         let spec = json!({"signerName": SIGNER, "trustBundle": self.bundle});

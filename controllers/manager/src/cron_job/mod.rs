@@ -21,24 +21,33 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use machinery_client::{ApiResource, Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, EventRecorder, WorkQueue};
+use machinery_reconcile::{EventRecorder, WorkQueue};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::Family;
 use reconcile::CronJobReconciler;
 use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "cronjob-controller",
+    queue: "cronjob",
     service_account: "cronjob-controller",
     default: true,
     start,
 };
+
+const CREATION_SKEW: Family = Family::new(
+    "cronjob_controller_job_creation_skew_duration_seconds",
+    "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
+    &[],
+)
+.exponential(1.0, 2.0, 10);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let recorder = context.recorder(&client, ROW.name);
     let cron_jobs: Informer<CronJobView> = context.informers.of::<CronJob, _>();
     let jobs: Informer<JobView> = context.informers.of::<Job, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone());
+    let controller = ROW.controller(&context.runtime);
     let changes = Changes {
         queue: controller.queue(),
         runtime: context.runtime.clone(),
@@ -63,6 +72,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         cron_jobs,
         jobs,
         own_writes: Default::default(),
+        creation_skew: context.runtime.metrics().histograms(&CREATION_SKEW).of(&[]),
     })
 }
 

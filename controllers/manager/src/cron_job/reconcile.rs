@@ -16,6 +16,7 @@ use machinery_client::{
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::Histogram;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(super) struct CronJobReconciler {
     pub(super) cron_jobs: Informer<CronJobView>,
     pub(super) jobs: Informer<JobView>,
     pub(super) own_writes: WriteTracker,
+    /// Seconds from a time of a schedule to its Job.
+    pub(super) creation_skew: Histogram,
 }
 
 /// A CronJob, and what is to be said of it.
@@ -239,6 +242,8 @@ impl CronJobReconciler {
                     what: key.to_string(),
                     source,
                 })?;
+                let skew = job.created.duration_since(at);
+                self.creation_skew.observe(skew.as_secs_f64());
                 Ok(Some(Arc::new(job)))
             }
             Err(error) if error.is_already_exists() => {

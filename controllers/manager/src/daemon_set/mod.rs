@@ -24,6 +24,7 @@ mod tests;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::history::{History, RevisionView};
+use crate::metrics::own_writes;
 use crate::owners::owners_of;
 use crate::pod_control::PodControl;
 use crate::views::{DaemonSetView, NodeView, PodView};
@@ -32,17 +33,25 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
 use reconcile::DaemonSetReconciler;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "daemonset-controller",
+    queue: "daemonset",
     service_account: "daemon-set-controller",
     default: true,
     start,
 };
 
 const KIND: &str = "DaemonSet";
+
+/// Looks left out because the cache was behind.
+const STALE_SKIPS: Family = Family::new(
+    "daemonset_controller_stale_sync_skips_total",
+    "[ALPHA] Total number of DaemonSet syncs skipped due to a stale watch cache.",
+    &["group", "resource"],
+);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
@@ -52,7 +61,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
     let revisions: Informer<RevisionView> = context.informers.of::<ControllerRevision, _>();
     let (by_pod, by_revision, by_node) = (sets.clone(), sets.clone(), sets.clone());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&sets, |change| [change.key().clone()])
         .watches(&pods, move |change| {
             owners_of(change, KIND, &by_pod, |set| &set.selector)
@@ -70,7 +80,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         nodes,
         expectations: Default::default(),
-        own_writes: Default::default(),
+        own_writes: own_writes(context, &STALE_SKIPS, ["apps", "daemonsets"]),
         creations: Default::default(),
         backoff: Default::default(),
     };

@@ -27,11 +27,12 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Expectations};
+use machinery_reconcile::Expectations;
 use reconcile::DeploymentReconciler;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "deployment-controller",
+    queue: "deployment",
     service_account: "deployment-controller",
     default: true,
     start,
@@ -44,7 +45,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let sets: Informer<ReplicaSetView> = context.informers.of::<ReplicaSet, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let (by_set, by_pod) = (deployments.clone(), sets.clone());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&deployments, |change| [change.key().clone()])
         .watches(&sets, move |change| {
             owners_of(change, "Deployment", &by_set, |own| &own.selector)

@@ -22,12 +22,12 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use machinery_client::{Change, IndexName, Informer};
-use machinery_reconcile::Controller;
 use reconcile::{DisruptionReconciler, Key};
 use scales::Scales;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "disruption-controller",
+    queue: "disruption",
     service_account: "disruption-controller",
     default: true,
     start,
@@ -44,7 +44,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controllers: Informer<ReplicationControllerView> = context.informers.of::<ReplicationController, _>();
     let by = || budgets.clone();
     let (by_pod, by_set, by_deployment, by_controller) = (by(), by(), by(), by());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&budgets, |change| [Key::Budget(change.key().clone())])
         .watches(&pods, move |change| keys_of_pod(&by_pod, change))
         .watches(&sets, move |change| {

@@ -4,6 +4,7 @@
 //! pod, before or after), slices (their Service), nodes (the zone of endpoints; read when something else wakes us).
 //! A slice has one address family, one set of ports, at most [`MAX_ENDPOINTS`]; a change rewrites as few as it can.
 
+mod metrics;
 mod plan;
 mod reconcile;
 #[cfg(test)]
@@ -12,17 +13,19 @@ pub(crate) mod view;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::slice_writer::SliceWriter;
 use crate::views::{NodeView, PodView, ServiceView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Change, IndexName, Informer, ListWatch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use metrics::{CHANGES, SliceMetrics};
 use view::SliceView;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpointslice-controller",
+    queue: "endpoint_slice",
     service_account: "endpointslice-controller",
     default: true,
     start,
@@ -45,7 +48,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let source = ListWatch::of::<EndpointSlice>().labels(format!("{MANAGED_BY}={CONTROLLER}"));
     let slices: Informer<SliceView> = context.informers.informer(source);
     let by_pod = services.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .needs(&nodes)
         .watches(&services, |change| [change.key().clone()])
         .watches(&pods, move |change| services_of_pod(&by_pod, change))
@@ -54,15 +58,16 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             service.map(|service| ObjectKey::new(change.latest().namespace(), service))
         });
     let client = context.client(ROW.service_account);
+    let metrics = context.runtime.metrics();
     controller.run(reconcile::SliceReconciler {
         recorder: context.recorder(&client, ROW.name),
-        client,
+        writer: SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES)),
+        metrics: SliceMetrics::new(metrics, &slices),
         runtime: context.runtime.clone(),
         services,
         pods,
         nodes,
         slices,
-        tracker: Default::default(),
     })
 }
 

@@ -19,6 +19,10 @@ pub(super) struct Plan {
     pub(super) create: Vec<(String, Vec<Port>, Vec<Endpoint>)>,
     pub(super) update: Vec<(SliceRef, Vec<Endpoint>)>,
     pub(super) delete: Vec<SliceRef>,
+    /// Endpoints that no slice has yet.
+    pub(super) added: usize,
+    /// Endpoints of slices that are to go.
+    pub(super) removed: usize,
 }
 
 /// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
@@ -191,7 +195,9 @@ pub(super) fn plan(
         let existing = by_group.remove(&group).unwrap_or_default();
         plan_group(&mut plan, group.0, ports, endpoints, labels, &existing);
     }
-    plan.delete.extend(by_group.into_values().flatten());
+    let rest: Vec<SliceRef> = by_group.into_values().flatten().collect();
+    plan.removed += rest.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+    plan.delete.extend(rest);
     plan
 }
 
@@ -218,6 +224,10 @@ fn plan_group(
             (slice.clone(), stay.collect())
         })
         .collect();
+    let stay: usize = kept.iter().map(|(_, endpoints)| endpoints.len()).sum();
+    let had: usize = existing.iter().map(|slice| slice.endpoints.len()).sum();
+    plan.added += missing.len();
+    plan.removed += had - stay;
     // Then new ones into slices that change anyway, then into any with room, then into new slices.
     for changed_only in [true, false] {
         for (slice, endpoints) in &mut kept {

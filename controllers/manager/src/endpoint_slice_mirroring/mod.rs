@@ -6,6 +6,7 @@
 //! `repack` brings subsets into the form in which each port stands once, `plan` compares with the slices there are. Work is
 //! bounded: an object of a megabyte can pair ten thousand ports with ten thousand addresses.
 
+mod metrics;
 mod plan;
 mod reconcile;
 mod repack;
@@ -16,16 +17,18 @@ use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::endpoint_slice::{MANAGED_BY, SERVICE_NAME};
 use crate::endpoints::EndpointsView;
+use crate::slice_writer::SliceWriter;
 use crate::views::ServiceView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Index, IndexName, Informer, ListWatch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::Controller;
+use metrics::{CHANGES, MirroringMetrics};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpointslice-mirroring-controller",
+    queue: "endpoint_slice_mirroring",
     service_account: "endpointslicemirroring-controller",
     default: true,
     start,
@@ -68,7 +71,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let endpoints: Informer<EndpointsView> = context.informers.of::<Endpoints, _>();
     let source = ListWatch::of::<EndpointSlice>().labels(format!("{MANAGED_BY}={CONTROLLER}"));
     let slices: Informer<MirroredView> = context.informers.informer(source);
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&services, |change| [change.key().clone()])
         .watches(&endpoints, |change| [change.key().clone()])
         .watches(&slices, |change| {
@@ -79,13 +83,14 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             services.collect::<Vec<_>>()
         });
     let client = context.client(ROW.service_account);
+    let metrics = context.runtime.metrics();
     controller.run(reconcile::MirroringReconciler {
         recorder: context.recorder(&client, COMPONENT),
-        client,
+        writer: SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES)),
+        metrics: MirroringMetrics::new(metrics, &slices),
         runtime: context.runtime.clone(),
         services,
         endpoints,
         slices,
-        tracker: Default::default(),
     })
 }

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) create: Vec<Content>,
     pub(super) update: Vec<(usize, Content)>,
     pub(super) delete: Vec<usize>,
+    /// Endpoints that there should be, and slices.
+    pub(super) desired: (usize, usize),
     /// Addresses that are none.
     pub(super) invalid: usize,
     /// Addresses for which there is no room.
@@ -67,6 +69,8 @@ pub(super) fn plan(endpoints: &Endpoints, existing: &[EndpointSlice], most: usiz
         by_key.entry(sorted(key)).or_default().push(at);
     }
     for content in desired(endpoints, most, &mut plan) {
+        plan.desired.0 += content.endpoints.len();
+        plan.desired.1 += 1;
         let key = sorted((content.family, content.ports.iter().map(port_key).collect()));
         let own = by_key.remove(&key).unwrap_or_default();
         let Some((first, more)) = own.split_first() else {

@@ -1,6 +1,7 @@
 //! Keeps the Endpoints object (deprecated, and still read by many) of every Service that has a selector.
 //!
-//! Owns: Endpoints named as their Service. Watches: Services (the key), pods, Endpoints of its own label.
+//! Owns: Endpoints named as their Service. Watches: Services (the key), pods, Endpoints. Those that a user wrote go with
+//! their Service too; they stay where there never was one, until the next start.
 
 mod plan;
 
@@ -12,9 +13,13 @@ use crate::pod_control::reference;
 use crate::views::{PodView, ServiceView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
-use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Projection};
+use machinery_client::{
+    ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Object, Projection,
+};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
+use machinery_reconcile::{
+    EventRecorder, Outcome, QueueKey, ReconcileError, Reconciler, WorkQueue, WriteTracker,
+};
 use machinery_runtime::Runtime;
 use plan::{Subset, subsets};
 use serde::Deserialize;
@@ -24,6 +29,7 @@ use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpoints-controller",
+    queue: "endpoint",
     service_account: "endpoint-controller",
     default: true,
     start,
@@ -32,6 +38,8 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 /// Marks what this controller made.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
+/// Marks the record of an election.
+pub(crate) const ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Says that there are more addresses than the object holds.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
@@ -41,14 +49,26 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let services: Informer<ServiceView> = context.informers.of::<Service, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let endpoints: Informer<EndpointsView> = context.informers.of::<Endpoints, _>();
-    let by_pod = services.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
-        .watches(&services, |change| [change.key().clone()])
-        .watches(&pods, move |change| services_of_pod(&by_pod, change))
-        .watches(&endpoints, |change| [change.key().clone()]);
+    let (by_pod, known) = (services.clone(), services.clone());
+    let controller = ROW
+        .controller(&context.runtime)
+        .watches(&services, |change| [Key::Service(change.key().clone())])
+        .watches(&pods, move |change| {
+            let services = services_of_pod(&by_pod, change).into_iter();
+            services.map(Key::Service).collect::<Vec<_>>()
+        })
+        .watches(&endpoints, move |change| {
+            // What a user writes before its Service stays.
+            let is_left = !change.is_removal() && is_ours(&change.latest().header);
+            let concerns = is_left || known.get(change.key()).is_some();
+            concerns.then(|| Key::Service(change.key().clone()))
+        });
+    let queue = controller.queue();
+    queue.add(Key::Leftovers);
     let client = context.client(ROW.service_account);
     let recorder = context.recorder(&client, CONTROLLER);
     controller.run(EndpointsReconciler {
+        queue,
         client,
         runtime: context.runtime.clone(),
         recorder,
@@ -57,6 +77,24 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         endpoints,
         own_writes: WriteTracker::default(),
     })
+}
+
+/// Things to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Endpoints whose Service went while nobody looked, once at the start.
+    Leftovers,
+    /// A Service that is there or has gone.
+    Service(ObjectKey),
+}
+
+impl QueueKey for Key {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Leftovers => "",
+            Self::Service(key) => &key.namespace,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -103,13 +141,18 @@ struct EndpointsReconciler {
     pods: Informer<PodView>,
     endpoints: Informer<EndpointsView>,
     own_writes: WriteTracker,
+    queue: WorkQueue<Key>,
 }
 
 impl Reconciler for EndpointsReconciler {
-    type Key = ObjectKey;
+    type Key = Key;
 
-    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
+            let Key::Service(key) = key else {
+                self.look_for_leftovers();
+                return Ok(Outcome::Done);
+            };
             let result = match self.services.get(key) {
                 None => self.remove(key).await,
                 Some(service) if service.selector.is_empty() || service.external_name => Ok(()),
@@ -125,16 +168,21 @@ impl Reconciler for EndpointsReconciler {
 }
 
 impl EndpointsReconciler {
-    /// The Service is gone; only what this controller made goes with it.
+    /// Puts Endpoints without a Service in line. Records of elections never had one.
+    fn look_for_leftovers(&self) {
+        self.endpoints.for_each(|own| {
+            if !own.has_annotation(ELECTION) && self.services.get(own.key()).is_none() {
+                self.queue.add(Key::Service(own.key().clone()));
+            }
+        });
+    }
+
+    /// The Service is gone, and its Endpoints go with it, whoever wrote them, as upstream's.
     async fn remove(&self, key: &ObjectKey) -> Result<(), ClientError> {
         self.own_writes.forget(key);
-        let Some(own) = self.endpoints.get(key) else {
-            return Ok(());
-        };
-        if own.header.label(MANAGED_BY) != Some(CONTROLLER) {
-            return Ok(());
-        }
-        let options = machinery_client::DeleteOptions::uid(own.uid());
+        // The cache may be behind; the name says enough.
+        let own = self.endpoints.get(key);
+        let options = own.map_or_else(DeleteOptions::default, |own| DeleteOptions::uid(own.uid()));
         match self
             .client
             .delete(&ApiResource::of::<Endpoints>(), key, &options)
@@ -224,6 +272,10 @@ impl EndpointsReconciler {
             }
         }
     }
+}
+
+fn is_ours(header: &ObjectHeader) -> bool {
+    header.label(MANAGED_BY) == Some(CONTROLLER)
 }
 
 fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {

@@ -18,22 +18,35 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
 use reconcile::Ephemeral;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "ephemeral-volume-controller",
+    queue: "ephemeral_volume",
     service_account: "ephemeral-volume-controller",
     default: true,
     start,
 };
+
+const CREATIONS: Family = Family::new(
+    "ephemeral_volume_controller_create_total",
+    "[ALPHA] Number of PersistentVolumeClaim creation requests",
+    &[],
+);
+const FAILURES: Family = Family::new(
+    "ephemeral_volume_controller_create_failures_total",
+    "[ALPHA] Number of PersistentVolumeClaim creation requests",
+    &[],
+);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let recorder = context.recorder(&client, "ephemeral_volume");
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let claims: Informer<ClaimView> = context.informers.of::<PersistentVolumeClaim, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&pods, new_pod)
         .watches(&claims, owner_of_deleted);
     controller.run(Ephemeral {
@@ -41,6 +54,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         recorder,
         pods,
         claims,
+        creations: context.runtime.metrics().counters(&CREATIONS).of(&[]),
+        failures: context.runtime.metrics().counters(&FAILURES).of(&[]),
     })
 }
 

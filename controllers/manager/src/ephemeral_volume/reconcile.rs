@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery_client::{ApiResource, Client, Informer};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
+use machinery_runtime::metrics::Counter;
 use serde_json::Value;
 
 pub(super) struct Ephemeral {
@@ -15,6 +16,8 @@ pub(super) struct Ephemeral {
     pub(super) recorder: EventRecorder,
     pub(super) pods: Informer<PodView>,
     pub(super) claims: Informer<ClaimView>,
+    pub(super) creations: Counter,
+    pub(super) failures: Counter,
 }
 
 impl Reconciler for Ephemeral {
@@ -60,9 +63,11 @@ impl Ephemeral {
             Step::Refuse { volume, why } => (volume, why),
             Step::Create { volume, claim } => {
                 let resource = ApiResource::of::<PersistentVolumeClaim>();
+                self.creations.inc();
                 match self.client.create(&resource, &key.namespace, &claim).await {
                     Ok(_) => return Ok(()),
                     Err(error) => {
+                        self.failures.inc();
                         let name = claim["metadata"]["name"].as_str().unwrap_or_default();
                         (volume, format!("create PVC {name}: {error}"))
                     }

@@ -52,6 +52,7 @@ use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "garbage-collector-controller",
+    queue: "garbage_collector_attempt_to_delete",
     service_account: "generic-garbage-collector",
     default: true,
     start,
@@ -69,7 +70,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 fn assemble(informers: &Informers, client: Client, runtime: &Runtime) -> (Controller<Collector>, Collector) {
-    let controller = Controller::<Collector>::new(ROW.name, runtime.clone()).workers(WORKERS);
+    let controller = ROW.controller::<Collector>(runtime).workers(WORKERS);
     let graph = Arc::new(Graph::default());
     let queue = controller.queue();
     queue.add(Key::Stores);

@@ -17,6 +17,7 @@ use machinery_client::{ApiResource, Client, Propagation};
 use machinery_meta::{ObjectKey, Revision, Uid};
 use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::{Counter, Family};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,6 +36,12 @@ pub(super) const LOOKUPS_PER_TURN: usize = 32;
 /// A new CRD is served a moment after it says so.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(2);
 
+const SYNC_ERRORS: Family = Family::new(
+    "garbagecollector_controller_resources_sync_error_total",
+    "[ALPHA] Number of garbage collector resources sync errors",
+    &[],
+);
+
 pub(super) struct Collector {
     pub(super) client: Client,
     runtime: Runtime,
@@ -45,6 +52,7 @@ pub(super) struct Collector {
     began: OnceLock<Duration>,
     /// Looks that go on in their next turn.
     begun: OngoingAttempts,
+    sync_errors: Counter,
 }
 
 /// Findings of looks that go on, by uid. A look that is done or finds its object gone takes its own away.
@@ -104,6 +112,7 @@ impl Collector {
         dispatcher: Arc<Dispatcher>,
     ) -> Self {
         Self {
+            sync_errors: runtime.metrics().counters(&SYNC_ERRORS).of(&[]),
             client,
             runtime,
             graph,
@@ -128,7 +137,16 @@ impl Collector {
         Outcome::Done
     }
 
+    /// Finds out what is served, and counts where that fails.
     async fn discover(&self) -> Result<Outcome, ReconcileError> {
+        let outcome = self.discover_twice().await;
+        if outcome.is_err() {
+            self.sync_errors.inc();
+        }
+        outcome
+    }
+
+    async fn discover_twice(&self) -> Result<Outcome, ReconcileError> {
         let discovered = self
             .client
             .discover()

@@ -12,6 +12,8 @@ pub(super) struct History {
     recommendations: Vec<(Duration, i32)>,
     ups: Changes,
     downs: Changes,
+    /// The size that was asked for last, for metrics.
+    pub(super) desired: Option<i32>,
 }
 
 /// Changes in one direction, with how many replicas each added or removed.
@@ -83,6 +85,7 @@ impl History {
             recommendations,
             ups: Changes(ups),
             downs: Changes(downs),
+            desired: None,
         }
     }
 

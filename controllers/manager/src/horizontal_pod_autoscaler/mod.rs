@@ -10,6 +10,7 @@ mod calculator;
 mod history;
 mod limits;
 mod metrics;
+mod monitor;
 mod object;
 mod reconcile;
 mod round;
@@ -21,6 +22,7 @@ mod tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::metrics::own_writes;
 use crate::served_kinds::ServedKinds;
 use crate::views::PodView;
 use futures::future::BoxFuture;
@@ -28,7 +30,8 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
+use monitor::{Histories, Monitor};
 pub(crate) use object::AutoscalerView;
 use reconcile::AutoscalerReconciler;
 use round::Settings;
@@ -38,6 +41,7 @@ use targets::Targets;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "horizontal-pod-autoscaler-controller",
+    queue: "horizontalpodautoscaler",
     service_account: "horizontal-pod-autoscaler",
     default: true,
     start,
@@ -46,6 +50,13 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 /// Component of its events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 
+/// Looks left out because the cache was behind.
+const STALE_SKIPS: Family = Family::new(
+    "horizontal_pod_autoscaler_controller_stale_sync_skips_total",
+    "[ALPHA] Total number of HPA syncs skipped due to a stale watch cache.",
+    &["group", "resource"],
+);
+
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let autoscalers: Informer<AutoscalerView> = context.informers.of::<HorizontalPodAutoscaler, _>();
@@ -53,22 +64,25 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let targets = Arc::new(Targets::new(context.runtime.clone(), pods.clone()));
     let indexed = Arc::clone(&targets);
     let subscription = pods.on_change(move |change| indexed.pod_changed(change));
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&autoscalers, key_of)
         .needs(&pods)
         .keeps(subscription);
+    let histories = Histories::default();
     let kinds = Arc::new(ServedKinds::new(client.clone()));
     controller.run(AutoscalerReconciler {
         recorder: context.recorder(&client, COMPONENT),
         runtime: context.runtime.clone(),
         settings: Settings::of(&context.config),
         period: context.config.horizontal_pod_autoscaler.sync_period,
-        autoscalers,
         targets,
         sources: Sources::new(client.clone(), Arc::clone(&kinds)),
         kinds,
-        histories: Default::default(),
-        own_writes: Default::default(),
+        monitor: Monitor::new(context.runtime.metrics(), &autoscalers, &histories),
+        histories,
+        autoscalers,
+        own_writes: own_writes(context, &STALE_SKIPS, ["autoscaling", "horizontalpodautoscalers"]),
         client,
     })
 }

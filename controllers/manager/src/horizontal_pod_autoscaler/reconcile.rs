@@ -2,10 +2,12 @@
 
 use super::history::History;
 use super::metrics::Replicas;
+use super::monitor::{Histories, Monitor};
 use super::object::{Autoscaler, AutoscalerView, TargetRef};
 use super::round::{Measured, Next, Round, Settings, UnusableSelector};
 use super::sources::{Selection, Sources};
 use super::targets::Targets;
+use crate::metrics::since;
 use crate::pod_control::reference;
 use crate::served_kinds::ServedKinds;
 use bytes::Bytes;
@@ -16,9 +18,7 @@ use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, Object}
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
 use machinery_runtime::Runtime;
-use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ pub(super) struct AutoscalerReconciler {
     pub(super) targets: Arc<Targets>,
     pub(super) kinds: Arc<ServedKinds>,
     pub(super) sources: Sources,
-    pub(super) histories: Mutex<HashMap<ObjectKey, History>>,
+    pub(super) histories: Histories,
+    pub(super) monitor: Monitor,
     pub(super) own_writes: WriteTracker,
 }
 
@@ -86,7 +87,10 @@ impl AutoscalerReconciler {
         // No other look has it: a key has one worker.
         let mut history = self.histories.lock().remove(key).unwrap_or_default();
         let outcome = self.act(key, &mut round, &mut history).await;
+        history.desired = Some(round.status.desired_replicas);
         self.histories.lock().insert(key.clone(), history);
+        let took = since(&self.runtime, times.1);
+        self.monitor.looked(&round, outcome.is_err(), took);
         let written = match round.status == before {
             true => Ok(()),
             false => self.write_status(autoscaler, &mut round).await,
@@ -215,8 +219,8 @@ impl AutoscalerReconciler {
             namespace: &key.namespace,
             selector,
         };
-        let fetched = self.sources.fetch(of, &round.spec.metrics).await;
-        Ok(Measured { pods, fetched })
+        let (fetched, took) = self.sources.fetch(of, &round.spec.metrics, &self.runtime).await;
+        Ok(Measured { pods, fetched, took })
     }
 
     /// Writes the size, anew where somebody else was faster.

@@ -4,10 +4,12 @@ use super::calculator::{Calculator, PodRef, Tolerances};
 use super::history::History;
 use super::limits::{self, Limited, SCALE_UP_FACTOR, Sizes};
 use super::metrics::{Failure, Fetched, Proposal, Replicas, propose};
+use super::monitor::Computation;
 use super::object::{Autoscaler, MetricStatus, Rules, Spec, Status};
 use crate::config::Config;
 use crate::views::seconds;
 use jiff::{SignedDuration, Timestamp};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 const ABLE: &str = "AbleToScale";
@@ -54,6 +56,8 @@ impl Settings {
 pub(super) struct Measured {
     pub(super) pods: Vec<PodRef>,
     pub(super) fetched: Vec<Result<Fetched, String>>,
+    /// Time that each fetch took.
+    pub(super) took: Vec<Duration>,
 }
 
 /// A selector that cannot be used.
@@ -88,6 +92,12 @@ pub(super) struct Round<'a> {
     /// The monotonic clock.
     pub(super) at: Duration,
     pub(super) settings: Settings,
+    /// Metrics that were computed.
+    pub(super) computations: Vec<Computation>,
+    /// The direction in which the target is resized.
+    pub(super) resize: Option<Ordering>,
+    /// The autoscaler's own spec is at fault.
+    pub(super) unusable_spec: bool,
     replicas: Replicas,
     statuses: Vec<MetricStatus>,
 }
@@ -109,6 +119,9 @@ impl<'a> Round<'a> {
             now,
             at,
             settings,
+            computations: Vec::new(),
+            resize: None,
+            unusable_spec: false,
             replicas: Replicas { spec: 0, status: 0 },
             statuses: Vec::new(),
         }
@@ -167,6 +180,7 @@ impl<'a> Round<'a> {
             "SelectorRequired" => "the HPA target's scale is missing a selector",
             _ => &why.message,
         };
+        self.unusable_spec = why.event != "AmbiguousSelector";
         self.set(ACTIVE, false, why.condition, message);
         self.warn(why.event, why.message.clone());
         self.fail(why.message)
@@ -186,9 +200,9 @@ impl<'a> Round<'a> {
         };
         let (current, asked) = (self.replicas.spec, proposal.replicas.max(0));
         let mut reason = match asked.cmp(&current) {
-            std::cmp::Ordering::Greater => format!("{} above target", proposal.name),
-            std::cmp::Ordering::Less => "All metrics below target".to_owned(),
-            std::cmp::Ordering::Equal => String::new(),
+            Ordering::Greater => format!("{} above target", proposal.name),
+            Ordering::Less => "All metrics below target".to_owned(),
+            Ordering::Equal => String::new(),
         };
         let mut desired = self.limit(asked, history);
         let least = self.spec.least();
@@ -207,7 +221,9 @@ impl<'a> Round<'a> {
     /// The largest proposal; a failed metric counts against one that would scale down.
     fn compute(&mut self, measured: Measured) -> Result<Proposal, String> {
         let (mut best, mut failures): (Option<Proposal>, Vec<Failure>) = (None, Vec::new());
-        for result in self.proposals(&measured.pods, measured.fetched) {
+        let proposals = self.proposals(&measured.pods, measured.fetched);
+        self.note_computations(&proposals, &measured.took);
+        for result in proposals {
             match result {
                 Ok(proposal) => {
                     self.statuses.push(proposal.status.clone());
@@ -247,6 +263,17 @@ impl<'a> Round<'a> {
                 Err(error.unwrap_or_else(|| "no metrics are specified".to_owned()))
             }
         }
+    }
+
+    fn note_computations(&mut self, proposals: &[Result<Proposal, Failure>], took: &[Duration]) {
+        let present = self.status.current_replicas;
+        let each = self.spec.metrics.iter().zip(proposals).enumerate();
+        let noted = each.map(|(at, (metric, result))| Computation {
+            kind: metric.kind.clone(),
+            asks: result.as_ref().ok().map(|own| own.replicas.cmp(&present)),
+            took: took.get(at).copied().unwrap_or_default(),
+        });
+        self.computations = noted.collect();
     }
 
     fn proposals(
@@ -320,6 +347,7 @@ impl<'a> Round<'a> {
             message: format!("New size: {desired}; reason: {reason}"),
         });
         let current = self.replicas.spec;
+        self.resize = Some(desired.cmp(&current));
         let rules = self.spec.behavior.as_ref().and_then(limits::rules);
         history.changed(rules, [current, desired], self.at);
         let emptied = current > 0 && desired == 0 && self.spec.least() == 0;

@@ -11,12 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery_client::Client;
 use machinery_client::client::decode;
 use machinery_meta::Quantity;
+use machinery_runtime::Runtime;
 use machinery_semantics::selectors::from_api;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 const RESOURCE_PODS: &str = "/apis/metrics.k8s.io/v1beta1";
 const CUSTOM: &str = "custom.metrics.k8s.io";
@@ -45,17 +47,21 @@ impl Sources {
         Self { client, kinds }
     }
 
-    /// Fetches the values of each of these metrics.
+    /// Fetches the values of each of these metrics, and tells how long each took.
     pub(super) async fn fetch(
         &self,
         of: Selection<'_>,
         metrics: &[MetricSpec],
-    ) -> Vec<Result<Fetched, String>> {
-        let (mut shared, mut out): (Shared, Vec<_>) = (None, Vec::with_capacity(metrics.len()));
+        runtime: &Runtime,
+    ) -> (Vec<Result<Fetched, String>>, Vec<Duration>) {
+        let (mut out, mut took) = (Vec::with_capacity(metrics.len()), Vec::new());
+        let mut shared: Shared = None;
         for metric in metrics {
+            let begun = runtime.monotonic();
             out.push(self.one(of, metric, &mut shared).await);
+            took.push(runtime.monotonic().saturating_sub(begun));
         }
-        out
+        (out, took)
     }
 
     async fn one(

@@ -17,21 +17,25 @@ pub(super) enum Verdict {
     FailIndex,
 }
 
-/// The action of the first rule that matches.
-pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Object<PodView>) -> Verdict {
-    let Some(policy) = policy else {
-        return Verdict::Count;
-    };
-    for (at, rule) in policy.rules.iter().enumerate() {
+/// The verdict of the first rule that matches, and its action; without one the failure counts.
+pub(super) fn judge(
+    policy: Option<&PodFailurePolicy>,
+    pod: &Object<PodView>,
+) -> (Verdict, Option<&'static str>) {
+    let rules = policy.map_or(&[][..], |policy| &policy.rules);
+    for (at, rule) in rules.iter().enumerate() {
         let Some(why) = matches(rule, pod) else { continue };
         return match rule.action.as_str() {
-            "Ignore" => Verdict::Ignore,
-            "FailIndex" => Verdict::FailIndex,
-            "FailJob" => Verdict::FailJob(format!("{why} matching FailJob rule at index {at}")),
-            _ => Verdict::Count,
+            "Ignore" => (Verdict::Ignore, Some("Ignore")),
+            "FailIndex" => (Verdict::FailIndex, Some("FailIndex")),
+            "FailJob" => {
+                let why = format!("{why} matching FailJob rule at index {at}");
+                (Verdict::FailJob(why), Some("FailJob"))
+            }
+            _ => (Verdict::Count, Some("Count")),
         };
     }
-    Verdict::Count
+    (Verdict::Count, None)
 }
 
 fn matches(rule: &PodFailurePolicyRule, pod: &Object<PodView>) -> Option<String> {

@@ -9,6 +9,7 @@
 
 mod failure_policy;
 mod indexes;
+mod metrics;
 mod plan;
 mod reconcile;
 #[cfg(test)]
@@ -17,17 +18,20 @@ mod tracking;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::metrics::own_writes;
 use crate::pod_control::PodControl;
 use crate::views::{JobView, PodView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use machinery_client::Informer;
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
+use metrics::JobMetrics;
 use reconcile::{JobReconciler, Key};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "job-controller",
+    queue: "job",
     service_account: "job-controller",
     default: true,
     start,
@@ -36,13 +40,27 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 /// Keeps a pod until it is counted.
 pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
+/// Looks left out because the cache was behind.
+const STALE_SKIPS: Family = Family::new(
+    "job_controller_stale_sync_skips_total",
+    "[ALPHA] Total number of Job syncs skipped due to a stale watch cache.",
+    &["group", "resource"],
+);
+
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let jobs: Informer<JobView> = context.informers.of::<Job, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let known = jobs.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
-        .watches(&jobs, |change| [Key::Job(change.key().clone())])
+    let metrics = JobMetrics::new(context.runtime.metrics());
+    let (of_jobs, of_pods) = (metrics.clone(), metrics.clone());
+    let controller = ROW
+        .controller(&context.runtime)
+        .watches(&jobs, move |change| {
+            of_jobs.job_changed(change);
+            [Key::Job(change.key().clone())]
+        })
         .watches(&pods, move |change| {
+            of_pods.pod_changed(change);
             let mut keys = Vec::new();
             for pod in change.sides() {
                 let Some(owner) = pod.header.controller().filter(|owner| &*owner.kind == "Job") else {
@@ -65,8 +83,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         runtime: context.runtime.clone(),
         jobs,
         pods,
+        metrics,
         expectations: Default::default(),
-        own_writes: Default::default(),
+        own_writes: own_writes(context, &STALE_SKIPS, ["batch", "jobs"]),
     })
 }
 

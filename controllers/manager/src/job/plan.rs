@@ -33,8 +33,37 @@ pub(super) struct Plan {
     pub(super) release: Vec<PodRef>,
     /// Good news or not, the reason and the message.
     pub(super) events: Vec<(bool, String, String)>,
+    /// Action of this look, for metrics.
+    pub(super) action: Action,
+    /// Actions of the Job's policy for failed pods, one for each.
+    pub(super) policy_actions: Vec<&'static str>,
     /// When to look again, should nothing happen before.
     pub(super) requeue_at: Option<Timestamp>,
+}
+
+/// Action of a look, as metrics name it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// It waits for what was asked for earlier, or the Job is ending.
+    #[default]
+    Reconciling,
+    /// There are as many pods as there should be.
+    Tracking,
+    /// There are too few.
+    PodsCreated,
+    /// There are too many.
+    PodsDeleted,
+}
+
+impl Action {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Reconciling => "reconciling",
+            Self::Tracking => "tracking",
+            Self::PodsCreated => "pods_created",
+            Self::PodsDeleted => "pods_deleted",
+        }
+    }
 }
 
 /// The waits between new tries of a failing Job, doubling.
@@ -69,6 +98,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
         ..Plan::default()
     };
     plan.release.clone_from(&tracked.release);
+    plan.policy_actions.clone_from(&tracked.policy_actions);
     if job.is_finished() || job.header.is_deleting() {
         plan.status.conditions.clone_from(&job.status.conditions);
         // A finished Job keeps no pod at work.
@@ -271,6 +301,7 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
     plan.requeue_at = deadline(snapshot);
     if job.suspend {
         plan.delete = active;
+        plan.action = Action::PodsDeleted;
         plan.status.start_time = None;
         return;
     }
@@ -280,6 +311,7 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
     let wanted = wanted(snapshot, tracked, active.len());
     if active.len() > wanted {
         plan.delete = surplus(active, wanted);
+        plan.action = Action::PodsDeleted;
         return;
     }
     // Pods on their way out still count where only failed ones are replaced.
@@ -290,8 +322,10 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
     };
     let missing = wanted.saturating_sub(active.len() + holding).min(BURST_REPLICAS);
     if missing == 0 {
+        plan.action = Action::Tracking;
         return;
     }
+    plan.action = Action::PodsCreated;
     if let Some(at) = backoff_until(snapshot, tracked).filter(|at| *at > snapshot.now) {
         plan.requeue_at = Some(plan.requeue_at.map_or(at, |known| known.min(at)));
         return;

@@ -1,8 +1,10 @@
 //! Gather, plan, act in the order that tracking needs: make and delete pods, write status, then release pods.
 
+use super::metrics::JobMetrics;
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::tracking::without_finalizer;
 use super::{FINALIZER, has_finalizer};
+use crate::metrics::since;
 use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::template::{EditedTemplate, OwnerReference};
 use crate::views::{JobView, PodView};
@@ -46,6 +48,7 @@ pub(super) struct JobReconciler {
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
+    pub(super) metrics: JobMetrics,
 }
 
 impl Reconciler for JobReconciler {
@@ -88,6 +91,7 @@ impl JobReconciler {
         if job.managed_elsewhere || self.own_writes.cache_is_stale(&job) {
             return Ok(Outcome::Done);
         }
+        let begun = self.runtime.monotonic();
         let owner = reference(&ApiResource::of::<Job>(), &job.header);
         let awaited = self.expectations.settle(key, &self.pods);
         if !awaited.unacknowledged.is_empty() && !job.is_finished() && !job.header.is_deleting() {
@@ -100,11 +104,24 @@ impl JobReconciler {
             job,
         };
         let plan = plan(&snapshot);
-        let managed = self.manage(&snapshot, &owner, &plan).await;
-        self.write_status(&snapshot, &owner, &plan).await?;
-        self.release_all(&plan).await?;
-        managed?;
-        Ok(self.requeue(&plan))
+        let done = self.carry_out(&snapshot, &owner, &plan).await;
+        let took = since(&self.runtime, begun);
+        self.metrics
+            .synced(&snapshot.job, done.is_ok(), plan.action.name(), took);
+        done.map(|()| self.requeue(&plan))
+    }
+
+    async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        owner: &ObjectReference,
+        plan: &Plan,
+    ) -> Result<(), ReconcileError> {
+        let managed = self.manage(snapshot, owner, plan).await;
+        self.write_status(snapshot, owner, plan).await?;
+        self.metrics.handled(plan);
+        self.release_all(plan).await?;
+        managed
     }
 
     async fn manage(
@@ -128,7 +145,12 @@ impl JobReconciler {
             .iter()
             .map(|index| (self.pod_name(&snapshot.job, *index), *index))
             .collect();
-        let (done, first) = slow_start(wanted, |(key, index)| self.create(snapshot, owner, key, index)).await;
+        let create = |(key, index)| async move {
+            let created = self.create(snapshot, owner, key, index).await;
+            self.metrics.created(snapshot, plan, created.is_ok());
+            created
+        };
+        let (done, first) = slow_start(wanted, create).await;
         match first {
             Some(first) if !first.has_cause("NamespaceTerminating") => Err(ReconcileError::Partly {
                 failed: plan.create.len() - done,
@@ -221,6 +243,7 @@ impl JobReconciler {
             Err(error) => return Err(ReconcileError::doing("writing status")(error)),
             Ok(written) => self.own_writes.record_write(job.key(), &written),
         }
+        self.metrics.written(job, &plan.status);
         for (good, reason, message) in &plan.events {
             let recorder = self.pod_control.recorder();
             if *good {

@@ -34,6 +34,8 @@ pub(super) struct Tracked {
     /// Failed pods that count towards the limit, the new ones among them.
     pub(super) new_failures: Vec<PodRef>,
     pub(super) new_successes: i32,
+    /// Actions of the policy's rules that matched failed pods.
+    pub(super) policy_actions: Vec<&'static str>,
     /// Pods that have ended and had no room on the list.
     pub(super) more: bool,
 }
@@ -139,7 +141,9 @@ fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &m
 }
 
 fn note_failure(snapshot: &Snapshot, policy: Option<&PodFailurePolicy>, pod: &PodRef, tracked: &mut Tracked) {
-    match judge(policy, pod) {
+    let (verdict, action) = judge(policy, pod);
+    tracked.policy_actions.extend(action);
+    match verdict {
         Verdict::Ignore => {
             tracked.release.push(pod.clone());
             return;

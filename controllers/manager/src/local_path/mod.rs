@@ -25,7 +25,6 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use machinery_client::{ApiResource, Client, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
 use nodes::Nodes;
 use reconcile::Provisioner;
 use serde_json::json;
@@ -33,6 +32,7 @@ use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "local-path-provisioner-controller",
+    queue: "local_path_claims",
     service_account: "local-path-provisioner",
     default: true,
     start,
@@ -54,7 +54,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let claims: Informer<ClaimView> = context.informers.of::<PersistentVolumeClaim, _>();
     let classes: Informer<ClassView> = context.informers.of::<StorageClass, _>();
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .workers(WORKERS)
         .needs(&classes)
         .needs(&nodes)

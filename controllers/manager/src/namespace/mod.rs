@@ -14,10 +14,10 @@ use crate::views::NamespaceView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use machinery_client::Informer;
-use machinery_reconcile::Controller;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "namespace-controller",
+    queue: "namespace",
     service_account: "namespace-controller",
     default: true,
     start,
@@ -30,7 +30,8 @@ const WORKERS: usize = 10;
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let namespaces: Informer<NamespaceView> = context.informers.of::<Namespace, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .workers(WORKERS)
         .watches(&namespaces, |change| {
             let going = change

@@ -4,6 +4,7 @@
 //! time; nothing is remembered but ranges just given out and not seen yet, and who waits for one. Upstream asks for those
 //! again and again; here they wait until a range is free, for nothing else can help them.
 
+mod metrics;
 mod ranges;
 
 use crate::context::ControllerContext;
@@ -14,7 +15,8 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{ApiResource, Change, Client, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler, WorkQueue};
+use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WorkQueue};
+use metrics::IpamMetrics;
 use ranges::Ranges;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "node-ipam-controller",
+    queue: "cidrallocator_node",
     service_account: "node-controller",
     default: true,
     start,
@@ -41,9 +44,13 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     // One at a time: two nodes must not be given the same range.
     let waiting = Arc::new(Waiting::default());
     let known = Arc::clone(&waiting);
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let metrics = IpamMetrics::new(context.runtime.metrics(), ranges, &nodes);
+    let releases = metrics.clone();
+    let controller = ROW
+        .controller(&context.runtime)
         .workers(1)
         .watches(&nodes, move |change| {
+            releases.node_changed(change);
             let freed = if frees(change) { known.all() } else { Vec::new() };
             freed.into_iter().chain([change.key().clone()])
         });
@@ -56,6 +63,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         waiting,
         queue,
         given: Mutex::default(),
+        metrics,
     })
 }
 
@@ -89,6 +97,7 @@ struct Allocator {
     queue: WorkQueue<ObjectKey>,
     /// Given out, and not in the cache yet.
     given: Mutex<BTreeMap<ObjectKey, String>>,
+    metrics: IpamMetrics,
 }
 
 impl Reconciler for Allocator {
@@ -158,6 +167,7 @@ impl Allocator {
             .for_each(|node| node.pod_cidrs.iter().for_each(|range| taken.add(range)));
         let range = taken.first_free()?;
         given.insert(key.clone(), range.clone());
+        self.metrics.allocated();
         Some(range)
     }
 }

@@ -1,5 +1,6 @@
 //! Cutting an address range into equal parts.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 
 /// The parts of a range.
@@ -21,12 +22,23 @@ impl Ranges {
         })
     }
 
+    /// Number of parts.
+    pub(super) fn count(self) -> u64 {
+        1 << (self.part_bits - self.bits)
+    }
+
     /// To be told what is taken.
     pub(super) fn nothing_taken(self) -> Taken {
         Taken {
             ranges: self,
             runs: Vec::new(),
         }
+    }
+}
+
+impl fmt::Display for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.first), self.bits)
     }
 }
 
@@ -63,12 +75,8 @@ impl Taken {
             }
             free = free.max(*end);
         }
-        let Ranges {
-            first,
-            bits,
-            part_bits,
-        } = self.ranges;
-        if free >= 1 << (part_bits - bits) {
+        let Ranges { first, part_bits, .. } = self.ranges;
+        if free >= self.ranges.count() {
             return None;
         }
         let start = u32::try_from(u64::from(first) + (free << (32 - part_bits))).ok()?;

@@ -9,17 +9,32 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::{Counter, Family, Histogram};
 use machinery_semantics::taints::{NO_EXECUTE, TolerationWindow, toleration_window};
 use serde_json::json;
 use std::time::Duration;
+
+const DELETIONS: Family = Family::new(
+    "taint_eviction_controller_pod_deletions_total",
+    "[ALPHA] Total number of Pods deleted by TaintEvictionController since its start.",
+    &[],
+);
+const DURATIONS: Family = Family::new(
+    "taint_eviction_controller_pod_deletion_duration_seconds",
+    "[ALPHA] Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via \
+     TaintEvictionController.",
+    &[],
+)
+.listed(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]);
 
 pub(super) fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let (on_node, known) = (pods.clone(), nodes.clone());
-    let controller = Controller::new(EVICTION_ROW.name, context.runtime.clone())
+    let controller = EVICTION_ROW
+        .controller(&context.runtime)
         .watches(&pods, move |change| {
             let tainted = |pod: &&std::sync::Arc<Object<PodView>>| {
                 !pod.node.is_empty()
@@ -51,6 +66,8 @@ pub(super) fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         runtime: context.runtime.clone(),
         nodes,
         pods,
+        deletions: context.runtime.metrics().counters(&DELETIONS).of(&[]),
+        durations: context.runtime.metrics().histograms(&DURATIONS).of(&[]),
     })
 }
 
@@ -64,6 +81,8 @@ struct Evictor {
     runtime: Runtime,
     nodes: Informer<NodeView>,
     pods: Informer<PodView>,
+    deletions: Counter,
+    durations: Histogram,
 }
 
 impl Reconciler for Evictor {
@@ -89,7 +108,7 @@ impl Reconciler for Evictor {
                         Duration::try_from(wait).unwrap_or_default(),
                     ))
                 }
-                Some(_) => self.evict(&pod).await,
+                Some(at) => self.evict(&pod, at).await,
             }
         })
     }
@@ -112,7 +131,7 @@ pub(super) fn evicted_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Opt
 }
 
 impl Evictor {
-    async fn evict(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
+    async fn evict(&self, pod: &Object<PodView>, at: Timestamp) -> Result<Outcome, ReconcileError> {
         let pods = ApiResource::of::<Pod>();
         let about = reference(&pods, &pod.header);
         self.recorder.normal(
@@ -142,7 +161,13 @@ impl Evictor {
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
                 Err(ReconcileError::doing("evicting a pod")(error))
             }
-            _ => Ok(Outcome::Done),
+            Err(_) => Ok(Outcome::Done),
+            Ok(_) => {
+                self.deletions.inc();
+                let late = self.runtime.now().duration_since(at);
+                self.durations.observe(late.as_secs_f64());
+                Ok(Outcome::Done)
+            }
         }
     }
 }

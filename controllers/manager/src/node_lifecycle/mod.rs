@@ -12,6 +12,7 @@
 //! Never: gives a node up while no node at all is ready: then it is more likely that we cannot hear.
 
 mod eviction;
+mod metrics;
 mod plan;
 mod reconcile;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{Informer, ListWatch, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::Controller;
+use metrics::NodeMetrics;
 use plan::readiness;
 use reconcile::HeartbeatTracker;
 use serde::Deserialize;
@@ -35,6 +36,7 @@ use zones::{NodeHealth, Shift, Zones};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "node-lifecycle-controller",
+    queue: "node_lifecycle_controller",
     service_account: "node-controller",
     default: true,
     start,
@@ -42,6 +44,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 
 pub(crate) const EVICTION_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "taint-eviction-controller",
+    queue: "noexec_taint_pod",
     service_account: "node-controller",
     default: true,
     start: eviction::start,
@@ -85,7 +88,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let (zones, heard) = (Arc::new(Zones::default()), Arc::new(HeartbeatTracker::default()));
     let (told, (known, all)) = (zones.clone(), (heard.clone(), nodes.clone()));
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .needs(&pods)
         .watches(&nodes, move |change| {
             let shift = told.stands(change.key(), change.new.as_deref().and_then(standing));
@@ -109,6 +113,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         nodes,
         leases,
         pods,
+        metrics: NodeMetrics::new(context.runtime.metrics(), &zones),
         zones,
         heard,
     })

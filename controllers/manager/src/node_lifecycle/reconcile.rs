@@ -1,9 +1,11 @@
 //! Notes when a node was last heard of, and writes what follows.
 
+use super::metrics::NodeMetrics;
 use super::plan::{EvictionTaint, is_tainted_no_execute, reason, silenced, taints};
 use super::zones::{Permit, Zones};
 use super::{LEASE_NAMESPACE, LeaseView, zone};
 use crate::config::Config;
+use crate::metrics::since;
 use crate::pod_control::reference;
 use crate::views::{NodeView, PodView, find, seconds};
 use futures::future::BoxFuture;
@@ -91,6 +93,7 @@ pub(super) struct NodeReconciler {
     pub(super) pods: Informer<PodView>,
     pub(super) zones: Arc<Zones>,
     pub(super) heard: Arc<HeartbeatTracker>,
+    pub(super) metrics: NodeMetrics,
 }
 
 impl Reconciler for NodeReconciler {
@@ -98,46 +101,53 @@ impl Reconciler for NodeReconciler {
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(node) = self.nodes.get(key) else {
-                self.removed(key);
-                return Ok(Outcome::Done);
-            };
-            let about = reference(&ApiResource::of::<Node>(), &node.header);
-            let grace = match find(&node.conditions, "Ready") {
-                Some(_) => self.config.node_monitor_grace_period,
-                None => self.config.node_startup_grace_period,
-            };
-            let mut left = grace.saturating_sub(self.heartbeat_age(
-                &node,
-                &about,
-                Renewal::Told(&self.watched_renewal(&node)),
-            ));
-            if left.is_zero()
-                && let Some(conditions) = silenced(&node, self.runtime.now())
-            {
-                // What was told may be old, for a watch can be behind: the lease itself has the last word.
-                let renewed = self.read_renewal(&node).await?;
-                left = grace.saturating_sub(self.heartbeat_age(&node, &about, Renewal::Read(&renewed)));
-                if left.is_zero() {
-                    self.believe_lost(&node, &about, &conditions).await?;
-                    // The node's own event brings the taints.
-                    return Ok(Outcome::Done);
-                }
-            }
-            let ask_again = self.write_taints(&node).await?;
-            if reason(&node).is_some() {
-                self.unready_pods(&node).await?;
-            }
-            let next = ask_again
-                .into_iter()
-                .chain((!left.is_zero()).then_some(left))
-                .min();
-            Ok(next.map_or(Outcome::Done, Outcome::RequeueAfter))
+            let begun = self.runtime.monotonic();
+            let outcome = self.look(key).await;
+            self.metrics.took(since(&self.runtime, begun));
+            outcome
         })
     }
 }
 
 impl NodeReconciler {
+    async fn look(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        let Some(node) = self.nodes.get(key) else {
+            self.removed(key);
+            return Ok(Outcome::Done);
+        };
+        let about = reference(&ApiResource::of::<Node>(), &node.header);
+        let grace = match find(&node.conditions, "Ready") {
+            Some(_) => self.config.node_monitor_grace_period,
+            None => self.config.node_startup_grace_period,
+        };
+        let mut left = grace.saturating_sub(self.heartbeat_age(
+            &node,
+            &about,
+            Renewal::Told(&self.watched_renewal(&node)),
+        ));
+        if left.is_zero()
+            && let Some(conditions) = silenced(&node, self.runtime.now())
+        {
+            // What was told may be old, for a watch can be behind: the lease itself has the last word.
+            let renewed = self.read_renewal(&node).await?;
+            left = grace.saturating_sub(self.heartbeat_age(&node, &about, Renewal::Read(&renewed)));
+            if left.is_zero() {
+                self.believe_lost(&node, &about, &conditions).await?;
+                // The node's own event brings the taints.
+                return Ok(Outcome::Done);
+            }
+        }
+        let ask_again = self.write_taints(&node).await?;
+        if reason(&node).is_some() {
+            self.unready_pods(&node).await?;
+        }
+        let next = ask_again
+            .into_iter()
+            .chain((!left.is_zero()).then_some(left))
+            .min();
+        Ok(next.map_or(Outcome::Done, Outcome::RequeueAfter))
+    }
+
     /// The node is gone.
     fn removed(&self, key: &ObjectKey) {
         if let Some(known) = self.heard.with(|nodes| nodes.remove(key)) {
@@ -239,6 +249,9 @@ impl NodeReconciler {
             .patch(&ApiResource::of::<Node>(), node.key(), "", &Patch::Merge, &body)
             .await;
         ignore_gone(patched.map(drop), "writing taints")?;
+        if give_up == EvictionTaint::Yes {
+            self.metrics.given_up(&zone(node));
+        }
         Ok(ask_again)
     }
 

@@ -152,6 +152,12 @@ impl Zones {
         })
     }
 
+    /// Ready nodes and others, by zone.
+    pub(super) fn sizes(&self) -> Vec<(String, usize, usize)> {
+        let size = |(name, zone): (&String, &Zone)| (name.clone(), zone.ready, zone.unready);
+        self.with(|state| state.zones.iter().map(size).collect())
+    }
+
     /// Whether all evictions have stopped.
     pub(super) fn is_all_lost(&self) -> bool {
         self.with(|state| state.is_all_lost())

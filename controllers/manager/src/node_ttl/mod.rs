@@ -14,12 +14,13 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{ApiResource, Client, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler, WorkQueue};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler, WorkQueue};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "ttl-controller",
+    queue: "ttlcontroller",
     service_account: "ttl-controller",
     default: true,
     start,
@@ -59,8 +60,9 @@ fn band(mut band: usize, nodes: usize) -> usize {
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
-    let controller =
-        Controller::new(ROW.name, context.runtime.clone()).watches(&nodes, |change| [change.key().clone()]);
+    let controller = ROW
+        .controller(&context.runtime)
+        .watches(&nodes, |change| [change.key().clone()]);
     let reconciler = TtlReconciler {
         client: context.client(ROW.service_account),
         queue: controller.queue(),

@@ -11,8 +11,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{ApiResource, Change, Client, DeleteOptions, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, QueueKey, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::{Counters, Family};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,10 +21,23 @@ use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "pod-garbage-collector-controller",
+    queue: "orphaned_pods_nodes",
     service_account: "pod-garbage-collector",
     default: true,
     start,
 };
+
+const LABELS: &[&str] = &["namespace", "reason"];
+const DELETIONS: Family = Family::new(
+    "pod_gc_collector_force_delete_pods_total",
+    "[ALPHA] Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+    LABELS,
+);
+const DELETION_ERRORS: Family = Family::new(
+    "pod_gc_collector_force_delete_pod_errors_total",
+    "[ALPHA] Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+    LABELS,
+);
 
 /// How long a node may be missing before its pods go.
 const QUARANTINE: Duration = Duration::from_secs(40);
@@ -50,7 +64,7 @@ impl QueueKey for Key {
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
-    let controller = Controller::<Collector>::new(ROW.name, context.runtime.clone());
+    let controller = ROW.controller::<Collector>(&context.runtime);
     let (by_node, known, threshold) = (
         pods.clone(),
         nodes.clone(),
@@ -81,6 +95,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         nodes,
         threshold,
         missing: Mutex::default(),
+        deletions: context.runtime.metrics().counters(&DELETIONS),
+        errors: context.runtime.metrics().counters(&DELETION_ERRORS),
     })
 }
 
@@ -101,6 +117,8 @@ struct Collector {
     threshold: usize,
     /// Since when nodes have been missed.
     missing: Mutex<BTreeMap<ObjectKey, Duration>>,
+    deletions: Counters,
+    errors: Counters,
 }
 
 impl Reconciler for Collector {
@@ -123,7 +141,7 @@ impl Collector {
         };
         if pod.node.is_empty() {
             return if pod.header.is_deleting() {
-                self.remove(&pod).await
+                self.remove(&pod, "unscheduled").await
             } else {
                 Ok(Outcome::Done)
             };
@@ -182,10 +200,12 @@ impl Collector {
                 Ok(_) => {}
             }
         }
-        self.remove(pod).await
+        self.remove(pod, "orphaned").await
     }
 
-    async fn remove(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
+    async fn remove(&self, pod: &Object<PodView>, reason: &'static str) -> Result<Outcome, ReconcileError> {
+        let labels = [pod.namespace(), reason];
+        self.deletions.of(&labels).inc();
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
             ..DeleteOptions::uid(pod.uid())
@@ -196,6 +216,7 @@ impl Collector {
             .await
         {
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                self.errors.of(&labels).inc();
                 Err(ReconcileError::doing("removing a pod")(error))
             }
             _ => Ok(Outcome::Done),
@@ -215,7 +236,7 @@ impl Collector {
         let excess = finished.len().saturating_sub(self.threshold);
         finished.sort_by_key(|pod| (pod.created, pod.key().clone()));
         for pod in finished.iter().take(excess) {
-            self.remove(pod).await?;
+            self.remove(pod, "terminated").await?;
         }
         Ok(Outcome::Done)
     }

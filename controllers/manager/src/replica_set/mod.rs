@@ -13,21 +13,38 @@ mod tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::metrics::own_writes;
 use crate::owners::owners_of;
 use crate::pod_control::PodControl;
 use crate::views::{PodView, ReplicaSetView, SetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{Informer, ListWatch};
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
 use reconcile::ReplicaSetReconciler;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "replicaset-controller",
+    queue: "replicaset",
     service_account: "replicaset-controller",
     default: true,
     start,
 };
+
+/// Looks left out because the cache was behind.
+const STALE_SKIPS: Family = Family::new(
+    "replicaset_controller_stale_sync_skips_total",
+    "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
+    &["group", "resource"],
+);
+const AGE_RATIO: Family = Family::new(
+    "replicaset_controller_sorting_deletion_age_ratio",
+    "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. The intent \
+     of this metric is to measure the rough efficacy of the sorting (and deletion) of pods when a replicaset scales down. \
+     This only considers Ready pods when calculating and reporting.",
+    &[],
+)
+.exponential(0.25, 2.0, 6);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     run::<ReplicaSetView>(context, &ROW)
@@ -43,13 +60,15 @@ pub(crate) fn run<P: SetView>(
     let sets: Informer<P> = context.informers.informer(ListWatch::all(P::resource()));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let by_pod = sets.clone();
-    let controller = Controller::new(row.name, context.runtime.clone())
+    let controller = row
+        .controller(&context.runtime)
         .watches(&sets, |change| [change.key().clone()])
         .watches(&pods, move |change| {
             owners_of(change, &by_pod.source().resource.kind, &by_pod, |set| {
                 &set.view().selector
             })
         });
+    let kind = P::resource();
     let reconciler = ReplicaSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),
         client,
@@ -57,7 +76,8 @@ pub(crate) fn run<P: SetView>(
         sets,
         pods,
         expectations: Default::default(),
-        own_writes: Default::default(),
+        own_writes: own_writes(context, &STALE_SKIPS, [&kind.group, &kind.plural]),
+        age_ratio: context.runtime.metrics().histograms(&AGE_RATIO).of(&[]),
     };
     controller.run(reconciler)
 }

@@ -8,12 +8,14 @@ use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
 use crate::views::{PodView, SetView};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use machinery_client::{Client, ClientError, Edit, Informer, Object};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::Histogram;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub(super) struct ReplicaSetReconciler<P: SetView> {
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
+    /// Ages of pods that were chosen to go, divided by the youngest one's.
+    pub(super) age_ratio: Histogram,
 }
 
 impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
@@ -173,6 +177,10 @@ impl<P: SetView> ReplicaSetReconciler<P> {
     /// Deletes; what is deleted counts no more, so that whoever reads of the set's size in status reads no more
     /// available pods than stay.
     async fn delete(&self, owner: &ObjectReference, plan: &mut Plan) -> Option<(Failure, ReconcileError)> {
+        let now = self.runtime.now();
+        for ratio in age_ratios(&plan.active, &plan.delete, now) {
+            self.age_ratio.observe(ratio);
+        }
         let deletions = plan
             .delete
             .iter()
@@ -255,6 +263,19 @@ impl<P: SetView> ReplicaSetReconciler<P> {
         let wait = at.duration_since(self.runtime.now());
         Outcome::RequeueAfter(Duration::try_from(wait).unwrap_or_default())
     }
+}
+
+/// Ages of the ready ones among these pods, divided by that of the youngest ready one of all.
+fn age_ratios(all: &[PodRef], chosen: &[PodRef], now: Timestamp) -> Vec<f64> {
+    let age = |pod: &PodRef| now.duration_since(pod.created).as_secs_f64();
+    let ready = |pod: &&PodRef| pod.ready;
+    let youngest = all.iter().filter(ready).map(age).fold(f64::INFINITY, f64::min);
+    let chosen = chosen.iter().filter(ready).map(age);
+    // A pod of this very second has no age to compare with.
+    chosen
+        .filter(|_| youngest > 0.0)
+        .map(|age| age / youngest)
+        .collect()
 }
 
 fn prefix(set: &str) -> String {

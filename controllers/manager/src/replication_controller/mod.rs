@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "replicationcontroller-controller",
+    queue: "replicationmanager",
     service_account: "replication-controller",
     default: true,
     start,

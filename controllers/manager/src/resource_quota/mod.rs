@@ -18,7 +18,6 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
 use monitors::Monitors;
 use reconcile::{Key, QuotaReconciler};
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use views::QuotaView;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "resourcequota-controller",
+    queue: "resourcequota_primary",
     service_account: "resourcequota-controller",
     default: true,
     start,
@@ -34,7 +34,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let quotas: Informer<QuotaView> = context.informers.of::<ResourceQuota, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&quotas, key_of_quota);
+    let controller = ROW.controller(&context.runtime).watches(&quotas, key_of_quota);
     let queue = controller.queue();
     let monitors = Monitors::new(
         context.informers.clone(),

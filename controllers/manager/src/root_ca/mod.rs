@@ -5,13 +5,15 @@
 use crate::config::Config;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::metrics::SyncMetrics;
 use crate::views::NamespaceView;
 use crate::views::template::fnv;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, ListWatch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
+use machinery_runtime::metrics::Family;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -19,10 +21,23 @@ use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "root-ca-certificate-publisher-controller",
+    queue: "root_ca_cert_publisher",
     service_account: "root-ca-cert-publisher",
     default: true,
     start,
 };
+
+const SYNCS: Family = Family::new(
+    "root_ca_cert_publisher_sync_total",
+    "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    &["code"],
+);
+const SYNC_DURATION: Family = Family::new(
+    "root_ca_cert_publisher_sync_duration_seconds",
+    "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    &["code"],
+)
+.exponential(0.001, 2.0, 15);
 
 const NAME: &str = "kube-root-ca.crt";
 const FIELD: &str = "ca.crt";
@@ -36,7 +51,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let namespaces: Informer<NamespaceView> = context.informers.of::<Namespace, _>();
     let source = ListWatch::of::<ConfigMap>().fields(format!("metadata.name={NAME}"));
     let published: Informer<Published> = context.informers.informer(source);
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&namespaces, |change| [change.key().clone()])
         .watches(&published, |change| {
             [ObjectKey::cluster(change.key().namespace.clone())]
@@ -47,6 +63,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         namespaces,
         published,
         config,
+        metrics: SyncMetrics::new(&context.runtime, &SYNCS, &SYNC_DURATION),
     })
 }
 
@@ -77,31 +94,34 @@ struct Publisher {
     namespaces: Informer<NamespaceView>,
     published: Informer<Published>,
     config: Arc<Config>,
+    metrics: SyncMetrics,
 }
 
 impl Reconciler for Publisher {
     type Key = ObjectKey;
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
-        Box::pin(async move {
-            let staying = self
-                .namespaces
-                .get(key)
-                .is_some_and(|own| !own.terminating && !own.header.is_deleting());
-            if !staying {
-                return Ok(Outcome::Done);
-            }
-            match self.publish(&key.name).await {
-                Err(error) if error.is_already_exists() || error.is_not_found() => Ok(Outcome::Done),
-                Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
-                Err(error) => Err(ReconcileError::doing("publishing the root CA")(error)),
-                Ok(()) => Ok(Outcome::Done),
-            }
-        })
+        Box::pin(self.metrics.record(self.sync(key)))
     }
 }
 
 impl Publisher {
+    async fn sync(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        let staying = self
+            .namespaces
+            .get(key)
+            .is_some_and(|own| !own.terminating && !own.header.is_deleting());
+        if !staying {
+            return Ok(Outcome::Done);
+        }
+        match self.publish(&key.name).await {
+            Err(error) if error.is_already_exists() || error.is_not_found() => Ok(Outcome::Done),
+            Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
+            Err(error) => Err(ReconcileError::doing("publishing the root CA")(error)),
+            Ok(()) => Ok(Outcome::Done),
+        }
+    }
+
     async fn publish(&self, namespace: &str) -> Result<(), ClientError> {
         let key = ObjectKey::new(namespace, NAME);
         let resource = ApiResource::of::<ConfigMap>();

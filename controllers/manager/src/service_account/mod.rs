@@ -9,11 +9,12 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use machinery_client::{ApiResource, Client, Informer, ListWatch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use serde_json::json;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "serviceaccount-controller",
+    queue: "serviceaccount",
     service_account: "service-account-controller",
     default: true,
     start,
@@ -25,7 +26,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let namespaces: Informer<NamespaceView> = context.informers.of::<Namespace, _>();
     let source = ListWatch::of::<ServiceAccount>().fields(format!("metadata.name={NAME}"));
     let accounts: Informer<()> = context.informers.informer(source);
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&namespaces, |change| [change.key().clone()])
         .watches(&accounts, |change| {
             change

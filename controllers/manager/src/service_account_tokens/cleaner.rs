@@ -15,7 +15,7 @@ use machinery_client::{
     ApiResource, Client, ClientError, DeleteOptions, Informer, Object, Patch, Precondition,
 };
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "legacy-serviceaccount-token-cleaner-controller",
+    queue: "legacy_serviceaccount_token_cleaner",
     service_account: "legacy-service-account-token-cleaner",
     default: true,
     start,
@@ -37,7 +38,8 @@ const INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let secrets = token_secrets(context);
     let accounts: Informer<AccountView> = context.informers.of::<ServiceAccount, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&secrets, |change| {
             change.new.as_ref().map(|own| own.key().clone())
         })

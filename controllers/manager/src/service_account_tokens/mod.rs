@@ -21,13 +21,14 @@ use machinery_client::{
     ApiResource, Change, Client, ClientError, DeleteOptions, Informer, ListWatch, Object,
 };
 use machinery_meta::{ObjectKey, Uid};
-use machinery_reconcile::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, QueueKey, ReconcileError, Reconciler};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use views::{AccountView, BY_ACCOUNT, TokenView};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "serviceaccount-token-controller",
+    queue: "serviceaccount_tokens_service",
     service_account: "",
     default: true,
     start,
@@ -51,7 +52,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let secrets = token_secrets(context);
     let accounts: Informer<AccountView> = context.informers.of::<ServiceAccount, _>();
     let named = secrets.clone();
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&secrets, |change| [TokenKey::of(change.latest())])
         .watches(&accounts, move |change| of_gone_account(&named, change));
     controller.run(Tokens {

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use machinery_client::{ApiResource, Change, Client, ClientError, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use plan::{Step, step};
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ use view::{AddressView, CidrView};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "service-cidr-controller",
+    queue: "ipaddresses",
     service_account: "service-cidrs-controller",
     default: true,
     start,
@@ -44,7 +45,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let cidrs: Informer<CidrView> = context.informers.of::<ServiceCIDR, _>();
     let addresses: Informer<AddressView> = context.informers.of::<IPAddress, _>();
     let (all, going) = (cidrs.clone(), cidrs.clone());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&cidrs, move |_| keys_of(&all, |_| true))
         .watches(&addresses, move |change| freed_by(&going, change));
     let client = context.client(ROW.service_account);

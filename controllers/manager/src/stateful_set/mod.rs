@@ -14,6 +14,7 @@
 mod act;
 mod claims;
 mod identity;
+mod metrics;
 mod plan;
 mod pods;
 mod reconcile;
@@ -24,6 +25,7 @@ mod tests;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::history::{History, RevisionView};
+use crate::metrics::own_writes;
 use crate::owners::owners_of;
 use crate::pod_control::{PodControl, Wording};
 use crate::views::{PodView, StatefulSetView};
@@ -32,17 +34,25 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery_client::{IndexName, Informer};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::Controller;
+use machinery_runtime::metrics::Family;
 use reconcile::StatefulSetReconciler;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "statefulset-controller",
+    queue: "statefulset",
     service_account: "statefulset-controller",
     default: true,
     start,
 };
 
 const KIND: &str = "StatefulSet";
+
+/// Looks left out because the cache was behind.
+const STALE_SKIPS: Family = Family::new(
+    "statefulset_controller_stale_sync_skips_total",
+    "[ALPHA] Total number of StatefulSet syncs skipped due to a stale watch cache.",
+    &["group", "resource"],
+);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
@@ -52,7 +62,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let revisions: Informer<RevisionView> = context.informers.of::<ControllerRevision, _>();
     let claims: Informer<()> = context.informers.of::<PersistentVolumeClaim, _>();
     let (by_pod, by_revision, by_claim) = (sets.clone(), sets.clone(), sets.clone());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .watches(&sets, |change| [change.key().clone()])
         .watches(&pods, move |change| {
             owners_of(change, KIND, &by_pod, |set| &set.selector)
@@ -63,7 +74,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .watches(&claims, move |change| {
             sets_near(&by_claim, &change.latest().header)
         });
+    let readings = metrics::read(context.runtime.metrics(), &sets);
     let reconciler = StatefulSetReconciler {
+        _readings: readings,
         pod_control: PodControl::new(client.clone(), recorder).with_wording(Wording::StatefulSet),
         history: History::new(client.clone(), context.runtime.clone(), revisions),
         client,
@@ -72,7 +85,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         claims,
         expectations: Default::default(),
-        own_writes: Default::default(),
+        own_writes: own_writes(context, &STALE_SKIPS, ["apps", "statefulsets"]),
     };
     controller.run(reconciler)
 }

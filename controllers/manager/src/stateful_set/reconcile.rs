@@ -19,6 +19,7 @@ use machinery_client::{ApiResource, Client, ClientError, Edit, Informer};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::Reading;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -36,6 +37,7 @@ pub(super) struct StatefulSetReconciler {
     /// Pods made and deleted and not seen yet: a place would be taken for empty, or for another pod's.
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
+    pub(super) _readings: [Reading; 2],
 }
 
 /// Names tried in one round: whoever makes more of them in advance gets errors instead of a round without end.

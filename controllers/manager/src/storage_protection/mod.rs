@@ -14,28 +14,34 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use machinery_client::object::object_of;
-use machinery_client::{ApiResource, Change, Client, ClientError, Informer, Object, Projection};
+use machinery_client::{ApiResource, Change, Client, ClientError, IndexName, Informer, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 use views::StorageView;
 
 pub(crate) const VOLUME_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "persistentvolume-protection-controller",
+    queue: "pvprotection",
     service_account: "pv-protection-controller",
     default: true,
     start: start_volumes,
 };
 pub(crate) const CLAIM_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "persistentvolumeclaim-protection-controller",
+    queue: "pvcprotection",
     service_account: "pvc-protection-controller",
     default: true,
     start: start_claims,
 };
 pub(crate) const ATTRIBUTES_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "volumeattributesclass-protection-controller",
+    queue: "vacprotection",
     service_account: "volumeattributesclass-protection-controller",
     default: true,
     start: start_attributes,
@@ -49,7 +55,8 @@ const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
 
 fn start_volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let volumes: Informer<StorageView> = context.informers.of::<PersistentVolume, _>();
-    let controller = Controller::new(VOLUME_ROW.name, context.runtime.clone())
+    let controller = VOLUME_ROW
+        .controller(&context.runtime)
         .watches(&volumes, |change| waiting(change, VOLUME_FINALIZER));
     controller.run(Volumes {
         client: context.client(VOLUME_ROW.service_account),
@@ -60,9 +67,16 @@ fn start_volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
 fn start_claims(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let claims: Informer<StorageView> = context.informers.of::<PersistentVolumeClaim, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let controller = Controller::new(CLAIM_ROW.name, context.runtime.clone())
-        .watches(&claims, |change| waiting(change, CLAIM_FINALIZER))
-        .watches(&pods, claims_let_go);
+    let controller = CLAIM_ROW
+        .controller(&context.runtime)
+        .watches(&claims, |change| {
+            let key = waiting(change, CLAIM_FINALIZER);
+            key.map(|key| Claims::key(&key.namespace))
+        })
+        .watches(&pods, |change| {
+            let lets_go = !claims_let_go(change).is_empty();
+            lets_go.then(|| Claims::key(&change.key().namespace))
+        });
     controller.run(Claims {
         client: context.client(CLAIM_ROW.service_account),
         claims,
@@ -74,7 +88,8 @@ fn start_attributes(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let classes: Informer<()> = context.informers.of::<VolumeAttributesClass, _>();
     let claims: Informer<StorageView> = context.informers.of::<PersistentVolumeClaim, _>();
     let volumes: Informer<StorageView> = context.informers.of::<PersistentVolume, _>();
-    let controller = Controller::new(ATTRIBUTES_ROW.name, context.runtime.clone())
+    let controller = ATTRIBUTES_ROW
+        .controller(&context.runtime)
         .watches(&classes, |change| waiting(change, ATTRIBUTES_FINALIZER))
         .watches(&claims, classes_let_go)
         .watches(&volumes, classes_let_go);
@@ -145,6 +160,8 @@ impl Reconciler for Volumes {
     }
 }
 
+type ClaimRef = Arc<Object<StorageView>>;
+
 struct Claims {
     client: Client,
     claims: Informer<StorageView>,
@@ -170,34 +187,75 @@ fn is_shut_down(pod: &Object<PodView>) -> bool {
     pod.header.is_deleting() && pod.is_terminal()
 }
 
+/// Claims that one round lets go at most.
+const CLAIMS_PER_ROUND: usize = 200;
+
 impl Claims {
-    async fn is_used(&self, claim: &ObjectHeader) -> Result<bool, ReconcileError> {
-        if self.pods.list().iter().any(|pod| uses_claim(pod, claim)) {
-            return Ok(true);
-        }
-        let live = live::<Pod, PodView>(&self.client, &claim.key.namespace).await?;
-        Ok(live.iter().any(|pod| uses_claim(pod, claim)))
+    /// The key of a namespace's claims: one look at its pods serves all of them.
+    fn key(namespace: &str) -> ObjectKey {
+        ObjectKey::new(namespace, "")
     }
+
+    /// Claims that nobody uses, as far as the cache and then the server say.
+    async fn unused(&self, namespace: &str, waiting: Vec<ClaimRef>) -> Result<Vec<ClaimRef>, ReconcileError> {
+        let pods = self.pods.by_index(IndexName::NAMESPACE, namespace);
+        let unused = without_users(waiting, pods.iter().map(|pod| &**pod));
+        if unused.is_empty() {
+            return Ok(unused);
+        }
+        let live = live::<Pod, PodView>(&self.client, namespace).await?;
+        Ok(without_users(unused, live.iter()))
+    }
+
+    async fn round(&self, namespace: &str) -> Result<Outcome, ReconcileError> {
+        let all = self.claims.by_index(IndexName::NAMESPACE, namespace);
+        let mut first = None;
+        for claim in all.iter().filter(|claim| is_bare(&claim.header, CLAIM_FINALIZER)) {
+            let done = protect::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER).await;
+            first = first.or(done.err());
+        }
+        let waiting = all
+            .into_iter()
+            .filter(|claim| is_waiting(&claim.header, CLAIM_FINALIZER));
+        let mut unused = self.unused(namespace, waiting.collect()).await?;
+        let more = unused.len() > CLAIMS_PER_ROUND;
+        unused.truncate(CLAIMS_PER_ROUND);
+        for claim in unused {
+            let done =
+                release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER, |_| true);
+            first = first.or(done.await.err());
+        }
+        match first {
+            Some(error) => Err(error),
+            None if more => Ok(Outcome::RequeueAfter(Duration::from_millis(50))),
+            None => Ok(Outcome::Done),
+        }
+    }
+}
+
+/// The claims among these that none of these pods uses.
+fn without_users<'a>(
+    mut claims: Vec<ClaimRef>,
+    pods: impl Iterator<Item = &'a Object<PodView>>,
+) -> Vec<ClaimRef> {
+    let mut users: BTreeMap<&str, Vec<&Object<PodView>>> = BTreeMap::new();
+    for pod in pods {
+        for claim in &pod.claims {
+            users.entry(claim).or_default().push(pod);
+        }
+    }
+    claims.retain(|claim| {
+        let mut users = users.get(claim.name()).into_iter().flatten();
+        !users.any(|pod| uses_claim(pod, &claim.header))
+    });
+    claims
 }
 
 impl Reconciler for Claims {
     type Key = ObjectKey;
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
-        Box::pin(async move {
-            match self.claims.get(key) {
-                Some(claim) if is_bare(&claim.header, CLAIM_FINALIZER) => {
-                    protect::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER).await
-                }
-                Some(claim)
-                    if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(&claim.header).await? =>
-                {
-                    release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER, |_| true)
-                        .await
-                }
-                _ => Ok(Outcome::Done),
-            }
-        })
+        Box::pin(self.round(&key.namespace))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What protection reads of volumes and claims.
 
-use machinery_client::Projection;
+use machinery_client::{Index, Projection};
 use machinery_meta::ObjectHeader;
 use serde::Deserialize;
 
@@ -12,6 +12,8 @@ pub(crate) struct StorageView {
 }
 
 impl Projection for StorageView {
+    const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
+
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
         let object: Object = serde_json::from_slice(json)?;
         let target = object.status.modify_volume_status;

@@ -11,20 +11,29 @@ use k8s_openapi::api::batch::v1::Job;
 use machinery_client::object::object_of;
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Precondition, Propagation};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
+use machinery_runtime::metrics::{Family, Histogram};
 use std::time::Duration;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "ttl-after-finished-controller",
+    queue: "ttl_jobs_to_delete",
     service_account: "ttl-after-finished-controller",
     default: true,
     start,
 };
 
+const DELETION_DURATION: Family = Family::new(
+    "ttl_after_finished_controller_job_deletion_duration_seconds",
+    "[ALPHA] The time it took to delete the job since it became eligible for deletion",
+    &[],
+)
+.exponential(0.1, 2.0, 14);
+
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let jobs: Informer<JobView> = context.informers.of::<Job, _>();
-    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&jobs, |change| {
+    let controller = ROW.controller(&context.runtime).watches(&jobs, |change| {
         let due = change
             .new
             .as_ref()
@@ -35,6 +44,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         client: context.client(ROW.service_account),
         runtime: context.runtime.clone(),
         jobs,
+        deletion_duration: context.runtime.metrics().histograms(&DELETION_DURATION).of(&[]),
     })
 }
 
@@ -50,6 +60,7 @@ struct Ttl {
     client: Client,
     runtime: Runtime,
     jobs: Informer<JobView>,
+    deletion_duration: Histogram,
 }
 
 impl Reconciler for Ttl {
@@ -91,7 +102,12 @@ impl Reconciler for Ttl {
                 Err(error) if !error.is_not_found() => {
                     Err(ReconcileError::doing("deleting a finished job")(error))
                 }
-                _ => Ok(Outcome::Done),
+                Err(_) => Ok(Outcome::Done),
+                Ok(_) => {
+                    let late = self.runtime.now().duration_since(at);
+                    self.deletion_duration.observe(late.as_secs_f64());
+                    Ok(Outcome::Done)
+                }
             }
         })
     }

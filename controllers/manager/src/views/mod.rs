@@ -6,6 +6,7 @@
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_claims;
 pub mod disruption_budget;
 pub mod job;
 pub mod namespace;
@@ -20,6 +21,7 @@ pub mod template;
 pub use cron_job::{CronJobStatus, CronJobView};
 pub use daemon_set::{DaemonSetStatus, DaemonSetView};
 pub use deployment::{DeploymentStatus, DeploymentView};
+pub use device_claims::{DeviceClaimSource, MadeClaim};
 pub use disruption_budget::DisruptionBudgetView;
 pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;

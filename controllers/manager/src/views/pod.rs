@@ -1,5 +1,6 @@
 //! What controllers read of a pod.
 
+use crate::views::device_claims::{self, DeviceClaim, DeviceClaims};
 use crate::views::{Condition, created, find, time};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerPort, Toleration};
@@ -81,6 +82,8 @@ pub struct PodView {
     pub claims: Box<[Box<str>]>,
     /// Some of them are made for it.
     pub has_ephemeral: bool,
+    /// Its claims of devices, where it has some.
+    pub device_claims: Option<Box<DeviceClaims>>,
 }
 
 /// The `Ready` condition.
@@ -134,6 +137,11 @@ impl PodView {
     /// Pods without a controller, by namespace.
     pub const ORPHANS: IndexName = IndexName("orphans");
 
+    /// Pods that name a claim of devices, or for which it was made, by `namespace/name`.
+    pub const DEVICE_CLAIM: IndexName = IndexName("device claim");
+    /// Pods that name a template of such claims, by `namespace/name`.
+    pub const DEVICE_TEMPLATE: IndexName = IndexName("device claim template");
+
     /// Its containers have ended for good.
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -174,6 +182,21 @@ impl Projection for PodView {
                 if pod.header.controller().is_none() {
                     each(pod.namespace());
                 }
+            },
+        },
+        Index {
+            name: Self::DEVICE_CLAIM,
+            values: |pod, each| {
+                let claims = pod.device_claims.iter().flat_map(|own| own.names());
+                claims.for_each(|name| each(&format!("{}/{name}", pod.namespace())));
+            },
+        },
+        Index {
+            name: Self::DEVICE_TEMPLATE,
+            values: |pod, each| {
+                let claims = pod.device_claims.iter().flat_map(|own| &own.claims);
+                let templates = claims.filter_map(DeviceClaim::template);
+                templates.for_each(|name| each(&format!("{}/{name}", pod.namespace())));
             },
         },
     ];
@@ -226,6 +249,12 @@ impl Projection for PodView {
             hostname: spec.hostname,
             subdomain: spec.subdomain,
             tolerations: spec.tolerations,
+            device_claims: device_claims::read(
+                spec.resource_claims,
+                status.resource_claim_statuses,
+                status.extended_resource_claim_status,
+                spec.scheduling_group.is_some(),
+            ),
             claims: claims(header, &spec.volumes),
             has_ephemeral: spec.volumes.iter().any(|own| own.ephemeral.is_some()),
             gated: !spec.scheduling_gates.is_empty(),
@@ -288,6 +317,8 @@ struct Spec {
     volumes: Vec<Volume>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     termination_grace_period_seconds: Option<i64>,
+    resource_claims: Vec<device_claims::PodClaim>,
+    scheduling_group: Option<serde::de::IgnoredAny>,
 }
 
 impl Spec {
@@ -416,6 +447,8 @@ struct Status {
     pod_ips: Vec<Ip>,
     container_statuses: Vec<ContainerStatus>,
     init_container_statuses: Vec<ContainerStatus>,
+    resource_claim_statuses: Vec<device_claims::PodClaimStatus>,
+    extended_resource_claim_status: Option<device_claims::ExtendedStatus>,
 }
 
 #[derive(Deserialize, Default)]

@@ -10,6 +10,7 @@
 //! Volumes are provisioned and deleted by the provisioner of their class, which a claim's annotation calls.
 
 mod matching;
+mod metrics;
 mod plan;
 mod reconcile;
 #[cfg(test)]
@@ -24,12 +25,12 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
 use reconcile::{Binder, Stores};
 use views::{ClaimView, ClassView, VolumeView};
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "persistentvolume-binder-controller",
+    queue: "claims",
     service_account: "persistent-volume-binder",
     default: true,
     start,
@@ -43,7 +44,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let classes: Informer<ClassView> = context.informers.of::<StorageClass, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let (of_volume, of_class) = (claims.clone(), claims.clone());
-    let controller = Controller::new(ROW.name, context.runtime.clone())
+    let controller = ROW
+        .controller(&context.runtime)
         .needs(&pods)
         .watches(&volumes, move |change| {
             let mut keys = vec![change.key().clone()];
@@ -59,10 +61,12 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         })
         .watches(&classes, move |change| claims_of_class(&of_class, change));
     let queue = controller.queue();
+    let readings = metrics::read(context.runtime.metrics(), &volumes, &claims);
     controller.run(Binder {
         client,
         recorder,
         queue,
+        _readings: readings,
         stores: Stores {
             volumes,
             claims,

@@ -10,6 +10,7 @@ use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, IndexName, Informer, Object};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler, WorkQueue};
+use machinery_runtime::metrics::Reading;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) struct Binder {
     pub(super) client: Client,
     pub(super) recorder: EventRecorder,
     pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) _readings: [Reading; 5],
     pub(super) stores: Stores,
 }
 

@@ -6,6 +6,7 @@ use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{ObjectHeader, Quantity};
 use machinery_semantics::selectors::from_api;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 
 pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -73,6 +74,8 @@ pub(crate) struct VolumeView {
     pub(crate) claim: Option<ClaimRef>,
     pub(crate) reclaim_policy: Box<str>,
     pub(crate) is_csi: bool,
+    /// Upstream's name of the plugin, with the driver of CSI behind it.
+    pub(crate) plugin: Box<str>,
     pub(crate) phase: Box<str>,
 }
 
@@ -109,6 +112,7 @@ impl Projection for VolumeView {
         } = serde_json::from_slice(json)?;
         let annotations = read(metadata);
         let class = annotations.get(BETA_CLASS).cloned();
+        let plugin = plugin(&spec);
         Ok(Self {
             capacity: storage(&spec.capacity),
             access_modes: spec.access_modes,
@@ -118,6 +122,7 @@ impl Projection for VolumeView {
             claim: spec.claim_ref,
             reclaim_policy: spec.persistent_volume_reclaim_policy,
             is_csi: spec.csi.is_some(),
+            plugin,
             phase: status.phase,
             annotations,
         })
@@ -215,6 +220,22 @@ impl Projection for ClassView {
     }
 }
 
+/// The name of a volume's plugin, as metrics have it.
+fn plugin(spec: &VolumeSpec) -> Box<str> {
+    let known = [
+        (&spec.host_path, "kubernetes.io/host-path"),
+        (&spec.local, "kubernetes.io/local-volume"),
+        (&spec.nfs, "kubernetes.io/nfs"),
+        (&spec.iscsi, "kubernetes.io/iscsi"),
+        (&spec.fc, "kubernetes.io/fc"),
+    ];
+    if let Some(csi) = &spec.csi {
+        return format!("kubernetes.io/csi:{}", csi.driver).into();
+    }
+    let own = known.iter().find(|(source, _)| source.is_some());
+    own.map_or("N/A", |(_, name)| *name).into()
+}
+
 fn storage(resources: &BTreeMap<Box<str>, Box<str>>) -> Quantity {
     let amount = resources.get("storage").and_then(|text| text.parse().ok());
     amount.unwrap_or_default()
@@ -251,7 +272,18 @@ struct VolumeSpec {
     volume_mode: Option<Box<str>>,
     claim_ref: Option<ClaimRef>,
     persistent_volume_reclaim_policy: Box<str>,
-    csi: Option<serde::de::IgnoredAny>,
+    csi: Option<CsiSource>,
+    host_path: Option<IgnoredAny>,
+    local: Option<IgnoredAny>,
+    nfs: Option<IgnoredAny>,
+    iscsi: Option<IgnoredAny>,
+    fc: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct CsiSource {
+    driver: Box<str>,
 }
 
 #[derive(Deserialize)]

@@ -156,6 +156,7 @@ fn autoscaler_failures_are_conditions_and_events() {
     let measured = Measured {
         pods: Vec::new(),
         fetched,
+        took: Vec::new(),
     };
     let Next::Failed(said) = unmeasured.decide(measured, &mut History::default()) else {
         panic!("a size without metrics");

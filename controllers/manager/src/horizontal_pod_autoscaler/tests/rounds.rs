@@ -107,7 +107,14 @@ impl RoundRow {
                 .map(|metric| self.fetched(metric))
                 .collect();
             let pods = self.all_pods();
-            round.decide(Measured { pods, fetched }, &mut history)
+            round.decide(
+                Measured {
+                    pods,
+                    fetched,
+                    took: Vec::new(),
+                },
+                &mut history,
+            )
         });
         let mut resized = None;
         match &next {

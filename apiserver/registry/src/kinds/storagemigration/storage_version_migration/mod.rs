@@ -14,6 +14,5 @@ pub(crate) static KIND: Kind = Kind::of("storagemigration.k8s.io", "storageversi
             .update(validation::validate_update)
             .status(validation::validate_status),
     )
-    .not_enforced("no controller acts on it")
     .prepare_for_update(crate::engine::metadata::keep_in_status)
     .columns(columns::cells);
