@@ -12,7 +12,8 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 const NODES: u64 = 5;
 /// Nodes below this one stay as they are.
@@ -21,11 +22,18 @@ const HISTORY_LIMIT: i64 = 2;
 const SETS: [&str; 2] = ["one", "two"];
 const TARGET: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
 
+/// A pod that became ready so shortly before was not ready yet when the controller looked: upstream deletes such an old pod
+/// too, whatever its bound.
+const LAG: Duration = Duration::from_secs(3);
+
 #[derive(Default)]
 struct DaemonSets {
     images: u64,
     /// Sets and nodes that have had a ready pod which no user took away.
     steady: BTreeSet<(String, String)>,
+    /// Pods by the moment at which they became ready, and the now of the last look.
+    ready: BTreeMap<String, Duration>,
+    now: Duration,
 }
 
 /// How many nodes of a set may be without a ready pod.
@@ -62,6 +70,19 @@ impl DaemonSets {
         world
             .patch::<DaemonSet>(&ObjectKey::new("default", name), body)
             .await;
+    }
+
+    /// A pod that has just become ready goes.
+    fn note_end(&mut self, change: &Change) {
+        let before = change.before.as_ref().filter(|before| before.is_ready_pod());
+        let goes = change.after.as_ref().is_none_or(|after| !after.is_ready_pod());
+        let Some(pod) = before.filter(|_| goes) else {
+            return;
+        };
+        let since = self.ready.get(&*pod.uid.0).copied().unwrap_or_default();
+        if self.now.saturating_sub(since) < LAG {
+            self.disturb(pod);
+        }
     }
 
     /// A user is about to take a pod away.
@@ -113,6 +134,7 @@ impl Scenario for DaemonSets {
     }
 
     async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
+        self.now = world.runtime.monotonic();
         for pod in model.all("Pod") {
             if !pod.is_ready_pod() && world.once_in(3) {
                 world.pod_is_ready(pod).await;
@@ -124,12 +146,16 @@ impl Scenario for DaemonSets {
         let now = change.after.as_ref().filter(|after| after.kind == "Pod");
         if let Some(pod) = now.filter(|pod| pod.is_ready_pod()) {
             let was = change.before.as_ref().is_some_and(|before| before.is_ready_pod());
+            if !was {
+                self.ready.insert(pod.uid.0.to_string(), self.now);
+            }
             let node = pod.text(TARGET);
             if !was && steady_nodes().any(|own| own == node) {
                 let set = pod.label("app").unwrap_or("").to_owned();
                 self.steady.insert((set, node.to_owned()));
             }
         }
+        self.note_end(change);
         for set in model.all("DaemonSet") {
             for node in (0..NODES).map(|number| format!("n{number}")) {
                 let pods = model
