@@ -30,7 +30,7 @@ pub(crate) struct EvictionArguments {
     /// Part of the disk in percent down to which unused images are removed
     #[arg(long, default_value_t = 80)]
     image_gc_low_threshold: u8,
-    /// Time for which an image stays although nobody uses it
+    /// Time for which an image stays although no container uses it
     #[arg(long, default_value = "2m", value_parser = duration)]
     minimum_image_ttl_duration: Duration,
     /// Time without use after which an image is removed whatever the disk has; 0s is never

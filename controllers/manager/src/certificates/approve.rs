@@ -184,7 +184,7 @@ impl Approver {
         }
         if is_taken {
             tracing::info!(request = %key, node = %request.common_name,
-                "waits for an administrator: the node is there, and somebody else asks for its identity");
+                "waits for an administrator: the node is there, and another client requests its identity");
             return Ok(Outcome::RequeueAfter(NODE_AGAIN));
         }
         if recognized.is_empty() {
