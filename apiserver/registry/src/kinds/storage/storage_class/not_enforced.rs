@@ -9,7 +9,10 @@ const PROVISIONERS: [&str; 2] = ["knarr/local-path", "kubernetes.io/no-provision
 /// A provisioner that is not here, and growth of volumes.
 pub(crate) fn fields(object: Ref<'_>) -> Vec<Field> {
     let of = |name: &str| object.get(name);
-    let is_elsewhere = |own: &Ref<'_>| !PROVISIONERS.contains(&own.as_str().unwrap_or_default());
+    let is_elsewhere = |own: &Ref<'_>| {
+        let name = own.as_str().unwrap_or_default();
+        !name.is_empty() && !PROVISIONERS.contains(&name)
+    };
     let provisioner = field(
         "provisioner",
         of("provisioner").filter(is_elsewhere),
