@@ -9,8 +9,8 @@ use crate::{packages, process, tools, up_and_down};
 use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`.
-/// `node` and `outages` run clusters with real containers.
-const NEED_ROOT: [&str; 9] = [
+/// `node`, `outages` and `pressure` run clusters with real containers.
+const NEED_ROOT: [&str; 10] = [
     "mounts",
     "links",
     "full_disk",
@@ -19,6 +19,7 @@ const NEED_ROOT: [&str; 9] = [
     "likeness",
     "node",
     "outages",
+    "pressure",
     "joining",
 ];
 

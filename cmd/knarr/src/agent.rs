@@ -16,6 +16,7 @@ use node_dns::DnsConfig;
 use node_kubelet::containerd::config::ContainerdConfig;
 use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
+use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
 use node_network::host_ports::HostPortsConfig;
@@ -339,6 +340,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         register_node: arguments.node.register_node,
         register_with_taints: arguments.node.register_with_taints.clone(),
         cgroup_root: arguments.node.cgroup_root.clone(),
+        static_pods: static_pods(arguments)?,
         max_pods: arguments.node.max_pods,
         pod_max_pids: arguments.node.pod_max_pids,
         reserve: arguments.node.reserve.clone().into(),
@@ -363,6 +365,26 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         },
         ..defaults
     })
+}
+
+fn static_pods(arguments: &AgentArguments) -> anyhow::Result<Option<StaticPodSource>> {
+    let Some(path) = &arguments.node.pod_manifest_path else {
+        return Ok(None);
+    };
+    let path = std::path::absolute(path).context("--pod-manifest-path")?;
+    Ok(Some(StaticPodSource {
+        path,
+        decode: decode_manifest,
+    }))
+}
+
+/// Reads YAML or JSON.
+fn decode_manifest(content: &[u8]) -> Result<serde_json::Value, String> {
+    if let Some((line, key)) = machinery_schema::yaml::duplicate_key(content) {
+        return Err(format!("line {line}: the key {key} is there already"));
+    }
+    let json = machinery_schema::yaml::yaml_to_json(content).map_err(|error| error.to_string())?;
+    serde_json::from_str(&json).map_err(|error| error.to_string())
 }
 
 /// Names are the cluster's on every address of the node; its own servers are the agent's, and the API server where that is

@@ -41,6 +41,9 @@ pub(crate) struct NodeArguments {
     /// Parent cgroup of pods
     #[arg(long, default_value = "/")]
     pub(crate) cgroup_root: String,
+    /// Folder with files of pods that run without an API server, upstream's staticPodPath
+    #[arg(long)]
+    pub(crate) pod_manifest_path: Option<PathBuf>,
     /// Maximum number of pods on this node
     #[arg(long, default_value_t = 110)]
     pub(crate) max_pods: u32,

@@ -19,6 +19,10 @@ const SCENARIOS: &[Scenario] = &[
         pods_above_their_limits_of_local_storage_are_evicted,
     ),
     (
+        "a_static_pod_comes_changes_and_goes_with_its_file",
+        a_static_pod_comes_changes_and_goes_with_its_file,
+    ),
+    (
         "a_pod_that_takes_the_memory_of_others_is_evicted",
         a_pod_that_takes_the_memory_of_others_is_evicted,
     ),
@@ -30,6 +34,7 @@ fn main() -> ExitCode {
         format!("--system-reserved=memory={}", memory.saturating_sub(PODS_BYTES)),
         "--eviction-hard=memory.available<200Mi".to_owned(),
         "--eviction-pressure-transition-period=10s".to_owned(),
+        "--pod-manifest-path=DIR/manifests".to_owned(),
     ];
     run_with("pressure", &flags, SCENARIOS, Pace::OneByOne)
 }
@@ -103,6 +108,50 @@ fn pods_above_their_limits_of_local_storage_are_evicted(cluster: &Cluster) {
     );
     assert_eq!(warned, "", "as upstream: a limit is the pod's own");
     story.kubectl(&["delete", "pods", "--all"]);
+}
+
+fn a_static_pod_comes_changes_and_goes_with_its_file(cluster: &Cluster) {
+    let story = cluster.namespace("static");
+    let folder = cluster.own_dir().join("manifests");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let write = |word: &str| {
+        let manifest = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, namespace: static}}\nspec:\n  \
+             terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {TOOLS}\n    \
+             imagePullPolicy: IfNotPresent\n    command: [sh, -c, 'echo {word}; sleep 100000']\n"
+        );
+        std::fs::write(folder.join("web.yaml"), manifest).expect("a manifest");
+    };
+    write("first");
+    let node = story.field("nodes", "{.items[0].metadata.name}");
+    let name = format!("web-{node}");
+    let object = format!("pod/{name}");
+    let logs = || String::from_utf8_lossy(&story.try_kubectl(&["logs", &name]).stdout).into_owned();
+    story.until("its first log", || logs() == "first\n");
+    story.wait(&object, "condition=Ready");
+    assert_eq!(
+        story.field(&object, "{.metadata.ownerReferences[0].kind}"),
+        "Node"
+    );
+    assert_eq!(story.kubectl(&["exec", &name, "--", "echo", "well"]), "well\n");
+    let container = "{.status.containerStatuses[0].containerID}";
+    let first = story.field(&object, container);
+    // Who deletes it in the API deletes what shows it alone.
+    let uid = story.field(&object, "{.metadata.uid}");
+    story.kubectl(&["delete", "pod", &name, "--wait=false"]);
+    story.until("it to be shown again", || {
+        let again = story.try_kubectl(&["get", &object, "-o", "jsonpath={.metadata.uid} {.status.phase}"]);
+        let again = String::from_utf8_lossy(&again.stdout).into_owned();
+        again.ends_with(" Running") && !again.starts_with(&uid)
+    });
+    assert_eq!(story.field(&object, container), first);
+    write("second");
+    story.until("its second log", || logs() == "second\n");
+    std::fs::remove_file(folder.join("web.yaml")).expect("it was there");
+    story.until("it to go", || {
+        let left = story.kubectl(&["get", "pods", "-o", "name"]);
+        left.trim().is_empty()
+    });
 }
 
 fn a_pod_that_takes_the_memory_of_others_is_evicted(cluster: &Cluster) {

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use node_network::host_ports::HostPortsConfig;
 use node_sys::machine::Machine;
 
-use crate::eviction::EvictionConfig;
-use crate::images::ImageCollectionConfig;
+use crate::eviction::config::EvictionConfig;
+use crate::images::collection::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
+use crate::static_pods::folder::StaticPodSource;
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct KubeletConfig {
     pub eviction: EvictionConfig,
     /// Removal of images that nobody uses.
     pub image_collection: ImageCollectionConfig,
+    /// Source of pods that run without an API server.
+    pub static_pods: Option<StaticPodSource>,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
@@ -86,6 +89,7 @@ impl KubeletConfig {
             reserve: Reserve::default(),
             eviction: EvictionConfig::default(),
             image_collection: ImageCollectionConfig::default(),
+            static_pods: None,
             max_pods: 110,
             pod_max_pids: None,
             port: 10250,
@@ -154,6 +158,10 @@ impl KubeletConfig {
         problems.extend(self.reserve.problems());
         problems.extend(self.eviction.problems());
         problems.extend(self.image_collection.problems());
+        let static_pods = self.static_pods.as_ref();
+        if static_pods.is_some_and(|source| !source.path.is_absolute()) {
+            problems.push("--pod-manifest-path: must be an absolute path".to_string());
+        }
         if self.max_pods == 0 {
             problems.push("--max-pods: must be at least 1".to_string());
         }

@@ -327,5 +327,6 @@ pub(crate) fn worker_context(
         pressure: Arc::default(),
         storage: Arc::default(),
         evictions: parking_lot::Mutex::default(),
+        mirrors: Arc::default(),
     })
 }

@@ -7,7 +7,7 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`containerd`] (the private instance). [`managers`] lists what runs, in
+//! [`server`] (port 10250), [`containerd`] (the private instance), [`static_pods`] (pods of files). [`managers`] lists what runs, in
 //! start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
@@ -30,6 +30,7 @@ pub mod node;
 pub mod pods;
 pub mod probes;
 pub mod server;
+pub mod static_pods;
 
 pub use config::KubeletConfig;
 pub use kubelet::{Host, Kubelet, KubeletError};

@@ -14,7 +14,7 @@ use crate::node::registration::Registration;
 use crate::node::status::StatusKeeper;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{containers, eviction, images, logs, node};
+use crate::{containers, eviction, images, logs, node, static_pods};
 
 /// Context of a manager.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ pub struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub fn rows() -> [ManagerRow; 14] {
+pub fn rows() -> [ManagerRow; 15] {
     [
         ManagerRow {
             name: "component events",
@@ -102,6 +102,10 @@ pub fn rows() -> [ManagerRow; 14] {
         ManagerRow {
             name: "pod watch",
             run: |context| Box::pin(context.pods.follow_api(context.config.node_name.clone())),
+        },
+        ManagerRow {
+            name: "static pods",
+            run: |context| Box::pin(static_pods::run(context)),
         },
         ManagerRow {
             name: "saved pods",

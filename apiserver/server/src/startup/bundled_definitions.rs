@@ -37,7 +37,10 @@ async fn write_one(facts: &Startup, definition: &Value) -> Result<(), RegistryEr
     };
     let (label, own) = MANAGED_BY;
     if live.str_at(&["metadata", "labels", label]) != own {
-        tracing::info!(name = address.name, "the definition has another owner and stays as it is");
+        tracing::info!(
+            name = address.name,
+            "the definition has another owner and stays as it is"
+        );
         return Ok(());
     }
     let patch = json!({"spec": definition["spec"]}).to_string();

@@ -12,7 +12,7 @@ use machinery_runtime::{Runtime, Watched};
 use parking_lot::Mutex;
 
 use super::watch::{Change, follow};
-use crate::pods::{namespace, spec, uid};
+use crate::pods::{is_static, namespace, spec, uid};
 
 /// Longest wait of a container for the list of services.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
@@ -147,6 +147,10 @@ impl Services {
     /// The variables of a pod's containers. None where the services are not known, now or from the agent before this one:
     /// what a container learns at its start stays with it.
     pub async fn variables(&self, pod: &Pod) -> Option<ServiceVariables> {
+        if is_static(pod) {
+            // It runs without an API server, and may be one.
+            return self.known(pod).or_else(|| Some(ServiceVariables::default()));
+        }
         let remembered = self.remembered.lock().contains_key(uid(pod));
         let patience = match remembered {
             true => SYNC_TIMEOUT_REMEMBERED,

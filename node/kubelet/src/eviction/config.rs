@@ -8,6 +8,11 @@ use super::signal::Signal;
 use super::thresholds::{EvictionThreshold, Thresholds};
 use crate::node::reserve::Reserve;
 
+/// Grace period of a pod whose eviction cannot wait, in seconds.
+pub const IMMEDIATE_GRACE_PERIOD_SECONDS: i64 = 1;
+/// Reason of evictions and of rejections under pressure.
+pub const REASON: &str = "Evicted";
+
 /// Times of soft thresholds by the name of their signal.
 pub type GracePeriods = BTreeMap<String, Duration>;
 
@@ -98,7 +103,7 @@ impl EvictionConfig {
     /// Grace period of a pod that is evicted for this threshold, in seconds.
     pub fn grace_period_seconds(&self, threshold: &EvictionThreshold, of_the_pod: i64) -> i64 {
         match threshold.is_hard() {
-            true => super::manager::IMMEDIATE_GRACE_PERIOD_SECONDS,
+            true => IMMEDIATE_GRACE_PERIOD_SECONDS,
             false if self.max_pod_grace_period_seconds < 0 => of_the_pod,
             false => self.max_pod_grace_period_seconds.min(of_the_pod),
         }

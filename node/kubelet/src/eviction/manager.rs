@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use node_cri::v1;
 
+use super::config::{IMMEDIATE_GRACE_PERIOD_SECONDS, REASON};
 use super::local_storage::{self, Exceeded};
 use super::message::{EvictionMessage, message};
 use super::observations::{Observations, Readings};
@@ -28,10 +29,6 @@ use crate::pods::{full_name, is_critical, spec, uid};
 const OBSERVE_AFTER: Duration = Duration::from_secs(10);
 /// Time that an evicted pod has to end before the node is observed again, and the pause between two looks at it.
 const CLEANUP: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
-/// Grace period of a pod whose eviction cannot wait, in seconds.
-pub const IMMEDIATE_GRACE_PERIOD_SECONDS: i64 = 1;
-/// Reason of evictions and of rejections under pressure.
-pub const REASON: &str = "Evicted";
 
 /// Watches the node for ever.
 pub async fn run(context: ManagerContext) {
@@ -268,12 +265,12 @@ impl EvictionManager {
         candidates
     }
 
-    /// Pods that have not ended, and are not on their way to it for the node.
+    /// Pods that were admitted, have not ended, and are not on their way to it for the node.
     fn candidates(&self) -> Vec<Arc<Pod>> {
         let pods = &self.context.pods;
+        let may_end = |uid: &str| pods.is_admitted(uid) && !pods.has_ended(uid) && !pods.is_disrupted(uid);
         let all = pods.list().into_iter();
-        all.filter(|pod| !pods.has_ended(uid(pod)) && !pods.is_disrupted(uid(pod)))
-            .collect()
+        all.filter(|pod| may_end(uid(pod))).collect()
     }
 
     async fn usages(&self) -> Option<HashMap<String, PodUsage>> {

@@ -6,7 +6,7 @@
 //! enough to act. Before a pod ends, the node removes what nobody uses ([`reclaim`]). Then the pods are put in order
 //! ([`ranking`], pure), and the first that is not critical is evicted, with a [`message`] in upstream's words; its worker
 //! ends it. Pods above their own limits of local storage ([`local_storage`], pure) end before that. What pods use is
-//! gathered in [`usage`]; the sizes of their files come from [`storage_looks`], which counts beside everything else.
+//! gathered in [`usage`]; the sizes of their files ([`pod_storage`]) come from [`storage_looks`], which counts beside everything else.
 //! New pods are kept away meanwhile ([`admission`]). [`metrics`] counts.
 //!
 //! Never: a file system walked in the way of a decision on memory, more than one pod evicted for the node at a time, a
@@ -19,6 +19,7 @@ pub mod manager;
 pub mod message;
 pub mod metrics;
 pub mod observations;
+pub mod pod_storage;
 pub mod ranking;
 pub mod reclaim;
 pub mod signal;

@@ -8,17 +8,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use machinery_runtime::{Runtime, Watched};
+use machinery_runtime::Runtime;
 use node_sys::blocking::BlockingLane;
 use node_sys::fs::{DiskUsage, TreeCount};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use super::local_storage::{has_limit, is_on_disk};
+use super::pod_storage::PodStorage;
 use crate::config::KubeletConfig;
 use crate::containers::files;
 use crate::managers::ManagerContext;
@@ -34,63 +33,6 @@ const NAMES_PER_PASS: usize = 300_000;
 const NAMES_PER_TREE: usize = 60_000;
 /// A pass that takes longer is stuck in the file system.
 const PASS_DEADLINE: Duration = Duration::from_secs(60);
-/// Time that a decision waits for a pass.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Sizes of a pod's files.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodStorage {
-    /// emptyDirs on the disk, by volume.
-    pub volumes: BTreeMap<String, DiskUsage>,
-    /// Logs, by container.
-    pub logs: BTreeMap<String, DiskUsage>,
-}
-
-/// The sizes that are known, and who wants to know more.
-#[derive(Debug, Default)]
-pub struct StorageLooks {
-    known: Mutex<Arc<HashMap<String, PodStorage>>>,
-    /// All pods are looked at, not only those with limits.
-    everyone: AtomicBool,
-    passes: Watched<u64>,
-    wake: Notify,
-}
-
-impl StorageLooks {
-    /// The sizes by the pods' uids.
-    pub fn known(&self) -> Arc<HashMap<String, PodStorage>> {
-        self.known.lock().clone()
-    }
-
-    /// Looks at all pods from now on, or only at those with limits.
-    pub fn look_at_everyone(&self, everyone: bool) {
-        self.everyone.store(everyone, Ordering::Release);
-    }
-
-    /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
-    pub async fn next_pass(&self, runtime: &Runtime) {
-        let before = self.passes.get();
-        self.wake.notify_one();
-        // One may be under way, and another follows it.
-        let passed = self.passes.wait_for(|passes| *passes > before + 1);
-        let waiting = async {
-            tokio::select! {
-                biased;
-                _ = passed => {}
-                () = self.keep_waking(runtime) => {}
-            }
-        };
-        // What is known by then has to do.
-        let _ = runtime.timeout(PATIENCE, waiting).await;
-    }
-
-    async fn keep_waking(&self, runtime: &Runtime) {
-        loop {
-            runtime.sleep(Duration::from_secs(1)).await;
-            self.wake.notify_one();
-        }
-    }
-}
 
 /// Counts for ever.
 pub async fn run(context: ManagerContext) {
@@ -99,7 +41,7 @@ pub async fn run(context: ManagerContext) {
     let lane = BlockingLane::with_deadline(runtime.clone(), PASS_DEADLINE);
     let trees: Arc<Mutex<Trees>> = Arc::default();
     loop {
-        let everyone = looks.everyone.load(Ordering::Acquire);
+        let everyone = looks.looks_at_everyone();
         let pods = context.pods.list();
         let wanted: Vec<Arc<Pod>> = pods
             .into_iter()
@@ -107,17 +49,15 @@ pub async fn run(context: ManagerContext) {
             .collect();
         let (own, config, clock) = (trees.clone(), context.config.clone(), runtime.clone());
         let pass = move || own.lock().pass(&config, &wanted, &clock);
-        match lane.run("counting the files of pods", pass).await {
-            Ok(known) => *looks.known.lock() = Arc::new(known),
-            Err(error) => tracing::warn!(%error, "sizes of pods' files not known"),
-        }
-        looks.passes.change(|passes| {
-            *passes += 1;
-            true
-        });
+        let passed = lane.run("counting the files of pods", pass).await;
+        looks.passed(
+            passed
+                .map_err(|error| tracing::warn!(%error, "sizes of pods' files not known"))
+                .ok(),
+        );
         tokio::select! {
             biased;
-            () = looks.wake.notified() => {}
+            () = looks.wanted() => {}
             () = runtime.sleep(PASS_AFTER) => {}
         }
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use node_sys::fs::DiskUsage;
 
+use super::pod_storage::PodStorage;
 use super::ranking::FilesOf;
-use super::storage_looks::PodStorage;
 use crate::managers::ManagerContext;
 use crate::pods::uid;
 use crate::server::figures::{ContainerFigures, PodFigures, gather};

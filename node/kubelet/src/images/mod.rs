@@ -19,7 +19,7 @@ use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
 
 pub mod base;
-mod collection;
+pub mod collection;
 mod collector;
 mod credentials;
 mod pull_records;

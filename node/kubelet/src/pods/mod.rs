@@ -105,9 +105,41 @@ impl RestartPolicy {
 /// Pods of at least this priority are critical.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Reports whether a pod is critical: no other ends it to live, and the node does not evict it.
+/// Reports whether a pod is critical, by its priority or as a file's: no other ends it to live, and the node does not evict
+/// it.
 pub fn is_critical(pod: &Pod) -> bool {
-    spec(pod).priority.is_some_and(|own| own >= CRITICAL_PRIORITY)
+    is_static(pod) || spec(pod).priority.is_some_and(|own| own >= CRITICAL_PRIORITY)
+}
+
+/// Annotation of a pod's source: `api`, `file` or `http`.
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// Annotation of a static pod: the hash of its file.
+pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+/// Annotation of a pod that only shows a static one: the hash of that.
+pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+
+fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Reports whether a pod comes from a file of the node. Of pods from the API server none says so ([`source`]).
+pub fn is_static(pod: &Pod) -> bool {
+    annotation(pod, CONFIG_SOURCE).is_some_and(|source| source != API_SOURCE)
+}
+
+const API_SOURCE: &str = "api";
+
+/// Reports whether a pod of the API server only shows a static one.
+pub fn is_mirror(pod: &Pod) -> bool {
+    annotation(pod, CONFIG_MIRROR).is_some()
+}
+
+/// Overrides what a pod of the API server says of its source.
+fn mark_as_of_the_api(pod: &mut Pod) {
+    let annotations = pod.metadata.annotations.as_mut();
+    if let Some(source) = annotations.and_then(|all| all.get_mut(CONFIG_SOURCE)) {
+        API_SOURCE.clone_into(source);
+    }
 }
 
 /// `namespace/name`, for logs.

@@ -28,6 +28,7 @@ mod rules;
 mod runtime_restart;
 mod scenario;
 mod simulated_node;
+mod static_pods;
 mod volumes;
 
 use machinery_runtime::seeds;
@@ -121,5 +122,12 @@ fn node_short_of_memory_evicts_those_above_their_requests_one_at_a_time() {
 fn node_short_of_room_removes_what_nobody_uses_before_a_pod_ends() {
     for seed in seeds(3) {
         eviction::run_disk(seed);
+    }
+}
+
+#[test]
+fn static_pods_run_without_an_api_server_and_show_in_it() {
+    for seed in seeds(3) {
+        static_pods::run_seed(seed);
     }
 }

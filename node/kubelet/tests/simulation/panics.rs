@@ -35,7 +35,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 20] = [
+const PROOFS: [(&str, Proof); 21] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("event recorder", Proof::RecordsEvents),
@@ -56,6 +56,7 @@ const PROOFS: [(&str, Proof); 20] = [
     ("runtime events", Proof::Runs),
     ("service watch", Proof::RunsPods),
     ("serving certificate file", Proof::Runs),
+    ("static pods", Proof::Runs),
 ];
 /// They end when they have done what they are for.
 const ENDING: [&str; 2] = ["node registration", "saved pods"];

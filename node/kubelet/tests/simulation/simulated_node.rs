@@ -12,10 +12,11 @@ use machinery_runtime::{Runtime, Scope};
 use node_cri::CriClient;
 use node_cri_model::{Containerd, FaultProfile};
 use node_kubelet::node::facts::NodeFacts;
+use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Host, Kubelet, KubeletConfig};
 use node_sys::machine::Machine;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -86,6 +87,11 @@ impl World {
     /// The agent's data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The folder of static pods, which is not there unless a test makes it.
+    pub(crate) fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
     }
 
     /// No request reaches the API server any more.
@@ -191,7 +197,13 @@ impl World {
     pub(crate) fn config(&self) -> KubeletConfig {
         let resolv_conf = self.folder.path().join("resolv.conf");
         std::fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
+        let decode =
+            |content: &[u8]| serde_json::from_slice::<Value>(content).map_err(|error| error.to_string());
         KubeletConfig {
+            static_pods: Some(StaticPodSource {
+                path: self.manifests(),
+                decode,
+            }),
             node_name: NODE.to_owned(),
             node_ip: [192, 0, 2, 1].into(),
             resolv_conf,

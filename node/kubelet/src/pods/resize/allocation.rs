@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::containers::resources::{Qos, qos};
 use crate::pods::preemption::{Requirements, choose};
-use crate::pods::{CRITICAL_PRIORITY, spec};
+use crate::pods::{is_critical, spec};
 
 /// Resources, ports and class of one pod: amounts in the resource's own unit, processors in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +21,7 @@ pub struct ResourceRequest {
     ports: Vec<HostPort>,
     class: Qos,
     priority: Option<i32>,
+    critical: bool,
 }
 
 impl ResourceRequest {
@@ -31,6 +32,7 @@ impl ResourceRequest {
             ports: host_ports(spec(pod)),
             class: qos(pod),
             priority: spec(pod).priority,
+            critical: is_critical(pod),
         }
     }
 
@@ -53,8 +55,7 @@ impl ResourceRequest {
 
     /// Reports whether the kubelet ends other pods so that this one can run.
     pub fn is_critical(&self) -> bool {
-        self.priority
-            .is_some_and(|priority| priority >= CRITICAL_PRIORITY)
+        self.critical
     }
 
     /// Reports whether this pod may preempt another: upstream's `Preemptable`.

@@ -16,8 +16,8 @@ use super::disruption::Disruption;
 use super::observed::label;
 use super::resize::allocation::ResourceRequest;
 use super::saved::{SavedPod, load_all};
-use super::uid;
 use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
+use super::{is_mirror, is_static, uid};
 use crate::api::watch::{Change, follow};
 use crate::containers::files;
 
@@ -41,6 +41,8 @@ pub struct Pods {
     synced: Watched<bool>,
     /// The same, held while all pods are taken in: what it says replaces what was saved, never the other way round.
     listed: Mutex<bool>,
+    /// Set once the files of static pods were read.
+    static_known: Watched<bool>,
 }
 
 impl Pods {
@@ -51,6 +53,7 @@ impl Pods {
             inboxes: Mutex::default(),
             synced: Watched::new(false),
             listed: Mutex::new(false),
+            static_known: Watched::new(false),
         };
         Arc::new(pods)
     }
@@ -111,6 +114,12 @@ impl Pods {
             .is_some_and(|inbox| inbox.disruption.lock().is_some())
     }
 
+    /// Reports whether the node has admitted a pod: its worker has a status of it, or an agent before this one had.
+    pub fn is_admitted(&self, uid: &str) -> bool {
+        let inbox = self.inboxes.lock().get(uid).cloned();
+        inbox.is_some_and(|inbox| inbox.status.lock().is_some() || has_begun(&inbox.pod.lock()))
+    }
+
     /// Reports whether nothing of a pod runs any more, as its worker has it.
     pub fn has_ended(&self, uid: &str) -> bool {
         let Some(inbox) = self.inboxes.lock().get(uid).cloned() else {
@@ -151,20 +160,63 @@ impl Pods {
             Change::All(pods) => {
                 let mut listed = self.listed.lock();
                 *listed = true;
+                let (mirrors, pods): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(is_mirror);
+                self.context.mirrors.replace(mirrors.clone());
+                mirrors.iter().for_each(|mirror| self.wake_static(mirror));
                 let present: BTreeSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
                 self.hold_begun(&pods);
-                pods.into_iter().for_each(|pod| self.set(pod));
-                let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
+                pods.into_iter().for_each(|pod| self.set_of_the_api(pod));
+                let known = self.known_of_the_api();
                 known
                     .iter()
                     .filter(|uid| !present.contains(*uid))
                     .for_each(|uid| self.gone(uid));
                 self.synced.replace(true);
             }
-            Change::Set(pod) => self.set(pod),
+            Change::Set(pod) if is_mirror(&pod) => {
+                self.context.mirrors.set(pod.clone());
+                self.wake_static(&pod);
+            }
+            Change::Gone(pod) if is_mirror(&pod) => self.context.mirrors.remove(&pod),
+            Change::Set(pod) => self.set_of_the_api(pod),
             Change::Gone(pod) => self.gone(uid(&pod)),
             Change::Failed(reason) => tracing::debug!(reason, "watching pods failed"),
         }
+    }
+
+    /// Wakes the worker of the static pod that a mirror shows: it has a status to tell.
+    fn wake_static(&self, mirror: &Pod) {
+        let found = self.find(super::namespace(mirror), super::name(mirror));
+        if let Some(pod) = found.filter(|pod| is_static(pod)) {
+            self.wake(uid(&pod));
+        }
+    }
+
+    /// The uids of pods that are not from files.
+    fn known_of_the_api(&self) -> Vec<String> {
+        let inboxes = self.inboxes.lock();
+        let of_the_api = inboxes.iter().filter(|(_, inbox)| !is_static(&inbox.pod.lock()));
+        of_the_api.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    fn set_of_the_api(self: &Arc<Self>, mut pod: Pod) {
+        super::mark_as_of_the_api(&mut pod);
+        self.set(pod);
+    }
+
+    /// Begins a static pod, or changes one.
+    pub fn set_static(self: &Arc<Self>, pod: Pod) {
+        self.set(pod);
+    }
+
+    /// The files of static pods were read: what belongs to no pod may go.
+    pub fn static_pods_known(&self) {
+        self.static_known.replace(true);
+    }
+
+    /// Reports whether all pods were received from the API server and all files of static pods were read.
+    pub fn is_synced(&self) -> bool {
+        self.synced.get() && self.static_known.get()
     }
 
     /// Continues with the pods that an earlier agent saved if the API server has not listed pods after [`SAVED_AFTER`]:
@@ -194,7 +246,7 @@ impl Pods {
             }
         }
         self.hold_begun(saved.iter().map(|known| &known.pod));
-        saved.into_iter().for_each(|known| self.set(known.pod));
+        saved.into_iter().for_each(|known| self.set_of_the_api(known.pod));
     }
 
     /// Pods that have begun keep their place: none that is new takes it before their workers have looked.
@@ -313,7 +365,7 @@ impl Pods {
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
-                    if synced {
+                    if synced && self.static_known.get() {
                         self.remove_orphaned_pods(states.keys().cloned().collect()).await;
                         // Since the last time each of them has looked at its pod.
                         if std::mem::replace(&mut all_have_workers, true) {

@@ -9,7 +9,7 @@ use super::{Next, PodWorker, RETRY_AFTER, RETRY_WRITE_AFTER};
 use crate::containers::stopping::{Hook, grace_period};
 use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
-use crate::pods::{full_name, name, namespace, termination};
+use crate::pods::{full_name, is_static, name, namespace, termination};
 
 /// Outcome of stopping a pod.
 enum Stopped {
@@ -42,7 +42,8 @@ impl PodWorker {
         termination::release_host_ports(&self.context.control, &self.uid, &observed).await;
         // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
         self.context.allocations.release(&self.uid);
-        if !self.report(pod, &observed, true).await {
+        // A static pod ends without an API server, too.
+        if !self.report(pod, &observed, true).await && !is_static(pod) {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
         self.ended = true;
@@ -147,6 +148,10 @@ impl PodWorker {
     }
 
     async fn delete_object(&self, pod: &Pod) -> Next {
+        if is_static(pod) {
+            // Its mirror is deleted beside it.
+            return Next::Done;
+        }
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
         let params = DeleteParams {
             grace_period_seconds: Some(0),

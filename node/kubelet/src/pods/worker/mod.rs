@@ -40,10 +40,11 @@ use crate::containers::control::ContainerControl;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
 use crate::eviction::metrics::EvictionMetrics;
-use crate::eviction::storage_looks::StorageLooks;
+use crate::eviction::pod_storage::StorageLooks;
 use crate::logs::following::FollowedLogs;
 use crate::node::pressure::Pressure;
 use crate::probes::ProbeManager;
+use crate::static_pods::mirrors::Mirrors;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
@@ -94,6 +95,8 @@ pub struct WorkerContext {
     pub storage: Arc<StorageLooks>,
     /// Counts of evictions.
     pub evictions: Mutex<EvictionMetrics>,
+    /// Pods of the API server that show static ones.
+    pub mirrors: Arc<Mirrors>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -175,6 +178,8 @@ pub struct PodWorker {
     waiting: BTreeMap<String, (String, String)>,
     /// The status last written, and the revision that gave it.
     written: Option<(u64, PodStatus)>,
+    /// The uid of the mirror of a static pod, and the status that it has.
+    mirrored: Option<(String, PodStatus)>,
     failure: Option<Failure>,
     /// Pods that end so that this one can run.
     victims: Vec<String>,
@@ -236,6 +241,7 @@ impl PodWorker {
             backoff: BackOff::default(),
             waiting: BTreeMap::new(),
             written: None,
+            mirrored: None,
             failure: None,
             victims: Vec::new(),
             record: None,

@@ -10,7 +10,8 @@ use kube::api::{Api, Patch, PatchParams};
 use super::PodWorker;
 use crate::api::events::EventKind;
 use crate::containers::stopping::grace_period;
-use crate::eviction;
+use crate::eviction::admission::rejection as pressure_rejection;
+use crate::eviction::config::REASON;
 use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
 use crate::pods::disruption::Failure;
 use crate::pods::observed::ObservedPod;
@@ -18,7 +19,7 @@ use crate::pods::resize::actual::ResourceView;
 use crate::pods::resize::allocation::{Allocatable, PreemptionError, ResourceRequest, Shortage};
 use crate::pods::status::{StatusInput, generate};
 use crate::pods::status_patch::status_patch;
-use crate::pods::{full_name, name, namespace, spec, uid};
+use crate::pods::{full_name, is_static, name, namespace, spec, uid};
 
 impl PodWorker {
     /// Returns the current status: the last one written, or a newer one of the API server.
@@ -52,6 +53,9 @@ impl PodWorker {
             now: self.now(),
         }));
         self.inbox.status.lock().replace(Arc::clone(&status));
+        if is_static(pod) {
+            return self.report_to_mirror(pod, status).await;
+        }
         let Some(patch) = status_patch(uid(pod), &previous, &status) else {
             return true;
         };
@@ -70,6 +74,42 @@ impl PodWorker {
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
             Err(error) => {
                 tracing::debug!(pod = %full_name(pod), error = %error, "status not written");
+                false
+            }
+        }
+    }
+
+    /// Writes the status of a static pod to its mirror. Without a mirror, or without an API server, the pod goes on.
+    async fn report_to_mirror(&mut self, pod: &Pod, status: Arc<PodStatus>) -> bool {
+        let mut status = (*status).clone();
+        let Some(mirror) = self.context.mirrors.of(pod) else {
+            self.written = Some((0, status));
+            return true;
+        };
+        let told = self.mirrored.take().filter(|(own, _)| own == uid(&mirror));
+        let before = told.map_or_else(|| mirror.status.clone().unwrap_or_default(), |(_, told)| told);
+        // The class of a pod is decided by the API server, for once and all.
+        status.qos_class = before.qos_class.clone().or(status.qos_class);
+        self.written = Some((0, status.clone()));
+        let Some(patch) = status_patch(uid(&mirror), &before, &status) else {
+            self.mirrored = Some((uid(&mirror).to_owned(), before));
+            return true;
+        };
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
+        let written = api
+            .patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch))
+            .await;
+        match written {
+            Ok(answer) => {
+                let told = answer.status.unwrap_or(status);
+                self.written = Some((0, told.clone()));
+                self.mirrored = Some((uid(&mirror).to_owned(), told));
+                true
+            }
+            // Its successor is told when it is there.
+            Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
+            Err(error) => {
+                tracing::debug!(pod = %full_name(pod), error = %error, "status of a static pod not written");
                 false
             }
         }
@@ -108,9 +148,9 @@ impl PodWorker {
     }
 
     fn rejected_under_pressure(&self, pod: &Pod) -> Option<Rejection> {
-        let message = eviction::admission::rejection(pod, self.context.pressure.get())?;
+        let message = pressure_rejection(pod, self.context.pressure.get())?;
         Some(Rejection {
-            reason: eviction::manager::REASON.into(),
+            reason: REASON.into(),
             message,
         })
     }

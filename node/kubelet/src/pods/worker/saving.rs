@@ -2,8 +2,8 @@
 
 use super::reporting::revision_of;
 use super::{PodWorker, has_begun};
-use crate::pods::full_name;
 use crate::pods::saved::{SavedPod, forget};
+use crate::pods::{full_name, is_static};
 
 /// State of the saved pod on the disk.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,9 @@ impl PodWorker {
     /// Writes the pod as it is now, where it has changed since it was written last.
     pub(super) async fn save(&mut self) {
         let pod = self.pod();
+        if is_static(&pod) {
+            return;
+        }
         let services = self
             .context
             .control

@@ -1,0 +1,90 @@
+//! Sizes of pods' emptyDirs and logs as far as they are known, and the requests for more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use machinery_runtime::{Runtime, Watched};
+use node_sys::fs::DiskUsage;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Time that a decision waits for a pass.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sizes of a pod's files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodStorage {
+    /// emptyDirs on the disk, by volume.
+    pub volumes: BTreeMap<String, DiskUsage>,
+    /// Logs, by container.
+    pub logs: BTreeMap<String, DiskUsage>,
+}
+
+/// The sizes that are known, and who wants to know more.
+#[derive(Debug, Default)]
+pub struct StorageLooks {
+    known: Mutex<Arc<HashMap<String, PodStorage>>>,
+    /// All pods are looked at, not only those with limits.
+    everyone: AtomicBool,
+    passes: Watched<u64>,
+    wake: Notify,
+}
+
+impl StorageLooks {
+    /// The sizes by the pods' uids.
+    pub fn known(&self) -> Arc<HashMap<String, PodStorage>> {
+        self.known.lock().clone()
+    }
+
+    /// Looks at all pods from now on, or only at those with limits.
+    pub fn look_at_everyone(&self, everyone: bool) {
+        self.everyone.store(everyone, Ordering::Release);
+    }
+
+    /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
+    pub async fn next_pass(&self, runtime: &Runtime) {
+        let before = self.passes.get();
+        self.wake.notify_one();
+        // One may be under way, and another follows it.
+        let passed = self.passes.wait_for(|passes| *passes > before + 1);
+        let waiting = async {
+            tokio::select! {
+                biased;
+                _ = passed => {}
+                () = self.keep_waking(runtime) => {}
+            }
+        };
+        // What is known by then has to do.
+        let _ = runtime.timeout(PATIENCE, waiting).await;
+    }
+
+    /// Reports whether all pods are to be looked at.
+    pub fn looks_at_everyone(&self) -> bool {
+        self.everyone.load(Ordering::Acquire)
+    }
+
+    /// Takes in the sizes of a pass.
+    pub fn passed(&self, known: Option<HashMap<String, PodStorage>>) {
+        if let Some(known) = known {
+            *self.known.lock() = Arc::new(known);
+        }
+        self.passes.change(|passes| {
+            *passes += 1;
+            true
+        });
+    }
+
+    /// Waits for a request for more.
+    pub async fn wanted(&self) {
+        self.wake.notified().await;
+    }
+
+    async fn keep_waking(&self, runtime: &Runtime) {
+        loop {
+            runtime.sleep(Duration::from_secs(1)).await;
+            self.wake.notify_one();
+        }
+    }
+}
