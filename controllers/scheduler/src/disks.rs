@@ -17,9 +17,17 @@ enum DiskKind {
 /// Disks of one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// In order, each once: the hash of its kind, its name and (of Ceph, for each monitor) the address under which it is reached,
-    /// and whether the pod writes it.
-    all: Box<[(u64, bool)]>,
+    /// In order, each once: the hash of its kind, its name and (of Ceph, for each monitor) the address under which it is reached.
+    /// The last bit says that the pod writes it.
+    all: Box<[u64]>,
+}
+
+/// The bit of a disk that is written.
+const WRITES: u64 = 1;
+
+/// The hash without that bit.
+fn name_of(one: u64) -> u64 {
+    one & !WRITES
 }
 
 /// Nobody outside of this process finds names of one hash.
@@ -28,9 +36,9 @@ static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 impl Disks {
     /// Those among these volumes.
     pub fn of(volumes: &[Volume]) -> Self {
-        let mut all: Vec<(u64, bool)> = Vec::new();
+        let mut all: Vec<u64> = Vec::new();
         let mut add = |kind: DiskKind, name: (&str, &str), monitor: &str, read_only: bool| {
-            all.push((KEYS.hash_one((kind, name, monitor)), !read_only));
+            all.push(KEYS.hash_one((kind, name, monitor)) & !WRITES | u64::from(!read_only));
         };
         for volume in volumes {
             if let Some(own) = &volume.gce_persistent_disk {
@@ -51,8 +59,8 @@ impl Disks {
             }
         }
         // One that is written stands before the same one that is read.
-        all.sort_unstable_by_key(|(disk, writes)| (*disk, !writes));
-        all.dedup_by_key(|(disk, _)| *disk);
+        all.sort_unstable_by_key(|one| (name_of(*one), one & WRITES == 0));
+        all.dedup_by_key(|one| name_of(*one));
         Self { all: all.into() }
     }
 
@@ -64,9 +72,11 @@ impl Disks {
     /// Reports whether both have a disk that one of them writes.
     pub fn conflict_with(&self, other: &Self) -> bool {
         let (few, many) = self.fewer_first(other);
-        few.all.iter().any(|(disk, writes)| {
-            let found = many.all.binary_search_by_key(disk, |(disk, _)| *disk);
-            found.is_ok_and(|at| *writes || many.all[at].1)
+        few.all.iter().any(|one| {
+            let found = many
+                .all
+                .binary_search_by_key(&name_of(*one), |other| name_of(*other));
+            found.is_ok_and(|at| (one | many.all[at]) & WRITES != 0)
         })
     }
 
