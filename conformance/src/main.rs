@@ -53,15 +53,21 @@ struct Diff {
 
 #[derive(Debug, clap::Args)]
 struct Record {
-    /// What ginkgo wrote.
-    #[arg(long)]
-    junit: PathBuf,
+    /// What ginkgo wrote; of several reports the last one counts that has the spec.
+    #[arg(long, required = true)]
+    junit: Vec<PathBuf>,
     /// The results to merge into.
     #[arg(long)]
     results: PathBuf,
+    /// Features that are known to be missing: specs of the label Conformance that did not run are counted by them.
+    #[arg(long)]
+    missing: Option<PathBuf>,
     /// Tell without writing.
     #[arg(long)]
     dry_run: bool,
+    /// Print the names of specs that have failed, and nothing else.
+    #[arg(long)]
+    only_failed: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -91,10 +97,20 @@ fn run_command() -> Result<()> {
         Arguments::Diff(arguments) => runtime()?.block_on(diff(&arguments)),
         Arguments::Tenants(arguments) => runtime()?.block_on(tenants(&arguments)),
         Arguments::Owners(arguments) => runtime()?.block_on(owners(&arguments)),
-        Arguments::Record(arguments) => {
-            suite::record(&arguments.junit, &arguments.results, arguments.dry_run)
-        }
+        Arguments::Record(arguments) => record(&arguments),
     }
+}
+
+fn record(arguments: &Record) -> Result<()> {
+    let reports = suite::Reports::read(&arguments.junit)?;
+    if arguments.only_failed {
+        reports.failed().for_each(|name| println!("{name}"));
+        return Ok(());
+    }
+    if let Some(missing) = &arguments.missing {
+        println!("{}", suite::left_out(&reports, missing)?);
+    }
+    suite::record(&reports, &arguments.results, arguments.dry_run)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -1,12 +1,13 @@
-//! `cargo xtask down`: removes what `up` made, by `knarr uninstall`, and the network namespace where it has one.
+//! `cargo xtask down`: removes what `up` made, by `knarr uninstall`, and network namespaces where it has some. Further nodes go first.
 
 use crate::config::Config;
 use crate::host::Host;
-use crate::up::{self, Arguments};
+use crate::up::{self, Arguments, NODES_MAX, further_data_dir};
 use anyhow::Result;
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let host = Host::existing(arguments.isolated.clone());
+    remove_further(config, arguments, &host)?;
     if !arguments.data_dir.try_exists()? {
         println!(
             "there is nothing to remove: {} does not exist",
@@ -19,4 +20,27 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         host.remove_cluster(&up::binary(config, arguments)?, &arguments.data_dir)?
     );
     Ok(())
+}
+
+/// Removes all nodes but the first.
+pub(crate) fn remove_further(config: &Config, arguments: &Arguments, first: &Host) -> Result<()> {
+    for number in (2..=NODES_MAX).rev() {
+        let Some(host) = first.existing_beside(&number.to_string()) else {
+            return Ok(());
+        };
+        let data_dir = further_data_dir(&arguments.data_dir, number);
+        if data_dir.try_exists()? {
+            print!(
+                "{}",
+                host.remove_cluster(&up::binary(config, arguments)?, &data_dir)?
+            );
+        } else {
+            host.remove()?;
+        }
+    }
+    // The conformance suite's own place.
+    match first.existing_beside("suite") {
+        Some(suite) => suite.remove(),
+        None => Ok(()),
+    }
 }

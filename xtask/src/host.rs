@@ -5,6 +5,7 @@
 
 use crate::process;
 use anyhow::{Context, Result};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,8 +16,10 @@ pub struct Host {
     namespace: Option<String>,
 }
 
-/// The address of an isolated node; it exists in its namespace only.
-const ISOLATED_ADDRESS: &str = "172.31.255.2/24";
+/// Addresses of isolated places: the first node's and, on its link, those beside it. They exist in these namespaces only.
+const ISOLATED_NETWORK: [u8; 3] = [172, 31, 255];
+/// Length of their network's prefix.
+const PREFIX: u8 = 24;
 
 impl Host {
     /// Makes the namespace if it is asked for and missing. An isolated node has a bridge of its own as its uplink,
@@ -28,14 +31,59 @@ impl Host {
         };
         if !netns_path(name).try_exists()? {
             process::run(process::command("ip").args(["netns", "add", name]))?;
+            let address = Self::address(1);
             let link = format!(
-                "ip link set lo up && ip link add node0 type bridge && ip address add {ISOLATED_ADDRESS} dev node0 \
+                "ip link set lo up && ip link add node0 type bridge && ip address add {address}/{PREFIX} dev node0 \
                  && ip link set node0 up && ip route add default dev node0"
             );
             process::run(host.command("sh").args(["-c", &link]))
                 .context("giving the isolated node an address")?;
         }
         Ok(host)
+    }
+
+    /// Makes a place on the link of this isolated node, if it is missing: another node's, or a client's. Its default route is
+    /// the first node.
+    ///
+    /// # Errors
+    /// This node is not isolated, or the kernel refuses the link.
+    pub fn beside(&self, suffix: &str, number: u8) -> Result<Self> {
+        let first = self
+            .namespace
+            .as_ref()
+            .context("a place beside needs a namespace")?;
+        let name = format!("{first}-{suffix}");
+        let place = Self::existing(Some(name.clone()));
+        if netns_path(&name).try_exists()? {
+            return Ok(place);
+        }
+        process::run(process::command("ip").args(["netns", "add", &name]))?;
+        let near = format!("to-{suffix}");
+        let pair = ["link", "add", &near, "netns", first, "type", "veth", "peer"];
+        let peer = ["name", "uplink0", "netns", &name];
+        process::run(process::command("ip").args(pair).args(peer))?;
+        let up = format!("ip link set {near} master node0 && ip link set {near} up");
+        process::run(self.command("sh").args(["-c", &up]))?;
+        let (address, gateway) = (Self::address(number), Self::address(1));
+        let link = format!(
+            "ip link set lo up && ip address add {address}/{PREFIX} dev uplink0 && ip link set uplink0 up \
+             && ip route add default via {gateway}"
+        );
+        process::run(place.command("sh").args(["-c", &link]))
+            .with_context(|| format!("giving {name} an address"))?;
+        Ok(place)
+    }
+
+    /// The address of an isolated place; the first node has number 1.
+    pub fn address(number: u8) -> Ipv4Addr {
+        let [a, b, c] = ISOLATED_NETWORK;
+        Ipv4Addr::new(a, b, c, number + 1)
+    }
+
+    /// The place beside this one that was made by that suffix; a machine's own network has none.
+    pub fn existing_beside(&self, suffix: &str) -> Option<Self> {
+        let name = format!("{}-{suffix}", self.namespace.as_ref()?);
+        Some(Self::existing(Some(name)))
     }
 
     /// A namespace that already exists.

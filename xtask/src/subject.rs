@@ -36,15 +36,7 @@ impl Subject {
         controllers: Controllers,
     ) -> Result<Self> {
         tools::ensure(config, &["kubectl"])?;
-        println!("building knarr …");
-        let mut build = process::cargo(&config.root);
-        build
-            // The whole workspace's features, so that what tests have built is used again.
-            .args(["build", "--quiet", "--workspace", "--bin", "knarr"]);
-        if release {
-            build.arg("--release");
-        }
-        process::run(&mut build)?;
+        let knarr = build(config, release)?;
         if folder.try_exists()? {
             fs::remove_dir_all(folder)?;
         }
@@ -52,8 +44,7 @@ impl Subject {
         let kubeconfig = folder.join("kubeconfig");
         let [port] = upstream::free_ports()?;
         let log = fs::File::create(folder.join("knarr.log"))?;
-        let profile = if release { "release" } else { "debug" };
-        let mut command = process::command(config.root.join("target").join(profile).join("knarr"));
+        let mut command = process::command(knarr);
         command
             .args(["server", "--disable-agent", "--bind-address", "127.0.0.1"])
             // Both runners compare with a server that enforces them.
@@ -86,6 +77,20 @@ impl Subject {
             .with_context(|| format!("see {}/knarr.log", folder.display()))?;
         Ok(subject)
     }
+}
+
+/// Builds the program, and returns it.
+pub(crate) fn build(config: &Config, release: bool) -> Result<PathBuf> {
+    println!("building knarr …");
+    let mut build = process::cargo(&config.root);
+    // The whole workspace's features, so that what tests have built is used again.
+    build.args(["build", "--quiet", "--workspace", "--bin", "knarr"]);
+    if release {
+        build.arg("--release");
+    }
+    process::run(&mut build)?;
+    let profile = if release { "release" } else { "debug" };
+    Ok(config.root.join("target").join(profile).join("knarr"))
 }
 
 impl Drop for Subject {

@@ -98,6 +98,10 @@ const TOOLS: &[Tool] = &[
     on_request("kube-proxy", Recipe::Build("k8s.io/kubernetes/cmd/kube-proxy")),
     on_request("agnhost", Recipe::Build("k8s.io/kubernetes/test/images/agnhost")),
     on_request("sample-apiserver", Recipe::Build("k8s.io/sample-apiserver")),
+    on_request(
+        "nonewprivs",
+        Recipe::Build("k8s.io/kubernetes/test/images/nonewprivs"),
+    ),
 ];
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -127,6 +131,15 @@ pub(crate) fn ensure(config: &Config, names: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Pins of programs that are built, one below the other: what is made of them is out of date when these have changed.
+pub(crate) fn pins(config: &Config, names: &[&str]) -> Result<String> {
+    TOOLS
+        .iter()
+        .filter(|tool| names.contains(&tool.name))
+        .map(|tool| expected_pin(config, tool))
+        .collect()
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static Tool>> {

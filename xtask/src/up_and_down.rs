@@ -1,5 +1,5 @@
 //! `up` twice, `stop`, `up` and `down`, as a user types them: the second time is harmless, a cluster that was stopped goes on, and
-//! afterwards nothing is left in the kernel or on disk.
+//! afterwards nothing is left in the kernel or on disk. The same of a cluster of two nodes.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -17,6 +17,7 @@ pub(crate) fn run(config: &Config) -> Result<()> {
         data_dir: scratch.join("data"),
         secure_port: 6443,
         isolated: Some(name.clone()),
+        nodes: 1,
         dev: false,
         binary: Some(config.root.join("target/debug/knarr")),
     };
@@ -27,16 +28,30 @@ pub(crate) fn run(config: &Config) -> Result<()> {
         .and_then(|()| stopped(&arguments, &host))
         .and_then(|()| up::run(config, &arguments));
     let removed = uninstalled(&arguments, &host);
+    let two = started.is_ok().then(|| two_nodes(config, &arguments, &host));
     // Whatever came of it, nothing of it stays; there is nothing to remove by now.
     down::run(config, &arguments)?;
     started?;
     removed?;
+    two.transpose()?;
     if let Some(namespace) = host.network_namespace()
         && namespace.try_exists()?
     {
         bail!("down left the network namespace {}", namespace.display());
     }
     Ok(fs::remove_dir_all(scratch)?)
+}
+
+/// Two nodes, twice; the second one is removed first.
+fn two_nodes(config: &Config, arguments: &up::Arguments, host: &Host) -> Result<()> {
+    let arguments = up::Arguments {
+        nodes: 2,
+        ..arguments.clone()
+    };
+    up::run(config, &arguments)?;
+    up::run(config, &arguments)?;
+    down::remove_further(config, &arguments, host)?;
+    uninstalled(&arguments, host)
 }
 
 /// A server that runs keeps its flags, and others are not dropped without a word.

@@ -10,11 +10,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 use support::cluster::Cluster;
 use support::harness::{Pace, Scenario, run};
-use support::{Host, Kubectl, text};
+use support::{Kubectl, text};
+use xtask::host::Host;
+use xtask::nodes::{FurtherNode, write_token};
 
 const SCENARIOS: &[Scenario] = &[(
     "node_joins_with_a_token_and_runs_pods",
@@ -26,101 +28,34 @@ fn main() -> ExitCode {
 }
 
 const KNARR: &str = env!("CARGO_BIN_EXE_knarr");
-/// The first node's address, and the second's.
-const SERVER: &str = "https://172.31.255.2:6443";
-const ADDRESS: &str = "172.31.255.3";
-
-#[track_caller]
-fn done(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
-    text(&output.stdout)
-}
-
-fn sh(host: &Host, script: &str) {
-    done(host.command("sh").args(["-ec", script]));
-}
+const SECURE_PORT: u16 = 6443;
 
 /// The second machine; gone when dropped.
 struct Machine {
-    host: Host,
+    node: FurtherNode,
     folder: tempfile::TempDir,
 }
 
 impl Machine {
     /// A network namespace beside that of the cluster, on the same link.
     fn beside(cluster: &Cluster) -> Self {
-        let first = cluster.host.network_namespace().expect("a network of its own");
-        let first_name = first.file_name().expect("a name").to_string_lossy().into_owned();
-        let name = format!("{first_name}-2");
-        done(Command::new("ip").args(["netns", "add", &name]));
-        let machine = Self {
-            host: Host::existing(Some(name.clone())),
-            folder: tempfile::tempdir().expect("a folder"),
-        };
-        let pair = [
-            "link",
-            "add",
-            "second0",
-            "netns",
-            &first_name,
-            "type",
-            "veth",
-            "peer",
-        ];
-        let peer = ["name", "uplink0", "netns", &name];
-        done(Command::new("ip").args(pair).args(peer));
-        sh(
-            &cluster.host,
-            "ip link set second0 master node0 && ip link set second0 up",
-        );
-        sh(
-            &machine.host,
-            &format!(
-                "ip link set lo up && ip address add {ADDRESS}/24 dev uplink0 && ip link set uplink0 up && \
-                 ip route add default via 172.31.255.2"
-            ),
-        );
-        machine
-    }
-
-    fn data_dir(&self) -> PathBuf {
-        self.folder.path().join("agent")
-    }
-
-    fn start_agent(&self, flags: &[&str]) {
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.log());
-        let log = log.expect("a log");
-        let mut agent = self.host.command(KNARR);
-        agent
-            .args(["agent", "--hostname-override", "worker-2", "--server", SERVER])
-            .arg("--data-dir")
-            .arg(self.data_dir())
-            .args(["--cgroup-root", &self.host.cgroup_root()])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log);
-        // It ends with the machine.
-        drop(agent.spawn().expect("the built binary starts"));
-    }
-
-    fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
+        let folder = tempfile::tempdir().expect("a folder");
+        let data_dir = folder.path().join("agent");
+        let node = FurtherNode::beside(&cluster.host, 2, "worker-2", &data_dir, SECURE_PORT);
+        Self {
+            node: node.expect("a place beside the first"),
+            folder,
+        }
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", std::fs::read_to_string(self.log()).unwrap_or_default());
+            let log = self.node.data_dir.join("agent.log");
+            eprintln!("{}", std::fs::read_to_string(log).unwrap_or_default());
         }
-        let removed = self.host.remove_cluster(Path::new(KNARR), &self.data_dir());
-        if let Err(error) = removed {
+        if let Err(error) = self.node.remove(Path::new(KNARR)) {
             eprintln!("the second machine was not taken down: {error:#}");
         }
     }
@@ -129,28 +64,30 @@ impl Drop for Machine {
 fn node_joins_with_a_token_and_runs_pods(cluster: &Cluster) {
     let kubectl = &cluster.kubectl;
     let machine = Machine::beside(cluster);
-    let mut create = cluster.host.command(KNARR);
-    create
-        .args(["token", "create", "--data-dir"])
-        .arg(cluster.data_dir());
-    let token = machine.folder.path().join("token");
-    std::fs::write(&token, done(&mut create)).expect("written");
-    machine.start_agent(&[
-        "--token-file",
-        &token.display().to_string(),
+    let (knarr, token) = (Path::new(KNARR), machine.folder.path().join("token"));
+    write_token(&cluster.host, knarr, &cluster.data_dir(), &token).expect("a token");
+    let flags = [
         "--node-labels",
         "tier=second",
         "--register-with-taints",
         "example.com/second=yes:NoSchedule",
-    ]);
+    ];
+    // It ends with the machine.
+    drop(
+        machine
+            .node
+            .start(knarr, &token, &flags)
+            .expect("the built binary starts"),
+    );
     kubectl.until("the second node", || {
         kubectl.try_kubectl(&["get", "node", "worker-2"]).status.success()
     });
     kubectl.wait("node/worker-2", "condition=Ready");
     let node = |path: &str| kubectl.field("node/worker-2", path);
+    let address = Host::address(2).to_string();
     assert_eq!(
         node("{.status.addresses[?(@.type=='InternalIP')].address}"),
-        ADDRESS
+        address
     );
     assert_eq!(node("{.metadata.labels.tier}"), "second");
     assert_eq!(
@@ -177,7 +114,7 @@ fn node_joins_with_a_token_and_runs_pods(cluster: &Cluster) {
     let routed = cluster
         .host
         .command("ip")
-        .args(["route", "show", "via", ADDRESS])
+        .args(["route", "show", "via", &address])
         .output();
     let routed = text(&routed.expect("ip starts").stdout);
     assert!(routed.contains(&node("{.spec.podCIDR}")), "{routed}");

@@ -4,6 +4,14 @@
 
 use anyhow::{Context, Result};
 
+/// Specs of a report.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub ran: Vec<Spec>,
+    /// Names of those that were chosen by nobody, or skip themselves.
+    pub skipped: Vec<String>,
+}
+
 /// A spec that ran.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spec {
@@ -14,9 +22,9 @@ pub(super) struct Spec {
     pub message: String,
 }
 
-/// Specs that ran; skipped ones are not among them.
-pub(super) fn read(report: &str) -> Result<Vec<Spec>> {
-    let mut specs = Vec::new();
+/// Reads a report.
+pub(super) fn read(report: &str) -> Result<Report> {
+    let mut specs = Report::default();
     for piece in report.split("<testcase ").skip(1) {
         let (head, body) = piece.split_once('>').context("a tag that does not end")?;
         let name = attribute(head, "name").context("a test case without name")?;
@@ -26,6 +34,7 @@ pub(super) fn read(report: &str) -> Result<Vec<Spec>> {
             continue;
         };
         if matches!(status.as_str(), "skipped" | "pending") {
+            specs.skipped.push(without_labels(name).to_owned());
             continue;
         }
         let seconds = attribute(head, "time").and_then(|time| time.parse().ok());
@@ -33,7 +42,7 @@ pub(super) fn read(report: &str) -> Result<Vec<Spec>> {
             .iter()
             .find_map(|tag| body.split_once(tag))
             .and_then(|(_, rest)| attribute(rest, "message"));
-        specs.push(Spec {
+        specs.ran.push(Spec {
             name: without_labels(name).to_owned(),
             passed: status == "passed",
             seconds: seconds.unwrap_or_default(),
@@ -97,8 +106,9 @@ mod tests {
 <testcase name="[It] [sig-apps] Job b [Conformance] [sig-apps, Conformance]" classname="c" status="failed" time="3"><failure message="no&#xA;more" type="failed">y</failure></testcase>
 <testcase name="[It] other" classname="c" status="skipped" time="0"><skipped message="skipped"></skipped></testcase>
 </testsuite></testsuites>"#;
-        let specs = read(report).unwrap();
+        let Report { ran: specs, skipped } = read(report).unwrap();
         assert_eq!(specs.len(), 2);
+        assert_eq!(skipped, ["other"]);
         assert_eq!(specs[0].name, "[sig-apps] Job should \"work\" [Conformance]");
         assert!(specs[0].passed && !specs[1].passed);
         assert_eq!(specs[1].message, "no");

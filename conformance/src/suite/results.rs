@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// A spec that passed and now fails keeps its line: the line is the promise.
-    pub(super) fn merge(&mut self, specs: &[Spec]) -> Merged {
+    pub(super) fn merge<'a>(&mut self, specs: impl IntoIterator<Item = &'a Spec>) -> Merged {
         let mut merged = Merged::default();
         for spec in specs {
             let before = self.0.get(&spec.name);
