@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::net::IpAddr;
 
 /// The three conditions of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,20 @@ impl EndpointState {
             terminating: deleting,
         }
     }
+}
+
+/// Reports whether traffic may be led to an address: validation of endpoints refuses others, whole objects of them. A node says
+/// which addresses its pods have.
+pub fn is_endpoint_address(text: &str) -> bool {
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return false;
+    };
+    let is_local = match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.segments()[0] & 0xff0f == 0xff02,
+    };
+    let address = address.to_canonical();
+    !(is_local || address.is_unspecified() || address.is_loopback())
 }
 
 /// Reports whether a pod is an endpoint of a service that selects it: it has an address, its containers have not ended for
@@ -127,6 +142,27 @@ pub fn resolve_port(port: &ServicePort, named: &[NamedPort]) -> Option<ServicePo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_no_endpoint_may_have_are_known() {
+        for address in ["10.244.0.5", "192.0.2.1", "fd00::1", "239.1.2.3"] {
+            assert!(is_endpoint_address(address), "{address}");
+        }
+        for address in [
+            "",
+            "x",
+            "0.0.0.0",
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "169.254.169.254",
+            "fe80::1",
+            "224.0.0.1",
+            "ff02::1",
+        ] {
+            assert!(!is_endpoint_address(address), "{address}");
+        }
+    }
 
     #[test]
     fn ports_resolve_by_number_and_name() {

@@ -319,7 +319,7 @@ pub(crate) fn worker_context(
         events,
         allocations: NodeAllocations::default(),
         preempt: OnceLock::new(),
-        node: parking_lot::Mutex::new(Arc::new(own)),
+        node: Arc::new(parking_lot::Mutex::new(Arc::new(own))),
         node_known: Watched::new(false),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),

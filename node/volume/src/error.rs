@@ -44,6 +44,12 @@ pub enum VolumeError {
         /// The PersistentVolume.
         volume: String,
     },
+    /// The volume is not reached from this node.
+    #[error("no matching NodeSelectorTerms")]
+    NodeAffinity {
+        /// The PersistentVolume.
+        volume: String,
+    },
     /// The object could not be had.
     #[error("{0}")]
     Source(String),
@@ -58,6 +64,9 @@ impl VolumeError {
         match self {
             Self::MountOptions { volume } => {
                 format!("MountVolume.MountOptionSupport check failed for volume \"{volume}\" : {self}")
+            }
+            Self::NodeAffinity { volume } => {
+                format!("MountVolume.NodeAffinity check failed for volume \"{volume}\" : {self}")
             }
             _ => format!("MountVolume.SetUp failed for volume \"{volume}\" : {self}"),
         }

@@ -32,5 +32,5 @@ mod used;
 pub use empty_dir::empty_dir_path;
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
-pub use persistent::OnDemandVolumes;
+pub use persistent::ThisNode;
 pub use set::{Failure, NodeResources, Notice, SetUp, VolumeSet};

@@ -66,6 +66,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-schema",
                 "machinery-api",
                 "machinery-semantics",
+                "machinery-x509",
                 "apiserver-storage",
                 "machinery-x509",
             ],

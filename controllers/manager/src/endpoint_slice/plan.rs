@@ -4,7 +4,9 @@ use super::view::{Conditions, Endpoint, Port, SliceView, TargetRef};
 use super::{CONTROLLER, HEADLESS, MANAGED_BY, MAX_ENDPOINTS, SERVICE_NAME};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
-use machinery_semantics::endpoints::{EndpointState, PodFacts, counts_as_endpoint, resolve_port};
+use machinery_semantics::endpoints::{
+    EndpointState, PodFacts, counts_as_endpoint, is_endpoint_address, resolve_port,
+};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,6 +59,10 @@ fn is_labelled(slice: &SliceRef, wanted: &BTreeMap<&str, &str>) -> bool {
     own.eq(wanted.iter().map(|(key, value)| (*key, *value)))
 }
 
+/// Ports of all groups of a service. Where pods have other numbers for one name, each group has all ports of the service:
+/// slices, and what every node keeps of them, would be the product of pods and ports (decision 0095).
+const MAX_PORTS: usize = 16_384;
+
 /// The endpoints a service should have, by group.
 pub(super) fn desired(
     service: &Object<ServiceView>,
@@ -65,6 +71,7 @@ pub(super) fn desired(
 ) -> BTreeMap<Group, Vec<Endpoint>> {
     let mut groups: BTreeMap<Group, Vec<Endpoint>> = BTreeMap::new();
     let service_ports = service.ports.items();
+    let mut room = MAX_PORTS;
     for pod in pods
         .iter()
         .filter(|pod| service.selects(&pod.header) && counts(pod))
@@ -75,14 +82,23 @@ pub(super) fn desired(
             .map(port)
             .collect();
         for family in families(service) {
-            let Some(address) = pod.ips.iter().find(|ip| family_of(ip) == Some(family)) else {
+            let Some(address) = pod
+                .ips
+                .iter()
+                .find(|ip| family_of(ip) == Some(family) && is_endpoint_address(ip))
+            else {
                 continue;
             };
+            let group = (family.to_owned(), ports.clone());
+            if !groups.contains_key(&group) {
+                let Some(left) = room.checked_sub(ports.len()) else {
+                    tracing::debug!(service = %service.key(), pod = pod.name(), "no endpoint: the ports of its group are too many");
+                    continue;
+                };
+                room = left;
+            }
             let endpoint = endpoint(service, pod, address, zone(&pod.node));
-            groups
-                .entry((family.to_owned(), ports.clone()))
-                .or_default()
-                .push(endpoint);
+            groups.entry(group).or_default().push(endpoint);
         }
     }
     // A service without endpoints keeps one empty slice per family: it says that nothing is there.

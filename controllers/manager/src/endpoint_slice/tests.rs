@@ -171,3 +171,35 @@ fn labels_of_a_service_are_copied_as_far_as_they_have_room() {
     assert_eq!(copied.len(), 65_536 / 66 + 2);
     assert_eq!(copied["kubernetes.io/service-name"], "web");
 }
+
+/// A node says which addresses its pods have; one that validation refuses would stop the service's endpoints for good.
+#[test]
+fn pods_at_addresses_that_no_endpoint_may_have_are_left_out() {
+    let pods = [
+        pod("a", "10.0.0.1", true, json!({})),
+        pod("b", "127.0.0.1", true, json!({})),
+        pod("c", "169.254.169.254", true, json!({})),
+    ];
+    let groups = desired(&service(), &pods, |_| None);
+    let found: Vec<usize> = groups.values().map(Vec::len).collect();
+    assert_eq!(found, [1]);
+}
+
+/// Each pod that has another number for a name has a group of its own, with all ports of the service.
+#[test]
+fn ports_of_a_services_groups_are_bounded() {
+    let ports: Vec<Value> = (0..1_000).map(|number| json!({"name": format!("p{number}"), "port": number + 1, "targetPort": "p", "protocol": "TCP"})).collect();
+    let service = json!({"metadata": {"name": "web", "namespace": "n"},
+        "spec": {"selector": {"app": "web"}, "ports": ports, "ipFamilies": ["IPv4"]}});
+    let service = object_of(&service.to_string()).unwrap();
+    let of = |number: usize| {
+        let container =
+            json!([{"name": "c", "ports": [{"name": "p", "containerPort": number + 1, "protocol": "TCP"}]}]);
+        let ip = format!("10.0.0.{}", number + 1);
+        pod(&ip, &ip, true, json!({"spec": {"containers": container}}))
+    };
+    let pods: Vec<_> = (0..40).map(of).collect();
+    let groups = desired(&service, &pods, |_| None);
+    let all: usize = groups.keys().map(|(_, ports)| ports.len()).sum();
+    assert_eq!((groups.len(), all), (16, 16_000));
+}

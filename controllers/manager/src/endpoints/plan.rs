@@ -2,7 +2,7 @@
 
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
-use machinery_semantics::endpoints::{PodFacts, counts_as_endpoint, resolve_port};
+use machinery_semantics::endpoints::{PodFacts, counts_as_endpoint, is_endpoint_address, resolve_port};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,10 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
 fn address(service: &Object<ServiceView>, pod: &Object<PodView>) -> Option<Address> {
     let phase = if pod.is_terminal() { "Failed" } else { "Running" };
     let six = service.ip_families.first().is_some_and(|family| family == "IPv6");
-    let ip = pod.ips.iter().find(|ip| ip.contains(':') == six)?;
+    let ip = pod
+        .ips
+        .iter()
+        .find(|ip| ip.contains(':') == six && is_endpoint_address(ip))?;
     let facts = PodFacts {
         phase,
         ip,

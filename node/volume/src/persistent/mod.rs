@@ -1,14 +1,14 @@
 //! persistentVolumeClaim: the volume behind a claim on this node, and its mount below the pod's folder ([`mounting`]).
 //!
 //! A claim leads to a path of the machine only by way of a PersistentVolume, which administrators and provisioners write:
-//! the claim must be bound to it, and it to the claim by uid. A volume of the bundled provisioner leads to this node's own
-//! folder of that volume alone ([`on_demand`]).
+//! the claim must be bound to it, and it to the claim by uid. The node must be among those that it is reached from, and
+//! a volume of the bundled provisioner leads to this node's own folder of that volume alone ([`this_node`]).
 
 mod mounting;
-mod on_demand;
+mod this_node;
 
 pub(crate) use mounting::{group_of_mounted, set_up};
-pub use on_demand::OnDemandVolumes;
+pub use this_node::ThisNode;
 
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
@@ -119,7 +119,7 @@ pub(crate) fn source(
     wanted: &ClaimName,
     claim: &PersistentVolumeClaim,
     found: Option<&PersistentVolume>,
-    on_demand: &OnDemandVolumes,
+    node: &ThisNode,
 ) -> Result<Source, VolumeError> {
     let invalid = |why: String| Err(VolumeError::Invalid(why));
     let Some(volume) = found else {
@@ -137,7 +137,8 @@ pub(crate) fn source(
     if Some(uid) != claim.metadata.uid.as_deref() {
         return invalid(format!("found PV object {name} with unexpected pvc UID {uid:?}"));
     }
-    let place = match (on_demand.place(name, volume)?, &spec.host_path, &spec.local) {
+    node.check_affinity(name, volume)?;
+    let place = match (node.place(name, volume)?, &spec.host_path, &spec.local) {
         (Some(folder), ..) => Place::Local(folder),
         (_, Some(source), _) => Place::HostPath(source.clone()),
         (.., Some(source)) => Place::Local(source.path.clone()),
@@ -179,7 +180,10 @@ fn mount_options(volume: &PersistentVolume) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
+    use std::path::Path;
+    use std::sync::Arc;
 
     fn pod() -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "pod"}})).unwrap()
@@ -240,8 +244,30 @@ mod tests {
             is_read_only: false,
         };
         let volume: Option<PersistentVolume> = serde_json::from_value(volume.clone()).unwrap();
-        let own = OnDemandVolumes::new("n1", std::path::Path::new("/data/local-volumes"));
+        let labelled = serde_json::from_value(
+            json!({"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "h1"}}}),
+        );
+        let object = Arc::new(Mutex::new(Arc::new(labelled.unwrap())));
+        let own = ThisNode::new("n1", Path::new("/data/local-volumes"), object);
         source("v", &wanted, &claim, volume.as_ref(), &own).map_err(|error| error.event("data"))
+    }
+
+    /// Anybody who makes pods may bind them to a node past the scheduler.
+    #[test]
+    fn volume_of_another_node_is_not_mounted() {
+        let of = |term: Value| {
+            let spec = json!({"claimRef": {"uid": "c", "name": "c", "namespace": "ns"}, "local": {"path": "/x"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}});
+            source_of(&json!({ "spec": spec })).map(|source| source.place)
+        };
+        let host = |name: &str| json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]});
+        let own = Ok(Place::Local("/x".to_owned()));
+        assert_eq!(of(host("h1")), own);
+        let why = "MountVolume.NodeAffinity check failed for volume \"v\" : no matching NodeSelectorTerms";
+        assert_eq!(of(host("h2")), Err(why.to_owned()));
+        let field = |name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+        assert_eq!(of(field("n1")), own);
+        assert!(of(field("n2")).is_err());
     }
 
     /// A node says where its folder lies, and which host name it has: another node believes neither.

@@ -17,9 +17,7 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{
-    OnDemandVolumes, VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used,
-};
+use crate::{ThisNode, VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used};
 
 /// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,7 +83,7 @@ pub struct VolumeSet {
     mounter: Arc<dyn Mounter>,
     objects: Arc<dyn ObjectSource>,
     node: NodeResources,
-    on_demand: OnDemandVolumes,
+    this_node: ThisNode,
     memory_bytes_max: u64,
     /// hostPath volumes that were set up: what has passed its check is not checked again.
     checked: Arc<Mutex<HashSet<String>>>,
@@ -112,7 +110,7 @@ impl VolumeSet {
         mounter: Arc<dyn Mounter>,
         objects: Arc<dyn ObjectSource>,
         node: NodeResources,
-        on_demand: OnDemandVolumes,
+        this_node: ThisNode,
         memory_bytes_max: u64,
     ) -> Self {
         Self {
@@ -122,7 +120,7 @@ impl VolumeSet {
             mounter,
             objects,
             node,
-            on_demand,
+            this_node,
             memory_bytes_max,
             checked: Arc::default(),
             groups: Arc::default(),
@@ -239,7 +237,7 @@ impl VolumeSet {
         let name = persistent::bound_volume(pod, claim, found.as_ref())?;
         let volume = self.objects.persistent_volume(name).await?;
         let found = found.as_ref().expect("a claim that is bound was found");
-        persistent::source(name, claim, found, volume.as_ref(), &self.on_demand).map(Content::Persistent)
+        persistent::source(name, claim, found, volume.as_ref(), &self.this_node).map(Content::Persistent)
     }
 
     fn bring_group(&self, volume: &str, group: Option<i64>) {

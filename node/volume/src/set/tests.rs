@@ -87,7 +87,7 @@ fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
     let node = NodeResources::default();
     let folder = folder.join("pod");
     let api = Arc::new(Api::default());
-    let own = OnDemandVolumes::new("n1", &folder);
+    let own = ThisNode::new("n1", &folder, Arc::default());
     let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, own, 1 << 20);
     (set, api, release)
 }

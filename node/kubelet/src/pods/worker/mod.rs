@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use machinery_runtime::{CancellationToken, Runtime, Watched};
 use node_sys::blocking::BlockingLane;
 use node_sys::mount::Mounter;
-use node_volume::{ObjectSource, OnDemandVolumes, VolumeSet};
+use node_volume::{ObjectSource, ThisNode, VolumeSet};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -82,7 +82,7 @@ pub struct WorkerContext {
     /// Ends the pod with this uid for a critical one.
     pub preempt: OnceLock<WakePod>,
     /// The newest version of the Node object; the agent's own until one was received from the API server.
-    pub node: Mutex<Arc<Node>>,
+    pub node: Arc<Mutex<Arc<Node>>>,
     /// Set once the Node object was received from the API server.
     pub node_known: Watched<bool>,
     /// Containers and sandboxes that containerd reported as ended, and that no worker has observed as ended yet.
@@ -214,6 +214,11 @@ impl PodWorker {
         let objects = context.objects.for_pod(&uid);
         let control = &context.control;
         let lane = BlockingLane::new(context.runtime.clone());
+        let this_node = ThisNode::new(
+            &control.config.node_name,
+            &control.config.local_volumes_folder(),
+            Arc::clone(&context.node),
+        );
         let volumes = VolumeSet::new(
             context.runtime.clone(),
             lane.clone(),
@@ -221,7 +226,7 @@ impl PodWorker {
             context.mounter.clone(),
             objects.clone(),
             control.node,
-            OnDemandVolumes::new(&control.config.node_name, &control.config.local_volumes_folder()),
+            this_node,
             memory_bytes_max(&inbox.pod.lock(), control.node.memory_bytes),
         );
         let probes = ProbeManager::new(
