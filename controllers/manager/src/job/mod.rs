@@ -4,10 +4,17 @@
 //! counted twice, whoever deletes it and whenever we are killed. Watches: Jobs (the key), pods (their controller; pods
 //! of a Job that is gone lose the finalizer).
 //!
-//! `tracking` moves ended pods into the counts, `plan` decides on conditions and on pods, `indexes` reads and writes
-//! `1,3-5`, `failure_policy` judges single pods. Never: more than `parallelism` pods at work.
+//! `tracking` moves ended pods into the counts, `plan` decides on pods and `ending` on the end, `backoff` on the wait
+//! before; `indexes` reads and writes `1,3-5`, `index_failures` what pods of an index carry on, `failure_policy` judges
+//! single pods. Pods that are deleted because there are too many lose the finalizer first and count nowhere.
+//! Never: more than `parallelism` pods at work.
 
+mod backoff;
+mod ending;
 mod failure_policy;
+#[cfg(test)]
+mod failure_tests;
+mod index_failures;
 mod indexes;
 mod metrics;
 mod plan;
@@ -86,6 +93,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         metrics,
         expectations: Default::default(),
         own_writes: own_writes(context, &STALE_SKIPS, ["batch", "jobs"]),
+        backoffs: Default::default(),
     })
 }
 

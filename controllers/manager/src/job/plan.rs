@@ -1,14 +1,15 @@
-//! Is the Job done, failed, suspended; which pods are to be made or deleted; what does status say. Pure.
+//! Which pods of a Job are to be made or deleted, and what its status says. Pure.
 
-use super::indexes::{self, Ranges};
-use super::tracking::{Tracked, completions, has_failed, has_succeeded, track};
+use super::backoff::{Backoff, until_of_indexes};
+use super::ending::{End, deadline, end};
+use super::indexes;
+use super::tracking::{Tracked, completions, has_failed, has_succeeded, index_in_range, track};
 use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
-use crate::views::{Condition, JobStatus, JobView, Phase, PodView, find, seconds, time};
-use jiff::{SignedDuration, Timestamp};
-use machinery_client::Folded;
+use crate::views::{Condition, JobStatus, JobView, PodView, find, seconds};
+use jiff::Timestamp;
 use machinery_client::Object;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) type PodRef = Arc<Object<PodView>>;
@@ -20,6 +21,8 @@ pub(super) struct Snapshot {
     /// Whether everything asked for earlier has been seen.
     pub(super) settled: bool,
     pub(super) now: Timestamp,
+    /// What the round before has left.
+    pub(super) backoff: Option<Backoff>,
 }
 
 /// What is to be done.
@@ -28,7 +31,10 @@ pub(super) struct Plan {
     pub(super) status: JobStatus,
     /// Pods to make: an index for each of an indexed Job, nothing for each of another.
     pub(super) create: Vec<Option<u32>>,
+    /// Pods to delete that are counted as they end.
     pub(super) delete: Vec<PodRef>,
+    /// Pods to delete that count nowhere: their finalizer goes before.
+    pub(super) discard: Vec<PodRef>,
     /// Pods to take the finalizer off, after status is written.
     pub(super) release: Vec<PodRef>,
     /// Good news or not, the reason and the message.
@@ -39,6 +45,8 @@ pub(super) struct Plan {
     pub(super) policy_actions: Vec<&'static str>,
     /// When to look again, should nothing happen before.
     pub(super) requeue_at: Option<Timestamp>,
+    /// For the next round.
+    pub(super) backoff: Backoff,
 }
 
 /// Action of a look, as metrics name it.
@@ -66,16 +74,10 @@ impl Action {
     }
 }
 
-/// The waits between new tries of a failing Job, doubling.
-const BACKOFF_FIRST_SECONDS: i64 = 10;
-const BACKOFF_LONGEST_SECONDS: i64 = 600;
-
-/// Why a Job ends.
-struct End {
-    /// `Failed`, else `Complete`.
-    failed: bool,
-    reason: String,
-    message: String,
+impl Plan {
+    fn look_again(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
+    }
 }
 
 /// Decides.
@@ -95,6 +97,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
         .count();
     let mut plan = Plan {
         status: counts(snapshot, &tracked, &active, terminating),
+        backoff: Backoff::after(snapshot),
         ..Plan::default()
     };
     plan.release.clone_from(&tracked.release);
@@ -110,7 +113,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
     }
     match end(snapshot, &tracked, &active) {
         Some(end) => finish(snapshot, &tracked, end, active, terminating, &mut plan),
-        None => work(snapshot, &tracked, active, terminating, &mut plan),
+        None => work(snapshot, &tracked, &active, terminating, &mut plan),
     }
     plan
 }
@@ -136,121 +139,6 @@ fn counts(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], terminating
     status
 }
 
-/// Whether the Job is to end, and how; one that was said to end goes on ending.
-fn end(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
-    let job = &snapshot.job;
-    for (kind, failed) in [("FailureTarget", true), ("SuccessCriteriaMet", false)] {
-        if let Some(own) = find(&job.status.conditions, kind).filter(|own| own.is_true()) {
-            return Some(End {
-                failed,
-                reason: own.reason.clone(),
-                message: own.message.clone(),
-            });
-        }
-    }
-    let failed = |reason: &str, message: String| {
-        Some(End {
-            failed: true,
-            reason: reason.to_owned(),
-            message,
-        })
-    };
-    if let Some(why) = &tracked.fail_job {
-        return failed("PodFailurePolicy", why.clone());
-    }
-    if let Some(end) = success(snapshot, tracked, active) {
-        return Some(end);
-    }
-    if tracked.all_failed() > job.backoff_limit || restarts_too_often(snapshot) {
-        return failed(
-            "BackoffLimitExceeded",
-            "Job has reached the specified backoff limit".to_owned(),
-        );
-    }
-    if deadline(snapshot).is_some_and(|at| at <= snapshot.now) {
-        return failed(
-            "DeadlineExceeded",
-            "Job was active longer than specified deadline".to_owned(),
-        );
-    }
-    let failed_indexes = i32::try_from(tracked.failed_indexes.len()).unwrap_or(i32::MAX);
-    if job.max_failed_indexes.is_some_and(|max| failed_indexes > max) {
-        let message = "Job has exceeded the specified maximal number of failed indexes".to_owned();
-        return failed("MaxFailedIndexesExceeded", message);
-    }
-    let decided = tracked.completed.union(&tracked.failed_indexes).count();
-    if failed_indexes > 0
-        && job
-            .completions
-            .is_some_and(|all| usize::try_from(all).is_ok_and(|all| decided >= all))
-    {
-        return failed("FailedIndexes", "Job has failed indexes".to_owned());
-    }
-    None
-}
-
-/// Whether containers that start again where they ended badly have used up the tries. A pod that is on its way out
-/// for that reason still says so.
-fn restarts_too_often(snapshot: &Snapshot) -> bool {
-    let limit = snapshot.job.backoff_limit;
-    let there = snapshot
-        .pods
-        .iter()
-        .filter(|pod| matches!(pod.phase, Phase::Pending | Phase::Running));
-    let restarts = there.fold(0_i32, |sum, pod| sum.saturating_add(pod.restarts_together));
-    // Where no failure is granted, the first restart is one too many.
-    snapshot.job.restarts_on_failure && restarts >= limit.max(1)
-}
-
-fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
-    let job = &snapshot.job;
-    let policy = job.success_policy.as_ref().map(Folded::get);
-    let policy = policy.as_deref().and_then(|policy| {
-        let rules = policy.rules.iter().enumerate();
-        rules.into_iter().find(|(_, rule)| {
-            let all = completions(snapshot);
-            let wanted = rule
-                .succeeded_indexes
-                .as_ref()
-                .map(|text| Ranges::parse(text, all));
-            let met = match &wanted {
-                Some(wanted) => wanted.count_in(&tracked.completed),
-                None => tracked.completed.len(),
-            };
-            match (rule.succeeded_count, &wanted) {
-                (Some(count), _) => usize::try_from(count).is_ok_and(|count| met >= count),
-                (None, Some(wanted)) => u64::try_from(met).is_ok_and(|met| met == wanted.len()),
-                (None, None) => false,
-            }
-        })
-    });
-    if let Some((at, _)) = policy {
-        let message = format!("Matched rules at index {at}");
-        return Some(End {
-            failed: false,
-            reason: "SuccessPolicy".to_owned(),
-            message,
-        });
-    }
-    let done = match job.completions {
-        None => tracked.all_succeeded() > 0 && active.is_empty(),
-        Some(_) if job.indexed => tracked.completed.len() >= completions(snapshot) as usize,
-        Some(all) => tracked.all_succeeded() >= all && (all > 0 || active.is_empty()),
-    };
-    done.then(|| End {
-        failed: false,
-        reason: "CompletionsReached".to_owned(),
-        message: "Reached expected number of succeeded pods".to_owned(),
-    })
-}
-
-fn deadline(snapshot: &Snapshot) -> Option<Timestamp> {
-    let job = &snapshot.job;
-    let seconds = job.active_deadline_seconds.filter(|_| !job.suspend)?;
-    let start = time(job.status.start_time.as_deref())?;
-    start.checked_add(SignedDuration::from_secs(seconds)).ok()
-}
-
 /// Says that the Job is to end, deletes what is at work, and says that it has ended once nothing is left.
 fn finish(
     snapshot: &Snapshot,
@@ -266,8 +154,8 @@ fn finish(
         ("SuccessCriteriaMet", "Complete")
     };
     set(&mut plan.status.conditions, interim, &end, snapshot.now);
-    let uncounted =
-        !tracked.uncounted.succeeded.is_empty() || !tracked.uncounted.failed.is_empty() || tracked.more;
+    let listed = !tracked.uncounted.succeeded.is_empty() || !tracked.uncounted.failed.is_empty();
+    let uncounted = listed || tracked.more || tracked.held > 0;
     if active.is_empty() && terminating == 0 && !uncounted {
         set(&mut plan.status.conditions, terminal, &end, snapshot.now);
         if end.failed {
@@ -291,8 +179,8 @@ fn set(conditions: &mut Vec<Condition>, kind: &str, end: &End, now: Timestamp) {
     conditions.push(new);
 }
 
-/// A Job that goes on: suspended, resumed, or at work.
-fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating: usize, plan: &mut Plan) {
+/// A Job that goes on: suspended, resumed, or at work. Pods that it has too many of have not failed.
+fn work(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], terminating: usize, plan: &mut Plan) {
     let job = &snapshot.job;
     let was = find(&job.status.conditions, "Suspended").map(|own| own.is_true());
     if job.suspend != was.unwrap_or(false) {
@@ -300,41 +188,60 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
     }
     plan.requeue_at = deadline(snapshot);
     if job.suspend {
-        plan.delete = active;
         plan.action = Action::PodsDeleted;
         plan.status.start_time = None;
-        return;
     }
     if !snapshot.settled {
         return;
     }
-    let wanted = wanted(snapshot, tracked, active.len());
-    if active.len() > wanted {
-        plan.delete = surplus(active, wanted);
+    let wanted = if job.suspend {
+        0
+    } else {
+        wanted(snapshot, tracked, active.len())
+    };
+    plan.discard = surplus(snapshot, active, wanted);
+    if !plan.discard.is_empty() {
         plan.action = Action::PodsDeleted;
+    }
+    if job.suspend || !plan.discard.is_empty() {
         return;
     }
     // Pods on their way out still count where only failed ones are replaced.
-    let holding = if job.replace_failed_only || job.failure_policy.is_some() {
-        terminating
-    } else {
-        0
-    };
+    let waits = job.replace_failed_only || job.failure_policy.is_some();
+    let holding = if waits { terminating } else { 0 };
     let missing = wanted.saturating_sub(active.len() + holding).min(BURST_REPLICAS);
     if missing == 0 {
         plan.action = Action::Tracking;
-        return;
-    }
-    plan.action = Action::PodsCreated;
-    if let Some(at) = backoff_until(snapshot, tracked).filter(|at| *at > snapshot.now) {
-        plan.requeue_at = Some(plan.requeue_at.map_or(at, |known| known.min(at)));
-        return;
-    }
-    plan.create = if job.indexed {
-        free_indexes(snapshot, tracked, &active, missing)
     } else {
-        vec![None; missing]
+        plan.action = Action::PodsCreated;
+        create(snapshot, tracked, active, missing, plan);
+    }
+}
+
+/// Makes pods, where no failure is too recent: of the Job, or with a limit for each index of that index.
+fn create(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], missing: usize, plan: &mut Plan) {
+    let job = &snapshot.job;
+    let each = job.backoff_limit_per_index.is_some();
+    let of_job = plan.backoff.until().filter(|at| !each && *at > snapshot.now);
+    if let Some(at) = of_job {
+        plan.look_again(at);
+        return;
+    }
+    if !job.indexed {
+        plan.create = vec![None; missing];
+        return;
+    }
+    let of_indexes = if each {
+        until_of_indexes(snapshot)
+    } else {
+        BTreeMap::new()
     };
+    for index in free_indexes(snapshot, tracked, active, missing) {
+        match of_indexes.get(&index).filter(|at| **at > snapshot.now) {
+            Some(at) => plan.look_again(*at),
+            None => plan.create.push(Some(index)),
+        }
+    }
 }
 
 fn suspend_or_resume(snapshot: &Snapshot, plan: &mut Plan) {
@@ -367,9 +274,10 @@ fn wanted(snapshot: &Snapshot, tracked: &Tracked, active: usize) -> usize {
     }
 }
 
-/// Which pods go when there are too many: those that have done least.
-fn surplus(mut active: Vec<PodRef>, wanted: usize) -> Vec<PodRef> {
-    active.sort_by_key(|pod| {
+/// Which pods go when there are too many: of an Indexed Job those out of place, then those that have done least.
+fn surplus(snapshot: &Snapshot, active: &[PodRef], wanted: usize) -> Vec<PodRef> {
+    let mut rest = active.to_vec();
+    rest.sort_by_key(|pod| {
         (
             !pod.node.is_empty(),
             pod.phase,
@@ -378,17 +286,31 @@ fn surplus(mut active: Vec<PodRef>, wanted: usize) -> Vec<PodRef> {
             std::cmp::Reverse(pod.created),
         )
     });
-    let excess = active.len() - wanted;
-    active.truncate(excess.min(BURST_REPLICAS));
-    active
+    let (mut going, rest) = if snapshot.job.indexed {
+        out_of_place(snapshot, rest)
+    } else {
+        (Vec::new(), rest)
+    };
+    let excess = active.len().saturating_sub(wanted);
+    let more = excess.saturating_sub(going.len());
+    going.extend(rest.into_iter().take(more));
+    going.truncate(BURST_REPLICAS);
+    going
 }
 
-fn free_indexes(
-    snapshot: &Snapshot,
-    tracked: &Tracked,
-    active: &[PodRef],
-    missing: usize,
-) -> Vec<Option<u32>> {
+/// Splits pods in the order of what they have done: those at no index of the Job or at one at which another has done
+/// more, and the others.
+fn out_of_place(snapshot: &Snapshot, pods: Vec<PodRef>) -> (Vec<PodRef>, Vec<PodRef>) {
+    let mut taken = BTreeSet::new();
+    let mut is_right = |pod: &PodRef| index_in_range(snapshot, pod).is_some_and(|index| taken.insert(index));
+    let (mut right, mut wrong): (Vec<PodRef>, Vec<PodRef>) =
+        pods.into_iter().rev().partition(|pod| is_right(pod));
+    right.reverse();
+    wrong.reverse();
+    (wrong, right)
+}
+
+fn free_indexes(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], missing: usize) -> Vec<u32> {
     let mut taken: BTreeSet<u32> = active.iter().filter_map(|pod| pod.completion_index).collect();
     taken.extend(&tracked.completed);
     taken.extend(&tracked.failed_indexes);
@@ -404,33 +326,5 @@ fn free_indexes(
     (0..completions(snapshot))
         .filter(|index| !taken.contains(index))
         .take(missing)
-        .map(Some)
         .collect()
-}
-
-/// Until when a Job with failures waits before it tries again.
-fn backoff_until(snapshot: &Snapshot, tracked: &Tracked) -> Option<Timestamp> {
-    let failed: Vec<&PodRef> = snapshot
-        .pods
-        .iter()
-        .filter(|pod| has_failed(snapshot, pod))
-        .collect();
-    let last = failed
-        .iter()
-        .map(|pod| pod.finished_at.unwrap_or(pod.created))
-        .max()?;
-    let succeeded_since = snapshot
-        .pods
-        .iter()
-        .filter(|pod| has_succeeded(pod))
-        .filter_map(|pod| pod.finished_at)
-        .max();
-    if succeeded_since.is_some_and(|since| since > last) {
-        return None;
-    }
-    let failures = u32::try_from(tracked.all_failed().max(1)).unwrap_or(1);
-    let wait = BACKOFF_FIRST_SECONDS
-        .saturating_mul(1 << (failures - 1).min(10))
-        .min(BACKOFF_LONGEST_SECONDS);
-    last.checked_add(SignedDuration::from_secs(wait)).ok()
 }

@@ -1,6 +1,8 @@
 //! Gather, plan, act in the order that tracking needs: make and delete pods, write status, then release pods.
 
 use super::metrics::JobMetrics;
+use super::backoff::Backoff;
+use super::index_failures::counts_of_next;
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::tracking::without_finalizer;
 use super::{FINALIZER, has_finalizer};
@@ -10,19 +12,21 @@ use crate::views::template::{EditedTemplate, OwnerReference};
 use crate::views::{JobView, PodView};
 use futures::future::{BoxFuture, join_all};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use machinery_client::{ApiResource, Client, ClientError, Edit, Informer, Object, Patch};
-use machinery_meta::ObjectKey;
+use machinery_client::{ApiResource, Client, ClientError, Edit, Folded, Informer, Object, Patch};
+use machinery_meta::{ObjectKey, Uid};
 use machinery_reconcile::{
     Expectations, ObjectReference, Outcome, QueueKey, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+const INDEX_IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// What to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +53,8 @@ pub(super) struct JobReconciler {
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
     pub(super) metrics: JobMetrics,
+    /// What each round leaves for the next.
+    pub(super) backoffs: Mutex<BTreeMap<ObjectKey, (Uid, Backoff)>>,
 }
 
 impl Reconciler for JobReconciler {
@@ -86,6 +92,7 @@ impl JobReconciler {
         let Some(job) = self.jobs.get(key) else {
             self.expectations.forget(key);
             self.own_writes.forget(key);
+            self.backoffs().remove(key);
             return Ok(Outcome::Done);
         };
         if job.managed_elsewhere || self.own_writes.cache_is_stale(&job) {
@@ -101,6 +108,7 @@ impl JobReconciler {
             pods: self.pods.controlled(job.namespace(), job.uid()),
             settled: awaited.is_settled(),
             now: self.runtime.now(),
+            backoff: self.backoff(&job),
             job,
         };
         let plan = plan(&snapshot);
@@ -119,6 +127,7 @@ impl JobReconciler {
     ) -> Result<(), ReconcileError> {
         let managed = self.manage(snapshot, owner, plan).await;
         self.write_status(snapshot, owner, plan).await?;
+        self.remember(&snapshot.job, plan);
         self.metrics.handled(plan);
         self.release_all(plan).await?;
         managed
@@ -132,12 +141,9 @@ impl JobReconciler {
     ) -> Result<(), ReconcileError> {
         let doomed = plan.delete.iter().filter(|pod| !pod.header.is_deleting());
         let deletions = doomed.map(|pod| self.pod_control.delete(&self.expectations, owner, pod));
-        let failed: Vec<_> = join_all(deletions)
-            .await
-            .into_iter()
-            .filter_map(Result::err)
-            .collect();
-        if let Some(first) = failed.into_iter().next() {
+        let deleted = join_all(deletions).await;
+        let discarded = join_all(plan.discard.iter().map(|pod| self.discard(owner, pod))).await;
+        if let Some(first) = deleted.into_iter().chain(discarded).find_map(Result::err) {
             return Err(ReconcileError::doing("deleting pods")(first));
         }
         let wanted = plan
@@ -161,6 +167,33 @@ impl JobReconciler {
         }
     }
 
+    /// Deletes a pod that has not failed, however it ends: it is counted nowhere once its finalizer is gone.
+    async fn discard(&self, owner: &ObjectReference, pod: &PodRef) -> Result<(), ClientError> {
+        if has_finalizer(pod) {
+            self.release(pod).await?;
+        }
+        self.pod_control.delete(&self.expectations, owner, pod).await
+    }
+
+    fn backoffs(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, (Uid, Backoff)>> {
+        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backoff(&self, job: &Object<JobView>) -> Option<Backoff> {
+        let backoffs = self.backoffs();
+        let (uid, own) = backoffs.get(job.key())?;
+        (uid == job.uid()).then(|| own.clone())
+    }
+
+    fn remember(&self, job: &Object<JobView>, plan: &Plan) {
+        if job.is_finished() {
+            self.backoffs().remove(job.key());
+        } else {
+            let own = (job.uid().clone(), plan.backoff.clone());
+            self.backoffs().insert(job.key().clone(), own);
+        }
+    }
+
     fn pod_name(&self, job: &Object<JobView>, index: Option<u32>) -> ObjectKey {
         ObjectKey::new(
             job.namespace(),
@@ -181,6 +214,7 @@ impl JobReconciler {
             pods,
             settled: false,
             now: self.runtime.now(),
+            backoff: None,
         };
         for key in lost {
             let index = job.indexed.then(|| index_in(job, &key.name)).flatten();
@@ -206,11 +240,9 @@ impl JobReconciler {
                 source,
             })?;
             if job.backoff_limit_per_index.is_some() {
-                let failures = failures_of(&snapshot.pods, index).to_string();
-                template
-                    .metadata
-                    .annotations
-                    .insert(INDEX_FAILURES.to_owned(), failures);
+                let policy = job.failure_policy.as_ref().map(Folded::get);
+                let counts = counts_of_next(snapshot, policy.as_deref(), index);
+                annotate(&mut template, counts);
             }
         }
         let controller = OwnerReference::controller("batch/v1", "Job", &job.header);
@@ -302,11 +334,13 @@ fn index_in(job: &Object<JobView>, pod: &str) -> Option<u32> {
         .ok()
 }
 
-fn failures_of(pods: &[PodRef], index: u32) -> i32 {
-    let of = pods
-        .iter()
-        .filter(|pod| pod.completion_index == Some(index) && pod.phase == crate::views::Phase::Failed);
-    of.map(|pod| pod.index_failures + 1).max().unwrap_or(0)
+/// Notes failures of an index, and those that the policy ignores where there are some.
+fn annotate(template: &mut EditedTemplate, (counted, ignored): (i32, i32)) {
+    let annotations = &mut template.metadata.annotations;
+    annotations.insert(INDEX_FAILURES.to_owned(), counted.to_string());
+    if ignored > 0 {
+        annotations.insert(INDEX_IGNORED_FAILURES.to_owned(), ignored.to_string());
+    }
 }
 
 /// The template of one index: label and annotation, a host name, and the variable in every container.

@@ -1,12 +1,13 @@
 //! Tables for tracking and for what a Job does next.
 
+use super::backoff::Backoff;
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use crate::views::{JobView, PodView, find};
 use machinery_client::object::object_of;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn job(spec: Value, status: Value) -> Value {
+pub(super) fn job(spec: Value, status: Value) -> Value {
     let mut spec_all = json!({"parallelism": 2, "completions": 3, "backoffLimit": 1,
         "template": {"spec": {"containers": [{"name": "c"}]}}});
     for (key, value) in spec.as_object().unwrap() {
@@ -16,7 +17,7 @@ fn job(spec: Value, status: Value) -> Value {
 }
 
 /// A pod by uid, phase, whether it holds the finalizer, and its index.
-fn pod(uid: &str, phase: &str, finalizer: bool, index: Option<u32>) -> Value {
+pub(super) fn pod(uid: &str, phase: &str, finalizer: bool, index: Option<u32>) -> Value {
     let mut pod = json!({
         "metadata": {"name": uid, "namespace": "n", "uid": uid, "creationTimestamp": "2025-01-01T00:00:00Z",
             "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]},
@@ -33,19 +34,24 @@ fn pod(uid: &str, phase: &str, finalizer: bool, index: Option<u32>) -> Value {
 }
 
 fn round(job: &Value, pods: &[Value]) -> Plan {
+    plan(&snapshot(job, pods, None))
+}
+
+/// A round at the turn of the year, with what the one before has left.
+pub(super) fn snapshot(job: &Value, pods: &[Value], backoff: Option<Backoff>) -> Snapshot {
     let pods = pods
         .iter()
         .map(|pod| Arc::new(object_of::<PodView>(&pod.to_string()).unwrap()));
-    let job = Arc::new(object_of::<JobView>(&job.to_string()).unwrap());
-    plan(&Snapshot {
-        job,
+    Snapshot {
+        job: Arc::new(object_of::<JobView>(&job.to_string()).unwrap()),
         pods: pods.collect(),
         settled: true,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
-    })
+        backoff,
+    }
 }
 
-fn names(pods: &[PodRef]) -> Vec<&str> {
+pub(super) fn names(pods: &[PodRef]) -> Vec<&str> {
     pods.iter().map(|pod| pod.name()).collect()
 }
 
@@ -80,7 +86,7 @@ fn parallelism_and_completions_bound_the_pods() {
     );
     let one = job(json!({"parallelism": 1}), json!({}));
     let both = [pod("a", "Running", true, None), pod("b", "Pending", true, None)];
-    assert_eq!(names(&round(&one, &both).delete), ["b"]);
+    assert_eq!(names(&round(&one, &both).discard), ["b"]);
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn restarts_of_containers_use_up_the_tries() {
 fn suspended_jobs_have_no_pods() {
     let suspended = job(json!({"suspend": true}), json!({}));
     let plan = round(&suspended, &[pod("a", "Running", true, None)]);
-    assert_eq!(names(&plan.delete), ["a"]);
+    assert_eq!(names(&plan.discard), ["a"]);
     assert_eq!(
         find(&plan.status.conditions, "Suspended").unwrap().reason,
         "JobSuspended"

@@ -7,12 +7,12 @@
 //! we stop in between, a pod is in exactly one of the three places.
 
 use super::failure_policy::{Verdict, judge};
+use super::index_failures::awaiting_successors;
 use super::indexes;
 use super::plan::{PodRef, Snapshot};
 use super::{FINALIZER, has_finalizer};
 use crate::views::job::UncountedTerminatedPods;
-use crate::views::{JobStatus, Phase};
-use k8s_openapi::api::batch::v1::PodFailurePolicy;
+use crate::views::{Condition, JobStatus, JobView, Phase, find};
 use machinery_client::Folded;
 use std::collections::BTreeSet;
 
@@ -36,6 +36,8 @@ pub(super) struct Tracked {
     pub(super) new_successes: i32,
     /// Actions of the policy's rules that matched failed pods.
     pub(super) policy_actions: Vec<&'static str>,
+    /// Failures of pods that stay until their successors are there.
+    pub(super) held: i32,
     /// Pods that have ended and had no room on the list.
     pub(super) more: bool,
 }
@@ -46,9 +48,9 @@ impl Tracked {
         self.succeeded + count(self.uncounted.succeeded.len())
     }
 
-    /// All failures, counted or on the list.
+    /// All failures, counted, on the list or held.
     pub(super) fn all_failed(&self) -> i32 {
-        self.failed + count(self.uncounted.failed.len())
+        self.failed + count(self.uncounted.failed.len()) + self.held
     }
 }
 
@@ -66,17 +68,22 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
     settle_list(snapshot, status, &mut tracked);
     // A long one is decoded once for all pods.
     let policy = job.failure_policy.as_ref().map(Folded::get);
+    let mut failed = Vec::new();
     for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
         let listed = |list: &[String]| list.contains(&pod.uid().0);
         let counted = listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed);
-        if counted || job.is_finished() || job.header.is_deleting() {
+        if counted || job.is_finished() || job.header.is_deleting() || leaves_uncounted(job, pod) {
             tracked.release.push(pod.clone());
         } else if has_succeeded(pod) {
             note_success(snapshot, pod, completions, &mut tracked);
         } else if has_failed(snapshot, pod) {
-            note_failure(snapshot, policy.as_deref(), pod, &mut tracked);
+            let (verdict, action) = judge(policy.as_deref(), pod);
+            tracked.policy_actions.extend(action);
+            note_verdict(snapshot, pod, &verdict, &mut tracked);
+            failed.push((pod, verdict));
         }
     }
+    note_failures(snapshot, failed, &mut tracked);
     tracked
 }
 
@@ -88,10 +95,38 @@ pub(super) fn has_succeeded(pod: &PodRef) -> bool {
     pod.phase == Phase::Succeeded
 }
 
-/// Failed, or on its way out before it could (unless only failed pods are replaced).
+/// Failed, or on its way out before it could. Where only failed pods are replaced, the latter counts for a Job that
+/// fails alone; for one that is done it does not.
 pub(super) fn has_failed(snapshot: &Snapshot, pod: &PodRef) -> bool {
-    let waits = snapshot.job.replace_failed_only || snapshot.job.failure_policy.is_some();
-    pod.phase == Phase::Failed || (!waits && pod.header.is_deleting() && pod.phase != Phase::Succeeded)
+    let job = &snapshot.job;
+    let waits = job.replace_failed_only || job.failure_policy.is_some();
+    let counts = said(job, "FailureTarget") || !(waits || said(job, "SuccessCriteriaMet"));
+    pod.phase == Phase::Failed || (counts && pod.header.is_deleting() && pod.phase != Phase::Succeeded)
+}
+
+/// Deleted because the Job is done without it.
+fn leaves_uncounted(job: &JobView, pod: &PodRef) -> bool {
+    said(job, "SuccessCriteriaMet") && pod.header.is_deleting() && !pod.is_terminal()
+}
+
+/// The Job was said to end.
+pub(super) fn is_ending(job: &JobView) -> bool {
+    said(job, "FailureTarget") || said(job, "SuccessCriteriaMet")
+}
+
+fn said(job: &JobView, kind: &str) -> bool {
+    find(&job.status.conditions, kind).is_some_and(Condition::is_true)
+}
+
+/// The pod's index, where the Job has it.
+pub(super) fn index_in_range(snapshot: &Snapshot, pod: &PodRef) -> Option<u32> {
+    pod.completion_index
+        .filter(|index| snapshot.job.indexed && *index < completions(snapshot))
+}
+
+/// Pods of an Indexed Job count at its indexes alone.
+pub(super) fn is_in_range(snapshot: &Snapshot, pod: &PodRef) -> bool {
+    !snapshot.job.indexed || index_in_range(snapshot, pod).is_some()
 }
 
 /// Uids whose pod has lost its finalizer move from the list into the counts.
@@ -140,30 +175,41 @@ fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &m
     tracked.release.push(pod.clone());
 }
 
-fn note_failure(snapshot: &Snapshot, policy: Option<&PodFailurePolicy>, pod: &PodRef, tracked: &mut Tracked) {
-    let (verdict, action) = judge(policy, pod);
-    tracked.policy_actions.extend(action);
-    match verdict {
-        Verdict::Ignore => {
-            tracked.release.push(pod.clone());
-            return;
-        }
-        Verdict::FailJob(why) => tracked.fail_job = tracked.fail_job.take().or(Some(why)),
-        Verdict::FailIndex => tracked.failed_indexes.extend(pod.completion_index),
-        Verdict::Count => {
-            if let (Some(limit), Some(index)) = (snapshot.job.backoff_limit_per_index, pod.completion_index)
-                && pod.index_failures >= limit
-            {
-                tracked.failed_indexes.insert(index);
-            }
-        }
+/// What a failure says of the Job and of its index. Pods that a failing Job has deleted say nothing of their indexes.
+fn note_verdict(snapshot: &Snapshot, pod: &PodRef, verdict: &Verdict, tracked: &mut Tracked) {
+    let job = &snapshot.job;
+    if let Verdict::FailJob(why) = verdict {
+        tracked.fail_job.get_or_insert_with(|| why.clone());
     }
-    if is_full(tracked) {
+    let limit = job.backoff_limit_per_index.filter(|_| !is_ending(job));
+    let (Some(limit), Some(index)) = (limit, index_in_range(snapshot, pod)) else {
         return;
+    };
+    let fails = match verdict {
+        Verdict::Ignore => false,
+        Verdict::FailIndex => true,
+        Verdict::Count | Verdict::FailJob(_) => pod.index_failures >= limit,
+    };
+    if fails {
+        tracked.failed_indexes.insert(index);
     }
-    tracked.new_failures.push(pod.clone());
-    tracked.uncounted.failed.push(pod.uid().0.clone());
-    tracked.release.push(pod.clone());
+}
+
+/// Puts failures on the list, but for those that a successor is to carry on.
+fn note_failures(snapshot: &Snapshot, failed: Vec<(&PodRef, Verdict)>, tracked: &mut Tracked) {
+    let held = awaiting_successors(snapshot, tracked);
+    for (pod, verdict) in failed {
+        let counts = verdict != Verdict::Ignore && is_in_range(snapshot, pod);
+        if held.contains(pod.uid().0.as_str()) {
+            tracked.held += i32::from(counts);
+        } else if !counts {
+            tracked.release.push(pod.clone());
+        } else if !is_full(tracked) {
+            tracked.new_failures.push(pod.clone());
+            tracked.uncounted.failed.push(pod.uid().0.clone());
+            tracked.release.push(pod.clone());
+        }
+    }
 }
 
 fn is_full(tracked: &mut Tracked) -> bool {

@@ -1,19 +1,22 @@
 //! Ends pods on nodes with `NoExecute` taints they do not tolerate, or no longer.
 
 use super::EVICTION_ROW;
+use super::pending::{Next, Pending};
 use crate::context::ControllerContext;
 use crate::pod_control::reference;
 use crate::views::{NodeView, PodView, seconds};
 use futures::future::BoxFuture;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{ApiResource, Client, DeleteOptions, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Counter, Family, Histogram};
-use machinery_semantics::taints::{NO_EXECUTE, TolerationWindow, toleration_window};
-use serde_json::json;
+use machinery_semantics::taints::{NO_EXECUTE, toleration_window};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const DELETIONS: Family = Family::new(
@@ -42,12 +45,11 @@ pub(super) fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
                         .get(&ObjectKey::cluster(&*pod.node))
                         .is_some_and(|node| evicts(&node))
             };
+            // One that is gone has nothing pending any more.
             change
-                .new
-                .iter()
-                .filter(tainted)
-                .map(|pod| pod.key().clone())
-                .collect::<Vec<_>>()
+                .sides()
+                .any(|pod| tainted(&pod))
+                .then(|| change.key().clone())
         })
         .watches(&nodes, move |change| {
             let tainted = change.sides().any(|node| evicts(node));
@@ -68,6 +70,7 @@ pub(super) fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         deletions: context.runtime.metrics().counters(&DELETIONS).of(&[]),
         durations: context.runtime.metrics().histograms(&DURATIONS).of(&[]),
+        pending: Mutex::default(),
     })
 }
 
@@ -83,6 +86,8 @@ struct Evictor {
     pods: Informer<PodView>,
     deletions: Counter,
     durations: Histogram,
+    /// Evictions whose time has not come, by pod.
+    pending: Mutex<BTreeMap<ObjectKey, Pending>>,
 }
 
 impl Reconciler for Evictor {
@@ -90,60 +95,74 @@ impl Reconciler for Evictor {
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(pod) = self
-                .pods
-                .get(key)
-                .filter(|pod| !pod.header.is_deleting() && !pod.is_terminal())
-            else {
+            let pod = self.pods.get(key).filter(|pod| leaves(pod));
+            let node = pod
+                .as_ref()
+                .and_then(|pod| self.nodes.get(&ObjectKey::cluster(&*pod.node)));
+            let (Some(pod), Some(node)) = (pod, node) else {
+                self.with(|pending| pending.remove(key));
                 return Ok(Outcome::Done);
             };
-            let Some(node) = self.nodes.get(&ObjectKey::cluster(&*pod.node)) else {
-                return Ok(Outcome::Done);
-            };
-            match evicted_at(&node.taints, &pod, self.runtime.now()) {
-                None => Ok(Outcome::Done),
-                Some(at) if at > self.runtime.now() => {
-                    let wait = at.duration_since(self.runtime.now());
-                    Ok(Outcome::RequeueAfter(
-                        Duration::try_from(wait).unwrap_or_default(),
-                    ))
+            let (next, late) = self.next(&pod, &node);
+            match next {
+                Next::Stay => Ok(Outcome::Done),
+                Next::Cancelled => {
+                    let message = format!("Cancelling deletion of Pod {key}");
+                    self.recorder
+                        .normal(&about(&pod), "TaintManagerEviction", message);
+                    Ok(Outcome::Done)
                 }
-                Some(at) => self.evict(&pod, at).await,
+                Next::Wait(left) => Ok(Outcome::RequeueAfter(left)),
+                Next::Evict => self.evict(&pod, late).await,
             }
         })
     }
 }
 
-/// When a pod has to leave; `None` when it may stay. Its time runs from the newest taint.
-pub(super) fn evicted_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Option<Timestamp> {
-    match toleration_window(taints, &pod.tolerations.items()) {
-        TolerationWindow::Unlimited => None,
-        TolerationWindow::None => Some(now),
-        TolerationWindow::Seconds(seconds) => {
-            let added = taints.iter().filter(|taint| taint.effect == NO_EXECUTE);
-            let since = added
-                .filter_map(|taint| taint.time_added.as_ref().map(|time| time.0))
-                .max()
-                .unwrap_or(now);
-            since.checked_add(SignedDuration::from_secs(seconds)).ok()
-        }
-    }
+/// Whoever is not on the way out already leaves, those that have ended among them.
+pub(super) fn leaves(pod: &Object<PodView>) -> bool {
+    !pod.header.is_deleting()
+}
+
+/// The patch that says why a pod leaves.
+pub(super) fn marked(pod: &Object<PodView>, now: Timestamp) -> Value {
+    json!({"metadata": {"uid": pod.uid().0}, "status": {"conditions": [{
+        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "observedGeneration": pod.header.generation, "lastTransitionTime": seconds(now),
+    }]}})
+}
+
+fn about(pod: &Object<PodView>) -> ObjectReference {
+    reference(&ApiResource::of::<Pod>(), &pod.header)
 }
 
 impl Evictor {
-    async fn evict(&self, pod: &Object<PodView>, at: Timestamp) -> Result<Outcome, ReconcileError> {
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<ObjectKey, Pending>) -> T) -> T {
+        look(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The next step with a pod, noted, and for how long it has been due.
+    fn next(&self, pod: &Object<PodView>, node: &NodeView) -> (Next, Duration) {
+        let window = toleration_window(&node.taints, &pod.tolerations.items());
+        let now = self.runtime.monotonic();
+        self.with(|all| {
+            let known = all.remove(pod.key()).filter(|own| own.uid == *pod.uid());
+            let late = known.as_ref().map_or(Duration::ZERO, |own| own.late(now));
+            let (next, pending) = Pending::look(known, pod.uid(), window, now);
+            all.extend(pending.map(|own| (pod.key().clone(), own)));
+            (next, late)
+        })
+    }
+
+    async fn evict(&self, pod: &Object<PodView>, late: Duration) -> Result<Outcome, ReconcileError> {
         let pods = ApiResource::of::<Pod>();
-        let about = reference(&pods, &pod.header);
         self.recorder.normal(
-            &about,
+            &about(pod),
             "TaintManagerEviction",
             format!("Marking for deletion Pod {}", pod.key()),
         );
-        let body = json!({"metadata": {"uid": pod.uid().0}, "status": {"conditions": [{
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": seconds(self.runtime.now()),
-        }]}});
+        let body = marked(pod, self.runtime.now());
         match self
             .client
             .patch(&pods, pod.key(), "status", &Patch::Strategic, &body)
@@ -164,7 +183,6 @@ impl Evictor {
             Err(_) => Ok(Outcome::Done),
             Ok(_) => {
                 self.deletions.inc();
-                let late = self.runtime.now().duration_since(at);
                 self.durations.observe(late.as_secs_f64());
                 Ok(Outcome::Done)
             }

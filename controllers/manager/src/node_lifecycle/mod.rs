@@ -6,13 +6,14 @@
 //! - taints: conditions and `spec.unschedulable` become taints, so that the scheduler needs to know only taints; a node
 //!   that is not ready is given up (`NoExecute`) as fast as its zone allows, see [`zones`];
 //! - eviction (its own row, [`EVICTION_ROW`], on the key of the pod): `NoExecute` taints end pods, after the time their
-//!   tolerations grant.
+//!   tolerations grant, see [`pending`].
 //!
 //! Watches: nodes, leases of `kube-node-lease`, pods. Nothing scans: each node waits for its own next deadline.
 //! Never: gives a node up while no node at all is ready: then it is more likely that we cannot hear.
 
 mod eviction;
 mod metrics;
+mod pending;
 mod plan;
 mod reconcile;
 #[cfg(test)]

@@ -32,6 +32,10 @@ const PRESSURES: [(&str, &str); 4] = [
 /// Conditions that a silent node does not vouch for any more.
 const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
+/// Reasons of the conditions that this controller writes.
+const NODE_SILENT: &str = "NodeStatusUnknown";
+const NODE_NEVER_HEARD: &str = "NodeStatusNeverUpdated";
+
 /// The conditions of a node that has been silent for too long, where they are not that already.
 pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>> {
     let mut conditions = node.conditions.clone();
@@ -41,20 +45,14 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
             Some(condition) if condition.status == "Unknown" => {}
             Some(condition) => {
                 condition.status = "Unknown".to_owned();
-                condition.reason = "NodeStatusUnknown".to_owned();
+                condition.reason = NODE_SILENT.to_owned();
                 condition.message = "Kubelet stopped posting node status.".to_owned();
                 condition.last_transition_time = Some(seconds(now));
                 changed = true;
             }
             None => {
                 let message = "Kubelet never posted node status.";
-                conditions.push(Condition::new(
-                    kind,
-                    "Unknown",
-                    "NodeStatusNeverUpdated",
-                    message,
-                    now,
-                ));
+                conditions.push(Condition::new(kind, "Unknown", NODE_NEVER_HEARD, message, now));
                 changed = true;
             }
         }
@@ -65,6 +63,13 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
 /// The value of `Ready`, `Unknown` where there is none.
 pub(super) fn readiness(node: &NodeView) -> &str {
     find(&node.conditions, "Ready").map_or("Unknown", |ready| ready.status.as_str())
+}
+
+/// Whether it was this controller that took `Ready` away from the node.
+pub(super) fn is_given_up_on(node: &NodeView) -> bool {
+    find(&node.conditions, "Ready").is_some_and(|ready| {
+        ready.status == "Unknown" && [NODE_SILENT, NODE_NEVER_HEARD].contains(&ready.reason.as_str())
+    })
 }
 
 /// What is to become of the `NoExecute` taint of a node that is not ready.

@@ -1,7 +1,9 @@
 //! Notes when a node was last heard of, and writes what follows.
 
 use super::metrics::NodeMetrics;
-use super::plan::{EvictionTaint, is_tainted_no_execute, reason, silenced, taints};
+use super::plan::{
+    EvictionTaint, is_given_up_on, is_tainted_no_execute, readiness, reason, silenced, taints,
+};
 use super::zones::{Permit, Zones};
 use super::{LEASE_NAMESPACE, LeaseView, zone};
 use crate::config::Config;
@@ -138,7 +140,7 @@ impl NodeReconciler {
             }
         }
         let ask_again = self.write_taints(&node).await?;
-        if reason(&node).is_some() {
+        if is_given_up_on(&node) {
             self.unready_pods(&node).await?;
         }
         let next = ask_again
@@ -205,8 +207,11 @@ impl NodeReconciler {
         conditions: &[crate::views::Condition],
     ) -> Result<(), ReconcileError> {
         self.write_conditions(node, conditions).await?;
-        let message = format!("Node {} status is now: NodeNotReady", node.name());
-        self.recorder.normal(about, "NodeNotReady", message);
+        // One that was not ready before has not changed in that.
+        if readiness(node) == "True" {
+            let message = format!("Node {} status is now: NodeNotReady", node.name());
+            self.recorder.normal(about, "NodeNotReady", message);
+        }
         Ok(())
     }
 
@@ -272,7 +277,8 @@ impl NodeReconciler {
         }
     }
 
-    /// Pods of a node that is not ready serve no traffic: whoever watches them is to know.
+    /// Pods of a node that is silent serve no traffic: whoever watches them is to know. Where the node says itself that
+    /// it is not ready, its kubelet speaks for the pods.
     async fn unready_pods(&self, node: &Object<NodeView>) -> Result<(), ReconcileError> {
         let pods = ApiResource::of::<Pod>();
         for pod in self

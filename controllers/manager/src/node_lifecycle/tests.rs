@@ -1,9 +1,11 @@
 //! Tables for silence and taints.
 
-use super::plan::{EvictionTaint, readiness, silenced, taints};
-use crate::views::NodeView;
+use super::eviction::{leaves, marked};
+use super::plan::{EvictionTaint, is_given_up_on, readiness, silenced, taints};
+use crate::views::{NodeView, PodView};
 use jiff::Timestamp;
-use machinery_client::Projection;
+use machinery_client::object::object_of;
+use machinery_client::{Object, Projection};
 use machinery_meta::ObjectHeader;
 use serde_json::{Value, json};
 
@@ -91,4 +93,39 @@ fn heartbeat_silent_node_is_not_evidence() {
     };
     assert_eq!(readiness(&silent), "Unknown");
     assert!(silenced(&silent, now()).is_none());
+}
+
+#[test]
+fn pods_of_silent_nodes_alone_are_not_ready() {
+    // A node whose kubelet posts `Ready: False`, or whose condition somebody else has made unknown, speaks for its pods.
+    for ready in ["True", "False", "Unknown"] {
+        let node = node(ready, json!({}));
+        assert!(!is_given_up_on(&node), "{ready}");
+        let silent = NodeView {
+            conditions: silenced(&node, now()).unwrap(),
+            ..NodeView::default()
+        };
+        assert_eq!(is_given_up_on(&silent), ready != "Unknown", "{ready}");
+    }
+    let never = NodeView {
+        conditions: silenced(&NodeView::default(), now()).unwrap(),
+        ..NodeView::default()
+    };
+    assert!(is_given_up_on(&never));
+}
+
+#[test]
+fn pods_that_have_ended_leave_too() {
+    let pod = |phase: &str, deleted: Option<&str>| -> Object<PodView> {
+        let metadata =
+            json!({"name": "p", "namespace": "n", "uid": "u", "generation": 2, "deletionTimestamp": deleted});
+        object_of(&json!({"metadata": metadata, "status": {"phase": phase}}).to_string()).unwrap()
+    };
+    for phase in ["Pending", "Running", "Succeeded", "Failed"] {
+        assert!(leaves(&pod(phase, None)), "{phase}");
+        assert!(!leaves(&pod(phase, Some("2026-01-01T01:00:00Z"))), "{phase}");
+    }
+    let condition = &marked(&pod("Running", None), now())["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "DeletionByTaintManager");
+    assert_eq!(condition["observedGeneration"], 2);
 }

@@ -1,23 +1,30 @@
-//! Removes pods nobody else will: those of nodes that are gone, those being deleted that never had a node, and finished
-//! ones beyond a number.
+//! Removes pods nobody else will: those of nodes that are gone, those being deleted that never had a node or whose
+//! node is out of service, and finished ones beyond a number.
+//!
+//! A pod that goes this way has failed first: nobody else will say so, and a Job waits for it. A node is out of service
+//! where somebody has said so by a taint and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
 //!
 //! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
 //! Never: looks at pods on a timer.
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
-use crate::views::{NodeView, PodView, seconds};
+use crate::views::{Condition, NodeView, PodView, find, seconds};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{ApiResource, Change, Client, DeleteOptions, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{Outcome, QueueKey, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Counters, Family};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "pod-garbage-collector-controller",
@@ -43,6 +50,9 @@ const DELETION_ERRORS: Family = Family::new(
 const QUARANTINE: Duration = Duration::from_secs(40);
 /// Finished pods are counted at most this often.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
+
+/// Says that a node was shut down and nothing runs on it.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// What to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,11 +90,15 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         of_interest(&known, change).then(|| Key::Pod(change.key().clone()))
     });
     let controller = controller.watches(&nodes, move |change| {
-        let gone = change
-            .is_removal()
-            .then(|| by_node.by_index(PodView::NODE, &change.key().name));
-        gone.into_iter()
-            .flatten()
+        let out = change.new.as_ref().is_some_and(|node| is_out_of_service(node));
+        let pods = if out || change.is_removal() {
+            by_node.by_index(PodView::NODE, &change.key().name)
+        } else {
+            Vec::new()
+        };
+        let concerned = |pod: &Arc<Object<PodView>>| !out || pod.header.is_deleting();
+        let concerned = pods.iter().filter(|pod| concerned(pod));
+        concerned
             .map(|pod| Key::Pod(pod.key().clone()))
             .collect::<Vec<_>>()
     });
@@ -106,7 +120,30 @@ fn of_interest(nodes: &Informer<NodeView>, change: &Change<PodView>) -> bool {
         return pod.header.is_deleting();
     }
     let first = change.old.as_ref().is_none_or(|old| old.node.is_empty());
-    first && nodes.get(&ObjectKey::cluster(&*pod.node)).is_none()
+    match nodes.get(&ObjectKey::cluster(&*pod.node)) {
+        None => first,
+        Some(node) => pod.header.is_deleting() && is_out_of_service(&node),
+    }
+}
+
+/// Nothing runs on the node any more: it is not ready, and somebody has said that it was shut down.
+fn is_out_of_service(node: &NodeView) -> bool {
+    let ready = find(&node.conditions, "Ready").is_some_and(Condition::is_true);
+    !ready && node.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
+}
+
+/// The patch that says that a pod has failed, unless it has ended.
+fn failed(pod: &Object<PodView>, condition: Option<Value>) -> Option<Value> {
+    let mut status = json!({"phase": "Failed", "observedGeneration": pod.header.generation});
+    if let Some(condition) = condition {
+        status["conditions"] = json!([condition]);
+    }
+    (!pod.is_terminal()).then(|| json!({"metadata": {"uid": pod.uid().0}, "status": status}))
+}
+
+/// Evicted pods go first, for those that made them have others; then the oldest.
+fn removal_order(pod: &Object<PodView>) -> (bool, Timestamp, ObjectKey) {
+    (!pod.evicted, pod.created, pod.key().clone())
 }
 
 struct Collector {
@@ -140,15 +177,13 @@ impl Collector {
             return Ok(Outcome::Done);
         };
         if pod.node.is_empty() {
-            return if pod.header.is_deleting() {
-                self.remove(&pod, "unscheduled").await
-            } else {
-                Ok(Outcome::Done)
-            };
+            return self.terminating(&pod, "unscheduled").await;
         }
         let node = ObjectKey::cluster(&*pod.node);
-        if self.nodes.get(&node).is_some() {
-            return Ok(Outcome::Done);
+        match self.nodes.get(&node) {
+            Some(node) if is_out_of_service(&node) => return self.terminating(&pod, "out-of-service").await,
+            Some(_) => return Ok(Outcome::Done),
+            None => {}
         }
         let waited = self.missed_for(&node);
         if waited < QUARANTINE {
@@ -182,13 +217,36 @@ impl Collector {
         since.is_some_and(|since| self.runtime.monotonic().saturating_sub(*since) >= QUARANTINE)
     }
 
+    /// Nothing runs of it that could end: where it is to go, it goes.
+    async fn terminating(
+        &self,
+        pod: &Object<PodView>,
+        reason: &'static str,
+    ) -> Result<Outcome, ReconcileError> {
+        if !pod.header.is_deleting() {
+            return Ok(Outcome::Done);
+        }
+        self.fail_and_remove(pod, reason, None).await
+    }
+
     /// The node is gone: the pod has failed, for this reason, and goes.
     async fn orphan(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
-        if !pod.is_terminal() {
-            let body = json!({"metadata": {"uid": pod.uid().0}, "status": {"phase": "Failed", "conditions": [{
-                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
-                "message": "PodGC: node no longer exists", "lastTransitionTime": seconds(self.runtime.now()),
-            }]}});
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists", "observedGeneration": pod.header.generation,
+            "lastTransitionTime": seconds(self.runtime.now()),
+        });
+        self.fail_and_remove(pod, "orphaned", Some(condition)).await
+    }
+
+    /// Removes a pod that has failed, if it had not ended before.
+    async fn fail_and_remove(
+        &self,
+        pod: &Object<PodView>,
+        reason: &'static str,
+        condition: Option<Value>,
+    ) -> Result<Outcome, ReconcileError> {
+        if let Some(body) = failed(pod, condition) {
             let pods = ApiResource::of::<Pod>();
             match self
                 .client
@@ -196,11 +254,11 @@ impl Collector {
                 .await
             {
                 Err(error) if error.is_not_found() => return Ok(Outcome::Done),
-                Err(error) => return Err(ReconcileError::doing("failing an orphaned pod")(error)),
+                Err(error) => return Err(ReconcileError::doing("failing a pod nobody runs")(error)),
                 Ok(_) => {}
             }
         }
-        self.remove(pod, "orphaned").await
+        self.remove(pod, reason).await
     }
 
     async fn remove(&self, pod: &Object<PodView>, reason: &'static str) -> Result<Outcome, ReconcileError> {
@@ -223,7 +281,7 @@ impl Collector {
         }
     }
 
-    /// Removes the oldest finished pods beyond the threshold.
+    /// Removes finished pods beyond the threshold.
     async fn finished(&self) -> Result<Outcome, ReconcileError> {
         let mut finished = Vec::new();
         self.pods.for_each(|pod| {
@@ -234,7 +292,7 @@ impl Collector {
         // Who goes for its node's sake makes nobody else one too many.
         finished.retain(|pod| !self.is_lost(pod));
         let excess = finished.len().saturating_sub(self.threshold);
-        finished.sort_by_key(|pod| (pod.created, pod.key().clone()));
+        finished.sort_by_key(|pod| removal_order(pod));
         for pod in finished.iter().take(excess) {
             self.remove(pod, "terminated").await?;
         }

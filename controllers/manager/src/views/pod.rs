@@ -68,6 +68,12 @@ pub struct PodView {
     pub completion_index: Option<u32>,
     /// `batch.kubernetes.io/job-index-failure-count`.
     pub index_failures: i32,
+    /// `batch.kubernetes.io/job-index-ignored-failure-count`.
+    pub index_ignored_failures: i32,
+    /// Its node has evicted it: it has failed, for the reason `Evicted`.
+    pub evicted: bool,
+    /// `metadata.deletionGracePeriodSeconds`.
+    pub deletion_grace_seconds: Option<i64>,
     /// What a failure policy looks at, once the pod has failed or is being disrupted.
     pub ending: Option<Box<Ending>>,
     /// Since when it is to be disrupted (`DisruptionTarget`), unless the kubelet ends it or it has ended.
@@ -235,9 +241,10 @@ impl Projection for PodView {
                 .fold(0, |sum, own| sum.saturating_add(own.restart_count)),
             completion_index: annotation("batch.kubernetes.io/job-completion-index")
                 .and_then(|index| index.parse().ok()),
-            index_failures: annotation("batch.kubernetes.io/job-index-failure-count")
-                .and_then(|count| count.parse().ok())
-                .unwrap_or(0),
+            index_failures: count(annotation("batch.kubernetes.io/job-index-failure-count")),
+            index_ignored_failures: count(annotation("batch.kubernetes.io/job-index-ignored-failure-count")),
+            evicted: status.phase == Phase::Failed && status.reason == "Evicted",
+            deletion_grace_seconds: pod.metadata.deletion_grace_period_seconds,
             ports: named_ports(&spec),
             finished_at: ends(status.phase).then(|| status.last_end()).flatten(),
             ending: (status.phase == Phase::Failed || header.is_deleting())
@@ -261,6 +268,12 @@ impl Projection for PodView {
             grace_seconds: spec.termination_grace_period_seconds.unwrap_or(30),
         })
     }
+}
+
+/// A count that the controller has written; what is none counts nothing.
+fn count(text: Option<&str>) -> i32 {
+    text.and_then(|text| text.parse().ok())
+        .map_or(0, |count: i32| count.max(0))
 }
 
 /// An ephemeral volume's claim is named for its pod.
@@ -298,9 +311,10 @@ struct Pod {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Meta {
-    #[serde(default)]
     annotations: BTreeMap<String, String>,
+    deletion_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -439,6 +453,7 @@ impl Amount {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Phase,
+    reason: String,
     conditions: Vec<Condition>,
     start_time: Option<String>,
     #[serde(rename = "podIP")]
