@@ -261,7 +261,8 @@ pub(crate) fn check_name(object: &Tree, name: &str) -> Result<(), RegistryError>
 fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError> {
     let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
     let wanted = &expected.gvk;
-    let same_version = api_version.is_empty() || api_version == wanted.api_version();
+    let same_version =
+        api_version.is_empty() || api_version == wanted.api_version() || is_former(wanted, api_version);
     if same_version && (kind.is_empty() || kind == wanted.kind) {
         return Ok(());
     }
@@ -279,6 +280,11 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
             ),
         },
     ))
+}
+
+/// Reports whether a version is one that evictions had before, which old clients send.
+fn is_former(wanted: &GroupVersionKind, api_version: &str) -> bool {
+    (&*wanted.group, &*wanted.kind) == ("policy", "Eviction") && api_version == "policy/v1beta1"
 }
 
 /// The problem of an object that is not of the wanted kind in any version; an absent kind is the wanted one.

@@ -86,8 +86,8 @@ async fn pod_metrics_are_those_of_running_pods_that_were_measured() {
     assert_eq!(meta.remove("apiVersion").unwrap(), "metrics.k8s.io/v1beta1");
     assert_eq!(one, web);
     for (name, message) in [
-        ("waits", "pods.metrics.k8s.io \"default/waits\" not found"),
-        ("fresh", "pods.metrics.k8s.io \"default/fresh\" not found"),
+        ("waits", "podmetrics.metrics.k8s.io \"default/waits\" not found"),
+        ("fresh", "podmetrics.metrics.k8s.io \"default/fresh\" not found"),
         ("none", "pods \"none\" not found"),
     ] {
         let refused = get(&api, &format!("{PODS}/{name}"), JSON, 404).await;

@@ -115,6 +115,18 @@ async fn eviction_marks_its_pod() {
 }
 
 #[tokio::test]
+async fn eviction_of_old_clients_is_taken() {
+    let api = Api::new(Runtime::real()).await;
+    api.pod("p", true).await;
+    let path = format!("{NAMESPACE}/pods/p/eviction");
+    let eviction = |version: &str| json!({"apiVersion":version,"kind":"Eviction","metadata":{"name":"p"}});
+    api.post(&path, eviction("policy/v1beta2"), 400).await;
+    api.post(&path, eviction("policy/v1beta1"), 201).await;
+    let pod = api.read(&format!("{NAMESPACE}/pods/p")).await;
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test]
 async fn eviction_dry_run_asks_budgets_and_writes_nothing() {
     let api = Api::new(Runtime::real()).await;
     let before = api.pod("p", true).await;
@@ -346,6 +358,13 @@ async fn binding_is_of_the_pod_of_its_address() {
         }
     }
     let path = format!("{NAMESPACE}/pods/p/binding");
+    let nowhere = json!({"metadata":{"name":"p"},"target":{"kind":"Node","name":"a b"}});
+    let refused = api.post(&path, nowhere, 500).await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("target.name: Invalid value: \"a b\""),
+        "{message}"
+    );
     let refused = api.post(&path, binding(json!({"name":"q"})), 400).await;
     assert_eq!(
         refused["message"],

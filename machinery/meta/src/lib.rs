@@ -3,7 +3,7 @@
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! who asks ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
-//! ([`quantity`]), name syntax ([`syntax`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
+//! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
 //! for connections that fail ([`dial`]) and what release this is ([`version`]).
 
 pub mod dial;
@@ -11,6 +11,7 @@ pub mod field;
 pub mod field_selector;
 pub mod fields;
 pub mod go_text;
+pub mod go_time;
 pub mod header;
 pub mod key;
 pub mod label_selector;

@@ -16,8 +16,17 @@ pub struct Additions(Level);
 #[derive(Debug, Clone, Default)]
 struct Level {
     /// By position, so that they are met in the order of the members.
-    sets: Vec<(usize, Addition)>,
+    sets: Vec<SetMember>,
     below: Vec<EnteredMember>,
+}
+
+/// A member that is set.
+#[derive(Debug, Clone)]
+struct SetMember {
+    position: usize,
+    /// Go has a pointer: empty text is a value.
+    is_pointer: bool,
+    value: Addition,
 }
 
 /// A member that is entered.
@@ -81,10 +90,16 @@ impl Additions {
 impl Level {
     fn add(&mut self, schema: &Schema, ty: TypeId, path: &str, value: Addition) -> Option<()> {
         let Some((first, rest)) = path.split_once('.') else {
-            let (position, _) = schema.field(ty, path)?;
-            let at = self.sets.partition_point(|(own, _)| *own < position);
-            let twice = self.sets.get(at).is_some_and(|(own, _)| *own == position);
-            return (!twice).then(|| self.sets.insert(at, (position, value)));
+            let (position, field) = schema.field(ty, path)?;
+            let at = self.sets.partition_point(|own| own.position < position);
+            let twice = self.sets.get(at).is_some_and(|own| own.position == position);
+            let is_pointer = field.pointer;
+            let set = SetMember {
+                position,
+                is_pointer,
+                value,
+            };
+            return (!twice).then(|| self.sets.insert(at, set));
         };
         let (name, each) = first
             .strip_suffix("[]")
@@ -130,15 +145,17 @@ impl Level {
 
     fn set(&self, tree: &mut Tree, node: Node) -> Node {
         let mut missing: SmallVec<[Node; 8]> = SmallVec::new();
-        for (position, value) in &self.sets {
-            let Some(found) = find_field(tree.children(node), *position) else {
-                missing.push(value.make(tree).in_field(*position));
+        for set in &self.sets {
+            let (position, value) = (set.position, &set.value);
+            let Some(found) = find_field(tree.children(node), position) else {
+                missing.push(value.make(tree).in_field(position));
                 continue;
             };
             let at = node.range().start + found;
             let own = tree.nodes[at];
-            if own.is_null() || (own.tag() == Tag::Str && own.span().1 == 0) {
-                tree.nodes[at] = value.make(tree).in_field(*position);
+            let is_empty = !set.is_pointer && own.tag() == Tag::Str && own.span().1 == 0;
+            if own.is_null() || is_empty {
+                tree.nodes[at] = value.make(tree).in_field(position);
             }
         }
         if missing.is_empty() {

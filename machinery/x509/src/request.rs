@@ -9,13 +9,18 @@ use crate::name::Name;
 use crate::pem;
 use crate::signature::{PublicKey, SignatureAlgorithm};
 use crate::writer::{element, sequence};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 const LABEL: &[u8] = b"CERTIFICATE REQUEST";
 /// `extensionRequest` (1.2.840.113549.1.9.14).
 const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14];
-/// Attributes of a subject that Go's `pkix.Name` knows, all of them `id-at` (2.5.4) and a number. Others are not signed.
-const KNOWN_ATTRIBUTES: [u8; 9] = [3, 5, 6, 7, 8, 9, 10, 11, 17];
+/// Attributes of a subject that Go's `pkix.Name` knows, all of them `id-at` (2.5.4) and a number, in the order in which it writes
+/// them. Others are not signed.
+const KNOWN_ATTRIBUTES: [u8; 9] = [6, 10, 11, 7, 8, 9, 17, COMMON_NAME, SERIAL_NUMBER];
+/// Of these two Go takes the last: readers that take the first must not see another name than the approver.
+const COMMON_NAME: u8 = 3;
+const SERIAL_NUMBER: u8 = 5;
 
 /// The text is no request that can be signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -155,22 +160,30 @@ fn requested_extensions(mut attributes: Reader<'_>) -> Result<Option<Reader<'_>>
     Ok(found)
 }
 
-/// A name of those attributes alone that Go carries over into a certificate.
+/// A name of those attributes alone that Go carries over into a certificate, as Go writes it: one set for each kind.
 fn known_attributes(mut names: Reader<'_>) -> Result<Vec<u8>, Malformed> {
     const WHAT: &str = "a name";
-    let mut kept = Vec::new();
+    let mut by_kind: BTreeMap<u8, Vec<&[u8]>> = BTreeMap::new();
     while !names.is_empty() {
         let mut set = names.inner(SET, WHAT)?;
-        let mut attributes = Vec::new();
         while !set.is_empty() {
             let attribute = set.expect(SEQUENCE, WHAT)?;
             let kind = Reader::new(attribute.content).identifier(WHAT)?;
-            if matches!(kind, [0x55, 4, number] if KNOWN_ATTRIBUTES.contains(number)) {
-                attributes.extend_from_slice(attribute.whole);
+            if let [0x55, 4, number] = kind {
+                let own = by_kind.entry(*number).or_default();
+                if [COMMON_NAME, SERIAL_NUMBER].contains(number) {
+                    own.clear();
+                }
+                own.push(attribute.whole);
             }
         }
-        if !attributes.is_empty() {
-            kept.extend(element(SET, &[&attributes]));
+    }
+    let mut kept = Vec::new();
+    for number in KNOWN_ATTRIBUTES {
+        if let Some(mut own) = by_kind.remove(&number) {
+            // A set is in order.
+            own.sort_unstable();
+            kept.extend(element(SET, &[&own.concat()]));
         }
     }
     Ok(sequence(&[&kept]))

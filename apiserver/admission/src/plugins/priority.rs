@@ -113,7 +113,7 @@ impl Plugin for Priority {
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {
-        let is_pod = request.operation == Operation::Create && request.is("", "pods");
+        let is_pod = request.operation != Operation::Delete && request.is("", "pods");
         is_pod || request.is(GROUP, CLASSES)
     }
 
@@ -136,9 +136,13 @@ impl Plugin for Priority {
         &self,
         request: &Request<'_>,
         pod: &mut Tree,
-        _: Option<&Tree>,
+        old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
         if request.resource != "pods" {
+            return Ok(());
+        }
+        if let (Operation::Update, Some(old)) = (request.operation, old) {
+            keep_computed(pod, old);
             return Ok(());
         }
         let class = self.class_of(pod.str_at(&["spec", "priorityClassName"])).await?;
@@ -163,6 +167,22 @@ impl Plugin for Priority {
         }
         pod.set_str(&["spec", "preemptionPolicy"], policy);
         Ok(())
+    }
+}
+
+/// Keeps the values that a pod got when it was made, where an update leaves them out.
+fn keep_computed(pod: &mut Tree, old: &Tree) {
+    let unset = |name: &str| pod.at(&["spec", name]).is_none_or(Ref::is_null);
+    let (priority, policy) = (unset("priority"), unset("preemptionPolicy"));
+    let before = |name: &str| old.at(&["spec", name]);
+    if let Some(own) = before("priority").and_then(Ref::as_i64).filter(|_| priority) {
+        pod.set_i64(&["spec", "priority"], own);
+    }
+    if let Some(own) = before("preemptionPolicy")
+        .and_then(Ref::as_str)
+        .filter(|_| policy)
+    {
+        pod.set_str(&["spec", "preemptionPolicy"], own);
     }
 }
 
@@ -212,6 +232,20 @@ mod tests {
         check(Operation::Update, "known", Some(&default("known")), None);
         let plain = r#"{"metadata":{"name":"new"},"value":1}"#;
         check(Operation::Create, "new", Some(plain), None);
+    }
+
+    #[test]
+    fn priority_of_a_pod_stays_where_an_update_leaves_it_out() {
+        let old = Tree::from_json(r#"{"spec":{"priority":7,"preemptionPolicy":"Never"}}"#).unwrap();
+        for (new, priority) in [("{\"spec\":{}}", 7), (r#"{"spec":{"priority":8}}"#, 8)] {
+            let mut pod = Tree::from_json(new).unwrap();
+            keep_computed(&mut pod, &old);
+            assert_eq!(
+                pod.at(&["spec", "priority"]).and_then(Ref::as_i64),
+                Some(priority)
+            );
+            assert_eq!(pod.str_at(&["spec", "preemptionPolicy"]), "Never");
+        }
     }
 
     #[test]

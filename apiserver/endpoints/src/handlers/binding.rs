@@ -100,8 +100,12 @@ fn check_binding(object: &Tree) -> Result<(), RegistryError> {
             &["Node", "<empty>"],
         ));
     }
-    if object.str_at(&["target", "name"]).is_empty() {
-        errors.push(FieldError::required(&target.child("name"), ""));
+    let (path, name) = (target.child("name"), object.str_at(&["target", "name"]));
+    if name.is_empty() {
+        errors.push(FieldError::required(&path, ""));
+    } else if errors.is_empty() {
+        let problems = machinery_meta::syntax::dns1123_subdomain(name).into_iter();
+        errors.extend(problems.map(|problem| FieldError::invalid(&path, name, problem)));
     }
     if errors.is_empty() {
         return Ok(());

@@ -18,7 +18,7 @@ use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{Entry, RegistryError, Store};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use machinery_meta::{ObjectHeader, Quantity};
+use machinery_meta::{GroupResource, ObjectHeader, Quantity};
 use machinery_schema::{Ref, Strictness, Tree, decode_json};
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
@@ -81,7 +81,16 @@ impl Maker<'_> {
                 "" => name.clone(),
                 namespace => format!("{namespace}/{name}"),
             };
-            return Err(RegistryError::not_found(&row.group_resource(), &name));
+            // metrics-server's own name of what it has not.
+            let resource = GroupResource::new(
+                GROUP,
+                if row.namespaced {
+                    "podmetrics"
+                } else {
+                    "nodemetrics"
+                },
+            );
+            return Err(RegistryError::not_found(&resource, &name));
         };
         let object = self.tree(&row.gvk.kind, &text)?;
         respond::tree_answer(&self.columns(true), showing, StatusCode::OK, &object)

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use machinery_client::Projection;
-use machinery_meta::ObjectHeader;
+use machinery_meta::{ObjectHeader, go_time};
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ impl Expiration {
     pub(super) fn of(text: &str) -> Self {
         match text {
             "" => Self::Never,
-            text => text.parse().map_or(Self::Unreadable, Self::At),
+            text => go_time::parse(text).map_or(Self::Unreadable, Self::At),
         }
     }
 

@@ -209,7 +209,7 @@ impl Approver {
     ) -> Result<bool, ClientError> {
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
             "user": spec.username, "uid": spec.uid, "groups": spec.groups, "extra": spec.extra,
-            "resourceAttributes": {"group": "certificates.k8s.io", "resource": "certificatesigningrequests",
+            "resourceAttributes": {"group": "certificates.k8s.io", "version": "*", "resource": "certificatesigningrequests",
                 "verb": "create", "subresource": subresource}}});
         let resource = ApiResource::of::<SubjectAccessReview>();
         let answer = self.client.create(&resource, "", &review).await?;

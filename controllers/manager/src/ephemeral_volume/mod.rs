@@ -48,7 +48,10 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controller = ROW
         .controller(&context.runtime)
         .watches(&pods, new_pod)
-        .watches(&claims, owner_of_deleted);
+        .watches(&claims, {
+            let pods = pods.clone();
+            move |change| users_of_deleted(change, &pods)
+        });
     controller.run(Ephemeral {
         client,
         recorder,
@@ -67,9 +70,15 @@ fn new_pod(change: &Change<PodView>) -> Option<ObjectKey> {
     (came && wants).then(|| new.key().clone())
 }
 
-/// The pod of a claim that is gone.
-fn owner_of_deleted(change: &Change<ClaimView>) -> Option<ObjectKey> {
-    let gone = change.old.as_ref().filter(|_| change.is_removal())?;
-    let owner = gone.header.controller().filter(|owner| &*owner.kind == "Pod")?;
-    Some(ObjectKey::new(gone.namespace(), &*owner.name))
+/// The pods that have a claim of this name for a volume of theirs, whoever had made the one that is gone.
+fn users_of_deleted(change: &Change<ClaimView>, pods: &Informer<PodView>) -> Vec<ObjectKey> {
+    let Some(gone) = change.old.as_ref().filter(|_| change.is_removal()) else {
+        return Vec::new();
+    };
+    let name = gone.name();
+    // Its name is the pod's, a dash, and the volume's.
+    let ends = name.match_indices('-').map(|(end, _)| end);
+    let keys = ends.map(|end| ObjectKey::new(gone.namespace(), &name[..end]));
+    keys.filter(|key| pods.get(key).is_some_and(|pod| pod.has_ephemeral))
+        .collect()
 }

@@ -32,6 +32,10 @@ pub(super) struct Sources {
     kinds: Arc<ServedKinds>,
 }
 
+fn failed_custom(error: String) -> String {
+    format!("unable to fetch metrics from custom metrics API: {error}")
+}
+
 /// Pods that one look is about.
 #[derive(Clone, Copy)]
 pub(super) struct Selection<'a> {
@@ -143,7 +147,7 @@ impl Sources {
     }
 
     async fn custom_root(&self) -> Result<String, String> {
-        let failed = |error| format!("unable to fetch metrics from custom metrics API: {error}");
+        let failed = failed_custom;
         let version = self.version(CUSTOM).await.map_err(failed)?;
         let version =
             version.ok_or_else(|| failed(format!("no custom metrics API ({CUSTOM}) registered")))?;
@@ -192,18 +196,21 @@ impl Sources {
         };
         let query = [("metricLabelSelector", text(metric.selector.as_ref()))];
         let list: List<CustomItem> = self.get("custom", &path, &query).await?;
-        let value = list
-            .not_empty("custom")?
-            .first()
-            .and_then(|item| millis(&item.value));
-        value
+        let items = list.not_empty("custom")?;
+        let [item] = items.as_slice() else {
+            let count = items.len();
+            return Err(failed_custom(format!(
+                "the custom metrics API server returned {count} results when we asked for exactly one"
+            )));
+        };
+        millis(&item.value)
             .map(Fetched::Object)
             .ok_or_else(|| "the value is no quantity".to_owned())
     }
 
     /// `deployments.apps`.
     async fn resource_of(&self, group: &str, kind: &str) -> Result<String, String> {
-        let failed = |error| format!("unable to fetch metrics from custom metrics API: {error}");
+        let failed = failed_custom;
         let kinds = self.kinds.all().await.map_err(|error| failed(error.chain()))?;
         let is_it = |own: &&machinery_client::discovery::DiscoveredResource| {
             own.resource.group == group && own.resource.kind == kind

@@ -42,6 +42,8 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 const PROVISIONER: &str = "knarr/local-path";
 /// The class there is from the start.
 const CLASS: &str = "local-path";
+/// Says whether a class is that of claims without one.
+const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// Claims and volumes looked at a time; most of the time is spent waiting for nodes.
 const WORKERS: usize = 16;
 /// Between two tries to make the class.
@@ -67,6 +69,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             let new = change.new.as_ref().filter(|volume| plan::made_here(volume));
             new.map(|volume| volume.key().clone())
         });
+    let known = classes.clone();
     let running = controller.run(Provisioner {
         nodes: Nodes::new(client.clone(), nodes),
         client: client.clone(),
@@ -76,16 +79,18 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         classes,
     });
     Box::pin(async move {
-        make_class(&client).await;
+        make_class(&client, &known).await;
         running.await;
     })
 }
 
-/// Makes the default class where there is none of its name.
-async fn make_class(client: &Client) {
+/// Makes the class where there is none of its name: the default one, where the administrator has no other.
+async fn make_class(client: &Client, classes: &Informer<ClassView>) {
+    classes.synced().await;
+    let has_default = classes.list().iter().any(|class| class.is_default);
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "metadata": {"name": CLASS, "annotations": {DEFAULT: (!has_default).to_string()}},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"
     });
     let resource = ApiResource::of::<StorageClass>();

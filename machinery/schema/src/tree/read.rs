@@ -66,6 +66,12 @@ impl<'a> Ref<'a> {
         &self.tree.schema
     }
 
+    /// Reports whether Go has a pointer for a member, so that an empty value is another than none.
+    pub fn is_pointer(self, name: &str) -> bool {
+        let field = self.schema().field(self.ty, name);
+        field.is_some_and(|(_, field)| field.pointer)
+    }
+
     /// A member of a map or struct by its JSON name. A field that the normal form leaves out is `None`.
     pub fn get(self, name: &str) -> Option<Self> {
         let children = self.member_nodes();

@@ -248,11 +248,12 @@ impl<'t> Mut<'t> {
         self.replace(Node::map((first, count)));
     }
 
-    /// Sets a member unless it has a value already; empty text and null count as none. Says whether it did.
+    /// Sets a member unless it has a value already; null counts as none, and so does empty text where Go has no pointer.
+    /// Says whether it did.
     pub fn default<'v>(&mut self, name: &str, value: impl Into<Value<'v>>) -> bool {
         let unset = match self.as_ref().get(name) {
             None => true,
-            Some(own) => own.is_null() || own.as_str() == Some(""),
+            Some(own) => own.is_null() || (own.as_str() == Some("") && !self.as_ref().is_pointer(name)),
         };
         if unset {
             self.set(name, value);

@@ -130,7 +130,9 @@ fn graceful_step(object: &Deletable, options: &DeleteOptions, now: Timestamp) ->
     };
     let requested = options.grace_period_seconds.map(at_least_none);
     if let Some(since) = object.deletion_timestamp {
-        let Some(running) = object.deletion_grace_period_seconds.map(at_least_none) else {
+        let running = object.deletion_grace_period_seconds.map(at_least_none);
+        // A period that is over does not run: only finalizers may hold the object still.
+        let Some(running) = running.filter(|running| *running > 0) else {
             return Grace::None;
         };
         return match requested {
@@ -304,6 +306,24 @@ mod tests {
             propagate(Propagation::Orphan),
             Background,
             "mark at -5 grace 0 gen 3 [a/b,orphan]",
+        );
+    }
+
+    #[test]
+    fn policy_of_a_later_delete_counts_once_grace_is_over() {
+        let held = Deletable {
+            deletion_timestamp: Some(at(NOW - 5)),
+            deletion_grace_period_seconds: Some(0),
+            graceful: Some(30),
+            ..finalized(&["a/b"])
+        };
+        let background = GarbagePolicy::Background;
+        check(held.clone(), DeleteOptions::default(), background, "already");
+        check(
+            held,
+            propagate(Propagation::Foreground),
+            background,
+            "mark at -5 grace 0 gen 3 [a/b,foregroundDeletion]",
         );
     }
 

@@ -20,11 +20,11 @@ pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, 
 pub use conditions::conditions;
 pub use errors::{Errors, each_once};
 pub use load_balancer::load_balancer;
-pub use names::{dns_label, dns_subdomain, domain_prefixed_path, qualified};
+pub use names::{csi_driver_name, dns_label, dns_subdomain, domain_prefixed_path, qualified};
 pub use path::Path;
 pub use resource_names::{
-    container_resource_name, is_quota_resource, may_overcommit, quota_resource_name, resource_amount,
-    resource_name,
+    container_resource_name, is_native_resource, is_quota_resource, may_overcommit, quota_resource_name,
+    resource_amount, resource_name,
 };
 pub use selectors::{
     annotations, label_selector, labels, parse_label_selector, parse_workload_selector, template_labels_match,

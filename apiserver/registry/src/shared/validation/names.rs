@@ -18,6 +18,18 @@ pub fn qualified(errors: &mut Errors, path: &Path<'_>, value: &str) {
     errors.all_invalid(path, value, syntax::qualified_name(value));
 }
 
+/// The name of a driver of volumes, which may be in capitals.
+pub fn csi_driver_name(errors: &mut Errors, path: &Path<'_>, value: &str) {
+    const MAX_BYTES: usize = 63;
+    if value.is_empty() {
+        return errors.required(path, "");
+    }
+    if value.len() > MAX_BYTES {
+        errors.too_long(path, MAX_BYTES);
+    }
+    errors.all_invalid(path, value, syntax::dns1123_subdomain(&value.to_lowercase()));
+}
+
 /// `acme.io/foo`: a domain and a path.
 pub fn domain_prefixed_path(errors: &mut Errors, path: &Path<'_>, value: &str) {
     const RULE: &str = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";

@@ -94,7 +94,8 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-fn is_native_resource(name: &str) -> bool {
+/// Reports whether a name is of Kubernetes itself.
+pub fn is_native_resource(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 

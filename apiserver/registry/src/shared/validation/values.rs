@@ -31,7 +31,8 @@ pub fn range(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>, name: &str, 
     }
 }
 
-/// A string member that is one of a few; an absent or empty one is `required`, when that has a sentence.
+/// A string member that is one of a few; an absent or empty one is `required`, when that has a sentence. Where Go has a
+/// pointer an empty one is none of the few.
 pub fn one_of(
     errors: &mut Errors,
     path: &Path<'_>,
@@ -41,7 +42,8 @@ pub fn one_of(
     required: Option<&str>,
 ) {
     let value = object.str(name);
-    if value.is_empty() {
+    let is_given = object.is_pointer(name) && present(object, name).is_some();
+    if value.is_empty() && !is_given {
         if let Some(detail) = required {
             errors.required(&path.child(name), detail);
         }

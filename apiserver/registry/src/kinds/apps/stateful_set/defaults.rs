@@ -1,6 +1,7 @@
 //! Defaults of StatefulSets.
 
 use crate::kinds::apps::defaults::rolling;
+use crate::shared::validation::present;
 use machinery_schema::{Tree, Value};
 
 /// Lines as the kind's `default_lines` take them.
@@ -17,8 +18,15 @@ pub(super) const LINES: &[&str] = &[
     "spec.volumeClaimTemplates[].status.phase=\"Pending\"",
 ];
 
-/// A strategy with numbers.
+/// A strategy with numbers; one that was named without any has none.
 pub(super) fn set(object: &mut Tree) {
+    let strategy = object.at(&["spec", "updateStrategy"]);
+    let is_named = strategy.is_some_and(|strategy| {
+        !strategy.str("type").is_empty() && present(strategy, "rollingUpdate").is_none()
+    });
+    if is_named {
+        return;
+    }
     let numbers = [("partition", Value::Int(0)), ("maxUnavailable", Value::Int(1))];
     rolling(object, "updateStrategy", &numbers);
 }

@@ -116,11 +116,13 @@ fn retention(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 /// Names are the controller's to give, and the claims' volumes are there when a pod is made.
 fn as_the_controller_makes_it(spec: Ref<'_>, template: Ref<'_>) -> Tree {
     let mut made = template.to_tree();
+    // Of two templates of one name there is one volume.
+    let mut claimed = HashSet::new();
     let claims: Vec<&str> = spec
         .list("volumeClaimTemplates")
         .map(|claim| claim.str_at(&["metadata", "name"]))
+        .filter(|claim| claimed.insert(*claim))
         .collect();
-    let claimed: HashSet<&str> = claims.iter().copied().collect();
     made.with(&["spec"], |mut spec| {
         spec.remove("subdomain");
         spec.remove("hostname");

@@ -23,18 +23,15 @@ pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-/// `cpu: 10%/80%` for resource metrics, of either version.
+/// `cpu: 10%/80%` for resource metrics; one of `v1` shows those that it is stored with.
 fn targets(object: Ref<'_>) -> String {
-    if let Some(target) = object
-        .at(&["spec", "targetCPUUtilizationPercentage"])
-        .and_then(Ref::as_i64)
-    {
-        let current = object
-            .at(&["status", "currentCPUUtilizationPercentage"])
-            .and_then(Ref::as_i64);
-        let current = current.map_or_else(|| UNKNOWN.to_owned(), |own| format!("{own}%"));
-        return format!("cpu: {current}/{target}%");
+    match super::conversion::stored_form(object) {
+        Some(stored) => stored_targets(stored.root()),
+        None => stored_targets(object),
     }
+}
+
+fn stored_targets(object: Ref<'_>) -> String {
     let metrics: Vec<Ref<'_>> = object
         .get("spec")
         .into_iter()
@@ -52,7 +49,7 @@ fn targets(object: Ref<'_>) -> String {
         .iter()
         .take(2)
         .enumerate()
-        .map(|(at, metric)| target_of(*metric, status.get(at).copied()));
+        .map(|(at, metric)| target_of(*metric, current_of(*metric, at, &status)));
     let text = shown.collect::<Vec<_>>().join(", ");
     if metrics.len() > 2 {
         format!("{text} + {} more...", metrics.len() - 2)
@@ -61,14 +58,39 @@ fn targets(object: Ref<'_>) -> String {
     }
 }
 
-fn target_of(metric: Ref<'_>, status: Option<Ref<'_>>) -> String {
-    let source = match metric.str("type") {
+/// The status of a metric: the one in its place, but for `v1`, which may have lost the order.
+fn current_of<'a>(metric: Ref<'_>, at: usize, status: &[Ref<'a>]) -> Option<Ref<'a>> {
+    let is_same = |own: &Ref<'a>| {
+        let kind = own.str("type");
+        kind == metric.str("type") && measured(*own, kind) == measured(metric, kind)
+    };
+    let own = status.get(at).copied();
+    own.filter(is_same)
+        .or_else(|| status.iter().copied().find(is_same))
+        .or(own)
+}
+
+/// The name of what is measured.
+fn measured<'a>(metric: Ref<'a>, kind: &str) -> &'a str {
+    let source = member_of(kind);
+    match source {
+        "resource" | "containerResource" => metric.str_at(&[source, "name"]),
+        _ => metric.str_at(&[source, "metric", "name"]),
+    }
+}
+
+fn member_of(kind: &str) -> &'static str {
+    match kind {
         "Resource" => "resource",
         "ContainerResource" => "containerResource",
         "Pods" => "pods",
         "Object" => "object",
         _ => "external",
-    };
+    }
+}
+
+fn target_of(metric: Ref<'_>, status: Option<Ref<'_>>) -> String {
+    let source = member_of(metric.str("type"));
     let label = match source {
         "resource" | "containerResource" => format!("{}: ", metric.str_at(&[source, "name"])),
         _ => String::new(),
@@ -95,4 +117,35 @@ fn target_of(metric: Ref<'_>, status: Option<Ref<'_>>) -> String {
     };
     let current = now(field).unwrap_or_else(|| UNKNOWN.to_owned());
     format!("{label}{current}/{}{suffix}", value(field).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_schema::Tree;
+    use serde_json::json;
+
+    #[test]
+    fn first_version_shows_all_metrics() {
+        let metrics =
+            json!([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]);
+        let current = json!([
+            {"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": 33, "currentAverageValue": "1"}},
+            {"type": "Resource", "resource": {"name": "memory", "currentAverageValue": "512Mi"}},
+        ]);
+        let autoscaler = json!({
+            "apiVersion": "autoscaling/v1",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "a", "annotations": {
+                "autoscaling.alpha.kubernetes.io/metrics": metrics.to_string(),
+                "autoscaling.alpha.kubernetes.io/current-metrics": current.to_string(),
+            }},
+            "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50},
+            "status": {"currentCPUUtilizationPercentage": 33},
+        });
+        let tree = Tree::from_json(&autoscaler.to_string()).unwrap();
+        let shown = targets(tree.root());
+        assert!(shown.contains("memory: 512Mi/1Gi"), "{shown}");
+        assert!(shown.contains("cpu: 33%/50%"), "{shown}");
+    }
 }

@@ -9,6 +9,15 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HpaConversion;
 
+/// An object of `v1` as it is stored; `None` for one of another version.
+pub(super) fn stored_form(object: Ref<'_>) -> Option<Tree> {
+    if object.str("apiVersion") != "autoscaling/v1" {
+        return None;
+    }
+    let (schema, ty) = machinery_api::schema_for("autoscaling", "v2", "HorizontalPodAutoscaler")?;
+    Some(HpaConversion.to_stored(&object.to_tree(), schema, ty))
+}
+
 /// Target utilization if none is set, in percent of the pods' requests.
 const DEFAULT_CPU: i64 = 80;
 

@@ -4,6 +4,8 @@ mod annotations;
 mod columns;
 pub(crate) mod conversion;
 mod defaults;
+mod metric_sources;
+mod status;
 mod validation;
 
 use crate::engine::kind::{Kind, StoredAs};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 
 pub(crate) static KIND: Kind = Kind::of("autoscaling", "horizontalpodautoscalers")
     .traits(Traits::COUNTED)
-    .rules(ValidationRules::create(validation::validate))
+    .rules(ValidationRules::create(validation::validate).status(status::validate))
     .default_lines(&[defaults::LINES])
     .defaults(defaults::set)
     .columns(columns::cells)

@@ -1,20 +1,26 @@
 //! Validation of HorizontalPodAutoscalers, in either of their versions.
 
+use super::conversion::stored_form;
+use super::metric_sources;
 use crate::engine::strategy::path_segment_problems;
-use crate::shared::validation::{Errors, Path, present};
+use crate::shared::validation::{Errors, Path, present, quantity};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
-const METRICS: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 const SELECT_POLICIES: [&str; 3] = ["Disabled", "Max", "Min"];
 const SCALING_POLICIES: [&str; 2] = ["Percent", "Pods"];
 const MAX_PERIOD_SECONDS: i64 = 1800;
 const MAX_WINDOW_SECONDS: i64 = 3600;
-/// Each look of the controller fetches all of them.
-const MAX_METRICS: usize = 100;
 
-/// Every problem of an autoscaler, new or changed.
+/// Every problem of an autoscaler, new or changed; one of `v1` is looked at as it will be stored.
 pub(crate) fn validate(autoscaler: Ref<'_>) -> Vec<FieldError> {
+    match stored_form(autoscaler) {
+        Some(stored) => validate_stored(stored.root()),
+        None => validate_stored(autoscaler),
+    }
+}
+
+fn validate_stored(autoscaler: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let Some(spec) = autoscaler.get("spec") else {
         return Vec::new();
@@ -26,10 +32,14 @@ pub(crate) fn validate(autoscaler: Ref<'_>) -> Vec<FieldError> {
     if least.is_some_and(|least| most < least) {
         errors.invalid(&at, most, "must be greater than or equal to `minReplicas`");
     }
-    if let Some(target) = spec.get("scaleTargetRef") {
-        reference(&mut errors, &path.child("scaleTargetRef"), target);
-    }
-    metrics(&mut errors, &path.child("metrics"), spec, least);
+    let (target, target_path) = (present(spec, "scaleTargetRef"), path.child("scaleTargetRef"));
+    reference(
+        &mut errors,
+        &target_path,
+        target,
+        MayBeCore::ReplicationController,
+    );
+    metric_sources::validate(&mut errors, &path.child("metrics"), spec, least);
     for direction in ["scaleUp", "scaleDown"] {
         let behavior = path.child("behavior");
         if let Some(rules) = spec.at(&["behavior", direction]) {
@@ -51,138 +61,35 @@ pub(crate) fn validate(autoscaler: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-fn reference(errors: &mut Errors, path: &Path<'_>, target: Ref<'_>) {
+/// Kinds of the core group that a reference may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MayBeCore {
+    Yes,
+    /// Nothing else of that group scales.
+    ReplicationController,
+}
+
+/// Validates a reference; an absent one is one without members.
+pub(super) fn reference(errors: &mut Errors, path: &Path<'_>, target: Option<Ref<'_>>, core: MayBeCore) {
+    let text = |name: &str| target.map_or("", |target| target.str(name));
     for name in ["kind", "name"] {
-        let value = target.str(name);
+        let value = text(name);
         if value.is_empty() {
             errors.required(&path.child(name), "");
         } else {
             errors.all_invalid(&path.child(name), value, path_segment_problems(value, false));
         }
     }
-    let version = target.str("apiVersion");
+    let version = text("apiVersion");
     let detail = match version.split('/').collect::<Vec<_>>().as_slice() {
+        [_] | ["", _] if core == MayBeCore::Yes => return,
+        // A name without a slash is a version of the core group.
+        ["v1"] if text("kind") == "ReplicationController" => return,
         [_] | ["", _] => "apiVersion must specify API group".to_owned(),
         [_, _] => return,
         _ => format!("unexpected GroupVersion string: {version}"),
     };
-    // A name without a slash is a version of the core group, where nothing but ReplicationController scales.
-    if !(version == "v1" && target.str("kind") == "ReplicationController") {
-        errors.invalid(&path.child("apiVersion"), version, detail);
-    }
-}
-
-fn metrics(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, least: Option<i64>) {
-    let count = spec.list("metrics").count();
-    if count > MAX_METRICS {
-        return errors.too_many(path, count, MAX_METRICS);
-    }
-    for (index, metric) in spec.list("metrics").enumerate() {
-        metric_source(errors, &path.index(index), metric);
-    }
-    let mut kinds = spec.list("metrics").map(|metric| metric.str("type"));
-    if least == Some(0) && !kinds.any(|kind| kind == "Object" || kind == "External") {
-        let detail =
-            "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.forbidden(path, detail);
-    }
-}
-
-/// The member that a type of metric is described by.
-fn member_of(kind: &str) -> &'static str {
-    match kind {
-        "ContainerResource" => "containerResource",
-        "External" => "external",
-        "Object" => "object",
-        "Pods" => "pods",
-        _ => "resource",
-    }
-}
-
-fn metric_source(errors: &mut Errors, path: &Path<'_>, metric: Ref<'_>) {
-    let kind = metric.str("type");
-    if kind.is_empty() {
-        errors.required(&path.child("type"), "must specify a metric source type");
-    }
-    if !METRICS.contains(&kind) {
-        errors.not_supported(&path.child("type"), kind, &METRICS);
-        return;
-    }
-    let member = member_of(kind);
-    match present(metric, member) {
-        None => {
-            let detail = "must populate information for the given metric source";
-            errors.required(&path.child(member), detail);
-        }
-        Some(source) => {
-            let at = path.child(member);
-            if member == "resource" || member == "containerResource" {
-                if source.str("name").is_empty() {
-                    errors.required(&at.child("name"), "must specify a resource name");
-                }
-            } else if source.str_at(&["metric", "name"]).is_empty() {
-                let metric = at.child("metric");
-                errors.required(&metric.child("name"), "must specify a metric name");
-            }
-            metric_target(errors, &at.child("target"), member, source.get("target"));
-        }
-    }
-    for kind in METRICS {
-        let other = member_of(kind);
-        if other != member && present(metric, other).is_some() {
-            errors.forbidden(&path.child(other), "must populate the given metric source only");
-        }
-    }
-}
-
-fn metric_target(errors: &mut Errors, path: &Path<'_>, member: &str, target: Option<Ref<'_>>) {
-    let Some(target) = target else { return };
-    match target.str("type") {
-        "" => errors.required(&path.child("type"), "must specify a metric target type"),
-        "Utilization" | "Value" | "AverageValue" => {}
-        other => {
-            let detail = "must be either Utilization, Value, or AverageValue";
-            errors.invalid(&path.child("type"), other, detail);
-        }
-    }
-    let has = |name: &str| present(target, name).is_some();
-    if let Some(percent) = target
-        .get("averageUtilization")
-        .and_then(Ref::as_i64)
-        .filter(|p| *p < 1)
-    {
-        errors.invalid(
-            &path.child("averageUtilization"),
-            percent,
-            "must be greater than 0",
-        );
-    }
-    match member {
-        "resource" | "containerResource" => match (has("averageUtilization"), has("averageValue")) {
-            (false, false) => {
-                let detail = "must set either a target raw value or a target utilization";
-                errors.required(&path.child("averageUtilization"), detail);
-            }
-            (true, true) => {
-                let detail = "may not set both a target raw value and a target utilization";
-                errors.forbidden(&path.child("averageValue"), detail);
-            }
-            _ => {}
-        },
-        "pods" if !has("averageValue") => {
-            let detail = "must specify a positive target averageValue";
-            errors.required(&path.child("averageValue"), detail);
-        }
-        "object" if !has("value") && !has("averageValue") => {
-            let detail = "must set either a target value or averageValue";
-            errors.required(&path.child("averageValue"), detail);
-        }
-        "external" if !has("value") && !has("averageValue") => {
-            let detail = "must set either a target value for metric or a per-pod target";
-            errors.required(&path.child("averageValue"), detail);
-        }
-        _ => {}
-    }
+    errors.invalid(&path.child("apiVersion"), version, detail);
 }
 
 fn scaling_rules(errors: &mut Errors, path: &Path<'_>, rules: Ref<'_>) {
@@ -197,8 +104,8 @@ fn scaling_rules(errors: &mut Errors, path: &Path<'_>, rules: Ref<'_>) {
         }
         _ => {}
     }
-    let select = rules.str("selectPolicy");
-    if !select.is_empty() && !SELECT_POLICIES.contains(&select) {
+    let select = rules.get("selectPolicy").and_then(Ref::as_str);
+    if let Some(select) = select.filter(|select| !SELECT_POLICIES.contains(select)) {
         errors.not_supported(&path.child("selectPolicy"), select, &SELECT_POLICIES);
     }
     let policies = path.child("policies");
@@ -207,6 +114,11 @@ fn scaling_rules(errors: &mut Errors, path: &Path<'_>, rules: Ref<'_>) {
     }
     for (index, policy) in rules.list("policies").enumerate() {
         scaling_policy(errors, &policies.index(index), policy);
+    }
+    let tolerance = rules.get("tolerance").and_then(quantity);
+    if let Some(tolerance) = tolerance.filter(|tolerance| tolerance.is_negative()) {
+        let detail = "must be greater than or equal to 0";
+        errors.invalid(&path.child("tolerance"), tolerance.to_string(), detail);
     }
 }
 

@@ -114,8 +114,9 @@ fn managed_by(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 }
 
 fn completion_mode(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    match spec.str("completionMode") {
-        "" | "NonIndexed" => {
+    let mode = present(spec, "completionMode").and_then(Ref::as_str);
+    match mode.unwrap_or("NonIndexed") {
+        "NonIndexed" => {
             for name in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if let Some(number) = present(spec, name).and_then(Ref::as_i64) {
                     errors.invalid(&path.child(name), number, "requires indexed completion mode");
@@ -181,12 +182,12 @@ fn policies(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             errors.invalid(&at, Shown(policy.to_json()), "requires indexed completion mode");
         }
     }
-    let replacement = spec.str("podReplacementPolicy");
+    let replacement = present(spec, "podReplacementPolicy").and_then(Ref::as_str);
     let known: &[&str] = match failure {
         Some(_) => &["Failed"],
         None => &["Failed", "TerminatingOrFailed"],
     };
-    if !replacement.is_empty() && !known.contains(&replacement) {
+    if let Some(replacement) = replacement.filter(|replacement| !known.contains(replacement)) {
         errors.not_supported(&path.child("podReplacementPolicy"), replacement, known);
     }
 }

@@ -16,12 +16,12 @@ pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     {
         states.push(condition.str("type"));
     }
-    let decided = ["Approved", "Denied", "Failed"]
+    let decided = ["Denied", "Approved"]
         .into_iter()
-        .filter(|state| states.contains(state));
-    let mut shown: Vec<&str> = decided.collect();
-    if shown.is_empty() {
-        shown.push("Pending");
+        .find(|state| states.contains(state));
+    let mut shown = vec![decided.unwrap_or("Pending")];
+    if states.contains(&"Failed") {
+        shown.push("Failed");
     }
     if !object.str_at(&["status", "certificate"]).is_empty() {
         shown.push("Issued");

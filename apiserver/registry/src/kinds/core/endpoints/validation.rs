@@ -2,7 +2,7 @@
 
 use crate::kinds::core::pod::validation::ports::{PROTOCOLS, port_number};
 use crate::kinds::core::service::validation::special_address;
-use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of, present};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
@@ -55,8 +55,7 @@ fn ports(errors: &mut Errors, path: &Path<'_>, subset: Ref<'_>) {
             port.get("port").and_then(Ref::as_i64).unwrap_or_default(),
         );
         one_of(errors, &at, port, "protocol", &PROTOCOLS, Some(""));
-        let protocol = port.str("appProtocol");
-        if !protocol.is_empty() {
+        if let Some(protocol) = present(port, "appProtocol").and_then(Ref::as_str) {
             errors.all_invalid(
                 &at.child("appProtocol"),
                 protocol,

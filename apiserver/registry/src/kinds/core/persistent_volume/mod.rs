@@ -2,6 +2,7 @@
 
 pub(super) mod columns;
 mod defaults;
+mod sources;
 pub mod validation;
 
 use crate::engine::context::RequestContext;

@@ -1,37 +1,17 @@
 //! Validation of PersistentVolumes: size, modes, and one source.
 
+use super::sources::{self, SOURCES, sources};
 use crate::kinds::core::persistent_volume_claim::validation::{VOLUME_MODES, access_modes};
-use crate::shared::validation::{Errors, Path, present};
+use crate::kinds::core::pod::validation::scheduling::node_selector;
+use crate::shared::validation::{Errors, Path, dns_subdomain, immutable, present, quantity};
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, Quantity, syntax};
+use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
 
-/// Members of the spec that say where the data are, in the order upstream looks.
-const SOURCES: [&str; 22] = [
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flocker",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-    "flexVolume",
-];
 const POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
+const ATTRIBUTES_CLASS: &str = "volumeAttributesClassName";
+/// The Secret with which a driver lets a volume grow.
+const EXPAND_SECRET: &str = "controllerExpandSecretRef";
 
 /// Every problem of a volume, new or changed.
 pub fn validate(volume: Ref<'_>) -> Vec<FieldError> {
@@ -46,20 +26,57 @@ pub fn validate(volume: Ref<'_>) -> Vec<FieldError> {
     if !policy.is_empty() && !POLICIES.contains(&policy) {
         errors.not_supported(&path.child("persistentVolumeReclaimPolicy"), policy, &POLICIES);
     }
+    node_affinity(&mut errors, &path.child("nodeAffinity"), spec);
     sources(&mut errors, &path, spec);
+    recycled_root(&mut errors, &path, spec);
     let class = spec.str("storageClassName");
     if !class.is_empty() {
-        errors.all_invalid(
-            &path.child("storageClassName"),
-            class,
-            syntax::dns1123_subdomain(class),
-        );
+        dns_subdomain(&mut errors, &path.child("storageClassName"), class);
     }
-    let mode = spec.str("volumeMode");
-    if !mode.is_empty() && !VOLUME_MODES.contains(&mode) {
+    let mode = present(spec, "volumeMode").and_then(Ref::as_str);
+    if let Some(mode) = mode.filter(|mode| !VOLUME_MODES.contains(mode)) {
         errors.not_supported(&path.child("volumeMode"), mode, &VOLUME_MODES);
     }
+    attributes_class(&mut errors, &path, spec);
+    sources::mount_options(&mut errors, volume);
     errors.into_list()
+}
+
+fn node_affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let Some(affinity) = present(spec, "nodeAffinity") else {
+        return;
+    };
+    let at = path.child("required");
+    match present(affinity, "required") {
+        Some(required) => node_selector(errors, &at, required),
+        None => errors.required(&at, "must specify required node constraints"),
+    }
+}
+
+/// Nobody empties a whole node.
+fn recycled_root(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let folder = spec.str_at(&["hostPath", "path"]);
+    let is_root = folder.starts_with('/') && sources::is_root(folder);
+    if is_root && spec.str("persistentVolumeReclaimPolicy") == "Recycle" {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+}
+
+fn attributes_class(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let Some(class) = present(spec, ATTRIBUTES_CLASS).and_then(Ref::as_str) else {
+        return;
+    };
+    let at = path.child(ATTRIBUTES_CLASS);
+    if class.is_empty() {
+        errors.required(&at, "an empty string is disallowed");
+    } else {
+        dns_subdomain(errors, &at, class);
+    }
+    if present(spec, "csi").is_none() {
+        let detail = "has to be specified when using volumeAttributesClassName";
+        errors.required(&path.child("csi"), detail);
+    }
 }
 
 /// Every problem of the spec of a volume that is no object of its own: it is attached, and nothing else.
@@ -101,20 +118,48 @@ fn modes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     access_modes(errors, &at, spec);
 }
 
-/// Validates a changed volume; its source is immutable.
+/// Validates a changed volume: its source, its mode, and that it has a class of attributes once it had one.
 pub fn validate_update(volume: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = validate(volume);
-    let moved = SOURCES.iter().any(|name| {
-        let of = |object: Ref<'_>| object.at(&["spec", name]).map(Ref::to_json);
-        of(volume) != of(old)
-    });
-    if moved {
-        let mut errors = Errors::new();
+    let mut errors = Errors::new();
+    errors.extend(validate(volume));
+    if is_moved(volume, old) {
         let detail = "spec.persistentvolumesource is immutable after creation";
         errors.forbidden(&Path::of("spec.persistentvolumesource"), detail);
-        problems.extend(errors.into_list());
     }
-    problems
+    let [mode, before] = [volume, old].map(|volume| volume.at(&["spec", "volumeMode"]));
+    immutable(
+        &mut errors,
+        &Path::of("volumeMode"),
+        mode,
+        before,
+        "field is immutable",
+    );
+    let has_class = |volume: Ref<'_>| {
+        let class = volume.at(&["spec", ATTRIBUTES_CLASS]);
+        class.is_some_and(|class| !class.is_null())
+    };
+    if has_class(old) && !has_class(volume) {
+        let path = Path::of("spec");
+        let detail = "update from non-nil value to nil is forbidden";
+        errors.forbidden(&path.child(ATTRIBUTES_CLASS), detail);
+    }
+    errors.into_list()
+}
+
+/// Reports whether the source is another. The secret of growth may come where there was none.
+fn is_moved(volume: Ref<'_>, old: Ref<'_>) -> bool {
+    let secret = old.at(&["spec", "csi", EXPAND_SECRET]);
+    let had_secret = secret.is_some_and(|own| !own.is_null());
+    let source = |volume: Ref<'_>, name: &str| {
+        let mut own = volume.at(&["spec", name])?.to_tree();
+        if name == "csi" && !had_secret {
+            own.remove(&[EXPAND_SECRET]);
+        }
+        Some(own.root().to_json())
+    };
+    SOURCES
+        .into_iter()
+        .any(|name| source(volume, name) != source(old, name))
 }
 
 /// A volume has a size and nothing else.
@@ -130,61 +175,14 @@ fn capacity(errors: &mut Errors, path: &Path<'_>, capacity: Option<Ref<'_>>) {
             .map_or_else(|| "null".into(), Ref::to_json);
         errors.not_supported(path, Shown(shown), &["storage"]);
     }
-    let text = size.and_then(Ref::as_str).unwrap_or_default();
-    let amount = text.parse::<Quantity>().ok();
-    if amount.is_some_and(|amount| amount <= Quantity::default()) {
-        errors.invalid(&path.key("storage"), text, "must be greater than zero");
-    }
-}
-
-fn sources(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut given = 0;
-    for name in SOURCES {
-        let Some(source) = present(spec, name) else {
-            continue;
-        };
-        given += 1;
-        let at = path.child(name);
-        if given > 1 {
-            errors.forbidden(&at, "may not specify more than 1 volume type");
-            continue;
+    for (name, value) in capacity.into_iter().flat_map(Ref::entries) {
+        let Some(amount) = quantity(value) else { continue };
+        let at = path.key(name);
+        if amount.units() < 0 {
+            errors.invalid(&at, amount.units(), "must be a valid resource quantity");
         }
-        match name {
-            "hostPath" => host_path(errors, &at.child("path"), source.str("path")),
-            "nfs" => {
-                for field in ["server", "path"] {
-                    if source.str(field).is_empty() {
-                        errors.required(&at.child(field), "");
-                    }
-                }
-                if !source.str("path").is_empty() && !source.str("path").starts_with('/') {
-                    errors.invalid(&at.child("path"), source.str("path"), "must be an absolute path");
-                }
-            }
-            "local" if present(spec, "nodeAffinity").is_none() => {
-                let detail = "Local volume requires node affinity";
-                errors.required(&path.child("nodeAffinity"), detail);
-            }
-            "csi" => {
-                for field in ["driver", "volumeHandle"] {
-                    if source.str(field).is_empty() {
-                        errors.required(&at.child(field), "");
-                    }
-                }
-            }
-            _ => {}
+        if amount <= Quantity::default() {
+            errors.invalid(&at, amount.to_string(), "must be greater than zero");
         }
-    }
-    if given == 0 {
-        errors.required(path, "must specify a volume type");
-    }
-}
-
-fn host_path(errors: &mut Errors, path: &Path<'_>, text: &str) {
-    if text.is_empty() {
-        errors.required(path, "");
-    }
-    if text.split('/').any(|part| part == "..") {
-        errors.invalid(path, text, "must not contain '..'");
     }
 }

@@ -2,7 +2,9 @@
 
 pub mod change;
 mod columns;
+mod data_source;
 mod defaults;
+mod status;
 pub mod validation;
 
 use crate::engine::context::RequestContext;
@@ -14,7 +16,11 @@ use machinery_schema::{Ref, Tree, Value};
 
 pub(crate) static KIND: Kind = Kind::of("", "persistentvolumeclaims")
     .traits(Traits::PLAIN.returned())
-    .rules(ValidationRules::create(validation::validate).update(change::validate_update))
+    .rules(
+        ValidationRules::create(validation::validate)
+            .update(change::validate_update)
+            .status(status::validate),
+    )
     .prepare_for_create(begin)
     .prepare_for_update(prepare_for_update)
     .default_lines(&[defaults::LINES])

@@ -1,5 +1,6 @@
 //! Validation of PersistentVolumeClaims.
 
+use super::data_source;
 use crate::shared::validation::{Errors, Path, dns_subdomain, label_selector, present};
 use machinery_meta::{FieldError, Quantity};
 use machinery_schema::Ref;
@@ -36,9 +37,14 @@ pub fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if !class.is_empty() {
         dns_subdomain(errors, &path.child("storageClassName"), class);
     }
-    let mode = spec.str("volumeMode");
-    if !mode.is_empty() && !VOLUME_MODES.contains(&mode) {
+    let mode = present(spec, "volumeMode").and_then(Ref::as_str);
+    if let Some(mode) = mode.filter(|mode| !VOLUME_MODES.contains(mode)) {
         errors.not_supported(&path.child("volumeMode"), mode, &VOLUME_MODES);
+    }
+    data_source::validate(errors, path, spec);
+    let class = spec.str("volumeAttributesClassName");
+    if !class.is_empty() {
+        dns_subdomain(errors, &path.child("volumeAttributesClassName"), class);
     }
 }
 

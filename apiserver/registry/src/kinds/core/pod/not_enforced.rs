@@ -5,10 +5,11 @@ use crate::shared::validation::{Path, present};
 use machinery_schema::Ref;
 
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
-const PROVIDED_VOLUMES: [&str; 7] = [
+const PROVIDED_VOLUMES: [&str; 8] = [
     "configMap",
     "downwardAPI",
     "emptyDir",
+    "ephemeral",
     "hostPath",
     "persistentVolumeClaim",
     "projected",

@@ -1,6 +1,6 @@
 //! Derived fields of a service: traffic policies, address families, values kept over an update.
 
-use super::{needs_address, needs_health_port, needs_node_ports, service_type};
+use super::{may_have_node_ports, needs_health_port, service_type};
 use machinery_schema::{Ref, Step, Tree, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -109,16 +109,20 @@ fn mirror_cluster_ip(service: &mut Tree, old: Option<&Tree>) {
 
 /// Keeps allocated values that the client leaves out.
 fn keep_allocated(service: &mut Tree, old: &Tree) {
-    let (was, is) = (needs_address(old.root()), needs_address(service.root()));
-    let empty = service.str_at(&["spec", "clusterIP"]).is_empty();
-    if was && is && empty {
+    // That a service has no address is a value, too.
+    let has_address = |service: &Tree| service_type(service.root()) != "ExternalName";
+    let (was, is) = (
+        old.str_at(&["spec", "clusterIP"]),
+        service.str_at(&["spec", "clusterIP"]),
+    );
+    if has_address(old) && has_address(service) && !was.is_empty() && is.is_empty() {
         let unlisted = service.at(&["spec", "clusterIPs"]).is_none_or(Ref::is_empty);
         service.set_str(&["spec", "clusterIP"], old.str_at(&["spec", "clusterIP"]));
         if unlisted && let Some(listed) = old.at(&["spec", "clusterIPs"]) {
             service.set(&[Step::Name("spec"), Step::Name("clusterIPs")], listed);
         }
     }
-    if needs_node_ports(old.root()) && needs_node_ports(service.root()) {
+    if may_have_node_ports(old.root()) && may_have_node_ports(service.root()) {
         let mut known = HashMap::new();
         for (number, protocol, node) in old
             .get("spec")
@@ -170,16 +174,20 @@ fn port_key(port: Ref<'_>) -> (i64, String, i64) {
 /// A type that has no use for a value loses it, unless the client changed the value itself.
 fn drop_unused(service: &mut Tree, old: &Tree) {
     let same = |service: &Tree, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
-    if needs_address(old.root())
-        && service_type(service.root()) == "ExternalName"
-        && same(service, "clusterIP")
-    {
-        service.remove(&["spec", "clusterIP"]);
-        service.remove(&["spec", "clusterIPs"]);
-        service.remove(&["spec", "ipFamilies"]);
-        service.remove(&["spec", "ipFamilyPolicy"]);
+    let is_elsewhere = |service: &Tree| service_type(service.root()) == "ExternalName";
+    if !is_elsewhere(old) && is_elsewhere(service) {
+        let unlisted = service.at(&["spec", "clusterIPs"]).is_none_or(Ref::is_empty);
+        if same(service, "clusterIP") && (unlisted || same(service, "clusterIPs")) {
+            service.remove(&["spec", "clusterIP"]);
+            service.remove(&["spec", "clusterIPs"]);
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if same(service, field) {
+                service.remove(&["spec", field]);
+            }
+        }
     }
-    if needs_node_ports(old.root()) && !needs_node_ports(service.root()) {
+    if may_have_node_ports(old.root()) && !may_have_node_ports(service.root()) {
         service.with(&["spec"], |mut spec| {
             spec.each("ports", |mut port| {
                 port.remove("nodePort");
@@ -193,6 +201,9 @@ fn drop_unused(service: &mut Tree, old: &Tree) {
         service.remove(&["spec", "healthCheckNodePort"]);
     }
     let is_load_balancer = service_type(service.root()) == "LoadBalancer";
+    if !is_load_balancer {
+        drop_status(service);
+    }
     if service_type(old.root()) == "LoadBalancer" && !is_load_balancer {
         for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
             if same(service, field) {
@@ -209,5 +220,108 @@ fn drop_unused(service: &mut Tree, old: &Tree) {
     }
     if !external && !listed && same(service, "externalTrafficPolicy") {
         service.remove(&["spec", "externalTrafficPolicy"]);
+    }
+}
+
+/// Addresses where no load balancer listens any more.
+fn drop_status(service: &mut Tree) {
+    let listens = service.at(&["status", "loadBalancer", "ingress"]);
+    if listens.is_some_and(|points| !points.is_empty()) {
+        service.set(
+            &[Step::Name("status"), Step::Name("loadBalancer")],
+            Value::EmptyMap,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    /// Changes a service, and compares a member of what comes of it.
+    #[track_caller]
+    fn check(old: Json, new: Json, (member, expected): (&[&str], Json)) {
+        let tree = |service: &Json| Tree::from_json(&service.to_string()).unwrap();
+        let (old, mut changed) = (tree(&old), tree(&new));
+        normalise(&mut changed, Some(&old));
+        let found = changed.at(member).map_or(Json::Null, |found| {
+            serde_json::from_str(&found.to_json()).unwrap()
+        });
+        assert_eq!(found, expected, "{new}");
+    }
+
+    #[test]
+    fn load_balancer_keeps_node_ports_when_it_asks_for_no_more() {
+        let service = |allocates: bool| {
+            json!({"spec": {
+                "type": "LoadBalancer",
+                "allocateLoadBalancerNodePorts": allocates,
+                "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30201}],
+            }})
+        };
+        let ports = service(true)["spec"]["ports"].clone();
+        check(service(true), service(false), (&["spec", "ports"], ports));
+    }
+
+    fn headless() -> Json {
+        json!({"spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "clusterIPs": ["None"],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+        }})
+    }
+
+    #[test]
+    fn headless_service_stays_without_an_address() {
+        let headless = headless();
+        for new in [
+            json!({"spec": {"type": "ClusterIP"}}),
+            json!({"spec": {"type": "ClusterIP", "clusterIP": null}}),
+            json!({"spec": {"type": "ClusterIP", "clusterIP": "", "clusterIPs": ["None"]}}),
+        ] {
+            check(
+                headless.clone(),
+                new.clone(),
+                (&["spec", "clusterIP"], json!("None")),
+            );
+            check(headless.clone(), new, (&["spec", "clusterIPs"], json!(["None"])));
+        }
+    }
+
+    #[test]
+    fn headless_service_that_is_elsewhere_has_no_families() {
+        let headless = headless();
+        let mut elsewhere = headless.clone();
+        elsewhere["spec"]["type"] = json!("ExternalName");
+        elsewhere["spec"]["clusterIP"] = Json::Null;
+        elsewhere["spec"]["clusterIPs"] = Json::Null;
+        for member in ["ipFamilies", "ipFamilyPolicy"] {
+            check(
+                headless.clone(),
+                elsewhere.clone(),
+                (&["spec", member], Json::Null),
+            );
+        }
+    }
+
+    #[test]
+    fn service_that_is_no_load_balancer_listens_nowhere() {
+        let service = |kind: &str| {
+            json!({
+                "spec": {"type": kind, "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]},
+                "status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}},
+            })
+        };
+        let status = ["status", "loadBalancer"];
+        check(
+            service("LoadBalancer"),
+            service("ClusterIP"),
+            (&status, json!({})),
+        );
+        let kept = service("LoadBalancer")["status"]["loadBalancer"].clone();
+        check(service("LoadBalancer"), service("LoadBalancer"), (&status, kept));
     }
 }

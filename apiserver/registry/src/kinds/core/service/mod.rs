@@ -78,17 +78,18 @@ fn needs_address(service: Ref<'_>) -> bool {
         && service.str_at(&["spec", "clusterIP"]) != "None"
 }
 
-/// Its ports are open on every node.
-fn needs_node_ports(service: Ref<'_>) -> bool {
+/// Its ports may be open on every node.
+fn may_have_node_ports(service: Ref<'_>) -> bool {
+    matches!(service_type(service), "NodePort" | "LoadBalancer")
+}
+
+/// Its ports are to be open on every node; else only those are for which a node port is named.
+fn allocates_node_ports(service: Ref<'_>) -> bool {
     let opted_out = service
         .at(&["spec", "allocateLoadBalancerNodePorts"])
         .and_then(Ref::as_bool)
         == Some(false);
-    match service_type(service) {
-        "NodePort" => true,
-        "LoadBalancer" => !opted_out,
-        _ => false,
-    }
+    may_have_node_ports(service) && !(opted_out && service_type(service) == "LoadBalancer")
 }
 
 /// The kubelets' health check of a load balancer that keeps client addresses.

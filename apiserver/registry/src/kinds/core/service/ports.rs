@@ -2,7 +2,7 @@
 
 use super::port_range::PortRange;
 use super::shares::{self, Pool, Taking};
-use super::{needs_health_port, needs_node_ports};
+use super::{allocates_node_ports, may_have_node_ports, needs_health_port};
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
@@ -71,7 +71,8 @@ pub(super) async fn allocate(
 }
 
 fn wants(service: Ref<'_>) -> bool {
-    needs_node_ports(service) || needs_health_port(service)
+    let named = || may_have_node_ports(service) && !shares::node_ports(service).is_empty();
+    allocates_node_ports(service) || needs_health_port(service) || named()
 }
 
 pub(super) fn number(value: Ref<'_>, name: &str) -> i64 {
@@ -111,14 +112,17 @@ impl Known {
 impl Picker<'_> {
     fn assign(&mut self, service: &mut Tree) {
         let root = service.root();
-        let (nodes, health) = (needs_node_ports(root), needs_health_port(root));
+        let (nodes, health) = (may_have_node_ports(root), needs_health_port(root));
+        let allocates = allocates_node_ports(root);
         let spec_path = FieldPath::new("spec");
         service.with(&["spec"], |mut spec| {
             if nodes {
                 let mut known = Known::default();
                 let mut at = 0;
                 spec.each("ports", |port| {
-                    self.one(port, &spec_path.child("ports").index(at), &mut known);
+                    if allocates || number(port.as_ref(), "nodePort") != 0 {
+                        self.one(port, &spec_path.child("ports").index(at), &mut known);
+                    }
                     at += 1;
                 });
             }

@@ -2,7 +2,7 @@
 
 use crate::kinds::core::pod::validation::ports::PROTOCOLS;
 use crate::kinds::core::service::validation::special_address;
-use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip};
+use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -83,8 +83,7 @@ fn ports(errors: &mut Errors, path: &Path<'_>, slice: Ref<'_>) {
         } else if !PROTOCOLS.contains(&protocol) {
             errors.not_supported(&at.child("protocol"), protocol, &PROTOCOLS);
         }
-        let application = port.str("appProtocol");
-        if !application.is_empty() {
+        if let Some(application) = present(port, "appProtocol").and_then(Ref::as_str) {
             errors.all_invalid(
                 &at.child("appProtocol"),
                 application,

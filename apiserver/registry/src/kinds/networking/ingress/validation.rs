@@ -1,6 +1,7 @@
 //! Validation of Ingresses.
 
-use crate::shared::validation::{Errors, Path, present};
+use crate::engine::strategy::path_segment_problems;
+use crate::shared::validation::{Errors, Path, load_balancer, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -29,6 +30,13 @@ pub fn validate(ingress: Ref<'_>) -> Vec<FieldError> {
         problems.extend(errors.into_list());
     }
     problems
+}
+
+/// Every problem of a changed status.
+pub fn validate_status(ingress: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    load_balancer(&mut errors, ingress, old, false);
+    errors.into_list()
 }
 
 /// Every problem of a changed Ingress.
@@ -147,15 +155,23 @@ fn exact_path(errors: &mut Errors, path: &Path<'_>, text: &str) {
 fn validate_backend(errors: &mut Errors, path: &Path<'_>, backend: Ref<'_>) {
     match (present(backend, "resource"), present(backend, "service")) {
         (Some(_), Some(_)) => errors.invalid(path, "", "cannot set both resource and service backends"),
-        (Some(resource), None) => {
-            for name in ["kind", "name"] {
-                if resource.str(name).is_empty() {
-                    errors.required(&path.child("resource").child(name), "");
-                }
-            }
-        }
+        (Some(resource), None) => validate_resource(errors, &path.child("resource"), resource),
         (None, Some(service)) => validate_service(errors, path, service),
         (None, None) => errors.invalid(path, "", "resource or service backend is required"),
+    }
+}
+
+fn validate_resource(errors: &mut Errors, path: &Path<'_>, resource: Ref<'_>) {
+    if let Some(group) = present(resource, "apiGroup").and_then(Ref::as_str) {
+        errors.all_invalid(&path.child("apiGroup"), group, syntax::dns1123_subdomain(group));
+    }
+    for name in ["kind", "name"] {
+        let (at, value) = (path.child(name), resource.str(name));
+        if value.is_empty() {
+            errors.required(&at, "");
+        } else {
+            errors.all_invalid(&at, value, path_segment_problems(value, false));
+        }
     }
 }
 

@@ -8,9 +8,13 @@ use machinery_schema::Ref;
 /// Cells in the order of the headers.
 pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let own = object.str_at(&["metadata", "name"]);
-    let annotated = |key: &str| object.str_at(&["metadata", "annotations", key]) == "true";
-    let default = annotated("storageclass.kubernetes.io/is-default-class")
-        || annotated("storageclass.beta.kubernetes.io/is-default-class");
+    // The annotation of beta makes a default, too, but is not shown.
+    let annotation = [
+        "metadata",
+        "annotations",
+        "storageclass.kubernetes.io/is-default-class",
+    ];
+    let default = object.str_at(&annotation) == "true";
     let expands = object.get("allowVolumeExpansion").and_then(Ref::as_bool) == Some(true);
     vec![
         if default {

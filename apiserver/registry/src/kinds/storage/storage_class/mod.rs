@@ -3,6 +3,7 @@
 mod columns;
 mod defaults;
 mod not_enforced;
+mod topologies;
 pub mod validation;
 
 use crate::engine::kind::Kind;

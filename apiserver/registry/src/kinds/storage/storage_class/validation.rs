@@ -1,31 +1,27 @@
 //! Validation of StorageClasses.
 
-use crate::shared::validation::{Errors, Path, immutable};
-use machinery_meta::{FieldError, syntax};
+use super::topologies;
+use crate::kinds::storage::parameters::{driver, parameters};
+use crate::shared::validation::{Errors, Path, immutable, present};
+use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
 /// Every problem of a new StorageClass.
 pub fn validate_class(class: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    if class.at(&["parameters", ""]).is_some() {
-        errors.invalid(&Path::of("parameters"), "", "field can not be empty.");
-    }
-    for (name, supported) in [
-        ("reclaimPolicy", ["Delete", "Retain"]),
-        ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
+    parameters(&mut errors, class, false);
+    for (name, supported, may_be_empty) in [
+        ("reclaimPolicy", ["Delete", "Retain"], true),
+        ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"], false),
     ] {
-        let value = class.str(name);
-        if !value.is_empty() && !supported.contains(&value) {
+        let value = present(class, name).and_then(Ref::as_str);
+        let value = value.filter(|value| !(may_be_empty && value.is_empty()));
+        if let Some(value) = value.filter(|value| !supported.contains(value)) {
             errors.not_supported(&Path::of(name), value, &supported);
         }
     }
-    let provisioner = class.str("provisioner");
-    if provisioner.is_empty() {
-        errors.required(&Path::of("provisioner"), "");
-    } else {
-        let problems = syntax::qualified_name(&provisioner.to_lowercase());
-        errors.all_invalid(&Path::of("provisioner"), provisioner, problems);
-    }
+    topologies::validate(&mut errors, class);
+    driver(&mut errors, class, "provisioner");
     errors.into_list()
 }
 

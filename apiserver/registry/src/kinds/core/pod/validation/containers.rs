@@ -4,7 +4,7 @@ use super::paths::descending_path;
 use super::ports::{PROTOCOLS, port_number};
 use super::volumes::Known;
 use super::{environment, probes, resources, restart, security};
-use crate::shared::validation::{Errors, Path, dns_label, one_of};
+use crate::shared::validation::{Errors, Path, dns_label, one_of, present};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashSet;
@@ -283,11 +283,10 @@ fn sub_paths(errors: &mut Errors, list: &Path<'_>, at: &Path<'_>, mount: Ref<'_>
 }
 
 fn propagation(errors: &mut Errors, path: &Path<'_>, mount: Ref<'_>, container: Ref<'_>) {
-    let mode = mount.str("mountPropagation");
-    let modes = ["Bidirectional", "HostToContainer", "None"];
-    if mode.is_empty() {
+    let Some(mode) = present(mount, "mountPropagation").and_then(Ref::as_str) else {
         return;
-    }
+    };
+    let modes = ["Bidirectional", "HostToContainer", "None"];
     if !modes.contains(&mode) {
         errors.not_supported(path, mode, &modes);
     }

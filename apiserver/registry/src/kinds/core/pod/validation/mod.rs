@@ -19,15 +19,15 @@ pub mod resources;
 mod restart;
 pub mod scheduling;
 pub mod security;
-mod sources;
+pub(crate) mod sources;
 pub mod spec;
 pub(crate) mod status;
 pub mod update;
 mod visit;
 pub mod volumes;
 
-use crate::shared::validation::{Errors, Path, labels};
-use machinery_meta::FieldError;
+use crate::shared::validation::{Errors, Path, labels, present};
+use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
 /// Every problem of a new pod; metadata are checked by generic code.
@@ -57,7 +57,24 @@ fn whole(errors: &mut Errors, pod: Ref<'_>) {
         let path = Path::of("spec");
         spec::validate(errors, &path, spec);
         tokens(errors, &path.child("volumes"), spec);
+        claim_names(errors, &path.child("volumes"), pod, spec);
         images(errors, &path, spec);
+    }
+}
+
+/// The claim that is made for a volume has the name of the pod and that of the volume.
+fn claim_names(errors: &mut Errors, path: &Path<'_>, pod: Ref<'_>, spec: Ref<'_>) {
+    let pod_name = pod.str_at(&["metadata", "name"]);
+    for (index, volume) in spec.list("volumes").enumerate() {
+        let name = volume.str("name");
+        if pod_name.is_empty() || name.is_empty() || present(volume, "ephemeral").is_none() {
+            continue;
+        }
+        let claim = format!("{pod_name}-{name}");
+        for problem in syntax::dns1123_subdomain(&claim) {
+            let detail = format!("PVC name {claim:?}: {problem}");
+            errors.invalid(&path.index(index).child("name"), name, detail);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Validation of restarts: a container's own policy, and rules by exit code.
 
-use crate::shared::validation::{Errors, Path};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_schema::Ref;
 
 /// Rules of restarting that a container may have, and exit codes that each may name.
@@ -9,13 +9,13 @@ const MAX_RESTART_CODES: usize = 255;
 
 /// A container's own restart policy, and the rules that come with it (KEP-5307).
 pub(super) fn rules(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
-    let policy = container.str("restartPolicy");
+    let given = present(container, "restartPolicy").and_then(Ref::as_str);
     let policies = ["Always", "Never", "OnFailure"];
-    if !policy.is_empty() && !policies.contains(&policy) {
+    if let Some(policy) = given.filter(|policy| !policies.contains(policy)) {
         errors.not_supported(&path.child("restartPolicy"), policy, &policies);
     }
     let count = container.list("restartPolicyRules").len();
-    if policy.is_empty() && count > 0 {
+    if given.is_none() && count > 0 {
         let detail = "must specify restartPolicy when restart rules are used";
         errors.required(&path.child("restartPolicy"), detail);
     }

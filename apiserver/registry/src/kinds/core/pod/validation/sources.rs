@@ -3,7 +3,7 @@
 use super::files::required;
 use super::paths::descending_path;
 use crate::kinds::core::persistent_volume_claim::validation as claim;
-use crate::shared::validation::{Errors, Path, dns_subdomain, one_of};
+use crate::shared::validation::{Errors, Path, annotations, dns_subdomain, labels, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
@@ -102,7 +102,8 @@ fn iscsi(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
 }
 
-fn fibre_channel(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+/// A LUN of Fibre Channel, here and in volumes.
+pub(crate) fn fibre_channel(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     let at = path.child("targetWWNs");
     let (targets, ids) = (source.list("targetWWNs").len(), source.list("wwids").len());
     if targets == 0 && ids == 0 {
@@ -199,6 +200,9 @@ fn ephemeral(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     let Some(template) = source.get("volumeClaimTemplate") else {
         return errors.required(path, "");
     };
+    let (metadata, of) = (path.child("metadata"), |name| template.at(&["metadata", name]));
+    annotations(errors, &metadata.child("annotations"), of("annotations"));
+    labels(errors, &metadata.child("labels"), of("labels"));
     for name in ["name", "generateName", "namespace"] {
         if !template.str_at(&["metadata", name]).is_empty() {
             errors.forbidden(&path.child("metadata").child(name), "cannot be set");

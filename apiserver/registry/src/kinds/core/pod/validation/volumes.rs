@@ -154,7 +154,8 @@ fn empty_dir(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
 }
 
-fn host_path(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+/// A path of the node, here and in volumes.
+pub(crate) fn host_path(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     let target = source.str("path");
     if target.is_empty() {
         errors.required(&path.child("path"), "");
@@ -179,7 +180,7 @@ fn host_path(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
 fn nfs(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     required(errors, path, source, &["server", "path"]);
     let target = source.str("path");
-    if !target.is_empty() && !target.starts_with('/') {
+    if !target.starts_with('/') {
         errors.invalid(&path.child("path"), target, "must be an absolute path");
     }
 }

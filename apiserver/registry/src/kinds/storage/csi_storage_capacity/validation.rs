@@ -1,0 +1,31 @@
+//! Validation of CSIStorageCapacities.
+
+use crate::shared::validation::{Errors, Path, dns_subdomain, immutable, label_selector, present, quantity};
+use machinery_meta::FieldError;
+use machinery_schema::Ref;
+
+/// Every problem of a new capacity.
+pub(super) fn validate(capacity: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    if let Some(topology) = present(capacity, "nodeTopology") {
+        label_selector(&mut errors, &Path::of("nodeTopology"), topology);
+    }
+    let class = capacity.str("storageClassName");
+    dns_subdomain(&mut errors, &Path::of("storageClassName"), class);
+    let room = capacity.get("capacity").and_then(quantity);
+    if let Some(room) = room.filter(|room| room.is_negative()) {
+        let detail = "must be greater than or equal to 0";
+        errors.invalid(&Path::of("capacity"), room.to_string(), detail);
+    }
+    errors.into_list()
+}
+
+/// The room was asked for with these members.
+pub(super) fn validate_update(capacity: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    for member in ["nodeTopology", "storageClassName"] {
+        let (new, old) = (present(capacity, member), present(old, member));
+        immutable(&mut errors, &Path::of(member), new, old, "field is immutable");
+    }
+    errors.into_list()
+}
