@@ -194,6 +194,65 @@ impl Scenario for Restarting {
     }
 }
 
+/// Pods that never end; somebody takes their owner or their labels away.
+struct Claiming;
+
+const PARALLELISM: i64 = 2;
+const JOB_NAME: &str = "job-name";
+
+impl Scenario for Claiming {
+    const CONTROLLERS: &'static [&'static str] = &["job-controller"];
+    const STEPS: u32 = 15;
+
+    async fn begin(&mut self, world: &World) {
+        let job = json!({"metadata": {"name": "a"}, "spec": {"parallelism": PARALLELISM, "completions": 100,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        world.create::<Job>(job).await.unwrap();
+    }
+
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
+        let Some(pod) = world.pick(active(model).cloned().collect()) else {
+            return;
+        };
+        let metadata = match world.dice(3) {
+            0 => json!({"labels": null}),
+            _ => json!({"ownerReferences": null}),
+        };
+        world.patch::<Pod>(&pod.key, json!({"metadata": metadata})).await;
+    }
+
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
+        let at_work = selected(model).count() as i64;
+        if change.made("Pod").is_some() && at_work > PARALLELISM {
+            return Err(format!("{at_work} pods that the job selects"));
+        }
+        Ok(())
+    }
+
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        let at_work = selected(model).filter(|pod| pod.controller().is_some()).count() as i64;
+        let astray = |pod: &&Arc<ObjectVersion>| {
+            let is_selected = pod.label(JOB_NAME).is_some();
+            is_selected != pod.controller().is_some() || is_selected == pod.finalizers.is_empty()
+        };
+        match model.all("Pod").find(astray) {
+            Some(pod) => Err(format!("{} is astray", pod.key)),
+            None if at_work != PARALLELISM => Err(format!("{at_work} at work")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Active pods that the Job's selector selects.
+fn selected(model: &ReferenceModel) -> impl Iterator<Item = &Arc<ObjectVersion>> {
+    active(model).filter(|pod| pod.label(JOB_NAME).is_some())
+}
+
+#[test]
+fn jobs_take_pods_back_and_let_others_go() {
+    run_seeds(|| Claiming);
+}
+
 #[test]
 fn restarted_containers_use_up_the_tries() {
     run_seeds(Restarting::default);

@@ -355,6 +355,10 @@ fn view_of_a_job_takes_what_is_charged() {
                 LABEL,
             ),
             (
+                object!(r#""spec":{"selector":{"matchLabels":{@}},"template":{"spec":{}}}"#),
+                LABEL,
+            ),
+            (
                 object!(r#""spec":{"template":{"spec":{"tolerations":[@]}}}"#),
                 r##"{"key":"#","operator":"Exists"}"##,
             ),
@@ -375,6 +379,13 @@ fn view_of_a_job_takes_what_is_charged() {
                 r##"{"succeededCount":1}"##,
             ),
         ],
+    );
+    check::<JobView>(
+        OF_REQUIREMENTS,
+        &[(
+            object!(r#""spec":{"selector":{"matchExpressions":[@]},"template":{"spec":{}}}"#),
+            r##"{"key":"#","operator":"Exists"}"##,
+        )],
     );
     check::<JobView>(
         OF_COMPONENTS,

@@ -1,15 +1,16 @@
 //! Runs pods until enough have done well.
 //!
 //! Owns: pods, with a finalizer that stays until the pod is counted, so that a pod that ended is never lost and never
-//! counted twice, whoever deletes it and whenever we are killed. Watches: Jobs (the key), pods (their controller; pods
-//! of a Job that is gone lose the finalizer).
+//! counted twice, whoever deletes it and whenever we are killed. Watches: Jobs (the key), pods (their controller; an orphan
+//! wakes every Job whose selector matches; pods of no Job, or of one that is gone, lose the finalizer).
 //!
-//! `tracking` moves ended pods into the counts, `plan` decides on pods and `ending` on the end, `backoff` on the wait
+//! `claim` adopts and releases, `tracking` moves ended pods into the counts, `plan` decides on pods and `ending` on the end, `backoff` on the wait
 //! before; `indexes` reads and writes `1,3-5`, `index_failures` what pods of an index carry on, `failure_policy` judges
 //! single pods. Pods that are deleted because there are too many lose the finalizer first and count nowhere.
 //! Never: more than `parallelism` pods at work.
 
 mod backoff;
+mod claim;
 mod ending;
 mod failure_policy;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tracking;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::metrics::own_writes;
+use crate::owners::owners_of;
 use crate::pod_control::PodControl;
 use crate::views::{JobView, PodView};
 use futures::future::BoxFuture;
@@ -68,18 +70,11 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         })
         .watches(&pods, move |change| {
             of_pods.pod_changed(change);
-            let mut keys = Vec::new();
-            for pod in change.sides() {
-                let Some(owner) = pod.header.controller().filter(|owner| &*owner.kind == "Job") else {
-                    continue;
-                };
-                let job = ObjectKey::new(pod.namespace(), &*owner.name);
-                let gone = known.get(&job).is_none_or(|job| *job.uid() != owner.uid);
-                if gone && has_finalizer(pod) {
-                    keys.push(Key::Orphan(pod.key().clone()));
-                }
-                keys.push(Key::Job(job));
-            }
+            let held = change.sides().filter(|pod| has_finalizer(pod));
+            let left = held.filter(|pod| !has_job(pod, &known));
+            let mut keys: Vec<_> = left.map(|pod| Key::Orphan(pod.key().clone())).collect();
+            let jobs = owners_of(change, "Job", &known, |job| &job.selector);
+            keys.extend(jobs.into_iter().map(Key::Job));
             keys
         });
     let client = context.client(ROW.service_account);
@@ -94,6 +89,14 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         expectations: Default::default(),
         own_writes: own_writes(context, &STALE_SKIPS, ["batch", "jobs"]),
         backoffs: Default::default(),
+    })
+}
+
+/// Reports whether somebody looks after a pod's finalizer: its Job, which is there, or a controller of another kind.
+fn has_job(pod: &machinery_client::Object<PodView>, jobs: &Informer<JobView>) -> bool {
+    pod.header.controller().is_some_and(|owner| {
+        let key = ObjectKey::new(pod.namespace(), &*owner.name);
+        &*owner.kind != "Job" || jobs.get(&key).is_some_and(|job| *job.uid() == owner.uid)
     })
 }
 

@@ -1,11 +1,11 @@
 //! Gather, plan, act in the order that tracking needs: make and delete pods, write status, then release pods.
 
-use super::metrics::JobMetrics;
 use super::backoff::Backoff;
 use super::index_failures::counts_of_next;
+use super::metrics::JobMetrics;
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::tracking::without_finalizer;
-use super::{FINALIZER, has_finalizer};
+use super::{FINALIZER, has_finalizer, has_job};
 use crate::metrics::since;
 use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::template::{EditedTemplate, OwnerReference};
@@ -32,7 +32,7 @@ const INDEX_IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-fail
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Job(ObjectKey),
-    /// A pod with our finalizer whose Job is gone.
+    /// A pod with our finalizer that no Job has, or one that is gone.
     Orphan(ObjectKey),
 }
 
@@ -75,16 +75,12 @@ impl JobReconciler {
         let Some(pod) = self.pods.get(key).filter(|pod| has_finalizer(pod)) else {
             return Ok(Outcome::Done);
         };
-        let Some(owner) = pod.header.controller() else {
-            return Ok(Outcome::Done);
-        };
-        let job = self.jobs.get(&ObjectKey::new(&key.namespace, &*owner.name));
-        if job.is_some_and(|job| *job.uid() == owner.uid) {
+        if has_job(&pod, &self.jobs) {
             return Ok(Outcome::Done);
         }
         self.release(&pod)
             .await
-            .map_err(ReconcileError::doing("releasing a pod of a job that is gone"))?;
+            .map_err(ReconcileError::doing("releasing a pod that no job has"))?;
         Ok(Outcome::Done)
     }
 
@@ -105,7 +101,7 @@ impl JobReconciler {
             self.create_again(&job, &owner, &awaited.unacknowledged).await?;
         }
         let snapshot = Snapshot {
-            pods: self.pods.controlled(job.namespace(), job.uid()),
+            pods: self.claim(&job, &owner).await?,
             settled: awaited.is_settled(),
             now: self.runtime.now(),
             backoff: self.backoff(&job),

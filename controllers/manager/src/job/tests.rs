@@ -1,6 +1,7 @@
 //! Tables for tracking and for what a Job does next.
 
 use super::backoff::Backoff;
+use super::claim::claim;
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use crate::views::{JobView, PodView, find};
 use machinery_client::object::object_of;
@@ -237,4 +238,37 @@ fn failures_wait_before_the_next_try() {
     let plan = round(&job(json!({"backoffLimit": 6}), json!({"failed": 1})), &[failed]);
     assert_eq!(plan.create, []);
     assert_eq!(plan.requeue_at.unwrap().to_string(), "2026-01-01T00:00:05Z");
+}
+
+#[test]
+fn job_adopts_what_it_selects_and_releases_what_it_does_not() {
+    let selecting = |status: Value| {
+        let selector = json!({"matchLabels": {"of": "j"}});
+        object_of::<JobView>(&job(json!({"selector": selector}), status).to_string()).unwrap()
+    };
+    let labelled = |name: &str, of: &str| {
+        let mut pod = pod(name, "Running", true, None);
+        pod["metadata"]["labels"] = json!({"of": of});
+        pod
+    };
+    let parsed = |pods: &[Value]| -> Vec<PodRef> {
+        let pods = pods
+            .iter()
+            .map(|pod| object_of::<PodView>(&pod.to_string()).unwrap());
+        pods.map(Arc::new).collect()
+    };
+    let mut going = labelled("going", "j");
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let owned = parsed(&[labelled("kept", "j"), labelled("left", "other")]);
+    let orphans = parsed(&[labelled("come", "j"), labelled("foreign", "other"), going]);
+    let claimed = claim(&selecting(json!({})), owned.clone(), orphans.clone());
+    assert_eq!(names(&claimed.pods), ["kept", "come"]);
+    assert_eq!(names(&claimed.adopt), ["come"]);
+    assert_eq!(names(&claimed.release), ["left"]);
+
+    // One that has finished changes nobody's pods; its own are still counted.
+    let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let claimed = claim(&selecting(complete), owned, orphans);
+    assert_eq!(names(&claimed.pods), ["kept", "left"]);
+    assert!(claimed.adopt.is_empty() && claimed.release.is_empty());
 }

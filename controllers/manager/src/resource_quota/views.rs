@@ -1,10 +1,11 @@
 //! Projections of quotas and of the objects that they count.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service, ServiceSpec};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim};
 use machinery_client::{Index, Projection};
 use machinery_meta::ObjectHeader;
 use machinery_semantics::quota::{self, Measured, Quota};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 
@@ -50,9 +51,28 @@ macro_rules! measures {
 
 measures! {
     OfPod: Pod, quota::pod;
-    OfService: Service, quota::service;
     OfVolumeClaim: PersistentVolumeClaim, quota::volume_claim;
     OfResourceClaim: ResourceClaim, quota::resource_claim;
+}
+
+#[derive(Debug)]
+pub(crate) struct OfService;
+
+/// A Service without its status: whoever may write that may write a condition without a time, which the type refuses to read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ServiceWithoutStatus {
+    spec: Option<ServiceSpec>,
+}
+
+impl Measure for OfService {
+    type Object = ServiceWithoutStatus;
+
+    fn measure(object: &Self::Object) -> Measured {
+        quota::service(&Service {
+            spec: object.spec.clone(),
+            ..Service::default()
+        })
+    }
 }
 
 /// The measure of an object.
@@ -87,5 +107,22 @@ impl Projection for DeviceClassView {
         Ok(Self {
             extended_resource: name.map(String::into_boxed_str),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_client::object::object_of;
+
+    #[test]
+    fn quota_counts_a_service_whose_condition_has_no_time() {
+        let service = r#"{"metadata": {"name": "a", "namespace": "n", "uid": "u"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+            "status": {"conditions": [{"type": "a", "status": "True", "reason": "a", "message": "", "lastTransitionTime": null}]}}"#;
+        let view = object_of::<MeasuredView<OfService>>(service).unwrap();
+        let usage = view.measured.usage(jiff::Timestamp::UNIX_EPOCH);
+        let used = |name: &str| usage.0.get(name).map(ToString::to_string);
+        assert_eq!(used("services.loadbalancers").as_deref(), Some("1"));
+        assert_eq!(used("services.nodeports").as_deref(), Some("1"));
     }
 }

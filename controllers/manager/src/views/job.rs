@@ -1,7 +1,7 @@
 //! What controllers read of a Job.
 
 use crate::views::template::PodTemplate;
-use crate::views::{Condition, created, find, time};
+use crate::views::{Condition, Selector, created, find, time};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
 use machinery_client::{Folded, Index, Projection};
@@ -39,6 +39,8 @@ pub struct JobView {
     pub success_policy: Option<Folded<SuccessPolicy>>,
     /// `spec.template.spec.restartPolicy` is `OnFailure`.
     pub restarts_on_failure: bool,
+    /// `spec.selector`.
+    pub selector: Selector,
     /// `spec.template`.
     pub template: PodTemplate,
     /// When it was created.
@@ -146,6 +148,7 @@ impl Projection for JobView {
             failure_policy: spec.pod_failure_policy,
             success_policy: spec.success_policy,
             restarts_on_failure: restart.restart_policy == "OnFailure",
+            selector: spec.selector,
             template: spec.template,
             created: created(header),
             status: job.status,
@@ -176,6 +179,8 @@ struct Spec {
     managed_by: Option<String>,
     pod_failure_policy: Option<Folded<PodFailurePolicy>>,
     success_policy: Option<Folded<SuccessPolicy>>,
+    #[serde(default)]
+    selector: Selector,
     template: PodTemplate,
 }
 

@@ -172,7 +172,12 @@ mod tests {
         let family = families.iter().find(|family| family.name() == name)?;
         let has = |own: &&prometheus::proto::Metric| own.get_label().iter().any(|pair| pair.value() == label);
         let metric = family.get_metric().iter().find(has)?;
-        Some(metric.get_counter().get_value().max(metric.get_gauge().get_value()))
+        Some(
+            metric
+                .get_counter()
+                .get_value()
+                .max(metric.get_gauge().get_value()),
+        )
     }
 
     #[test]
