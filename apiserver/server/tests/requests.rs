@@ -84,7 +84,7 @@ async fn fresh_server_has_default_objects() {
         .await
         .is(200)
         .json();
-    assert_eq!(count(roles), 76);
+    assert_eq!(count(roles), 78);
     let service = cluster
         .admin()
         .get("/api/v1/namespaces/default/services/kubernetes")

@@ -5,10 +5,11 @@ use jiff::Timestamp;
 use machinery_client::client::decode;
 use machinery_client::{Client, ClientError};
 use machinery_meta::Quantity;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 /// Samples are made about as often.
@@ -40,17 +41,15 @@ struct Usage {
     memory: Box<str>,
 }
 
-/// Fetches while the receiver of `wanted` says so, until nobody takes what is fetched.
+/// Fetches while `wanted` says so, until nobody takes what is fetched.
 pub(crate) async fn follow(
     client: Client,
     runtime: Runtime,
-    mut wanted: watch::Receiver<bool>,
+    wanted: Arc<Watched<bool>>,
     samples: mpsc::Sender<Vec<Sample>>,
 ) {
     loop {
-        if wanted.wait_for(|wanted| *wanted).await.is_err() {
-            return;
-        }
+        wanted.wait_for(|wanted| *wanted).await;
         let pause = match fetch(&client, &runtime).await {
             Ok(fetched) => {
                 if samples.send(fetched).await.is_err() {

@@ -5,10 +5,10 @@ use super::object::{NAME, WantedPolicy, resource};
 use machinery_client::{Client, ClientError, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, ObjectReference};
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// After a status could not be written.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -91,10 +91,11 @@ impl Report {
 }
 
 /// Writes what is to be said, the last word alone where it changes quickly.
-pub(crate) async fn keep(client: Client, runtime: Runtime, mut reports: watch::Receiver<Option<Report>>) {
+pub(crate) async fn keep(client: Client, runtime: Runtime, reports: Arc<Watched<Option<Report>>>) {
     let recorder = EventRecorder::new(client.clone(), "default-scheduler");
+    let mut said = None;
     loop {
-        let report = reports.borrow_and_update().clone();
+        let report = reports.wait_for(|own| *own != said).await;
         if let Some(report) = &report
             && let Err(error) = write(&client, &runtime, &recorder, report).await
             && !error.is_not_found()
@@ -103,9 +104,7 @@ pub(crate) async fn keep(client: Client, runtime: Runtime, mut reports: watch::R
             runtime.sleep(TRY_AGAIN).await;
             continue;
         }
-        if reports.changed().await.is_err() {
-            return;
-        }
+        said = report;
     }
 }
 
