@@ -24,12 +24,15 @@ impl Selected {
     }
 }
 
+/// Names of autoscalers by the value of a label.
+type ByValue = BTreeMap<Box<str>, BTreeSet<Box<str>>>;
+
 /// Selectors by the names of their autoscalers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selectors {
     all: BTreeMap<Box<str>, Arc<Selected>>,
     /// Autoscalers by a label and the value that they ask for.
-    by_label: HashMap<Box<str>, BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
+    by_label: HashMap<Box<str>, ByValue>,
     /// Autoscalers without an equality.
     loose: BTreeSet<Box<str>>,
 }
