@@ -1,6 +1,7 @@
 //! Annotations of `autoscaling/v1` for the fields that it lacks: metrics and current metrics in v1's form,
 //! conditions, and the behavior in the form of upstream's internal type.
 
+use machinery_meta::Quantity;
 use machinery_schema::{Kind, Ref, Step, Strictness, Tree, decode_json};
 use serde_json::{Map, Value};
 
@@ -252,7 +253,8 @@ fn in_v2(metric: Ref<'_>, forms: &[Form], with_target: bool) -> Tree {
             continue;
         };
         for field in form.fields {
-            if let Some(value) = own.get(field.name) {
+            let value = own.get(field.name);
+            if let Some(value) = value.filter(|value| !is_filler(form.member, field.name, own, *value)) {
                 let steps = [form.member].into_iter().chain(field.path.iter().copied());
                 let steps: Vec<Step<'_>> = steps.map(Step::Name).collect();
                 out.set(&steps, value);
@@ -263,6 +265,18 @@ fn in_v2(metric: Ref<'_>, forms: &[Form], with_target: bool) -> Tree {
         }
     }
     out
+}
+
+/// Reports whether a value is the zero that v1 writes for the target of an object's metric which has an average alone.
+fn is_filler(member: &str, field: &str, own: Ref<'_>, value: Ref<'_>) -> bool {
+    let is_zero = || {
+        value
+            .as_str()
+            .and_then(|text| text.parse::<Quantity>().ok())
+            .is_some_and(|own| own.is_zero())
+    };
+    let has_average = || own.get("averageValue").is_some_and(|own| !own.is_null());
+    (member, field) == ("object", "targetValue") && has_average() && is_zero()
 }
 
 /// The type of a metric's target, which v1 implies by the fields that are set.
