@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use std::path::Path;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -220,23 +221,23 @@ fn mirror_pods_are_made_mended_and_deleted() {
         "the node is not registered"
     );
     let (create, delete) = (MirrorAction::Create, MirrorAction::Delete);
-    assert_eq!(plan(&[own.clone()], &[]), [create(own.clone())]);
-    assert!(plan(&[own.clone()], &[fitting.clone()]).is_empty());
-    assert_eq!(plan(&[], &[fitting.clone()]), [delete(fitting.clone())]);
+    assert_eq!(plan(from_ref(&own), &[]), [create(own.clone())]);
+    assert!(plan(from_ref(&own), from_ref(&fitting)).is_empty());
+    assert_eq!(plan(&[], from_ref(&fitting)), [delete(fitting.clone())]);
     let of_another = mirror(&|mirror| {
         let annotations = mirror.metadata.annotations.as_mut().unwrap();
         annotations.insert(CONFIG_MIRROR.to_owned(), "other".to_owned());
     });
-    assert_eq!(plan(&[own.clone()], &[of_another.clone()]), [delete(of_another)]);
+    assert_eq!(plan(from_ref(&own), from_ref(&of_another)), [delete(of_another)]);
     let now = || {
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
             jiff::Timestamp::UNIX_EPOCH,
         ))
     };
     let deleted = mirror(&|mirror| mirror.metadata.deletion_timestamp = now());
-    assert_eq!(plan(&[own.clone()], &[deleted.clone()]), [delete(deleted)]);
+    assert_eq!(plan(from_ref(&own), from_ref(&deleted)), [delete(deleted)]);
     let ending = pod(&|pod| pod.metadata.deletion_timestamp = now());
-    assert!(plan(&[ending.clone()], &[]).is_empty());
+    assert!(plan(from_ref(&ending), &[]).is_empty());
     assert!(
         plan(&[ending], &[fitting]).is_empty(),
         "it is shown until it has ended"
