@@ -5,7 +5,7 @@
 
 use super::has_finalizer;
 use super::index_failures::last_failed;
-use super::plan::{PodRef, Snapshot};
+use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{has_failed, has_succeeded, is_in_range};
 use crate::views::{PodView, time};
 use jiff::{SignedDuration, Timestamp};

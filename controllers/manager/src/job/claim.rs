@@ -2,8 +2,8 @@
 //! selects no more is released; the finalizer comes and goes with the owner, so that what comes is counted and what left is not.
 
 use super::FINALIZER;
-use super::plan::PodRef;
 use super::reconcile::JobReconciler;
+use super::snapshot::PodRef;
 use crate::heavy;
 use crate::pod_control::still_staying;
 use crate::views::{JobView, PodView};

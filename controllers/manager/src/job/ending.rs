@@ -1,7 +1,7 @@
 //! Whether a Job is to end, and how. Pure.
 
 use super::indexes::Ranges;
-use super::plan::{PodRef, Snapshot};
+use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{Tracked, completions};
 use crate::views::{Phase, find, time};
 use jiff::{SignedDuration, Timestamp};

@@ -2,7 +2,8 @@
 
 use super::backoff::Backoff;
 use super::index_failures::counts_of_next;
-use super::plan::{Plan, Snapshot, plan};
+use super::plan::{Plan, plan};
+use super::snapshot::Snapshot;
 use super::tests::{job, names, pod, snapshot};
 use crate::views::find;
 use machinery_client::Folded;

@@ -6,7 +6,7 @@
 use super::backoff::finished_at;
 use super::failure_policy::{Verdict, judge};
 use super::has_finalizer;
-use super::plan::{PodRef, Snapshot};
+use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{Tracked, has_failed, index_in_range, is_ending};
 use crate::views::pod::is_active;
 use k8s_openapi::api::batch::v1::PodFailurePolicy;

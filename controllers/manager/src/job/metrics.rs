@@ -2,7 +2,8 @@
 
 use super::has_finalizer;
 use super::indexes;
-use super::plan::{Plan, Snapshot};
+use super::plan::Plan;
+use super::snapshot::Snapshot;
 use crate::views::{JobStatus, JobView, PodView, find};
 use machinery_client::{Change, Object};
 use machinery_runtime::metrics::{ComponentMetrics, Counters, Family, Histograms};

@@ -20,6 +20,7 @@ mod indexes;
 mod metrics;
 mod plan;
 mod reconcile;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod tracking;

@@ -3,27 +3,13 @@
 use super::backoff::{Backoff, until_of_indexes};
 use super::ending::{End, deadline, end};
 use super::indexes;
+use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{Tracked, completions, has_failed, has_succeeded, index_in_range, track};
 use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
-use crate::views::{Condition, JobStatus, JobView, PodView, find, seconds};
+use crate::views::{Condition, JobStatus, find, seconds};
 use jiff::Timestamp;
-use machinery_client::Object;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-pub(super) type PodRef = Arc<Object<PodView>>;
-
-/// What a plan is made of.
-pub(super) struct Snapshot {
-    pub(super) job: Arc<Object<JobView>>,
-    pub(super) pods: Vec<PodRef>,
-    /// Whether everything asked for earlier has been seen.
-    pub(super) settled: bool,
-    pub(super) now: Timestamp,
-    /// What the round before has left.
-    pub(super) backoff: Option<Backoff>,
-}
 
 /// What is to be done.
 #[derive(Debug, Default)]

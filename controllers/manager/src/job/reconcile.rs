@@ -3,7 +3,8 @@
 use super::backoff::Backoff;
 use super::index_failures::counts_of_next;
 use super::metrics::JobMetrics;
-use super::plan::{Plan, PodRef, Snapshot, plan};
+use super::plan::{Plan, plan};
+use super::snapshot::{PodRef, Snapshot};
 use super::tracking::without_finalizer;
 use super::{FINALIZER, has_finalizer, has_job};
 use crate::metrics::since;

@@ -2,7 +2,8 @@
 
 use super::backoff::Backoff;
 use super::claim::claim;
-use super::plan::{Plan, PodRef, Snapshot, plan};
+use super::plan::{Plan, plan};
+use super::snapshot::{PodRef, Snapshot};
 use crate::views::{JobView, PodView, find};
 use machinery_client::object::object_of;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@
 use super::failure_policy::{Verdict, judge};
 use super::index_failures::awaiting_successors;
 use super::indexes;
-use super::plan::{PodRef, Snapshot};
+use super::snapshot::{PodRef, Snapshot};
 use super::{FINALIZER, has_finalizer};
 use crate::views::job::UncountedTerminatedPods;
 use crate::views::{Condition, JobStatus, JobView, Phase, find};
