@@ -4,6 +4,7 @@ use super::definitions::{begun, finished};
 use super::plan::{MigrationRef, Step, next, running};
 use machinery_client::object::object_of;
 use serde_json::{Value, json};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 /// A migration of widgets, made in this second, with these conditions and this revision.
@@ -32,11 +33,11 @@ fn migrations_of_a_resource_take_turns() {
     assert_eq!(next(&runs, &[runs.clone(), young.clone()]), Step::NoteRevision);
     assert_eq!(next(&young, &[runs, young.clone()]), Step::Nothing);
     let noted = migration("b", 1, &[running], "7");
-    assert_eq!(next(&noted, &[noted.clone()]), Step::Migrate);
+    assert_eq!(next(&noted, from_ref(&noted)), Step::Migrate);
     let done = migration("b", 1, &[running, over], "7");
-    assert_eq!(next(&done, &[done.clone()]), Step::Finish);
+    assert_eq!(next(&done, from_ref(&done)), Step::Finish);
     let ended = migration("b", 1, &[("Running", "False"), over], "7");
-    assert_eq!(next(&ended, &[ended.clone()]), Step::Nothing);
+    assert_eq!(next(&ended, from_ref(&ended)), Step::Nothing);
     assert_eq!(next(&young, &[ended, young.clone()]), Step::Begin);
 }
 
