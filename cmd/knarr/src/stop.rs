@@ -80,6 +80,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a thread that nobody supervises")]
     fn stop_ends_pods_that_nothing_else_keeps_and_leaves_files() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
