@@ -22,8 +22,11 @@ const APPENDS: u64 = 0o2000;
 
 /// Looks at the log for as long as the process lives.
 pub(crate) fn keep(log: PathBuf, runtime: &Runtime) {
+    let looking = runtime.clone();
     runtime
-        .spawn("log rotation", look_again(log, runtime.clone()))
+        .keep("rotation of our log", move || {
+            look_again(log.clone(), looking.clone())
+        })
         .detach();
 }
 
