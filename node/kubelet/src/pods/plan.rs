@@ -102,8 +102,9 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
         .map_or(0, |sandbox| sandbox.attempt + 1);
     let ran_before = attempt > 0 && !snapshot.observed.containers.is_empty();
     let left = spec(snapshot.pod).containers.iter().any(|container| {
-        let ended = snapshot.observed.latest(&container.name);
-        ended.is_none_or(|ended| policy.restarts(ended.exit_code))
+        // One that still runs without its sandbox has not done well yet (upstream's `containerSucceeded`).
+        let found = snapshot.observed.latest(&container.name);
+        found.is_none_or(|found| found.state != ContainerState::Exited || policy.restarts(found.exit_code))
     });
     if ran_before && (policy == RestartPolicy::Never || !left) {
         plan.finish = true;
