@@ -53,7 +53,7 @@ struct Diff {
 
 #[derive(Debug, clap::Args)]
 struct Record {
-    /// What ginkgo wrote; of several reports the last one counts that has the spec.
+    /// Reports of ginkgo; of several the last one counts that has the spec.
     #[arg(long, required = true)]
     junit: Vec<PathBuf>,
     /// The results to merge into.

@@ -1,4 +1,4 @@
-//! When a Job tries again after failures. Pure.
+//! The wait of a Job before it tries again after failures. Pure.
 //!
 //! A Job waits by the failures since its last success, which outlive their pods ([`Backoff`]); one with a limit for
 //! each index waits at each index by the counts on its last failed pod.
@@ -90,7 +90,7 @@ fn wait_from(last: Timestamp, failures: u32) -> Option<Timestamp> {
     last.checked_add(SignedDuration::from_secs(wait)).ok()
 }
 
-/// When a pod ended: its containers, else when it was no more ready, else when its deletion was asked for.
+/// The moment at which a pod ended: its containers did, else it was no longer ready, else its deletion was requested.
 pub(super) fn finished_at(pod: &Object<PodView>) -> Timestamp {
     let unready = || pod.readiness.filter(|own| own.is_false).and_then(|own| own.since);
     let deleted = || {

@@ -1,4 +1,4 @@
-//! Whether a Job is to end, and how. Pure.
+//! The end of a Job: its reason, and whether it failed. Pure.
 
 use super::indexes::Ranges;
 use super::snapshot::{PodRef, Snapshot};
@@ -7,7 +7,7 @@ use crate::views::{Phase, find, time};
 use jiff::{SignedDuration, Timestamp};
 use machinery_client::Folded;
 
-/// Why a Job ends.
+/// Reason for which a Job ends.
 pub(super) struct End {
     /// `Failed`, else `Complete`.
     pub(super) failed: bool,
@@ -15,7 +15,7 @@ pub(super) struct End {
     pub(super) message: String,
 }
 
-/// Whether the Job is to end, and how; one that was said to end goes on ending. Failures are looked at before success.
+/// Returns the end of the Job, where it has one; one that was said to end goes on ending. Failures are looked at before success.
 pub(super) fn end(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
     said(snapshot)
         .or_else(|| failure(snapshot, tracked))
@@ -79,7 +79,7 @@ fn failed_indexes(snapshot: &Snapshot, tracked: &Tracked) -> Option<End> {
     None
 }
 
-/// Whether containers that start again where they ended badly have used up the tries. A pod that is on its way out
+/// Reports whether containers that restart on failure have used up the tries. A pod that is on its way out
 /// for that reason still says so.
 fn restarts_too_often(snapshot: &Snapshot) -> bool {
     let limit = snapshot.job.backoff_limit;
@@ -134,7 +134,7 @@ fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<
     })
 }
 
-/// When a Job has been active for too long.
+/// The moment from which a Job has been active for too long.
 pub(super) fn deadline(snapshot: &Snapshot) -> Option<Timestamp> {
     let job = &snapshot.job;
     let seconds = job.active_deadline_seconds.filter(|_| !job.suspend)?;

@@ -1,4 +1,4 @@
-//! Which pods of a Job are to be made or deleted, and what its status says. Pure.
+//! Plan of a Job: pods to make and to delete, and its status. Pure.
 
 use super::backoff::{Backoff, until_of_indexes};
 use super::ending::{End, deadline, end};
@@ -11,7 +11,7 @@ use crate::views::{Condition, JobStatus, find, seconds};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to be done.
+/// Actions of one round.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) status: JobStatus,
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) action: Action,
     /// Actions of the Job's policy for failed pods, one for each.
     pub(super) policy_actions: Vec<&'static str>,
-    /// When to look again, should nothing happen before.
+    /// The moment of the next look, should nothing happen before.
     pub(super) requeue_at: Option<Timestamp>,
     /// For the next round.
     pub(super) backoff: Backoff,
@@ -244,7 +244,7 @@ fn suspend_or_resume(snapshot: &Snapshot, plan: &mut Plan) {
     plan.events.push((true, event.to_owned(), message.to_owned()));
 }
 
-/// How many pods are to be at work.
+/// Number of pods that are to be at work.
 fn wanted(snapshot: &Snapshot, tracked: &Tracked, active: usize) -> usize {
     let job = &snapshot.job;
     let parallelism = usize::try_from(job.parallelism).unwrap_or(0);
@@ -260,7 +260,7 @@ fn wanted(snapshot: &Snapshot, tracked: &Tracked, active: usize) -> usize {
     }
 }
 
-/// Which pods go when there are too many: of an Indexed Job those out of place, then those that have done least.
+/// Returns the pods that go where there are too many: of an Indexed Job those out of place, then those that have done least.
 fn surplus(snapshot: &Snapshot, active: &[PodRef], wanted: usize) -> Vec<PodRef> {
     let mut rest = active.to_vec();
     rest.sort_by_key(|pod| {

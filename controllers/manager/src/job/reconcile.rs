@@ -29,7 +29,7 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const INDEX_IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// What to look at.
+/// Key of a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Job(ObjectKey),
@@ -54,7 +54,7 @@ pub(super) struct JobReconciler {
     pub(super) expectations: Expectations<ObjectKey>,
     pub(super) own_writes: WriteTracker,
     pub(super) metrics: JobMetrics,
-    /// What each round leaves for the next.
+    /// State that each round leaves for the next.
     pub(super) backoffs: Mutex<BTreeMap<ObjectKey, (Uid, Backoff)>>,
 }
 

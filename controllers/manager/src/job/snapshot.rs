@@ -12,9 +12,9 @@ pub(super) type PodRef = Arc<Object<PodView>>;
 pub(super) struct Snapshot {
     pub(super) job: Arc<Object<JobView>>,
     pub(super) pods: Vec<PodRef>,
-    /// Whether everything asked for earlier has been seen.
+    /// True once everything requested earlier has been seen.
     pub(super) settled: bool,
     pub(super) now: Timestamp,
-    /// What the round before has left.
+    /// State that the round before has left.
     pub(super) backoff: Option<Backoff>,
 }

@@ -254,7 +254,7 @@ impl Collector {
                 .await
             {
                 Err(error) if error.is_not_found() => return Ok(Outcome::Done),
-                Err(error) => return Err(ReconcileError::doing("failing a pod nobody runs")(error)),
+                Err(error) => return Err(ReconcileError::doing("marking a pod failed")(error)),
                 Ok(_) => {}
             }
         }
