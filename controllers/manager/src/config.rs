@@ -1,4 +1,4 @@
-//! What an operator may set, with upstream's names and defaults (`kube-controller-manager`'s flags).
+//! Settings of an operator, with upstream's names and defaults (`kube-controller-manager`'s flags).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What every controller is given.
+//! Dependencies that every controller receives.
 
 use crate::config::Config;
 use machinery_client::{Client, Informers};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Gives the client of a service account in `kube-system`.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// Whose token is signed, and the Secret that will have it.
+/// The account whose token is signed, and the Secret that will hold it.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenOf<'a> {
     /// Of account and Secret.

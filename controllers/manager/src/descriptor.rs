@@ -1,4 +1,4 @@
-//! What the manager knows of a controller: below the controllers, which each make one, and below the list of them.
+//! Description of a controller for the manager: below the controllers, which each make one, and below the list of them.
 
 use crate::context::ControllerContext;
 use futures::future::BoxFuture;
@@ -14,7 +14,7 @@ pub struct ControllerDescriptor {
     pub queue: &'static str,
     /// The service account it writes as; empty where it writes as the controller manager itself.
     pub service_account: &'static str,
-    /// Whether it runs unless told otherwise.
+    /// True if it runs unless `--controllers` excludes it.
     pub default: bool,
     /// Builds it: subscribes to its informers at once, works once they are filled, ends when dropped.
     pub start: fn(&ControllerContext) -> BoxFuture<'static, ()>,

@@ -4,7 +4,7 @@ use crate::all::rows;
 use crate::context::ControllerContext;
 use machinery_runtime::Scope;
 
-/// Which controllers run (`--controllers`).
+/// Controllers that run (`--controllers`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// Those that run by default.
@@ -34,7 +34,7 @@ impl Selection {
         rows().iter().map(|row| row.name)
     }
 
-    /// Whether no controller runs at all.
+    /// Reports whether no controller runs at all.
     pub fn is_empty(&self) -> bool {
         !rows().iter().any(|row| self.includes(row.name, row.default))
     }

@@ -1,4 +1,4 @@
-//! How controllers make, delete, adopt and release pods: with expectations, preconditions and upstream's events.
+//! Creation, deletion, adoption and release of pods: with expectations, preconditions and upstream's events.
 
 use crate::views::template::NewPod;
 use futures::future::join_all;
@@ -26,7 +26,7 @@ pub struct PodControl {
     wording: Wording,
 }
 
-/// How events speak of a pod.
+/// Wording of events about a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wording {
     /// By its name, which was generated.

@@ -27,11 +27,11 @@ use machinery_client::Projection;
 use machinery_client::object::view_cost;
 use machinery_fuzz::{filled, resident};
 
-/// What a view may take of what its object is charged. Twice is the text kept beside the object's bytes.
+/// Most bytes of a view per byte that its object is charged. Twice is the text kept beside the object's bytes.
 const MOST: f64 = 2.6;
-/// What it may take where controllers or nodes write the list, or the cluster's administrators: as values.
+/// The same where controllers or nodes write the list, or the cluster's administrators: as values.
 const OF_COMPONENTS: f64 = 28.0;
-/// What requirements of selectors may take, which are values.
+/// The same for requirements of selectors, which are values.
 const OF_REQUIREMENTS: f64 = 7.5;
 
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.

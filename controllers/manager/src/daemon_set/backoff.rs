@@ -1,5 +1,5 @@
-//! How long a failed pod stays before it is replaced, by set and node: upstream's backoff, from a second to a quarter of
-//! an hour. Without it, a set and a kubelet that rejects its pods would fight as fast as both can.
+//! Time that a failed pod stays before it is replaced, by set and node: upstream's backoff, from a second to a quarter
+//! of an hour. Without it, a set and a kubelet that rejects its pods would fight as fast as both can.
 
 use jiff::{SignedDuration, Timestamp};
 use machinery_meta::{ObjectKey, Uid};

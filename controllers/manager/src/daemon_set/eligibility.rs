@@ -8,7 +8,7 @@ use machinery_semantics::taints::{NO_EXECUTE, NO_SCHEDULE, is_tolerated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Whether a node is to have a pod, and whether one that is there may stay.
+/// Answer for one node: whether it is to have a pod, and whether a pod that is there may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Eligibility {
     pub(super) should_run: bool,
@@ -20,7 +20,7 @@ const REFUSED: Eligibility = Eligibility {
     should_continue: false,
 };
 
-/// What of a template decides where its pods run.
+/// Fields of a template that decide where its pods run.
 #[derive(Debug)]
 pub(super) struct Placement {
     node_name: String,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The label by which old clients tell generations of a template apart.
 pub(super) const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
-/// What the pods of a set have in common.
+/// Fields that all pods of a set have in common.
 #[derive(Debug)]
 pub(super) struct DaemonPods {
     metadata: TemplateMeta,

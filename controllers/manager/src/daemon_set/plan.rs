@@ -1,4 +1,4 @@
-//! What is, and what is to be done to have one pod on each node: `Snapshot` is exactly what a decision may look at,
+//! Plan of the pods to create and delete so that each node has one: `Snapshot` is exactly what a decision may look at,
 //! `Changes` are a value.
 
 use super::eligibility::Eligibility;
@@ -19,7 +19,7 @@ pub(super) type PodRef = Arc<Object<PodView>>;
 /// Pods created in one round at most, and deleted.
 pub(super) const BURST: usize = 250;
 
-/// What a plan is made of.
+/// Input of a plan.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) set: SetRef,
@@ -33,13 +33,13 @@ pub(super) struct Snapshot {
     pub(super) now: Timestamp,
 }
 
-/// What is to be done.
+/// Changes to carry out.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Nodes that get a pod.
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<PodRef>,
-    /// When a failed pod that stays for now is to be looked at again.
+    /// Time at which a failed pod that stays for now is looked at again.
     pub(super) requeue_at: Option<Timestamp>,
 }
 
@@ -66,7 +66,7 @@ impl Snapshot {
         by_node
     }
 
-    /// Whether a pod is of the present template.
+    /// Reports whether a pod is of the present template.
     pub(super) fn is_updated(&self, pod: &PodRef) -> bool {
         self.has_hash(pod)
             || self

@@ -16,7 +16,7 @@ pub(super) fn data(set: &SetRef) -> Result<String, serde_json::Error> {
 /// The revisions of a set, sorted out.
 #[derive(Debug)]
 pub(super) struct Sorted {
-    /// That of the present template: the highest, where there are several.
+    /// The revision of the present template: the highest, where there are several.
     pub(super) current: Option<RevisionRef>,
     /// Others of the present template, which go.
     pub(super) duplicates: Vec<RevisionRef>,

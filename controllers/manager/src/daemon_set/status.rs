@@ -35,7 +35,7 @@ pub(super) fn status(snapshot: &Snapshot, settled: bool) -> DaemonSetStatus {
     status
 }
 
-/// When a ready pod becomes available.
+/// Time at which the next ready pod becomes available.
 pub(super) fn next_available(snapshot: &Snapshot) -> Option<Timestamp> {
     let seconds = snapshot.set.min_ready_seconds;
     let ready = snapshot.pods.iter().filter(|pod| pod.ready);

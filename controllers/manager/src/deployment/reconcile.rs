@@ -69,7 +69,8 @@ impl Reconciler for DeploymentReconciler {
 }
 
 impl DeploymentReconciler {
-    /// Whether the cache shows every set that was made or changed; what became of lost answers is asked for.
+    /// Reports whether the cache shows every set that was made or changed; sets of lost answers are read from the
+    /// server.
     async fn has_seen_its_own_doing(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
         let awaited = self.expectations.settle(key, &self.sets);
         for set in awaited.unacknowledged.iter().chain(&awaited.doubtful) {
@@ -108,8 +109,8 @@ impl DeploymentReconciler {
         Ok(snapshot)
     }
 
-    /// Whether a pod of the set may be there. The pods that are seen prove nothing until the set's controller says that
-    /// it has seen the set's size and every pod it made.
+    /// Reports whether a pod of the set may exist. The pods in the cache prove nothing until the set's controller has
+    /// observed the set's size and every pod it made.
     fn may_run(&self, set: &SetRef) -> bool {
         let pods = self.pods.controlled(set.namespace(), set.uid());
         !counts_are_of_its_size(set) || set.status.replicas > 0 || pods.iter().any(|pod| !pod.is_terminal())

@@ -1,4 +1,4 @@
-//! How many pods the new set and the old ones may have, so that neither bound of the rolling update is ever broken.
+//! Sizes that the new set and the old ones may have, so that neither bound of the rolling update is ever broken.
 
 use super::sets::{Scale, SetRef};
 use crate::views::DeploymentView;
@@ -87,9 +87,9 @@ fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available
     }
 }
 
-/// Whether what status counts is there now that the set has come to its size. A set that shrinks and grows again still
-/// counts pods that went in between, until its controller has seen the new size: nothing is built on those. Upstream
-/// builds on them, and can fall below the minimum.
+/// Reports whether the pods that status counts exist at the set's present size. A set that shrinks and grows again
+/// still counts pods that went in between, until its controller has seen the new size: nothing is built on those.
+/// Upstream builds on them, and can fall below the minimum.
 pub(super) fn counts_are_of_its_size(set: &SetRef) -> bool {
     set.status.observed_generation >= set.header.generation
 }

@@ -5,7 +5,7 @@ use super::rolling::counts_are_of_its_size;
 use super::sets::{Scale, SetRef};
 use crate::views::DeploymentView;
 
-/// Whether `spec.replicas` is not what the active sets were last scaled for.
+/// Reports whether `spec.replicas` differs from the size that the active sets were last scaled for.
 pub(super) fn is_scaling(deployment: &DeploymentView, sets: &[SetRef]) -> bool {
     let active = sets.iter().filter(|set| set.replicas > 0);
     active

@@ -1,4 +1,4 @@
-//! What a plan is made of: a Deployment and its sets at one time.
+//! Input of a plan: a Deployment and its sets at one time.
 
 use super::revisions;
 use super::sets::{DeploymentRef, SetRef};
@@ -9,7 +9,7 @@ pub(super) struct Snapshot {
     pub(super) deployment: DeploymentRef,
     /// Sets it controls.
     pub(super) sets: Vec<SetRef>,
-    /// Whether any pod of an old set is still there and not finished.
+    /// True if any pod of an old set still exists and has not finished.
     pub(super) old_pods_running: bool,
 }
 

@@ -13,7 +13,7 @@ const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 
-/// What this round did that `Progressing` speaks of.
+/// Step of this round that the condition `Progressing` reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing of the kind.
@@ -207,7 +207,7 @@ fn progressing(
     }
 }
 
-/// When a rollout that makes no progress is to be looked at again.
+/// Time at which a rollout that makes no progress is looked at again.
 pub(super) fn deadline(deployment: &DeploymentView, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let current = find(&status.conditions, PROGRESSING)?;

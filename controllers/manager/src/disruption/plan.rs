@@ -50,13 +50,13 @@ pub(super) fn counts(budget: &DisruptionBudgetView, pods: usize, scale: i32) -> 
     }
 }
 
-/// What is to be written.
+/// Changes to write.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) status: PodDisruptionBudgetStatus,
     /// Pods that were to go and did not.
     pub(super) not_deleted: Vec<PodRef>,
-    /// When the first of the others is overdue.
+    /// Time at which the first of the others is overdue.
     pub(super) recheck_at: Option<Timestamp>,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn fail_safe(
     status
 }
 
-/// When a pod that was to go since then is overdue.
+/// Time at which a pod that was to go since then is overdue.
 pub(super) fn overdue_at(since: Timestamp) -> Timestamp {
     since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX)
 }

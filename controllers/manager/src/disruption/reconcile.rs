@@ -20,7 +20,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to look at.
+/// Key of the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Budget(ObjectKey),

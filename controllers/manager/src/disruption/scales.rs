@@ -21,7 +21,7 @@ pub(super) struct Scale {
     pub(super) unmanaged: usize,
 }
 
-/// Why the sizes are not known.
+/// Reason why the sizes are not known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleError {
     /// Upstream's sentence.
@@ -164,7 +164,7 @@ impl Scales {
     }
 }
 
-/// What the caches say of a controller.
+/// Answer of the caches about a controller.
 enum Cached {
     Known(Sized),
     Missing,

@@ -33,7 +33,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 
 /// `--max-endpoints-per-slice`.
 pub(crate) const MAX_ENDPOINTS: usize = 100;
-/// Who manages a slice.
+/// Label with the manager of a slice.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 /// The Service a slice belongs to.

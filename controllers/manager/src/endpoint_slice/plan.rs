@@ -15,7 +15,7 @@ pub(super) type SliceRef = Arc<Object<SliceView>>;
 /// Endpoints that may share a slice: one family, one set of ports.
 type Group = (String, Vec<Port>);
 
-/// What is to be done.
+/// Changes to carry out.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<(String, Vec<Port>, Vec<Endpoint>)>,

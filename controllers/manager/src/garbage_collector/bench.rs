@@ -128,7 +128,7 @@ impl Bench {
         self.collector.dispatcher.carry_out(effects);
     }
 
-    /// What the API stores is restored: watches end, stores list anew.
+    /// Restores the API's objects: watches end, stores list again.
     pub(super) async fn restore(&self) {
         self.api.expire_watches();
         self.runtime.sleep(Duration::from_secs(60)).await;

@@ -8,14 +8,14 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Waits for the object's dependents to be set free.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// What a deletion waits for.
+/// Finalizer step that a deletion waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     Orphaning,
     Dependents,
 }
 
-/// What the object's deletion waits for now; its dependents are set free before any would be deleted.
+/// The step that the object's deletion waits for now; its dependents are orphaned before any would be deleted.
 pub(super) fn waits_for(header: &ObjectHeader) -> Option<Waits> {
     if !header.is_deleting() {
         None

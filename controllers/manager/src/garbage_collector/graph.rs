@@ -1,4 +1,4 @@
-//! Who owns whom, by uid. Pure but for its lock; a change returns its effects on others.
+//! Graph of owners and dependents, by uid. Pure but for its lock; a change returns its effects on others.
 //!
 //! References are text of tenants: an object is the owner that a reference means only where kind, name and namespace agree
 //! with the uid. Objects out of reach (of another namespace) neither hold an owner nor are orphaned by it.
@@ -28,7 +28,7 @@ struct Nodes {
     claimed: BTreeMap<ShortUid, Claimants>,
 }
 
-/// What the graph keeps of an object: there may be thousands of dependents, so who asks for the node gets it without.
+/// The graph's entry for an object. There may be thousands of dependents, so lookups return the node without them.
 #[derive(Debug)]
 struct Entry {
     node: Node,
@@ -205,7 +205,7 @@ impl Graph {
     }
 }
 
-/// Whether every owner is there, is not on its way out and is what its reference says.
+/// Reports whether every owner exists, is not being deleted and is the object that its reference names.
 fn owners_stay(nodes: &Nodes, header: &ObjectHeader) -> bool {
     header.owners.iter().all(|owner| {
         let entry = nodes.seen.get(&(&owner.uid).into());

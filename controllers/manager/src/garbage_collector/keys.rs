@@ -1,4 +1,4 @@
-//! What the collector's queue holds.
+//! Keys of the collector's queue.
 
 use machinery_meta::Uid;
 use machinery_reconcile::QueueKey;
@@ -6,13 +6,13 @@ use machinery_reconcile::QueueKey;
 /// Work of one turn.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// What is served.
+    /// Reads discovery.
     Discovery,
-    /// Whether the stores are filled, so that looks begin.
+    /// Checks whether the stores are filled, so that attempts begin.
     Stores,
-    /// Whether an object is to be deleted.
+    /// Decides whether an object is deleted.
     Delete(Object),
-    /// Whose dependents are to be set free.
+    /// Orphans the dependents of an object.
     Orphan(Object),
 }
 

@@ -141,7 +141,7 @@ impl Monitors {
         }
     }
 
-    /// Whether every store has its first list.
+    /// Reports whether every store has its first list.
     pub(super) fn have_synced(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         !state.running.is_empty() && state.running.values().all(|monitor| monitor.store.has_synced())

@@ -41,7 +41,7 @@ impl Node {
         own.is_empty() || own == namespace
     }
 
-    /// Whether this object's reference to `owner` makes the owner's foreground deletion wait.
+    /// Reports whether this object's reference to `owner` makes the owner's foreground deletion wait.
     pub(super) fn blocks(&self, owner: &Uid) -> bool {
         self.owners()
             .iter()

@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How soon the stores are asked again, and an object whose owner's store is not filled is looked at again; the latter
-/// takes twice as long each time.
+/// Interval at which the stores are checked again, and after which an object whose owner's store is not filled is
+/// looked at again; the latter doubles each time.
 const STORES_FILLING: Duration = Duration::from_millis(200);
 /// The longest wait of an object for what may never come, as upstream's queue has it.
 const LONGEST_WAIT: Duration = Duration::from_secs(1000);
@@ -48,7 +48,7 @@ pub(super) struct Collector {
     pub(super) graph: Arc<Graph>,
     pub(super) monitors: Monitors,
     pub(super) dispatcher: Arc<Dispatcher>,
-    /// When the stores were first asked for.
+    /// Time of the first check of the stores.
     began: OnceLock<Duration>,
     /// Looks that go on in their next turn.
     begun: OngoingAttempts,
@@ -73,7 +73,7 @@ struct Owners {
     /// In which they were found absent, of all their kinds.
     epoch: Epoch,
     absent: Vec<bool>,
-    /// How often it waited for what may come.
+    /// Number of waits for an object that may come.
     waits: u32,
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 pub(super) enum ShortUid {
     /// Eight, four, four, four and twelve lower-case digits.
     Digits([u8; 16]),
-    /// Whatever else a client claims to be one.
+    /// Any other text that a client sends as a uid.
     Text(Box<str>),
 }
 

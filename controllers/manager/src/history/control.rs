@@ -31,7 +31,7 @@ pub struct NewRevision<'a> {
     pub data: &'a str,
     /// Its number.
     pub number: i64,
-    /// How often the name of a new revision was taken, by the owner's status.
+    /// Number of times the name of a new revision was taken, by the owner's status.
     pub collisions: Option<i32>,
     /// Labels of the template.
     pub labels: BTreeMap<String, String>,
@@ -41,7 +41,7 @@ pub struct NewRevision<'a> {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What became of a revision to be made.
+/// Result of creating a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
     /// It is there; the informer shows it soon.
@@ -179,7 +179,7 @@ impl History {
     }
 }
 
-/// Whether the revision that has the name is the one to be made.
+/// Reports whether the revision that has the name is the one to be made.
 fn is_it(live: &[u8], owner: &ObjectHeader, selector: &Selector, data: &str) -> bool {
     let (Ok((header, _)), Ok(view)) = (
         parse_header(live),

@@ -1,4 +1,4 @@
-//! What controllers read of a ControllerRevision.
+//! Fields of a ControllerRevision that controllers read.
 
 use super::revisions::canonical;
 use crate::views::created;
@@ -19,7 +19,7 @@ pub struct RevisionView {
     pub number: i64,
     /// `data`, with its members in order.
     pub data: Box<str>,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! What a Job's failure policy says of a pod that failed. Pure.
+//! Verdict of a Job's failure policy on a pod that failed. Pure.
 
 use crate::views::PodView;
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyRule};

@@ -29,7 +29,7 @@ pub(super) struct Tracked {
     pub(super) failed_indexes: BTreeSet<u32>,
     /// Pods whose finalizer may go once the list is written.
     pub(super) release: Vec<PodRef>,
-    /// Why the whole Job fails, where a pod's end says so.
+    /// Reason why the whole Job fails, where a pod's end requires it.
     pub(super) fail_job: Option<String>,
     /// Failed pods that count towards the limit, the new ones among them.
     pub(super) new_failures: Vec<PodRef>,
@@ -175,7 +175,8 @@ fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &m
     tracked.release.push(pod.clone());
 }
 
-/// What a failure says of the Job and of its index. Pods that a failing Job has deleted say nothing of their indexes.
+/// Applies a failed pod's verdict to the Job and to its index. Pods that a failing Job has deleted do not count for
+/// their indexes.
 fn note_verdict(snapshot: &Snapshot, pod: &PodRef, verdict: &Verdict, tracked: &mut Tracked) {
     let job = &snapshot.job;
     if let Verdict::FailJob(why) = verdict {

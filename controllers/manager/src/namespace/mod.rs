@@ -23,7 +23,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     start,
 };
 
-/// What keeps a namespace until this controller is done.
+/// Finalizer that keeps a namespace until this controller is done.
 const FINALIZER: &str = "kubernetes";
 /// Namespaces emptied at a time.
 const WORKERS: usize = 10;

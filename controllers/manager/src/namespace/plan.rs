@@ -1,10 +1,10 @@
-//! What the conditions of a namespace on its way out say. Pure.
+//! Conditions of a namespace that is being deleted. Pure.
 
 use crate::views::{Condition, find};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// What a round found.
+/// Findings of one round.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// Group versions that could not be discovered.
@@ -15,7 +15,7 @@ pub(super) struct Findings {
     pub(super) remaining: BTreeMap<String, usize>,
     /// Objects left with each finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
-    /// How many seconds what is left may still take, as far as it says.
+    /// Seconds that the remaining objects may still take, as far as they state it.
     pub(super) estimate_seconds: i64,
 }
 

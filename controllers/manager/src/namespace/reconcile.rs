@@ -12,7 +12,7 @@ use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use std::time::Duration;
 
-/// How soon a namespace is looked at again while something is left that gives no time.
+/// Requeue interval of a namespace while remaining objects state no time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 pub(super) struct NamespaceReconciler {

@@ -42,7 +42,7 @@ impl fmt::Display for Ranges {
     }
 }
 
-/// What is taken of a range.
+/// Allocated parts of a range.
 #[derive(Debug)]
 pub(super) struct Taken {
     ranges: Ranges,

@@ -119,7 +119,7 @@ impl Reconciler for Evictor {
     }
 }
 
-/// Whoever is not on the way out already leaves, those that have ended among them.
+/// Reports whether a pod leaves its node: every one that is not being deleted already, finished ones included.
 pub(super) fn leaves(pod: &Object<PodView>) -> bool {
     !pod.header.is_deleting()
 }

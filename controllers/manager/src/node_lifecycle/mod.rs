@@ -55,7 +55,7 @@ pub(crate) const EVICTION_ROW: ControllerDescriptor = ControllerDescriptor {
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// What is read of a node's lease.
+/// Fields of a node's lease that are read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LeaseView {
     #[serde(default)]
@@ -69,7 +69,7 @@ struct LeaseSpec {
 }
 
 impl LeaseView {
-    /// When the node last renewed it; empty where it never did.
+    /// Time of the node's last renewal; empty if there was none.
     fn renewed(&self) -> &str {
         self.spec.renewed.as_deref().unwrap_or("")
     }
@@ -120,7 +120,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Where a node stands, unless it says that it does not count.
+/// Zone and readiness of a node, unless a label excludes it from the count.
 fn standing(node: &Object<NodeView>) -> Option<NodeHealth> {
     let counts = node.header.label(EXCLUDED).is_none();
     counts.then(|| NodeHealth {

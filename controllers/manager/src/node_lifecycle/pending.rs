@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) uid: Uid,
-    /// When the pod was first seen on a tainted node, by our own clock.
+    /// Time at which the pod was first seen on a tainted node, by the controller's own clock.
     since: Duration,
-    /// When it goes.
+    /// Time at which it goes.
     at: Duration,
 }
 

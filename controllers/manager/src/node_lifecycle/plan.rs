@@ -1,4 +1,4 @@
-//! Which conditions a silent node gets, and which taints a node has by its conditions. Pure.
+//! Conditions of a silent node, and taints of a node by its conditions. Pure.
 
 use crate::views::{Condition, NodeView, find, seconds};
 use jiff::Timestamp;
@@ -65,14 +65,14 @@ pub(super) fn readiness(node: &NodeView) -> &str {
     find(&node.conditions, "Ready").map_or("Unknown", |ready| ready.status.as_str())
 }
 
-/// Whether it was this controller that took `Ready` away from the node.
+/// Reports whether it was this controller that set the node's `Ready` to `Unknown`.
 pub(super) fn is_given_up_on(node: &NodeView) -> bool {
     find(&node.conditions, "Ready").is_some_and(|ready| {
         ready.status == "Unknown" && [NODE_SILENT, NODE_NEVER_HEARD].contains(&ready.reason.as_str())
     })
 }
 
-/// What is to become of the `NoExecute` taint of a node that is not ready.
+/// Decision on the `NoExecute` taint of a node that is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EvictionTaint {
     /// It gets one: its pods are to leave.
@@ -93,7 +93,7 @@ pub(super) fn reason(node: &NodeView) -> Option<&'static str> {
     }
 }
 
-/// Whether the node has been given up.
+/// Reports whether the node has a `NoExecute` taint of this controller.
 pub(super) fn is_tainted_no_execute(node: &NodeView) -> bool {
     node.taints.iter().any(is_giving_up)
 }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// When nodes' signs of life changed, by our own clock: the nodes' clocks prove nothing.
+/// Times at which nodes' signs of life changed, by the controller's own clock: the nodes' clocks prove nothing.
 #[derive(Debug, Default)]
 pub(super) struct HeartbeatTracker {
     nodes: Mutex<BTreeMap<ObjectKey, LastHeartbeat>>,
@@ -32,15 +32,15 @@ struct LastHeartbeat {
     about: ObjectReference,
     /// Of `Ready`, which comes with the node's status.
     heartbeat: String,
-    /// When the lease was renewed, as the watch told last and as it was read last: the one may be behind the other, and
-    /// what both have in turns is no news.
+    /// Time of the lease's renewal, as the watch delivered it last and as it was read last: the one may be behind the
+    /// other, and alternating between the two is no sign of life.
     told: String,
     read: String,
     /// `None` until the next look.
     at: Option<Duration>,
 }
 
-/// When a node's lease was renewed.
+/// Time at which a node's lease was renewed.
 #[derive(Debug, Clone, Copy)]
 enum Renewal<'a> {
     /// As the watch has told.
@@ -60,7 +60,7 @@ impl LastHeartbeat {
         }
     }
 
-    /// Whether the node has spoken since the last look: the lease or the heartbeat moves.
+    /// Reports whether the node has given a sign of life since the last look: the lease or the heartbeat moves.
     fn has_moved(&mut self, heartbeat: &str, renewal: Renewal<'_>) -> bool {
         let (Renewal::Told(renewed) | Renewal::Read(renewed)) = renewal;
         let moved = self.heartbeat != heartbeat || (self.told != renewed && self.read != renewed);
@@ -158,13 +158,13 @@ impl NodeReconciler {
         }
     }
 
-    /// When the node last renewed its lease, as far as the watch has told.
+    /// Time of the node's last lease renewal, by the watch.
     fn watched_renewal(&self, node: &Object<NodeView>) -> String {
         let lease = self.leases.get(&lease_of(node));
         lease.map_or_else(String::new, |lease| lease.renewed().to_owned())
     }
 
-    /// When the node last renewed its lease, as the server has it now.
+    /// Time of the node's last lease renewal, read from the server; empty without a lease.
     async fn read_renewal(&self, node: &Object<NodeView>) -> Result<String, ReconcileError> {
         let leases = &self.leases.source().resource;
         match self.client.get_as::<LeaseView>(leases, &lease_of(node)).await {
@@ -174,7 +174,7 @@ impl NodeReconciler {
         }
     }
 
-    /// How long the node has given no sign of life; a new sign starts the clock again.
+    /// Time since the node's last sign of life; a new sign starts the clock again.
     fn heartbeat_age(
         &self,
         node: &Object<NodeView>,

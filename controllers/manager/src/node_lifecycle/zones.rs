@@ -1,4 +1,4 @@
-//! How much of each zone is ready, and how fast its nodes may therefore be given up. Pure but for its lock.
+//! Share of ready nodes in each zone, and the rate at which its nodes may therefore be tainted. Pure but for its lock.
 //!
 //! | state | when | taints with `NoExecute` |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// So many nodes may be unready in any zone.
 const FEW: usize = 2;
 
-/// How a zone does.
+/// State of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZoneState {
     Normal,
@@ -25,7 +25,7 @@ pub(super) enum ZoneState {
     FullDisruption,
 }
 
-/// Whether a node may be given up.
+/// Answer to a request to taint a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permit {
     Now,
@@ -47,7 +47,7 @@ struct State {
     zones: BTreeMap<String, Zone>,
 }
 
-/// Where a node is, and how it does.
+/// Zone and readiness of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NodeHealth {
     pub(super) zone: String,
@@ -58,7 +58,7 @@ pub(super) struct NodeHealth {
 struct Zone {
     ready: usize,
     unready: usize,
-    /// When a node of it was last given up.
+    /// Time at which a node of it was last tainted.
     last: Option<Duration>,
 }
 
@@ -112,7 +112,7 @@ impl State {
     }
 }
 
-/// What a change of one node means for all.
+/// Effect of one node's change on the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shift {
     /// Nothing.
@@ -158,7 +158,7 @@ impl Zones {
         self.with(|state| state.zones.iter().map(size).collect())
     }
 
-    /// Whether all evictions have stopped.
+    /// Reports whether all evictions have stopped.
     pub(super) fn is_all_lost(&self) -> bool {
         self.with(|state| state.is_all_lost())
     }

@@ -46,7 +46,7 @@ const DELETION_ERRORS: Family = Family::new(
     LABELS,
 );
 
-/// How long a node may be missing before its pods go.
+/// Time that a node may be missing before its pods go.
 const QUARANTINE: Duration = Duration::from_secs(40);
 /// Finished pods are counted at most this often.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
@@ -54,11 +54,11 @@ const COUNT_EVERY: Duration = Duration::from_secs(20);
 /// Says that a node was shut down and nothing runs on it.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// What to look at.
+/// Key of the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Pod(ObjectKey),
-    /// How many pods have finished.
+    /// The count of finished pods.
     Finished,
 }
 
@@ -196,7 +196,7 @@ impl Collector {
         }
     }
 
-    /// How long a node has been missed; the first to ask starts the clock.
+    /// Time that a node has been missing; the first call starts the clock.
     fn missed_for(&self, node: &ObjectKey) -> Duration {
         let now = self.runtime.monotonic();
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What is, and what is to be done: `Snapshot` is exactly what a decision may look at, `Plan` is a value.
+//! Plan of a set's pods: `Snapshot` is exactly what a decision may look at, `Plan` is a value.
 
 use super::ranking::rank;
 use crate::pod_control::BURST_REPLICAS;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A pod as plans handle it.
 pub(super) type PodRef = Arc<Object<PodView>>;
 
-/// What a plan is made of.
+/// Input of a plan.
 pub(super) struct Snapshot<P> {
     pub(super) set: Arc<Object<P>>,
     /// Pods whose controller is this set.
@@ -20,12 +20,12 @@ pub(super) struct Snapshot<P> {
     pub(super) orphans: Vec<PodRef>,
     /// Active pods of all sets of this set's owner, this one included; none where no pod may have to go.
     pub(super) siblings: Vec<PodRef>,
-    /// Whether everything asked for earlier has been seen.
+    /// True if all earlier creations and deletions have been seen.
     pub(super) settled: bool,
     pub(super) now: Timestamp,
 }
 
-/// What is to be done.
+/// Changes to carry out.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: usize,
@@ -37,9 +37,9 @@ pub(super) struct Plan {
     pub(super) active: Vec<PodRef>,
     /// Pods on their way out.
     pub(super) terminating: i32,
-    /// Whether everything asked for earlier has been seen.
+    /// True if all earlier creations and deletions have been seen.
     pub(super) settled: bool,
-    /// When a ready pod is to be looked at again because it becomes available.
+    /// Time at which a ready pod is looked at again because it becomes available.
     pub(super) requeue_at: Option<Timestamp>,
 }
 

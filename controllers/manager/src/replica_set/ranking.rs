@@ -1,4 +1,4 @@
-//! Which pod goes first when there are too many: one comparison per rule, in upstream's order.
+//! Order in which pods go when there are too many: one comparison per rule, in upstream's order.
 
 use crate::views::{Phase, PodView};
 use jiff::Timestamp;

@@ -5,7 +5,7 @@ use crate::views::{Condition, ReplicaSetStatus, SetView, find};
 use jiff::Timestamp;
 use machinery_client::Object;
 
-/// Why the last round did not do all it wanted.
+/// Reason why the last round did not carry out its whole plan.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     /// `FailedCreate` or `FailedDelete`.

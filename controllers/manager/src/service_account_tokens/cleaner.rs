@@ -32,7 +32,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// How often a Secret is looked at, as upstream does.
+/// Interval at which a Secret is looked at, as upstream's.
 const INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
@@ -64,7 +64,7 @@ struct Cleaner {
     config: Arc<Config>,
 }
 
-/// What becomes of a token that nobody has used.
+/// Decision on an unused token.
 #[derive(Debug, PartialEq, Eq)]
 enum Unused {
     Keep,
@@ -77,7 +77,7 @@ fn day(text: &str) -> Option<Date> {
     text.parse().ok().filter(|_| text.len() == "2006-01-02".len())
 }
 
-/// What a Secret's own times and labels say; `before` is a period ago.
+/// Decides by a Secret's own times and labels; `before` is a period ago.
 fn judge(secret: &Object<TokenView>, before: Timestamp) -> Unused {
     let header = &secret.header;
     let created = header

@@ -183,7 +183,7 @@ impl Tokens {
         secret.has_token && secret.has_namespace && trusts
     }
 
-    /// What is missing is added to the live Secret; what it has stays.
+    /// Adds missing fields to the live Secret; those that it has stay.
     async fn fill(&self, key: &TokenKey, cached: &Object<TokenView>, uid: &Uid) -> Result<(), ClientError> {
         if self.is_complete(cached) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What is read of the Secrets and of their accounts. Tokens themselves are not kept in memory.
+//! Fields of Secrets and of their accounts that are read. Tokens themselves are not kept in memory.
 
 use super::{ACCOUNT_NAME, ACCOUNT_UID};
 use crate::views::template::fnv;

@@ -33,7 +33,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 };
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// How long a deleted range stays at least.
+/// Least time that a deleted range stays.
 const DELETION_GRACE: SignedDuration = SignedDuration::from_secs(10);
 /// Upstream's sentences.
 const READY: &str = "Kubernetes Service CIDR is ready";
@@ -187,7 +187,7 @@ fn done(written: Result<(), ClientError>, doing: &str) -> Result<Outcome, Reconc
     }
 }
 
-/// What is left of a wait that began with a deletion.
+/// Remaining time of a wait that began with a deletion.
 fn rest_of_grace(deleted: Timestamp, now: Timestamp) -> Option<Duration> {
     let rest = DELETION_GRACE - now.duration_since(deleted);
     Duration::try_from(rest).ok().filter(|rest| !rest.is_zero())

@@ -1,4 +1,4 @@
-//! What is to be done about one range; pure.
+//! Decision on one range; pure.
 
 use super::view::CidrView;
 use super::{FINALIZER, READY, STILL_USED, rest_of_grace};

@@ -1,4 +1,4 @@
-//! What is read of ranges and addresses.
+//! Fields of ranges and addresses that are read.
 
 use crate::views::Condition;
 use ipnet::IpNet;
@@ -67,7 +67,7 @@ struct Status {
 /// An IPAddress.
 #[derive(Debug)]
 pub(crate) struct AddressView {
-    /// Where the server made it for a service.
+    /// Its address, if the server made it for a service.
     pub(super) service_address: Option<IpAddr>,
 }
 

@@ -76,8 +76,8 @@ pub(super) fn volumes(set: &str, templates: &[Value], ordinal: i32, own: &[Value
     names(templates).map(bound).chain(others.cloned()).collect()
 }
 
-/// Whether the owners of a claim are as the retention policy wants them. What is owned by an earlier set or pod of the
-/// name is left to the garbage collector.
+/// Reports whether the owners of a claim are those that the retention policy requires. Owners that are an earlier set
+/// or pod of the name are left to the garbage collector.
 pub(super) fn is_owned_rightly(
     set: &Object<StatefulSetView>,
     pod: ClaimUser<'_>,
@@ -127,13 +127,14 @@ pub(super) fn owner_references(
     owners
 }
 
-/// Whether a claim belongs to an earlier pod of the name: it is about to go, and a new pod must not begin with it.
+/// Reports whether a claim belongs to an earlier pod of the name: it is about to go, and a new pod must not begin with
+/// it.
 pub(super) fn is_stale(owners: &[OwnerRef], pod: ClaimUser<'_>) -> bool {
     let of_name = owners.iter().find(|owner| is(owner, "v1", "Pod", pod.name));
     of_name.is_some_and(|owner| owner.uid.0 != pod.uid)
 }
 
-/// Whether somebody controls a claim whose policy is to delete it: not this set, and not this pod.
+/// Reports whether a claim whose policy is to delete it has another controller: neither this set nor this pod.
 pub(super) fn has_other_controller(
     owners: &[OwnerRef],
     set: &Object<StatefulSetView>,
@@ -153,7 +154,7 @@ pub(super) fn has_other_controller(
     })
 }
 
-/// Whether the set, and whether the pod, is to own the pod's claims.
+/// Wanted owners of the pod's claims: true for the set, true for the pod.
 fn wanted(set: &Object<StatefulSetView>, pod: ClaimUser<'_>) -> (bool, bool) {
     let retention = set.retention;
     let by_pod = retention.delete_when_scaled && !is_in_range(set, pod.ordinal);

@@ -41,7 +41,7 @@ pub(super) fn claim_name(template: &str, set: &str, ordinal: i64) -> String {
     format!("{template}-{set}-{ordinal}")
 }
 
-/// Whether the set is to have a pod of this ordinal.
+/// Reports whether the set is to have a pod of this ordinal.
 pub(super) fn is_in_range(set: &StatefulSetView, ordinal: i32) -> bool {
     let (start, end) = range(set);
     (start..end).contains(&i64::from(ordinal))
@@ -53,7 +53,7 @@ pub(super) fn range(set: &StatefulSetView) -> (i64, i64) {
     (start, start + i64::from(set.replicas))
 }
 
-/// Whether a pod of the set has the label with its name.
+/// Reports whether a pod of the set has the label with its name.
 pub(super) fn matches(pod: &Object<PodView>) -> bool {
     pod.header.label(POD_NAME) == Some(pod.name())
 }

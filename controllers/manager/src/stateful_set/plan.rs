@@ -16,7 +16,7 @@ pub(super) type PodRef = Arc<Object<PodView>>;
 /// A set as plans handle it.
 pub(super) type SetRef = Arc<Object<StatefulSetView>>;
 
-/// What a plan is made of.
+/// Input of a plan.
 pub(super) struct Snapshot<'a> {
     pub(super) set: SetRef,
     /// Pods of the set by their ordinals.
@@ -47,7 +47,7 @@ pub(super) enum Step {
     Delete(PodRef),
 }
 
-/// What is to be done, phase after phase; a phase that fails is the last.
+/// Changes to carry out, phase after phase; a phase that fails is the last.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// On pods that are to be there.
@@ -100,7 +100,7 @@ impl Snapshot<'_> {
             .all(|claim| is_owned_rightly(&self.set, user, &claim.owners))
     }
 
-    /// Whether the pod that is to be made would begin with a claim of its predecessor that is about to go.
+    /// Reports whether the pod to be made would begin with a claim of its predecessor that is about to go.
     fn waits_for_stale_claim(&self, ordinal: i32) -> bool {
         let name = identity::pod_name(self.set.name(), ordinal.into());
         let user = ClaimUser {
@@ -115,7 +115,7 @@ impl Snapshot<'_> {
                 .any(|claim| is_stale(&claim.owners, user))
     }
 
-    /// Whether a new pod of this ordinal is still of the current revision.
+    /// Reports whether a new pod of this ordinal is still of the current revision.
     fn is_below_partition(&self, ordinal: i64) -> bool {
         let start = i64::from(self.set.start);
         match self.set.rolling {
@@ -363,12 +363,12 @@ pub(super) fn user(ordinal: i32, pod: &PodRef) -> ClaimUser<'_> {
     }
 }
 
-/// Whether a pod runs and is ready.
+/// Reports whether a pod runs and is ready.
 pub(super) fn is_running_and_ready(pod: &PodRef) -> bool {
     pod.phase == Phase::Running && pod.ready
 }
 
-/// When the next ready pod becomes available.
+/// Time at which the next ready pod becomes available.
 pub(super) fn next_available(snapshot: &Snapshot<'_>) -> Option<Timestamp> {
     let ready = snapshot.pods.values().filter(|pod| pod.ready);
     ready

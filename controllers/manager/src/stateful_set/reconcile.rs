@@ -119,7 +119,8 @@ impl Reconciler for StatefulSetReconciler {
 }
 
 impl StatefulSetReconciler {
-    /// Whether the cache shows every pod that was made and deleted; what became of lost answers is asked for.
+    /// Reports whether the cache shows every pod that was made and deleted; pods of lost answers are read from the
+    /// server.
     async fn has_seen_its_own_doing(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
         let awaited = self.expectations.settle(key, &self.pods);
         for pod in &awaited.unacknowledged {

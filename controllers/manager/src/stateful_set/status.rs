@@ -40,7 +40,7 @@ pub(super) fn status(
     status
 }
 
-/// Whether a status says something that the written one does not.
+/// Reports whether a status differs from the written one in anything but its collision count.
 pub(super) fn differs(new: &StatefulSetStatus, written: &StatefulSetStatus) -> bool {
     let collision_count = new.collision_count;
     *new != StatefulSetStatus {

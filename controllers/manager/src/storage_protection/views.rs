@@ -1,4 +1,4 @@
-//! What protection reads of volumes and claims.
+//! Fields of volumes and claims that protection reads.
 
 use machinery_client::{Index, Projection};
 use machinery_meta::ObjectHeader;

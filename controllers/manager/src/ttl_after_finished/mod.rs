@@ -48,7 +48,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// When a finished Job is to go.
+/// Time at which a finished Job is to go.
 fn expires_at(job: &JobView) -> Option<Timestamp> {
     let ttl = job.ttl_seconds_after_finished?;
     job.finished_at()?

@@ -1,4 +1,4 @@
-//! What controllers read of a DaemonSet.
+//! Fields of a DaemonSet that controllers read.
 
 use crate::views::replica_set::{is_zero, is_zero_generation};
 use crate::views::template::PodTemplate;
@@ -66,7 +66,7 @@ pub struct DaemonSetStatus {
     /// Nodes that should have a pod and have no available one.
     #[serde(skip_serializing_if = "is_zero")]
     pub number_unavailable: i32,
-    /// How often the name of a new revision was taken.
+    /// Number of times the name of a new revision was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// Conditions, which others write.

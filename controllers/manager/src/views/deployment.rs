@@ -1,4 +1,4 @@
-//! What controllers read of a Deployment.
+//! Fields of a Deployment that controllers read.
 
 use crate::views::replica_set::{is_zero, is_zero_generation};
 use crate::views::template::{PodTemplate, fingerprint};
@@ -24,7 +24,7 @@ pub struct DeploymentView {
     pub paused: bool,
     /// `spec.selector`.
     pub selector: Selector,
-    /// Whether the selector selects everything, which is refused.
+    /// True if the selector selects everything, which is refused.
     pub selects_everything: bool,
     /// `spec.template`.
     pub template: PodTemplate,
@@ -41,9 +41,9 @@ pub struct DeploymentView {
 /// The bounds of a rolling update, resolved against `replicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rolling {
-    /// How many pods more than `replicas` there may be.
+    /// Pods that may exist beyond `replicas`.
     pub max_surge: i32,
-    /// How many fewer may be available.
+    /// Pods of `replicas` that may be unavailable.
     pub max_unavailable: i32,
 }
 
@@ -72,7 +72,7 @@ pub struct DeploymentStatus {
     /// Pods being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// How often the name of a new set was taken.
+    /// Number of times the name of a new set was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// `Available`, `Progressing`, `ReplicaFailure`.

@@ -1,4 +1,4 @@
-//! What controllers read of a PodDisruptionBudget.
+//! Fields of a PodDisruptionBudget that controllers read.
 
 use crate::views::Selector;
 use k8s_openapi::api::policy::v1::PodDisruptionBudgetStatus;
@@ -21,13 +21,13 @@ pub struct DisruptionBudgetView {
 }
 
 impl DisruptionBudgetView {
-    /// Whether its numbers are of what the pods' controllers ask for, and not of the pods that there are.
+    /// Reports whether its numbers refer to the size that the pods' controllers want, and not to the pods that exist.
     pub fn needs_scale(&self) -> bool {
         self.max_unavailable.is_some() || matches!(self.min_available, Some(IntOrString::String(_)))
     }
 }
 
-/// Whether the budget covers a pod.
+/// Reports whether the budget covers a pod.
 pub fn covers(budget: &Object<DisruptionBudgetView>, pod: &ObjectHeader) -> bool {
     budget.namespace() == pod.key.namespace && budget.selector.matches(pod)
 }

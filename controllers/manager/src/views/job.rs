@@ -1,4 +1,4 @@
-//! What controllers read of a Job.
+//! Fields of a Job that controllers read.
 
 use crate::views::template::PodTemplate;
 use crate::views::{Condition, Selector, created, find, time};
@@ -43,7 +43,7 @@ pub struct JobView {
     pub selector: Selector,
     /// `spec.template`.
     pub template: PodTemplate,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
     /// `status`.
     pub status: JobStatus,
@@ -56,10 +56,10 @@ pub struct JobStatus {
     /// `Complete`, `Failed`, `Suspended` and what comes before them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// When work began.
+    /// Time at which work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When it was complete.
+    /// Time at which it was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<String>,
     /// Pods at work.
@@ -106,7 +106,7 @@ impl JobView {
         self.finished_at().is_some()
     }
 
-    /// When it finished.
+    /// Time at which it finished.
     pub fn finished_at(&self) -> Option<Timestamp> {
         let finished = ["Complete", "Failed"]
             .into_iter()

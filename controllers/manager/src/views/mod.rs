@@ -1,4 +1,4 @@
-//! What controllers read of each kind: one projection per kind, made once per event, shared by all that read it.
+//! Fields of each kind that controllers read: one projection per kind, made once per event, shared by all that read it.
 //!
 //! A projection is decoded from the object's JSON through a private struct that names only the fields read. A new
 //! reader that needs one more field adds it here, and everyone pays for it once.
@@ -41,7 +41,7 @@ pub(crate) fn time(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
-/// When an object was created.
+/// Time at which an object was created.
 pub(crate) fn created(header: &ObjectHeader) -> Timestamp {
     time(header.creation_timestamp.as_deref()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -55,13 +55,13 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When it was last looked at, where the kind says so.
+    /// Time of its last update, where the kind has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<String>,
-    /// When it was last probed, where the kind says so.
+    /// Time of its last probe, where the kind has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<String>,
-    /// When `status` changed.
+    /// Time at which `status` changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
     /// One word on why.
@@ -86,7 +86,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds.
+    /// Reports whether it holds.
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }

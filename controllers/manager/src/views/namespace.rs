@@ -1,4 +1,4 @@
-//! What controllers read of a Namespace.
+//! Fields of a Namespace that controllers read.
 
 use crate::views::Condition;
 use machinery_client::Projection;

@@ -1,4 +1,4 @@
-//! What controllers read of a node.
+//! Fields of a node that controllers read.
 
 use crate::views::Condition;
 use k8s_openapi::api::core::v1::Taint;
@@ -6,7 +6,7 @@ use machinery_client::Projection;
 use machinery_meta::ObjectHeader;
 use serde::Deserialize;
 
-/// How long a node may use what it has read, in seconds.
+/// Annotation with the seconds that a kubelet may use a cached object.
 pub(crate) const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
 /// The projection of a node.

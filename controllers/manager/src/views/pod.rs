@@ -1,4 +1,4 @@
-//! What controllers read of a pod.
+//! Fields of a pod that controllers read.
 
 use crate::views::device_claims::{self, DeviceClaim, DeviceClaims};
 use crate::views::{Condition, created, find, time};
@@ -10,7 +10,7 @@ use machinery_semantics::endpoints::{NamedPort, sort_named};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Where a pod is in its life.
+/// Phase of a pod's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 pub enum Phase {
     /// Not all containers have started.
@@ -42,7 +42,7 @@ pub struct PodView {
     pub started: Option<Timestamp>,
     /// Requests for cpu and memory.
     pub requests: Requests,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
     /// `spec.nodeName`, empty while unassigned.
     pub node: Box<str>,
@@ -74,13 +74,13 @@ pub struct PodView {
     pub evicted: bool,
     /// `metadata.deletionGracePeriodSeconds`.
     pub deletion_grace_seconds: Option<i64>,
-    /// What a failure policy looks at, once the pod has failed or is being disrupted.
+    /// Fields that a failure policy reads, once the pod has failed or is being disrupted.
     pub ending: Option<Box<Ending>>,
     /// Since when it is to be disrupted (`DisruptionTarget`), unless the kubelet ends it or it has ended.
     pub disrupted_since: Option<Timestamp>,
     /// It has scheduling gates.
     pub gated: bool,
-    /// When its last container ended, once all have.
+    /// Time at which its last container ended, once all have.
     pub finished_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: i64,
@@ -97,7 +97,7 @@ pub struct PodView {
 pub struct Readiness {
     /// It is false, and not only unknown.
     pub is_false: bool,
-    /// When it changed.
+    /// Time at which it changed.
     pub since: Option<Timestamp>,
 }
 
@@ -128,7 +128,7 @@ impl Amounts {
     }
 }
 
-/// How a pod ended.
+/// The way a pod ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ending {
     /// Its containers with a non-zero exit code.
@@ -158,7 +158,7 @@ impl PodView {
         self.ready && self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
     }
 
-    /// When a ready pod becomes available.
+    /// Time at which a ready pod becomes available.
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         if min_ready_seconds <= 0 {
             return Some(Timestamp::MIN);
@@ -169,7 +169,7 @@ impl PodView {
     }
 }
 
-/// Whether a pod still counts for its controller: not finished, not being deleted.
+/// Reports whether a pod still counts for its controller: not finished, not being deleted.
 pub fn is_active(pod: &Object<PodView>) -> bool {
     !pod.is_terminal() && !pod.header.is_deleting()
 }

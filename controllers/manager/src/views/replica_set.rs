@@ -1,4 +1,4 @@
-//! What controllers read of a ReplicaSet, and of a ReplicationController, which is one with another selector.
+//! Fields that controllers read of a ReplicaSet, and of a ReplicationController, which is one with another selector.
 
 use crate::views::template::{PodTemplate, fingerprint};
 use crate::views::{Condition, Selector, created};
@@ -25,7 +25,7 @@ pub struct ReplicaSetView {
     pub fingerprint: u64,
     /// `metadata.annotations`.
     pub annotations: TextMap,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
     /// `status`.
     pub status: ReplicaSetStatus,
@@ -107,7 +107,7 @@ impl Projection for ReplicationControllerView {
 
 /// A kind whose objects keep a number of pods of one template.
 pub trait SetView: Projection {
-    /// Whether its status has `terminatingReplicas`.
+    /// True if its status has `terminatingReplicas`.
     const REPORTS_TERMINATING: bool;
 
     /// The kind.

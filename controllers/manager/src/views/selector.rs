@@ -25,7 +25,7 @@ impl Selector {
         }
     }
 
-    /// Whether it selects the object.
+    /// Reports whether it selects the object.
     pub fn matches(&self, header: &ObjectHeader) -> bool {
         let Some(expressions) = &self.expressions else {
             return false;
@@ -42,7 +42,7 @@ impl Selector {
         1 + self.pairs.len() + expressions.map_or(0, |own| own.requirements().len())
     }
 
-    /// Whether it selects everything.
+    /// Reports whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.pairs.is_empty() && self.expressions.as_ref().is_some_and(|own| own.is_everything())
     }

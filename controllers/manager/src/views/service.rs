@@ -1,4 +1,4 @@
-//! What controllers read of a Service.
+//! Fields of a Service that controllers read.
 
 use k8s_openapi::api::core::v1::ServicePort;
 use machinery_client::{Index, LongList, Projection};
@@ -23,7 +23,7 @@ pub struct ServiceView {
 }
 
 impl ServiceView {
-    /// Whether pods of these labels stand behind it; without a selector none do.
+    /// Reports whether it selects pods of these labels; without a selector it selects none.
     pub fn selects(&self, pod: &ObjectHeader) -> bool {
         !self.selector.is_empty()
             && self

@@ -1,4 +1,4 @@
-//! What controllers read of a StatefulSet.
+//! Fields of a StatefulSet that controllers read.
 
 use crate::views::deployment::resolve;
 use crate::views::replica_set::{is_zero, is_zero_generation};
@@ -41,11 +41,11 @@ pub struct StatefulSetView {
 pub struct Rolling {
     /// Pods below this place keep the current revision.
     pub partition: i32,
-    /// How many pods may be unavailable; at least one.
+    /// Pods that may be unavailable; at least one.
     pub max_unavailable: i32,
 }
 
-/// What becomes of claims.
+/// Retention of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
     /// They go with the set.
@@ -78,7 +78,7 @@ pub struct StatefulSetStatus {
     /// The revision of the present template.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
-    /// How often the name of a new revision was taken.
+    /// Number of times the name of a new revision was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// Conditions of others.

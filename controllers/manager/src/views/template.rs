@@ -30,7 +30,7 @@ pub struct TemplateView {
 }
 
 impl TemplateView {
-    /// What pods get, to be changed and written.
+    /// Returns the metadata of new pods, to be changed and written.
     pub fn to_meta(&self) -> TemplateMeta {
         TemplateMeta {
             labels: tree(&self.labels),
@@ -96,9 +96,9 @@ pub struct OwnerReference {
     pub name: String,
     /// The owner's uid.
     pub uid: String,
-    /// Whether it is the controller.
+    /// True if it is the controller.
     pub controller: bool,
-    /// Whether its foreground deletion waits for this object.
+    /// True if its foreground deletion waits for this object.
     pub block_owner_deletion: bool,
 }
 

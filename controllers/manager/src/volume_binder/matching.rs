@@ -52,7 +52,7 @@ fn has_modes(claim: &ClaimView, volume: &VolumeView) -> bool {
         .all(|mode| volume.access_modes.contains(mode))
 }
 
-/// Why a claim that names the volume cannot have it.
+/// Reason why a claim that names the volume cannot have it.
 pub(super) fn mismatch(claim: &ClaimView, volume: &Object<VolumeView>) -> Option<String> {
     let reason = if volume.header.is_deleting() {
         return Some(format!("the volume is marked for deletion {:?}", volume.name()));

@@ -1,4 +1,4 @@
-//! What to write of one claim or one volume: pure, in the order in which it is written.
+//! Changes to one claim or one volume: pure, in the order in which they are written.
 
 use super::matching::{VolumeRef, best_match, mismatch};
 use super::views::{
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(super) type ClaimRefObject = Arc<Object<ClaimView>>;
 
-/// What a plan reads of the cluster beside the object that it is about.
+/// Objects that a plan reads beside the one that it is about.
 pub(super) trait Cluster {
     fn volume(&self, name: &str) -> Option<VolumeRef>;
     fn claim(&self, namespace: &str, name: &str) -> Option<ClaimRefObject>;

@@ -24,7 +24,7 @@ pub(super) struct Binder {
     pub(super) stores: Stores,
 }
 
-/// What plans read.
+/// Stores that plans read.
 pub(super) struct Stores {
     pub(super) volumes: Informer<VolumeView>,
     pub(super) claims: Informer<ClaimView>,

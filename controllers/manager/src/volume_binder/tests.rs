@@ -13,9 +13,9 @@ use std::sync::Arc;
 #[derive(Deserialize)]
 struct Case {
     name: String,
-    /// What is synced: the first `claim` or the first `volume`.
+    /// The object that is synced: the first `claim` or the first `volume`.
     sync: String,
-    /// Whether everything is synced until nothing changes.
+    /// True if everything is synced until nothing changes.
     multi: bool,
     fails: bool,
     /// Before and after.

@@ -18,7 +18,7 @@ pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(crate) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// Node that was asked for the folder of a volume by the bundled provisioner.
 pub(crate) const MADE_ON: &str = "knarr/node";
-/// Where the class was before it was a field.
+/// Annotation that held the class before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const BETA_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
@@ -54,7 +54,7 @@ pub(crate) struct ClaimRef {
 }
 
 impl ClaimRef {
-    /// Whether it means this claim: by name, and by uid where it has one.
+    /// Reports whether it means this claim: by name, and by uid where it has one.
     pub(crate) fn means(&self, claim: &ObjectHeader) -> bool {
         *self.name == *claim.key.name
             && *self.namespace == *claim.key.namespace
