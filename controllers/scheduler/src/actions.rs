@@ -27,7 +27,7 @@ const NOWHERE: &str = "";
 /// The server has no place for the request now.
 const TOO_MANY_REQUESTS: i32 = 429;
 
-/// What carrying out needs; cheap to clone.
+/// Clients and recorders with which decisions are carried out; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Actions {
     client: Client,
@@ -97,7 +97,8 @@ impl Actions {
         made.await.map(drop)
     }
 
-    /// Whether the pod is on a node, asked of the server until it answers. What cannot be read is taken for unbound.
+    /// Reports whether the pod is on a node, by reads that are repeated until the server answers. A pod that cannot be
+    /// read counts as unbound.
     async fn is_bound(&self, pod: &PodInfo) -> bool {
         loop {
             match self.client.get_as::<Pod>(&self.pods, &pod.key).await {

@@ -198,7 +198,7 @@ impl Algorithm {
         named.map_err(|(plugin, rejection)| refused(plugin, &rejection, nodes))
     }
 
-    /// Whether the pod would fit the node as it is now; the dry run of preemption asks this.
+    /// Reports whether the pod would fit the node as it is now, for the dry run of preemption.
     pub fn check(
         &self,
         attempt: &Attempt,
@@ -380,7 +380,7 @@ fn scores(
     totals
 }
 
-/// What is decided afresh in every cycle, on top of the kept evaluation.
+/// Results of one cycle, on top of the kept evaluation.
 struct Overlay<'a> {
     promised: HashMap<NodeId, Failure>,
     filters: Vec<(&'static str, Box<dyn Filter + 'a>)>,

@@ -41,7 +41,7 @@ pub struct Attempt {
     about: RefCell<Option<(u64, Arc<[TermId]>)>>,
     spread: OnceCell<Vec<TopologySpreadConstraint>>,
     tolerated: RefCell<HashMap<Taint, bool>>,
-    /// Whether the selector and the required affinity admit a node; labels stay as they are during an attempt.
+    /// Nodes that the selector and the required affinity admit; labels stay as they are during an attempt.
     admitted: RefCell<Vec<Option<bool>>>,
     /// Sums of one plugin, made once per attempt.
     summary: OnceCell<Box<dyn Any + Send>>,
@@ -55,14 +55,14 @@ pub struct Attempt {
 pub struct Cycle<'a> {
     pub pod: &'a PodInfo,
     pub nodes: &'a NodeTable,
-    /// What is computed of the pod once, whatever number of cycles the attempt takes.
+    /// Results computed of the pod once, whatever number of cycles the attempt takes.
     pub attempt: &'a Attempt,
 }
 
 /// Counters of a pod's terms of affinity to pods.
 #[derive(Debug, Default)]
 pub(crate) struct TermCounters {
-    /// That of all terms of required affinity together.
+    /// The counter of all terms of required affinity together.
     pub(crate) required: Option<CounterId>,
     /// Those of the other terms, in their order.
     pub(crate) others: Vec<CounterId>,
@@ -121,7 +121,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the pod tolerates the taint.
+    /// Reports whether the pod tolerates the taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         if let Some(known) = self.tolerated.borrow().get(taint) {
             return *known;
@@ -186,7 +186,7 @@ impl Attempt {
         constraints.get_once(&self.spread, |bytes| self.worked(bytes / LONG_STEP))
     }
 
-    /// Whether the pod's node selector and required node affinity admit the node: compared once per attempt.
+    /// Reports whether the pod's node selector and required node affinity admit the node: compared once per attempt.
     pub fn admits(&self, nodes: &NodeTable, node: NodeId) -> bool {
         let selector = &self.pod.shape.node_selector;
         let required = self.node_affinity().required.as_ref();

@@ -1,4 +1,4 @@
-//! Why a pod fits nowhere, in upstream's words.
+//! Reasons why a pod fits nowhere, in upstream's words.
 
 use crate::framework::Rejection;
 use std::collections::BTreeMap;

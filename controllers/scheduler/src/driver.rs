@@ -69,7 +69,7 @@ pub fn start(client: Client, runtime: Runtime, settings: Settings) -> TaskHandle
     })
 }
 
-/// How carrying out a decision went.
+/// Result of carrying out a decision.
 enum Outcome {
     Bound(Arc<PodInfo>),
     BindingFailed(Arc<PodInfo>),
@@ -91,7 +91,7 @@ struct Driver {
     policy: PolicyTasks,
 }
 
-/// What the loop woke up for.
+/// Reason for which the loop woke up.
 enum WakeReason {
     Changed(Changed),
     Done(Outcome),

@@ -1,4 +1,4 @@
-//! What the single-node plugins answer for one pod shape, kept and brought up to date row by row.
+//! Answers of the single-node plugins for one pod shape, kept and brought up to date row by row.
 
 use crate::attempt::beyond_few;
 use crate::footprint::hashed_bytes;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The best score of one plugin for one node.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// What one plugin answers for one node depends on.
+/// Objects that one plugin's answer for one node depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Node,
@@ -50,7 +50,7 @@ impl<F: Fn(NodeId) -> i64> Score for F {
     }
 }
 
-/// How raw scores become 0 to 100 over the feasible nodes.
+/// Rule that turns raw scores into 0 to 100 over the feasible nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalize {
     /// They already are.
@@ -77,7 +77,7 @@ pub trait Plugin: Send + Sync + Debug {
         ClusterEvents::NONE
     }
 
-    /// Whether the pod may be tried at all; the message says why not.
+    /// Checks that the pod may be tried at all; the error is the message that gives the reason.
     fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), String> {
         Ok(())
     }

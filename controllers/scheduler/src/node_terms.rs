@@ -117,7 +117,7 @@ fn file(ids: &mut Vec<u32>, id: u32) {
     }
 }
 
-/// Whether a node without the label is never meant.
+/// Reports whether the requirement rejects every node without the label.
 fn is_of_a_present_label(one: &Requirement) -> bool {
     !matches!(&*one.operator, "NotIn" | "DoesNotExist")
 }

@@ -55,7 +55,7 @@ pub struct NodeTable {
     /// On how many nodes an image is.
     pub image_nodes: HashMap<Box<str>, u32>,
     placed: Placed,
-    /// How many nodes have a label.
+    /// Numbers of nodes by label key.
     label_keys: HashMap<Box<str>, usize>,
     topologies: HashMap<Box<str>, Topology>,
     topology_uses: u64,
@@ -69,7 +69,7 @@ pub struct NodeTable {
     changes_before: u64,
 }
 
-/// What of a node changed, as far as waiting pods may care.
+/// Changes of a node, as far as they matter for waiting pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeChange {
     pub added: bool,
@@ -302,7 +302,7 @@ impl NodeTable {
         Some(pod)
     }
 
-    /// Whether the pod is on a node, and on which.
+    /// The node that the pod is on; `None` if it is on none.
     pub fn node_of(&self, key: &ObjectKey) -> Option<&str> {
         self.placed.node_of(key).map(|id| &*self.names[id])
     }

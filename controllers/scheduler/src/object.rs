@@ -1,4 +1,4 @@
-//! What the scheduler reads of pods and nodes, and nothing else.
+//! Fields of pods and nodes that the scheduler reads, and no others.
 //!
 //! Decoding skips every other field, so a pod costs what its scheduling fields cost. The types compare and
 //! hash, which is how pods of one shape are recognised.
@@ -256,7 +256,7 @@ pub struct Toleration {
     pub effect: Box<str>,
 }
 
-/// What holds a pod back until it is taken off.
+/// A gate, which holds a pod back until it is removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SchedulingGate {
@@ -275,7 +275,7 @@ impl Pod {
 }
 
 impl Taint {
-    /// Whether this taint keeps intolerant pods away, rather than only making the node less welcome.
+    /// Reports whether this taint keeps intolerant pods away, rather than only making the node less welcome.
     pub fn forbids_scheduling(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }

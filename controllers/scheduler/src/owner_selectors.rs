@@ -1,4 +1,4 @@
-//! Which pods belong together when their author did not say: those of the same services and the same owner.
+//! Selectors of pods that belong together when their author gave none: pods of the same services and the same owner.
 
 use crate::object::{LabelSelector, Pod, Requirement};
 use std::collections::HashMap;

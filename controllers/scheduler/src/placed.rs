@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 type OfNamespace = HashMap<Box<str>, (NodeId, Arc<PodInfo>)>;
 
-/// Where each pod is.
+/// Nodes of all placed pods.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     by_namespace: HashMap<Box<str>, OfNamespace>,

@@ -70,7 +70,7 @@ pub struct PodInfo {
 }
 
 impl PodInfo {
-    /// What the shape and the terms hold is dropped from the pod itself.
+    /// Makes the entry of a pod; fields that the shape and the terms hold are dropped from the pod itself.
     pub fn new(mut pod: Pod) -> Self {
         let key = ObjectKey::new(&*pod.metadata.namespace, &*pod.metadata.name);
         let shape = Arc::new(Shape::of(&pod));
@@ -140,12 +140,12 @@ impl PodInfo {
         self.short_terms.len() + self.long_affinity() / LONG_STEP
     }
 
-    /// Whether both have the same terms.
+    /// Reports whether both have the same terms.
     pub fn has_terms_of(&self, other: &Self) -> bool {
         self.short_terms == other.short_terms && self.pod.spec.affinity == other.pod.spec.affinity
     }
 
-    /// Whether it names the claim, which is of its namespace.
+    /// Reports whether it names the claim, which is of its namespace.
     pub fn uses_claim(&self, claim: &ObjectKey) -> bool {
         self.key.namespace == claim.namespace && self.claims.iter().any(|own| *own.name == *claim.name)
     }

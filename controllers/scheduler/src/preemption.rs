@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What of a PodDisruptionBudget counts here.
+/// Fields of a PodDisruptionBudget that count here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budget {
     pub selector: Option<LabelSelector>,
@@ -41,7 +41,7 @@ pub struct PreemptionImpossible(pub String);
 /// Steps after which a dry run ends with what it has found: a second or two, in which no change is taken in.
 pub(crate) const MAX_STEPS: usize = 1 << 24;
 
-/// What the dry run reads beside the nodes.
+/// Input of the dry run beside the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     pub algorithm: &'a Algorithm,
@@ -202,8 +202,8 @@ fn rank(candidate: &Candidate) -> (usize, i32, i64, usize, Reverse<Box<str>>) {
     )
 }
 
-/// When a pod started, as text that sorts as times do (RFC 3339 in UTC); one that no kubelet has started yet starts now,
-/// after all others (upstream's `GetPodStartTime`).
+/// Time at which a pod started, as text that sorts as times do (RFC 3339 in UTC); a pod that no kubelet has started yet
+/// starts now, after all others (upstream's `GetPodStartTime`).
 fn started(pod: &PodInfo) -> Box<str> {
     const NOW: &str = "~";
     pod.pod.status.start_time.clone().unwrap_or_else(|| NOW.into())

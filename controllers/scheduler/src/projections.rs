@@ -1,4 +1,4 @@
-//! What informers keep of each kind for the scheduler.
+//! Projections that informers keep of each kind for the scheduler.
 
 use crate::object::{LabelSelector, Labels, Node, Pod};
 use crate::pod::PodInfo;

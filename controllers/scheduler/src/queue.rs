@@ -51,10 +51,10 @@ impl QueuePosition {
 struct Entry {
     pod: Arc<PodInfo>,
     place: QueuePosition,
-    /// When the pod first became active; keeps its turn among equals.
+    /// Time at which the pod first became active; keeps its turn among equals.
     since: Duration,
     failures: u32,
-    /// When the last attempt failed.
+    /// Time at which the last attempt failed.
     failed_at: Duration,
     /// The failure was an error rather than a rejection: backing off is then not cut short.
     by_error: bool,
@@ -114,7 +114,7 @@ pub struct Queue {
     error_backoff: BTreeMap<TimeKey, ObjectKey>,
     unschedulable: BTreeMap<TimeKey, ObjectKey>,
     sequence: u64,
-    /// What happened while pods were tried: their failure must not miss it.
+    /// Events that came while pods were tried: their failure must not miss them.
     happened: ClusterEvents,
 }
 
@@ -134,7 +134,7 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// Whether [`Self::pop`] would give a pod.
+    /// Reports whether [`Self::pop`] would return a pod.
     pub fn has_next(&self, now: Duration) -> bool {
         !self.active.is_empty()
             || !self.backoff.is_empty()
@@ -334,7 +334,7 @@ impl Queue {
         }
     }
 
-    /// When to look again although nothing happened.
+    /// Time to look again although nothing happened.
     pub fn next_wake(&self) -> Option<Duration> {
         let first = |pods: &BTreeMap<TimeKey, ObjectKey>| pods.first_key_value().map(|((time, _), _)| *time);
         let leftover = first(&self.unschedulable).map(|time| time + MAX_UNSCHEDULABLE);

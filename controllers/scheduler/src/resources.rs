@@ -1,4 +1,4 @@
-//! What a pod asks for and what a node has, as numbers.
+//! Requests of a pod and resources of a node, as numbers.
 
 use crate::object::{Container, ContainerStatus, Pod, ResourceList};
 use machinery_meta::Quantity;
@@ -81,8 +81,8 @@ pub fn milli_value(text: &str) -> i64 {
     text.parse::<Quantity>().map_or(0, |quantity| quantity.millis())
 }
 
-/// What the pod as a whole takes of its node: the most of what it asks for, what the node has granted and what it has in effect,
-/// while these differ by a resize (upstream's `UseStatusResources`).
+/// Resources that the pod as a whole takes of its node: the most of its requests, what the node has granted and what is
+/// in effect, while these differ by a resize (upstream's `UseStatusResources`).
 ///
 /// Ordinary containers and restartable init containers (sidecars) run together and add up; each ordinary init
 /// container runs alone beside the sidecars started before it, so the largest of them counts. Pod-level
@@ -199,7 +199,7 @@ fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources
     total
 }
 
-/// Whether the container is an init container that keeps running.
+/// Reports whether the container is an init container that keeps running.
 pub fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }

@@ -225,24 +225,24 @@ impl Scheduler {
         };
     }
 
-    /// Whether [`Self::decide`] has something to do.
+    /// Reports whether [`Self::decide`] has something to do.
     pub fn has_work(&self, now: Duration) -> bool {
         let over = self.binding.waiting.next_end().is_some_and(|end| end <= now);
         self.is_in_dry_run() || over || !self.binding.decided.is_empty() || self.queue.has_next(now)
     }
 
-    /// Whether a dry run of preemption goes on in the next burst: no change may come in between.
+    /// Reports whether a dry run of preemption goes on in the next burst: no change may come in between.
     pub fn is_in_dry_run(&self) -> bool {
         self.dry_run.is_some()
     }
 
-    /// When to look again although nothing changed.
+    /// Time to look again although nothing changed.
     pub fn next_wake(&self) -> Option<Duration> {
         let ends = self.binding.waiting.next_end();
         [self.queue.next_wake(), ends].into_iter().flatten().min()
     }
 
-    /// Whether the next decision may take longer than a burst should: it belongs on a thread of its own.
+    /// Reports whether the next decision may take longer than a burst should: it belongs on a thread of its own.
     pub fn is_heavy_next(&mut self, now: Duration) -> bool {
         if self.is_in_dry_run() {
             return true;

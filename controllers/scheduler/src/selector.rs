@@ -2,7 +2,8 @@
 
 use crate::object::{LabelSelector, Labels, NodeSelector, NodeSelectorTerm, Requirement};
 
-/// Whether the labels satisfy the requirement. A missing key satisfies `NotIn` and `DoesNotExist` only.
+/// Reports whether the label's value satisfies the requirement. A missing key satisfies `NotIn` and `DoesNotExist`
+/// only.
 pub(crate) fn requirement_matches(requirement: &Requirement, value: Option<&str>) -> bool {
     let listed = |value: &str| {
         requirement

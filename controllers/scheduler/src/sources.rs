@@ -108,8 +108,8 @@ impl Sources {
         }
     }
 
-    /// What decides where a pod may go must be known before the first decision; a missing selector only makes one less
-    /// even.
+    /// Waits for the stores that decide where a pod may go. They must be filled before the first decision; a missing
+    /// selector only makes one less even.
     pub(crate) async fn synced(&self, runtime: &Runtime) {
         self.nodes.informer.synced().await;
         self.pods.informer.synced().await;

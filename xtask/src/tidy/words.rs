@@ -59,7 +59,7 @@ const CALLS: [&str; 10] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 27] = [
+const PLAIN: [&str; 29] = [
     "apiserver/admission/src/",
     "apiserver/auth/src/",
     "apiserver/egress/src/",
@@ -70,6 +70,8 @@ const PLAIN: [&str; 27] = [
     "apiserver/storage/src/",
     "cluster/src/",
     "cmd/knarr/src/",
+    "controllers/manager/src/",
+    "controllers/scheduler/src/",
     "machinery/api/src/",
     "machinery/client/src/",
     "machinery/fuzz/src/",

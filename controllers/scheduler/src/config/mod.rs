@@ -41,7 +41,7 @@ pub struct Configuration {
 }
 
 impl Default for Configuration {
-    /// That of an empty document.
+    /// The configuration of an empty document.
     fn default() -> Self {
         Self {
             profiles: vec![ProfileConfig::default()],

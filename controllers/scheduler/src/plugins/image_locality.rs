@@ -16,7 +16,8 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    /// How widespread an image is changes slowly; a score kept for a row may lag behind it until the row changes.
+    /// Scores by the number of nodes that have the image. That number changes slowly; a score kept for a row may lag
+    /// behind it until the row changes.
     fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
         let nodes = cycle.nodes;
         let known: Vec<(&Box<str>, u32)> = (cycle.pod.shape.images.iter())

@@ -66,7 +66,8 @@ impl Plugin for NodeAffinity {
             .and(ClusterEvents::POD_SELF)
     }
 
-    /// When every required term names nodes, only those need to be looked at (the pods of a DaemonSet do this).
+    /// Returns the nodes that the required terms name, where every term names some: only those need to be tried (the
+    /// pods of a DaemonSet do this).
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
         let Some(required) = &cycle.attempt.node_affinity().required else {
             return Ok(None);

@@ -68,7 +68,7 @@ fn keys(pod: &PodInfo) -> impl Iterator<Item = ObjectKey> {
     own.map(|own| ObjectKey::new(&*pod.key.namespace, &*own.name))
 }
 
-/// Whether a pod on a node has a claim that the pod must have alone.
+/// Reports whether a pod on a node has a claim that the pod must have alone.
 fn is_taken(pod: &PodInfo, volumes: &Volumes) -> bool {
     let alone = |key: &ObjectKey| {
         let claim = volumes.claim(key);

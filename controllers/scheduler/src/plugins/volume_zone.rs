@@ -47,7 +47,7 @@ impl Plugin for VolumeZone {
     }
 }
 
-/// Whether the node does not say where it is.
+/// Reports whether the node has no label of its zone or region.
 fn is_anywhere(labels: &Labels) -> bool {
     ZONE_LABELS.iter().all(|label| labels.get(label).is_none())
 }

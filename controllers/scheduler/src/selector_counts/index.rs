@@ -124,7 +124,7 @@ fn wanted(selector: &LabelSelector, most: usize) -> Wanted<'_> {
 }
 
 impl PodSelector {
-    /// How far the index narrows it: more is better.
+    /// Rank of a selector by how far the index narrows it: more is better.
     pub(super) fn narrowness(&self) -> u8 {
         match self.labels.as_ref().map(|labels| wanted(labels, MAX_PLACES)) {
             None | Some(Wanted::Values(..)) => 2,

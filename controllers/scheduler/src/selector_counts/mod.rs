@@ -25,7 +25,7 @@ pub const MAX_COUNTERS: usize = 1024;
 /// Bytes of all their selectors, as [`hashed_bytes`] counts: the pods that made them may be gone.
 pub const MAX_COUNTER_BYTES: usize = 1 << 20;
 
-/// What a counter counts: pods that match all selectors, and whether pods being deleted count.
+/// Pods that a counter counts: those that match all selectors, with or without pods being deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CounterKey {
     pub selectors: Vec<PodSelector>,
@@ -33,7 +33,7 @@ pub struct CounterKey {
 }
 
 impl CounterKey {
-    /// Whether the pod counts, and how many selectors were compared to know.
+    /// Returns true if the pod counts, and the number of selectors compared.
     fn compared(&self, pod: &Pod, namespaces: &Namespaces) -> (bool, usize) {
         let mut compared = 0;
         let counts = !(self.skip_deleting && pod.is_deleting())
@@ -49,7 +49,7 @@ impl CounterKey {
     }
 }
 
-/// When a counter was last asked for, and the bytes of its selectors.
+/// Time of a counter's last use, and the bytes of its selectors.
 #[derive(Debug)]
 struct Use {
     last_used: u64,
@@ -214,7 +214,7 @@ impl SelectorCounts {
         (self.counters.len(), self.bytes)
     }
 
-    /// How often counters were asked for.
+    /// Number of times counters were used.
     #[cfg(test)]
     pub(crate) fn uses(&self) -> u64 {
         self.uses

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// What is counted.
+/// Key of a count.
 pub(super) trait Selecting: Eq + Hash {
     /// A selector that every counted pod meets.
     fn selector(&self) -> &PodSelector;

@@ -252,7 +252,7 @@ fn large_shapes_are_told_apart() {
     }
 }
 
-/// What the filter of hard spread constraints says of every node.
+/// Answer of the filter of hard spread constraints for a node.
 fn filtered(attempt: &Attempt, nodes: &NodeTable, node: usize) -> bool {
     let rows = default_plugins().filter;
     let row = rows

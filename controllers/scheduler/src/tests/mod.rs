@@ -475,7 +475,7 @@ fn claim(scheduler: &mut Scheduler, claim: Claim) {
     scheduler.claim_changed(&key, Some(claim), Duration::ZERO);
 }
 
-/// What upstream's scheduler said of the same pods.
+/// The messages are those of upstream's scheduler for the same pods.
 #[test]
 fn claim_missing_keeps_pod_pending() {
     let of = |message: &'static str| Err(message);

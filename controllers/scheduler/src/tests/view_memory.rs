@@ -11,9 +11,9 @@ use machinery_client::Projection;
 use machinery_client::object::view_cost;
 use machinery_fuzz::{filled, resident};
 
-/// What a view may take of what its object is charged.
+/// Most bytes of a view per byte that its object is charged.
 const MOST: f64 = 2.3;
-/// What it may take where nodes write the list, and where a list of the same length stands beside it: limits beside requests.
+/// The same where nodes write the list, and where a list of the same length stands beside it: limits beside requests.
 const OF_NODES: f64 = 6.2;
 
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.

@@ -150,7 +150,7 @@ fn is_alike(claim: &Claim, volume: &Volume) -> bool {
         && !volume.deleting
 }
 
-/// Whether the node is among those of the volume's affinity.
+/// Reports whether the node is among those of the volume's affinity.
 pub(crate) fn reaches(volume: &Volume, nodes: &NodeTable, node: NodeId) -> bool {
     let affinity = volume.nodes.as_ref();
     affinity.is_none_or(|own| node_selector_matches(own, &nodes.names[node], &nodes.labels[node]))

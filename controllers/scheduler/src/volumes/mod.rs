@@ -24,7 +24,7 @@ use machinery_meta::ObjectKey;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What is known of each kind; all but claims and capacities by name.
+/// Known objects of each kind; all but claims and capacities by name.
 #[derive(Debug, Default)]
 pub struct Volumes {
     claims: HashMap<ObjectKey, Arc<Claim>>,
@@ -38,7 +38,7 @@ pub struct Volumes {
     attached_to: HashMap<Box<str>, BTreeSet<Box<str>>>,
     assumed_claims: HashMap<ObjectKey, Arc<Claim>>,
     assumed_volumes: HashMap<Box<str>, Arc<Volume>>,
-    /// How often pods on nodes name a claim.
+    /// Numbers of pods on nodes by claim that they name.
     users: HashMap<ObjectKey, usize>,
 }
 
@@ -201,7 +201,7 @@ impl Volumes {
         }
     }
 
-    /// Whether a pod on a node names the claim.
+    /// Reports whether a pod on a node names the claim.
     pub(crate) fn is_used(&self, claim: &ObjectKey) -> bool {
         self.users.contains_key(claim)
     }

@@ -68,7 +68,7 @@ pub struct ClaimRef {
 }
 
 impl ClaimRef {
-    /// Whether it means this claim: by name, and by uid where it has one.
+    /// Reports whether it means this claim: by name, and by uid where it has one.
     pub fn means(&self, key: &ObjectKey, claim: &Claim) -> bool {
         *self.name == *key.name
             && *self.namespace == *key.namespace
@@ -131,10 +131,10 @@ impl Volume {
 /// A storage class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Whether its claims wait for a pod before they are bound; `None` where it does not say.
+    /// True if its claims wait for a pod before they are bound; `None` without `volumeBindingMode`.
     pub waits: Option<bool>,
     pub provisioner: Box<str>,
-    /// Where it makes volumes: any of the terms, anywhere if there is none.
+    /// Topologies in which it makes volumes: any of the terms, anywhere if there is none.
     pub topologies: Vec<TopologyTerm>,
 }
 
@@ -161,7 +161,7 @@ impl Class {
         !self.provisioner.is_empty() && &*self.provisioner != NO_PROVISIONER
     }
 
-    /// Whether volumes are made for nodes with these labels.
+    /// Reports whether volumes are made for nodes with these labels.
     pub(crate) fn reaches(&self, labels: &Labels) -> bool {
         let has = |label: &TopologyLabel| {
             let value = labels.get(&label.key);

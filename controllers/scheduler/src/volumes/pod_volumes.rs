@@ -40,10 +40,10 @@ pub(crate) struct PodVolumes {
     by_size: Vec<usize>,
 }
 
-/// What becomes of a pod's waiting claims on a node.
+/// Outcome of a pod's waiting claims on a node.
 #[derive(Debug, Default)]
 pub(crate) struct OnNode {
-    /// Why the node will not do; empty where it will.
+    /// Reasons why the node is unsuitable; empty if it is suitable.
     pub(crate) reasons: Vec<&'static str>,
     /// Claims, by place in [`PodVolumes::waiting`], and their volumes.
     pub(crate) bindings: Vec<(usize, Arc<Volume>)>,
@@ -183,7 +183,7 @@ impl WaitingClaim {
         }
     }
 
-    /// What the CSIStorageCapacity objects of the class say, where its driver keeps them.
+    /// Room by the CSIStorageCapacity objects of the class, where its driver keeps them.
     fn room(&self, attempt: &Attempt, volumes: &Volumes, labels: &Labels) -> Room {
         let tracked = volumes.driver(&self.class.provisioner);
         let tracked = tracked.is_some_and(|driver| driver.tracks_capacity);

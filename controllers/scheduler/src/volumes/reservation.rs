@@ -129,7 +129,7 @@ impl Volumes {
     }
 }
 
-/// Whether all of the pod's claims are bound; an error where that will not happen on this node.
+/// Reports whether all of the pod's claims are bound; an error where that will not happen on this node.
 pub(crate) fn check(reservation: &Reservation, nodes: &NodeTable, node: &str) -> Result<bool, String> {
     let id = nodes.id(node);
     let id = id.ok_or_else(|| format!("failed to get node {node:?}: node {node:?} not found"))?;

@@ -167,7 +167,7 @@ fn lasting_claims(pod: &PodInfo) -> impl Iterator<Item = &str> {
         .map(|own| &*own.name)
 }
 
-/// Whether the pod may have waited for what a pod that is gone had: these claims, and its disks.
+/// Reports whether the pod may have waited for these claims or for disks that the pod that is gone used.
 fn frees(gone: &PodInfo, claims: &HashSet<&str>, pod: &PodInfo) -> bool {
     gone.key.namespace == pod.key.namespace
         && (lasting_claims(pod).any(|own| claims.contains(own)) || pod.disks.conflict_with(&gone.disks))

@@ -1,4 +1,4 @@
-//! What informers keep of storage for the scheduler.
+//! Projections that informers keep of storage for the scheduler.
 
 use super::objects::{
     AccessModes, Attachment, Capacity, Claim, ClaimRef, Class, CsiNode, CsiSource, Driver, TopologyTerm,
@@ -10,10 +10,10 @@ use machinery_meta::{ObjectHeader, Quantity, Revision};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What both sides of a binding say once it is done.
+/// Annotations on both sides of a finished binding.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Where the class was before it was a field.
+/// Annotation that held the class before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 

@@ -341,7 +341,7 @@ fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
     keys.iter().all(|key| key.value(node).is_some())
 }
 
-/// Whether the node's domain takes part for the cycle's pod.
+/// Reports whether the node's domain takes part for the cycle's pod.
 fn includes(cycle: Cycle<'_>, constraint: &Constraint, node: NodeId) -> bool {
     let tolerated = || {
         let mut forbidding = cycle.nodes.taints[node]

@@ -1,4 +1,4 @@
-//! Which changes wake a pod that a plugin rejected.
+//! Changes that wake a pod that a plugin rejected.
 
 use super::*;
 use serde::Deserialize;

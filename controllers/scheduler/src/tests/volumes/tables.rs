@@ -1,4 +1,4 @@
-//! What the plugins say of a pod and its nodes.
+//! Answers of the plugins for a pod and its nodes.
 
 use super::*;
 use crate::framework::{PluginRegistration, Rejection};
