@@ -30,7 +30,7 @@ pub struct ReadingPace {
 }
 
 impl ReadingPace {
-    /// That of a body of about this size.
+    /// The pace of a body of about this size.
     pub fn of(bytes: usize, interval: Duration) -> Self {
         Self {
             bytes: (bytes / INTERVALS).max(LEAST_BYTES),

@@ -79,7 +79,7 @@ pub(crate) struct AnswerPace {
 }
 
 impl AnswerPace {
-    /// That of an answer of so many bytes.
+    /// The pace of an answer of so many bytes.
     pub(crate) fn new(bytes: usize, behind_since: &Arc<AtomicU64>, runtime: &Runtime) -> Self {
         let part = (bytes / PARTS).clamp(LEAST_BYTES, MOST_BYTES);
         Self {

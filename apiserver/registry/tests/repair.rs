@@ -125,7 +125,7 @@ impl World {
         Some(store.decode(&entry).unwrap())
     }
 
-    /// Whose address this is.
+    /// Owner of this address.
     async fn owner(&self, address: &str) -> Option<String> {
         let object = self
             .get(("networking.k8s.io", "ipaddresses"), "", address)

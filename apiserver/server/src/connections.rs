@@ -40,7 +40,7 @@ pub(crate) struct Timeouts {
     pub(crate) idle: Duration,
 }
 
-/// Whose requests a connection has carried.
+/// Class of the requests that a connection has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// Nobody's yet, or anonymous ones.

@@ -1,11 +1,11 @@
-//! Whom a request of HTTP/1.1 is for: it must say so, once, in characters of a name (RFC 9112; the words are Go's).
+//! Host of a request of HTTP/1.1: it must be named once, in characters of a name (RFC 9112; the words are Go's).
 
 use crate::exchange::Response;
 use apiserver_endpoints::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, StatusCode, Version};
 
-/// The answer to a request that does not.
+/// The answer to a request that names no host, several, or a malformed one.
 pub(crate) fn refusal<B>(request: &Request<B>) -> Option<Response> {
     if request.version() != Version::HTTP_11 {
         return None;

@@ -1,4 +1,4 @@
-//! What one pod costs: decode, default, encode. `cargo bench -p machinery-api`.
+//! Costs of one pod: decode, default, encode. `cargo bench -p machinery-api`.
 //!
 //! Times are the thread's time on a processor, so that what else runs there matters less.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]

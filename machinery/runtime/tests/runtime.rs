@@ -1,4 +1,4 @@
-//! What the handle promises: scopes end what they own, a seed decides a simulation, a crash loses what was not synced.
+//! Guarantees of the handle: scopes end what they own, a seed decides a simulation, a crash loses what was not synced.
 
 use machinery_runtime::{Disk, OpenMode, Runtime, Simulation, TaskEnded, WorkerStep};
 use std::io::ErrorKind;

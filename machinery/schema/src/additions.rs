@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 #[derive(Debug, Clone, Default)]
 pub struct Additions(Level);
 
-/// What happens in one struct.
+/// Additions to one struct.
 #[derive(Debug, Clone, Default)]
 struct Level {
     /// By position, so that they are met in the order of the members.

@@ -6,7 +6,7 @@ use crate::tree::{Node, Tag, Tree, child_type, find_field};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Whether a published default is more than Go's zero value; the others describe and change nothing.
+/// Reports whether a published default is more than Go's zero value; the others describe and change nothing.
 pub(crate) fn is_effective(default: &str, pointer: bool, typed: bool) -> bool {
     match default {
         "" => false,

@@ -3,7 +3,7 @@
 use crate::table::{Field, Shape, TypeId};
 use crate::tree::{Node, Tag, Tree, effective};
 
-/// How many lists and maps the fields of an object's metadata stand inside of.
+/// Number of lists and maps around the fields of an object's metadata.
 const METADATA_DEPTH: usize = 2;
 
 /// A field's value as Go would write it back, or nothing where `omitempty` or `omitzero` leave it out; it stands inside of

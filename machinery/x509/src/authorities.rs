@@ -152,7 +152,7 @@ impl Authorities {
         set.roots.iter().map(|own| own.certificate.clone()).collect()
     }
 
-    /// Whom the peer's certificate names, where one of the authorities vouches for it at this moment.
+    /// Returns the identity in the peer's certificate, if one of the authorities vouches for it at this moment.
     ///
     /// The finding is kept with the connection as long as the chain counts, and until the authorities change; a refusal for ten
     /// seconds.

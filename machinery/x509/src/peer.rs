@@ -16,7 +16,7 @@ const BELIEVED_SECONDS: i64 = 10;
 /// Sets of authorities that look at the same peer: clients' and front proxies'.
 const MAX_FINDINGS: usize = 4;
 
-/// Whom a verified certificate names.
+/// Identity in a verified certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// Its last common name, and nothing where there is none.

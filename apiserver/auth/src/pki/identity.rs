@@ -22,7 +22,7 @@ pub struct Identity {
     subject: Subject,
 }
 
-/// Whom a certificate names: the user and its groups.
+/// Subject of a certificate: the user and its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) name: String,

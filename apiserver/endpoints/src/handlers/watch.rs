@@ -109,7 +109,7 @@ fn next_bookmark(now: Duration, end: Duration) -> Duration {
 struct Streaming {
     /// Takes the size of each event.
     sent: Option<Arc<dyn WatchEvents>>,
-    /// Whose heavy work its frames are.
+    /// Flow that its frames are charged to as heavy work.
     flow: HeavyFlow,
     holding: Holding,
     writer: EventWriter,

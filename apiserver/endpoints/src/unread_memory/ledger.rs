@@ -126,7 +126,7 @@ type Weight = fn(&HeldUnread) -> usize;
 
 /// A share without room.
 pub(super) struct Spent {
-    /// Whose answers end first: the share's owner, or where all together hold too much whoever holds most.
+    /// Owner of the answers that end first: the share's owner, or where all together hold too much the one with most.
     owner: Arc<str>,
     weight: Weight,
     is_of_owner: bool,

@@ -87,7 +87,7 @@ fn unread_answers_are_looked_at_in_order() {
     });
 }
 
-/// If the answers of slow owners hold all of the memory, an owner who holds less still gets answers, at the cost of
+/// An owner who holds less still gets answers when the answers of slow owners hold all of the memory, at the cost of
 /// the owner who holds most.
 #[test]
 fn unread_answers_of_the_owner_with_most_give_way_where_all_is_spent() {

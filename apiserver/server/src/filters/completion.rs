@@ -56,7 +56,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Completion {
-    /// That of a request on its way.
+    /// The completion of a request on its way.
     pub(crate) fn of(exchange: &RequestExchange) -> Option<Self> {
         exchange.request.extensions().get::<Self>().cloned()
     }

@@ -53,7 +53,7 @@ impl Ticket {
     }
 }
 
-/// Whose request it is, and for what.
+/// Attributes of a request that classification reads: user, target and origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Digest {
     pub(crate) user: Arc<UserInfo>,

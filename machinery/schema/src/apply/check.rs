@@ -1,4 +1,4 @@
-//! Whether a configuration fits its schema, in the words upstream uses for that.
+//! Checks of a configuration against its schema, with upstream's messages.
 
 use super::Typed;
 use super::rules::{ListForm, SchemaPosition};
@@ -95,7 +95,7 @@ impl<'s> Check<'s> {
     }
 }
 
-/// What is wrong with the kind of a value.
+/// Returns the message for a value of the wrong kind; `None` if the kind fits.
 fn mismatch(shape: Shape, value: Ref<'_>) -> Option<String> {
     let expected = match (shape, value.kind()) {
         (Shape::Struct | Shape::Map, Kind::Map) | (Shape::List, Kind::List) => return None,

@@ -1,4 +1,4 @@
-//! What differs between two documents of one type.
+//! Differences between two documents of one type.
 
 use super::Typed;
 use super::members::{each_changed, each_member};
@@ -56,7 +56,7 @@ struct Walk<'s> {
     schema: &'s Schema,
 }
 
-/// What was found at and below one place; sets are put together on the way back, so that no path is written twice.
+/// Differences at and below one place; sets are put together on the way back, so that no path is written twice.
 #[derive(Default)]
 struct Found {
     added: bool,
@@ -94,7 +94,7 @@ impl Found {
     }
 }
 
-/// Whether leaves differ; opaque JSON is what it says.
+/// Reports whether leaves differ; opaque JSON is compared by its value, not by its text.
 pub(super) fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
     match (before.kind(), after.kind()) {
         (Kind::Raw, _) | (_, Kind::Raw) => before.opened() != after.opened(),

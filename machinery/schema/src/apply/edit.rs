@@ -27,7 +27,7 @@ pub fn edited(text: &str, gone: &[&FieldSet], added: &FieldSet) -> Option<String
     }
 }
 
-/// What is to happen at one path.
+/// Changes at and below one path.
 struct Edit<'s> {
     /// The path itself goes, where it is there.
     taken: bool,
@@ -63,7 +63,7 @@ impl<'s> Edit<'s> {
         !self.taken && !self.own && !self.changes_below()
     }
 
-    /// What is to happen at an element that is there; `added` is what comes with it.
+    /// Changes at and below an element; `added` is the member of the set that is added.
     fn at(&self, element: &Element, added: Option<&'s Member>) -> Self {
         let gone = self.gone.iter().filter_map(|set| set.0.get(element));
         let gone: Vec<&Member> = gone.collect();

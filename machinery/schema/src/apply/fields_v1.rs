@@ -165,7 +165,7 @@ fn name_of_keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Literal)>) -> Strin
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Whether the path itself is in the set, and what is below it.
+/// Returns true if the path itself is in the set, and the set below it.
 fn read(value: Ref<'_>, depth: usize) -> Result<(bool, FieldSet), Unreadable> {
     let mut out = FieldSet::default();
     if depth > MAX_DEPTH {

@@ -14,7 +14,7 @@ pub struct UnownedMembers<'a> {
     pub metadata: &'a [&'a str],
 }
 
-/// What an object has that `nothing`, one of its type that says nothing, has not; `None` where that is nothing.
+/// Fields that an object has beyond `nothing`, which is an empty one of its type; `None` if there are none.
 pub(super) fn initial_fields(
     schema: &Schema,
     place: SchemaPosition<'_>,

@@ -63,7 +63,7 @@ impl fmt::Display for Literal {
     }
 }
 
-/// What a [`Literal`] says, in its order. Most are texts that stand in JSON as they are, and are not copied.
+/// A value that is ordered as its [`Literal`]. Most are texts that stand in JSON as they are, and are not copied.
 #[derive(Debug, Clone)]
 pub(super) enum KeyValue<'v> {
     /// A text without quotes that needs no escapes.

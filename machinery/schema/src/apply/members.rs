@@ -87,7 +87,7 @@ fn take(nodes: &mut &[Node]) -> Option<Node> {
     Some(*first)
 }
 
-/// Which of two members stands first: fields by position, then named ones by name.
+/// Order of two members: fields by position, then named ones by name.
 fn order((one_in, one): (Ref<'_>, Node), (other_in, other): (Ref<'_>, Node)) -> Ordering {
     match (one.is_named(), other.is_named()) {
         (false, false) => one.position().cmp(&other.position()),

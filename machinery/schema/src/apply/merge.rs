@@ -77,7 +77,7 @@ fn items(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, pla
     out.push(b']');
 }
 
-/// Which items make up the merged list: positions in the live list and in the configuration.
+/// Items of the merged list: positions in the live list and in the configuration.
 ///
 /// Items come in the configuration's order; those it does not mention stay where they were among the live ones.
 fn order(own: &[Option<Element>], theirs: &[Option<Element>]) -> Vec<(Option<usize>, Option<usize>)> {

@@ -74,17 +74,18 @@ impl<'a> Typed<'a> {
         )
     }
 
-    /// What the schema does not allow, in upstream's words; empty when all is well.
+    /// Violations of the schema, in upstream's words; empty if the document is valid.
     pub fn problems(self) -> Vec<String> {
         check::problems(self)
     }
 
-    /// What differs in the other document, without the record of owners and what is below these members of the root.
+    /// Differences of the other document, without the record of owners and these members of the root with all below
+    /// them.
     pub fn compare_without(self, other: &Tree, members: &[&str]) -> Comparison {
         compare::compare(self, other, members)
     }
 
-    /// What differs in the other document, without the record of owners.
+    /// Differences of the other document, without the record of owners.
     pub fn compare(self, other: &Tree) -> Comparison {
         self.compare_without(other, &[])
     }
@@ -113,13 +114,13 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// What this module itself has written.
+/// Reads JSON that this module itself has written.
 fn read_back(json: &[u8]) -> Result<Tree, DecodeError> {
     let decoded = decode_json(&untyped_schema(), TypeId::ANY, json, Strictness::Ignore)?;
     Ok(decoded.tree)
 }
 
-/// Whether the value is a field itself, and the fields below it.
+/// Returns true if the value is a field itself, and the fields below it.
 fn fields(schema: &Schema, value: Ref<'_>, place: SchemaPosition<'_>) -> (bool, FieldSet) {
     let mut below = FieldSet::default();
     match place.form(schema, value) {

@@ -7,7 +7,7 @@ use crate::json::{encode_node, write_string};
 use crate::table::Schema;
 use crate::tree::Ref;
 
-/// What is left, as JSON.
+/// The rest of the document, as JSON.
 pub(super) fn remove(typed: Typed<'_>, fields: &FieldSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     value(

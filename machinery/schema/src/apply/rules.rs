@@ -1,4 +1,4 @@
-//! How a value merges, as the schema says.
+//! Merge rules of a value, by the schema.
 
 use super::literal::{KeyValue, Literal};
 use super::set::{Element, FieldSet};
@@ -6,7 +6,7 @@ use crate::leaf::go_quote;
 use crate::table::{Extra, Field, ListType, MapType, Schema, Shape, TypeId};
 use crate::tree::{Kind, Ref};
 
-/// How a value is taken apart.
+/// Way in which a value is divided into fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListForm {
     /// As a whole: scalars, atomic lists and maps.
@@ -81,12 +81,12 @@ impl<'s> SchemaPosition<'s> {
         (0..own.len() + of_type.len()).map(key)
     }
 
-    /// Where the items of a list stand.
+    /// Position of a list's items in the schema.
     pub(super) fn item(self, schema: &Schema) -> SchemaPosition<'s> {
         SchemaPosition::root(schema.ty(self.ty).item)
     }
 
-    /// Where a member stands, and whether the schema has a field of that name.
+    /// Position of a member in the schema, and true if the schema has a field of that name.
     pub(super) fn member(self, schema: &'s Schema, name: &str) -> (SchemaPosition<'s>, bool) {
         let ty = schema.ty(self.ty);
         match ty.shape {
@@ -102,7 +102,7 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
-    /// Where the value of a struct's field stands.
+    /// Position of the value of a struct's field.
     pub(super) fn of_field(schema: &'s Schema, field: &Field) -> SchemaPosition<'s> {
         SchemaPosition {
             ty: field.ty,
@@ -110,7 +110,7 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
-    /// What finds an item of this list; an error when it says too little, in upstream's words.
+    /// Key that finds an item of this list; an error in upstream's words when the item lacks part of it.
     pub(super) fn element(self, schema: &'s Schema, item: Ref<'_>) -> Result<Element, String> {
         Ok(self.identity(schema, item)?.element())
     }
@@ -149,7 +149,7 @@ impl<'s> SchemaPosition<'s> {
     }
 }
 
-/// What finds an item of a list, as [`Element`] has it and in its order.
+/// Key that finds an item of a list, like [`Element`] and in its order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Identity<'s, 'v> {
     Key(Vec<(&'s str, KeyValue<'v>)>),

@@ -38,7 +38,7 @@ impl fmt::Display for Element {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet(pub(super) BTreeMap<Element, Member>);
 
-/// What the set has at and below an element.
+/// Paths of the set at and below an element.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Member {
     /// The path that ends here is in the set.
@@ -64,7 +64,7 @@ impl FieldSet {
         set
     }
 
-    /// Whether a path of members is in the set.
+    /// Reports whether a path of members is in the set.
     pub fn contains(&self, path: &[&str]) -> bool {
         let Some((first, rest)) = path.split_first() else {
             return false;
@@ -83,7 +83,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the path of this one element is in the set.
+    /// Reports whether the path of this one element is in the set.
     pub(super) fn has(&self, element: &Element) -> bool {
         self.0.get(element).is_some_and(|member| member.own)
     }

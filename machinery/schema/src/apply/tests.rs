@@ -1,4 +1,4 @@
-//! What the real server made of the same objects (managed fields and conflicts of 1.37).
+//! Managed fields and conflicts of a real API server of 1.37 for the same objects.
 
 use super::{FieldSet, ShownBytes, Steps, Typed, UnownedMembers, edited};
 use crate::json::{Strictness, decode_json};
@@ -336,7 +336,7 @@ impl Sets {
         format!("{{{}}}", members.join(","))
     }
 
-    /// What the type at the top of this file has, each member now and then.
+    /// A document of the type at the top of this file, with each member now and then.
     fn document(&mut self) -> String {
         let mut spec = Vec::new();
         if self.below(3) > 0 {

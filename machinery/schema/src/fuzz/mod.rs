@@ -139,7 +139,7 @@ fn protobuf_is_answered() {
     });
 }
 
-/// What a patch may leave in an arena and do: in proportion to document and patch, whatever it says.
+/// Asserts that a patch's memory and steps are in proportion to document and patch, whatever it contains.
 #[track_caller]
 fn patched_within_bounds(document: &Tree, patch: &[u8], before: usize, linear: bool) {
     let size = document.arena_bytes();

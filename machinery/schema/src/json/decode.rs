@@ -131,7 +131,7 @@ impl<'i> Decoder<'i> {
         }
     }
 
-    /// What upstream reads with a decoder of the type's own is not read strictly.
+    /// Reads without strictness a value that upstream reads with a decoder of the type's own.
     fn leniently(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<Node, DecodeError>,
@@ -497,7 +497,7 @@ impl<'i> Decoder<'i> {
         Ok(Cow::Owned(text))
     }
 
-    /// Where in the tree's text a literal is; the text begins with the input.
+    /// Start and length of a literal in the tree's text, which begins with the input.
     #[inline]
     fn literal_span(&mut self, literal: Literal) -> Result<(u32, u32), DecodeError> {
         if !literal.escaped {
@@ -512,12 +512,12 @@ impl<'i> Decoder<'i> {
     }
 }
 
-/// Whatever is not a number or a string goes to the quantity's own parser as it stands.
+/// The error of the quantity's own parser, which upstream gives every value that is not a number or a string.
 fn not_a_quantity() -> DecodeError {
     DecodeError::Value(machinery_meta::quantity::ParseQuantityError::Format.to_string())
 }
 
-/// Which fields of a struct the document had.
+/// Fields of a struct that the document had.
 #[derive(Default)]
 struct SeenFields {
     first: u128,

@@ -94,7 +94,7 @@ pub struct SplitObject {
     pub type_meta: Bytes,
     /// From `"metadata":{` up to and including `"resourceVersion":`.
     pub head: Bytes,
-    /// What follows the revision, with the closing brace.
+    /// Text after the revision, with the closing brace.
     pub tail: Bytes,
 }
 
@@ -241,12 +241,13 @@ pub(crate) fn write_escaped(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// Whether a text is written as it is.
+/// Reports whether a text is written as it is.
 pub(crate) fn needs_no_escape(text: &str) -> bool {
     plain_prefix(text.as_bytes()) == text.len()
 }
 
-/// How many bytes from the beginning certainly need no look: whole blocks, or all. Written so that it becomes vector code.
+/// Number of bytes from the beginning that certainly need no look: whole blocks, or all. Written so that it becomes
+/// vector code.
 fn plain_prefix(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     let plain = blocks.iter().take_while(|block| is_plain(block)).count();
@@ -274,7 +275,7 @@ fn is_plain(block: &[u8; BLOCK]) -> bool {
     look == 0
 }
 
-/// What is written for a number of bytes; an empty text where they stay.
+/// Text that replaces a number of bytes; empty where they stay.
 struct Escape {
     text: [u8; 6],
     len: usize,

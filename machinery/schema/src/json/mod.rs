@@ -22,7 +22,7 @@ use crate::tree::Exceeded;
 use crate::{Schema, Tree, TypeId};
 use std::sync::Arc;
 
-/// What the caller wants to know of unknown and duplicate fields.
+/// Treatment of unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strictness {
     /// They are dropped silently.
@@ -83,7 +83,7 @@ pub fn decode_json(
     decode::decode(schema, ty, input, strictness)
 }
 
-/// Whether a text is one JSON value that may stand inside of `depth` lists and maps.
+/// Checks that a text is one JSON value that may stand inside of `depth` lists and maps.
 pub(crate) fn check_json(text: &str, depth: usize) -> Result<(), DecodeError> {
     let mut scan = scan::Scanner::new(text);
     scan.skip(depth)?;

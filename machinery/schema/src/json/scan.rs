@@ -92,7 +92,7 @@ impl<'i> Scanner<'i> {
         }
     }
 
-    /// What stands between two places that the scanner stopped at.
+    /// Text between two places that the scanner stopped at.
     #[inline]
     pub(super) fn slice(&self, start: usize, end: usize) -> &'i str {
         &self.text[start..end]
@@ -182,7 +182,8 @@ impl<'i> Scanner<'i> {
         })
     }
 
-    /// What stands behind a backslash, so that text which nobody opens is JSON too; gives the place behind it.
+    /// Checks the escape at the backslash's place, so that text which nobody opens is JSON too; returns the place
+    /// behind it.
     fn escape(&mut self, at: usize) -> Result<usize, DecodeError> {
         match self.input.get(at) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),

@@ -1,4 +1,4 @@
-//! Where in the document the decoder is, and what it collects there.
+//! Position of the decoder in the document, and the errors that it collects there.
 
 use crate::table::{Schema, TypeId};
 use std::fmt::Write;

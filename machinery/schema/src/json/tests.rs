@@ -117,7 +117,8 @@ fn nesting_is_bounded() {
     }
 }
 
-/// What nobody opens, unknown members and opaque JSON, is JSON all the same: it is stored and served as it stands.
+/// Unknown members and opaque JSON are checked to their end though they are not opened: they are stored and served as
+/// they stand.
 #[test]
 fn opaque_json_is_read_to_its_end() {
     let schema = pod_schema();

@@ -68,7 +68,7 @@ fn bytes(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Where Go's decoder stops: the first byte that cannot be, or the end of a short last group.
+/// Position where Go's decoder stops: the first illegal byte, or the end of a short last group.
 fn illegal_base64_at(text: &str) -> usize {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'\r' | b'\n');
     text.bytes()

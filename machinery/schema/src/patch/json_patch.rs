@@ -216,7 +216,7 @@ fn test(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     }
 }
 
-/// Where a key points in its parent.
+/// Place in its parent that a key names.
 enum Slot {
     Member(String),
     Item(usize),

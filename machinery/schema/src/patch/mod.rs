@@ -21,7 +21,7 @@ use crate::TypeId;
 use crate::json::{DecodeError, Decoded, Strictness, decode_json, encode_json};
 use crate::tree::{Exceeded, Growth, Ref, Step, Tree, untyped_schema};
 
-/// How a patch is to be read; from the content type.
+/// Type of a patch, from the content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// `application/json-patch+json`
@@ -32,7 +32,7 @@ pub enum PatchType {
     StrategicMerge,
 }
 
-/// Why a patch was not applied, with upstream's sentence.
+/// Reason why a patch was not applied, with upstream's sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// The patch itself cannot be read: 400 `BadRequest`.
@@ -77,7 +77,7 @@ fn allow(document: &mut Tree, patch: usize) {
     document.limit(growth);
 }
 
-/// Whether all of a patch could be carried out.
+/// Checks that all of a patch could be carried out.
 fn settled(document: &Tree) -> Result<(), PatchError> {
     document.check_bounds().map_err(|bound| match bound {
         // Go's decoder and encoder refuse it, and upstream says so as of any patch that does not fit.
@@ -144,7 +144,7 @@ fn patched_text(
     Ok(document.root().to_json())
 }
 
-/// What a JSON or merge patch makes of an object, as text: upstream quotes it where it is an object of another kind.
+/// Result of a JSON or merge patch on an object, as text: upstream quotes it where it is an object of another kind.
 pub fn patched_document(current: &Tree, how: PatchType, patch: &[u8]) -> Result<String, PatchError> {
     patched_text(current, |document| match how {
         PatchType::Json => json_patch(document, patch),
@@ -197,7 +197,7 @@ pub fn to_untyped(tree: &Tree) -> Tree {
     free
 }
 
-/// What upstream says of a patch of any type that is not JSON.
+/// Upstream's message for a patch of any type that is not JSON.
 const NOT_JSON: &str = "invalid JSON patch";
 
 /// Reads a patch that must be an object.

@@ -445,7 +445,7 @@ fn is_message(shape: Shape, wrapped: bool) -> bool {
     }
 }
 
-/// How numbers of a shape are written one after the other in one field.
+/// Wire type of packed numbers of a shape, which stand one after the other in one field.
 fn packed(shape: Shape) -> Option<u8> {
     match shape {
         Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Uint32 | Shape::Uint64 => Some(VARINT),

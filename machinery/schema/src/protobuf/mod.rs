@@ -18,7 +18,7 @@ pub use wire::{write_bytes, write_double, write_message, write_number};
 use crate::json::DecodeError;
 use wire::Reader;
 
-/// What a protobuf body begins with.
+/// First bytes of a protobuf body.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// An opened envelope.

@@ -2,7 +2,7 @@
 
 use super::wire::{BYTES, FIXED64, VARINT};
 
-/// What was written stands at the end of the bytes.
+/// A buffer whose content stands at the end of the bytes.
 pub(super) struct ReverseBuffer {
     bytes: Vec<u8>,
     start: usize,

@@ -112,7 +112,7 @@ fn expect(tag: Tag, wire: u8) -> Result<(), DecodeError> {
     )))
 }
 
-/// What is wrong within a message; around one it is [`DecodeError::Syntax`].
+/// Error within a message; around one it is [`DecodeError::Syntax`].
 pub(super) fn illegal(problem: &str) -> DecodeError {
     DecodeError::Value(problem.to_owned())
 }

@@ -60,7 +60,7 @@ impl Validation {
         }
     }
 
-    /// What one schema has against a value, and how many bytes that is; nothing of it stays here.
+    /// Errors of one schema for a value, and their bytes; neither is kept here.
     pub(super) fn problems(
         &mut self,
         value: Ref<'_>,
@@ -79,7 +79,7 @@ impl Validation {
         self.bytes += bytes;
     }
 
-    /// How many alternatives a value satisfies, and the shortest list of what is wrong by one it does not.
+    /// Number of schemas that a value satisfies, and the shortest list of errors of any of them.
     pub(super) fn alternatives(
         &mut self,
         value: Ref<'_>,

@@ -226,7 +226,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a nested value validation may not say.
+    /// Rejects fields that a nested value validation must not have.
     fn forbidden(&mut self, schema: Ref<'_>, path: &FieldPath) {
         const RULES: [(&str, &str); 13] = [
             ("type", "must be empty to be structural"),
@@ -261,7 +261,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whatever is validated must be part of the structure.
+    /// Checks that everything that is validated is part of the structure.
     fn junctors_complete(
         &mut self,
         value: Ref<'_>,

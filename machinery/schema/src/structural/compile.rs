@@ -206,7 +206,7 @@ fn field(name: &str, ty: TypeId, property: Ref<'_>) -> FieldSpec {
     }
 }
 
-/// What a schema asks of a value; the parts of a structural schema's own members and items are types instead.
+/// Constraints of a schema on a value; the parts of a structural schema's own members and items are types instead.
 fn constraints(schema: Ref<'_>, structural: bool, patterns: &mut Patterns) -> Constraints {
     let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
     let whole = |name: &str| schema.get(name).and_then(Ref::as_i64);

@@ -9,7 +9,7 @@ use crate::{Strictness, Tree, decode_json};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath};
 
-/// What is wrong with the defaults of a schema that is structural.
+/// Errors in the defaults of a schema that is structural.
 pub fn check_defaults(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(schema, path, &mut errors);

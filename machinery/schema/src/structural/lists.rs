@@ -107,7 +107,7 @@ fn key_text(item: Ref<'_>, keys: &[String]) -> String {
     values.collect::<Vec<_>>().join("\n")
 }
 
-/// Where each text that occurs more than once occurs the second time.
+/// Index of the second occurrence of each text that occurs more than once.
 fn second_times(texts: &[String]) -> Vec<usize> {
     let mut seen = HashMap::new();
     let mut found = Vec::new();

@@ -28,7 +28,7 @@ pub use validate::validate;
 use crate::Tree;
 use crate::table::{ListType, MapType, Schema, TypeId};
 
-/// What a custom kind's schema asks of a value beyond its shape, also below `allOf`, `anyOf`, `oneOf` and `not`.
+/// Constraints of a custom kind's schema on a value beyond its shape, also below `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
 pub struct Constraints {
     /// Allowed types; none means any. Two for int-or-string.
@@ -75,7 +75,7 @@ pub struct ValidationRule {
 }
 
 impl Schema {
-    /// What a custom kind asks of values of a type.
+    /// Constraints of a custom kind on values of a type.
     pub fn constraints(&self, id: TypeId) -> Option<&Constraints> {
         self.constraints.get(self.ty(id).constraints? as usize)
     }

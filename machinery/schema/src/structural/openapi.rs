@@ -1,4 +1,4 @@
-//! What a custom kind's schema may not say, structural or not.
+//! Rules that every custom kind's schema must follow, structural or not.
 //!
 //! Upstream: `apiextensions/validation/validation.go`, `ValidateCustomResourceDefinitionOpenAPISchema`.
 
@@ -29,7 +29,7 @@ const MAP_TYPE: &str = "x-kubernetes-map-type";
 /// A list is shown with each of its problems until it was shown so often.
 const MAX_SHOWN_BYTES: usize = 4 << 20;
 
-/// Every such thing in the `JSONSchemaProps` of a whole object.
+/// Violations of these rules in the `JSONSchemaProps` of a whole object.
 pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     let mut check = Check { errors: Vec::new() };
     if flag(schema, "nullable") {
@@ -43,7 +43,7 @@ pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     check.errors
 }
 
-/// Where a schema stands.
+/// Position of a schema in the whole.
 #[derive(Clone, Default)]
 struct SchemaPosition {
     root: bool,
@@ -170,7 +170,7 @@ impl Check {
         }
     }
 
-    /// What lists and maps are merged by.
+    /// Checks the types and keys by which lists and maps are merged.
     fn containers(&mut self, schema: Ref<'_>, path: &FieldPath) {
         self.container(schema, path, MAP_TYPE, "object", &["atomic", "granular"]);
         self.container(schema, path, LIST_TYPE, "array", &["atomic", "set", "map"]);

@@ -83,7 +83,7 @@ impl Validation {
         }
     }
 
-    /// What one schema asks of one value; false when the value is of another type altogether.
+    /// Notes a value's violations of one schema; returns false when the value is of another type altogether.
     pub(super) fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
         if !self.step(path.len()) {
             return false;
@@ -394,7 +394,7 @@ pub(super) fn shown(value: Ref<'_>) -> Shown {
     Shown(value.as_str().map_or_else(|| value.to_json(), go_quote))
 }
 
-/// Whether a number is one of the integers of a format.
+/// Reports whether a number is one of the integers of a format.
 fn is_integer(value: Ref<'_>, format: &str) -> bool {
     let (low, high) = match format {
         "int32" => (i128::from(i32::MIN), i128::from(i32::MAX)),

@@ -3,7 +3,7 @@
 //! Every read of a member by name comes through here, so a slot carries what nearly every name is made of: its two ends.
 //! The text of a name is looked at only where it is longer than those.
 
-/// Where a struct's slots are; a power of two of them, or none when the struct has no fields.
+/// Range of a struct's slots; a power of two of them, or none when the struct has no fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NameIndex {
     start: u32,

@@ -19,7 +19,7 @@ use std::ops::Range;
 pub struct TypeId(pub u32);
 
 impl TypeId {
-    /// Whatever JSON can say; unknown-typed subtrees, `RawExtension` contents, CRs without a schema.
+    /// Any JSON value; unknown-typed subtrees, `RawExtension` contents, CRs without a schema.
     pub const ANY: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -45,7 +45,7 @@ impl Text {
     }
 }
 
-/// What a value of a type looks like, and which leaf rules apply to it.
+/// Form of a type's values, which also decides the leaf rules that apply to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Shape {
@@ -216,7 +216,7 @@ pub struct Field {
     pub omitzero: bool,
     /// OpenAPI's `required`.
     pub required: bool,
-    /// Which inlined struct the field stands in on the wire, counted from one; 0 is the struct itself.
+    /// Number of the inlined struct that holds the field on the wire, counted from one; 0 is the struct itself.
     pub group: u8,
     /// Index of its [`Extra`], or `NO_EXTRA`.
     pub(crate) extra: u32,

@@ -25,7 +25,7 @@ pub enum Exceeded {
     Steps,
 }
 
-/// What a tree may still take, and what it was refused.
+/// Room that a tree has left, and the first bound that it would have exceeded.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     max_nodes: usize,
@@ -46,7 +46,7 @@ impl Default for Bounds {
     }
 }
 
-/// What one change may add to a tree.
+/// Most that one change may add to a tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Growth {
     pub(crate) nodes: usize,
@@ -75,7 +75,7 @@ impl Tree {
         self.bounds.exceeded.get_or_insert(bound);
     }
 
-    /// Whether a list or map may stand inside of `depth` others.
+    /// Reports whether a list or map may stand inside of `depth` others.
     pub(crate) fn may_nest(&mut self, depth: usize) -> bool {
         if depth >= MAX_DEPTH {
             self.exceed(Exceeded::Depth);
@@ -83,7 +83,7 @@ impl Tree {
         depth < MAX_DEPTH
     }
 
-    /// Whether so many more nodes fit.
+    /// Reports whether so many more nodes fit.
     pub(crate) fn fits_nodes(&mut self, more: usize) -> bool {
         let fits = self.nodes.len() + more <= self.bounds.max_nodes;
         if !fits {
@@ -92,7 +92,7 @@ impl Tree {
         fits
     }
 
-    /// Whether so many more bytes of text fit.
+    /// Reports whether so many more bytes of text fit.
     pub(crate) fn fits_text(&mut self, more: usize) -> bool {
         let fits = self.text.len() + more <= self.bounds.max_text;
         if !fits {
@@ -118,7 +118,7 @@ impl Tree {
         self.bounds.exceeded != Some(Exceeded::Steps)
     }
 
-    /// Whether a value of this tree may stand inside of `depth` lists and maps; each node looked at is a step.
+    /// Reports whether a value of this tree may stand inside of `depth` lists and maps; each node looked at is a step.
     pub(crate) fn may_stand(&mut self, value: Node, depth: usize) -> bool {
         let mut open = vec![(value, depth)];
         while let Some((node, depth)) = open.pop() {
@@ -138,7 +138,7 @@ impl Tree {
         self.nodes.len() * size_of::<Node>() + self.text.len()
     }
 
-    /// How many lists and maps are within each other, opaque JSON included.
+    /// Number of lists and maps that are within each other, opaque JSON included.
     pub fn depth(&self) -> usize {
         let mut deepest = 0;
         let mut open = vec![(self.root, 0)];
@@ -156,13 +156,13 @@ impl Tree {
     }
 }
 
-/// Whether a JSON text nests no deeper than so many lists and maps.
+/// Reports whether a JSON text nests no deeper than so many lists and maps.
 pub(crate) fn nests_within(json: &str, depth: usize) -> bool {
     // Nearly every text has fewer that begin than may be within each other, and counting them is vector code.
     opening(json.as_bytes()) <= depth || nesting(json) <= depth
 }
 
-/// How many lists and maps begin, were there no strings.
+/// Number of lists and maps that begin, were there no strings.
 fn opening(json: &[u8]) -> usize {
     // So many fit into a count of one byte, and are whole vectors.
     let counted = json.chunks(192).map(|chunk| {
@@ -172,7 +172,7 @@ fn opening(json: &[u8]) -> usize {
     counted.map(usize::from).sum()
 }
 
-/// How many lists and maps are within each other in a JSON text.
+/// Number of lists and maps that are within each other in a JSON text.
 pub(crate) fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut rest = json.as_bytes();
@@ -191,7 +191,7 @@ pub(crate) fn nesting(json: &str) -> usize {
     deepest
 }
 
-/// What follows the string whose opening quote stands before these bytes.
+/// Bytes after the string whose opening quote stands before these bytes.
 fn behind_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         let taken = if rest[at] == b'"' { 1 } else { 2 };

@@ -21,7 +21,7 @@ impl PartialEq for Ref<'_> {
 }
 
 impl Ref<'_> {
-    /// Whether fields of both are numbered alike.
+    /// Reports whether fields of both are numbered alike.
     pub(crate) fn has_type_of(self, other: Ref<'_>) -> bool {
         std::ptr::eq(self.schema(), other.schema()) && self.ty == other.ty
     }

@@ -35,14 +35,14 @@ use std::sync::Arc;
 pub(crate) struct Node {
     /// Tag in the top byte; below it the field's position, or the length of the key with `NAMED` in the tag.
     meta: u32,
-    /// Where a named child's key starts in the text.
+    /// Start of a named child's key in the text.
     key: u32,
     /// Payload: a number's halves, a text's start and length, a parent's first child and count.
     x: u32,
     y: u32,
 }
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tag {
@@ -237,7 +237,7 @@ pub struct Tree {
     pub(crate) text: String,
     pub(crate) root: Node,
     pub(crate) ty: TypeId,
-    /// How many children fit from an index on, where a grown list has room behind it.
+    /// Number of children that fit from an index on, where a grown list has room behind it.
     pub(crate) rooms: BTreeMap<u32, u32>,
     pub(crate) bounds: Bounds,
 }
@@ -375,7 +375,7 @@ impl Tree {
         (narrow(first), narrow(children.len()))
     }
 
-    /// What Go writes for a value of this type that nobody set, inside of `depth` lists and maps; null where Go has nil.
+    /// Go's encoding of a value of this type that nobody set, inside of `depth` lists and maps; null where Go has nil.
     pub(crate) fn zero(&mut self, ty: TypeId, depth: usize) -> Node {
         let schema = Arc::clone(&self.schema);
         self.zero_in(&schema, ty, depth)
@@ -445,7 +445,7 @@ pub(crate) fn child_type(schema: &Schema, parent: TypeId, child: Node) -> TypeId
     effective(schema, own, child.tag())
 }
 
-/// What a value is: of the `SchemaOr…` shapes a map is the schema itself.
+/// Effective type of a value: of the `SchemaOr…` shapes a map is the schema itself.
 pub(crate) fn effective(schema: &Schema, id: TypeId, tag: Tag) -> TypeId {
     if tag != Tag::Map {
         return id;

@@ -3,7 +3,7 @@
 use super::{Node, Tag, Tree, effective};
 use crate::table::{Field, Schema, Shape, TypeId};
 
-/// What a value is in JSON's terms.
+/// Kind of a value in JSON's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Null,
@@ -238,7 +238,7 @@ impl<'a> Ref<'a> {
     }
 }
 
-/// Where among the children of a map or struct a member is.
+/// Index of a member among the children of a map or struct.
 pub(crate) fn find(tree: &Tree, parent: TypeId, children: &[Node], name: &str) -> Option<usize> {
     let first = children.first()?;
     match tree.schema.field(parent, name) {
@@ -248,7 +248,7 @@ pub(crate) fn find(tree: &Tree, parent: TypeId, children: &[Node], name: &str) -
     }
 }
 
-/// Where among the children of a map or struct a member is that is no field.
+/// Index, among the children of a map or struct, of a member that is no field.
 fn find_named(tree: &Tree, children: &[Node], name: &str) -> Option<usize> {
     // Fields stand before named members, which are sorted.
     if !children.last()?.is_named() {
@@ -258,7 +258,7 @@ fn find_named(tree: &Tree, children: &[Node], name: &str) -> Option<usize> {
     (tree.key_of(*children.get(at)?) == name).then_some(at)
 }
 
-/// Where among the children of a struct a field is.
+/// Index of a field among the children of a struct.
 pub(crate) fn find_field(children: &[Node], position: usize) -> Option<usize> {
     let position = u32::try_from(position).ok()?;
     // They are sorted; most structs have few.

@@ -9,7 +9,7 @@ use super::{MAX_KEY, Node, Ref, Tag, Tree, child_type, effective, narrow};
 use crate::table::TypeId;
 use std::ops::Range;
 
-/// What can be written. `&str`, `String`, `bool`, `i32`, `i64`, `usize`, `f64` and [`Ref`] convert.
+/// A value that can be written. `&str`, `String`, `bool`, `i32`, `i64`, `usize`, `f64` and [`Ref`] convert.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
     Null,
@@ -52,7 +52,7 @@ value_from! {
     Ref<'a> => |v| Value::Copy(v),
 }
 
-/// Where a cursor's node is kept.
+/// Location of a cursor's node.
 #[derive(Debug, Clone, Copy)]
 enum NodeLocation {
     Root,
@@ -67,7 +67,7 @@ pub struct Mut<'t> {
     tree: &'t mut Tree,
     place: NodeLocation,
     ty: TypeId,
-    /// How many lists and maps it stands inside of.
+    /// Number of lists and maps around it.
     depth: usize,
 }
 

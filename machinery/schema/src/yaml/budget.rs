@@ -10,7 +10,7 @@ pub(super) const EXCESSIVE: &str = "document contains excessive aliasing";
 const MAX_DEPTH: usize = 64;
 /// Every merge (`<<`) reads the maps that it takes in once more, and those within them for every level again.
 const MAX_MERGES: usize = 256;
-/// How deep a document with merges nests, and how many maps, lists and scalars it has: the parser's work grows with these and
+/// Depth of a document with merges, and number of its maps, lists and scalars: the parser's work grows with these and
 /// with the square of that depth.
 const MAX_MERGED_DEPTH: usize = 32;
 const MAX_MERGED_NODES: usize = 4_096;
@@ -42,7 +42,7 @@ pub(super) fn options(text: &str, max_expanded: usize, duplicate_keys: Duplicate
     }
 }
 
-/// Whether a key of the document merges; a document that cannot be scanned to its end may have such keys.
+/// Reports whether a key of the document merges; a document that cannot be scanned to its end may have such keys.
 fn has_merges(text: &str) -> bool {
     if !text.contains("<<") {
         return false;
@@ -51,7 +51,7 @@ fn has_merges(text: &str) -> bool {
     scanned.map_or(true, |report| report.merge_keys > 0 || report.breached.is_some())
 }
 
-/// Whether a document was refused for what its aliases and merges make of it.
+/// Reports whether a document was refused for the result of its aliases and merges.
 pub(super) fn is_breach(error: &Error) -> bool {
     match error {
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => is_breach(error),

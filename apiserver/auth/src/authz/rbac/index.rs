@@ -30,7 +30,7 @@ impl RoleRef {
     }
 }
 
-/// That a subject holds a role, and by which binding. Prints as upstream explains a decision.
+/// A subject's role, and the binding that grants it. Prints as upstream explains a decision.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// Empty for a `ClusterRoleBinding`.

@@ -82,7 +82,7 @@ impl AuditEvent {
         }))
     }
 
-    /// That of a request on its way, where it is audited.
+    /// The event of a request on its way, where it is audited.
     pub(crate) fn of(exchange: &RequestExchange) -> Option<Self> {
         exchange.request.extensions().get::<Self>().cloned()
     }

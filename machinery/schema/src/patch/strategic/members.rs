@@ -21,7 +21,7 @@ impl Members {
         }
     }
 
-    /// Where a member is; what was added is not found before [`Self::settle`].
+    /// Index of a member; an added one is not found before [`Self::settle`].
     pub(super) fn find(&self, tree: &Tree, name: &str) -> Option<usize> {
         let found = self.own.binary_search_by(|member| tree.key_of(*member).cmp(name));
         found.ok().filter(|at| !self.gone[*at])
@@ -60,7 +60,7 @@ impl Members {
         }
     }
 
-    /// Where the members whose names begin so are.
+    /// Indices of the members whose names begin with the prefix.
     pub(super) fn beginning_with(&self, tree: &Tree, prefix: &str) -> std::ops::Range<usize> {
         let begin = self.own.partition_point(|member| tree.key_of(*member) < prefix);
         let count = self.own[begin..].partition_point(|member| tree.key_of(*member).starts_with(prefix));
@@ -89,7 +89,7 @@ impl Members {
     }
 }
 
-/// What two items of a list are the same by: equal exactly when the values are.
+/// Key of a list's item: equal exactly when the values are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ItemKey {
     Text(String),
@@ -118,7 +118,7 @@ impl ItemKey {
     }
 }
 
-/// Where in a list the first item with each key is.
+/// Index of the first item with each key.
 #[derive(Default)]
 pub(super) struct ItemIndex(HashMap<ItemKey, usize>);
 

@@ -66,7 +66,7 @@ struct Merge<'a> {
     tree: &'a mut Tree,
 }
 
-/// What the schema says of a member.
+/// Rules of the schema for a member.
 #[derive(Clone, Copy)]
 struct Meta<'a> {
     ty: TypeId,
@@ -200,7 +200,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// What the schema says of a member: its type (of a list the item's), strategy and merge key.
+    /// Rules of the schema for a member: its type (of a list the item's), strategy and merge key.
     fn meta(&self, parent: TypeId, name: &str) -> Meta<'a> {
         let free = Meta {
             ty: TypeId::ANY,
@@ -241,7 +241,7 @@ impl<'a> Merge<'a> {
         found.ok().map(|at| members[at])
     }
 
-    /// What finds an item in its list: the value of its merge key, or without one the item itself.
+    /// Key that finds an item in its list: the value of its merge key, or without one the item itself.
     fn item_key(&self, item: Node, merge_key: &str) -> Option<ItemKey> {
         let value = match merge_key {
             "" => item,

@@ -24,7 +24,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether the pattern matches somewhere in a text.
+    /// Reports whether the pattern matches somewhere in a text.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -34,7 +34,7 @@ impl Pattern {
 pub const MAX_PATTERN_BYTES: usize = 64 << 20;
 /// One of them takes no more than this when it is compiled.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
-/// What a pattern may keep of the states it met while it runs.
+/// Bytes of the states that a pattern may keep while it runs.
 const CACHE_BYTES: usize = 64 << 10;
 
 /// The patterns of one definition: equal ones are one.
@@ -87,5 +87,5 @@ impl Patterns {
     }
 }
 
-/// What a definition is refused with whose patterns take too much.
+/// Message with which a definition is refused whose patterns take too much.
 pub(super) const TOO_LARGE: &str = "the patterns of this definition take more memory than is allowed";

@@ -9,7 +9,7 @@ const MAX_NESTING: usize = 100;
 /// Repetitions, multiplied with those within them.
 const MAX_REPEAT: u32 = 1_000;
 
-/// Why Go refuses a pattern, with the part it names.
+/// Reason why Go refuses a pattern, with the part it names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: `{part}`", .code.words())]
 pub(in crate::structural) struct PatternError {
@@ -74,7 +74,7 @@ struct Part {
     depth: usize,
 }
 
-/// What is open: alternatives that are complete, and the parts of the last one.
+/// An open group: alternatives that are complete, and the parts of the last one.
 #[derive(Default)]
 struct Level {
     alternatives: Vec<Part>,
@@ -103,7 +103,7 @@ fn joined(parts: Vec<Part>, join: fn(Vec<Hir>) -> Hir) -> Part {
     Part { hir, copies, depth }
 }
 
-/// What a pattern means.
+/// Parses a pattern by Go's rules.
 pub(in crate::structural) fn parse(pattern: &str) -> Result<Hir, PatternError> {
     let mut parser = Parser {
         whole: pattern,

@@ -1,4 +1,5 @@
-//! That who asks has the key: a request signed with it, or, as older nodes send it, the key and a signature of the pod's uid.
+//! Proof that the requester has the key: a request signed with it, or, as older nodes send it, the key and a signature
+//! of the pod's uid.
 
 use crate::kinds::certificates::public_key::{self, Curve, Kind};
 use crate::kinds::certificates::x509;

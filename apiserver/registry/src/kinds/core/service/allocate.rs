@@ -17,7 +17,7 @@ use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Step, Tree, Value};
 use std::net::Ipv4Addr;
 
-/// Whose addresses these are, in [`MANAGED_BY_LABEL`].
+/// Manager of these addresses, in [`MANAGED_BY_LABEL`].
 pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 pub(super) const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
 pub(super) const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";

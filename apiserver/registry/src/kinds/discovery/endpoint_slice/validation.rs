@@ -123,7 +123,7 @@ fn endpoints(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, slice:
     }
 }
 
-/// That an address is of another family is told of the list.
+/// Validates one address; an address of another family is an error of the list.
 fn validate_address(errors: &mut Errors, path: &Path<'_>, index: usize, text: &str, kind: &str) {
     let at = path.index(index);
     if kind == "FQDN" {
