@@ -17,7 +17,7 @@ mod meter;
 
 pub use filled::filled;
 pub use growth::{Stages, growth};
-pub use meter::{Cost, cost, held, in_proportion, resident};
+pub use meter::{Cost, cost, held, held_by_all, in_proportion, resident};
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,11 +10,15 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[global_allocator]
 static METER: Meter = Meter;
 
 struct Meter;
+
+/// Bytes that all threads hold together, whoever allocated and whoever frees them.
+static HELD_BY_ALL: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// Bytes that this thread holds, the most it held, all it ever allocated.
@@ -38,6 +42,7 @@ fn block(bytes: usize) -> usize {
 }
 
 fn allocated(bytes: usize) {
+    HELD_BY_ALL.fetch_add(bytes, Ordering::Relaxed);
     // A thread that ends allocates when its locals are gone already.
     let _ = HELD.try_with(|held| {
         held.set(held.get().wrapping_add(bytes));
@@ -48,6 +53,7 @@ fn allocated(bytes: usize) {
 }
 
 fn freed(bytes: usize) {
+    HELD_BY_ALL.fetch_sub(bytes, Ordering::Relaxed);
     // What another thread allocated is freed here at times.
     let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(bytes)));
     let _ = BLOCKS.try_with(|blocks| blocks.set(blocks.get().saturating_sub(block(bytes))));
@@ -87,6 +93,11 @@ pub struct Cost {
 /// Bytes that this thread holds: allocated and not freed yet.
 pub fn held() -> usize {
     HELD.get()
+}
+
+/// Bytes that all threads of this process hold: allocated and not freed yet.
+pub fn held_by_all() -> usize {
+    HELD_BY_ALL.load(Ordering::Relaxed)
 }
 
 /// Bytes that this thread holds, each block as large as the binary's allocator makes it.
@@ -146,6 +157,16 @@ mod tests {
                 }
             )
         );
+    }
+
+    #[test]
+    fn all_threads_hold_what_one_allocated_and_another_frees() {
+        const BYTES: usize = 64 << 20;
+        let before = held_by_all();
+        let made = std::thread::scope(|scope| scope.spawn(|| vec![1_u8; BYTES]).join().unwrap());
+        assert!(held_by_all() >= before + BYTES / 2);
+        drop(made);
+        assert!(held_by_all() < before + BYTES / 2);
     }
 
     #[test]
