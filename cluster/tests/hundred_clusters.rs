@@ -40,8 +40,8 @@ fn process() -> (usize, usize, usize) {
     (number("Threads:"), descriptors, machinery_fuzz::held_by_all())
 }
 
-/// What they may leave: the allocator keeps pages (some 100 KB of each where a cluster that stayed would be 250), tokio
-/// keeps idle blocking threads for a while.
+/// Most that they may leave: the allocator keeps pages (some 100 KB of each where a cluster that stayed would be 250),
+/// tokio keeps idle blocking threads for a while.
 const LEFT_BYTES: usize = 32 << 20;
 const LEFT_THREADS: usize = 64;
 const CLUSTERS: usize = 100;

@@ -54,7 +54,7 @@ impl Gate {
     }
 }
 
-/// What candidates did, in order: who, and in which of their terms.
+/// Deeds of candidates, in order: the candidate and its term.
 #[derive(Default)]
 struct Deeds(Mutex<Vec<(usize, u64)>>);
 

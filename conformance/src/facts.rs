@@ -152,13 +152,13 @@ impl Resource {
         }
     }
 
-    /// Whether a verb is served.
+    /// Reports whether a verb is served.
     #[must_use]
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|served| served == verb)
     }
 
-    /// Whether a subresource is served.
+    /// Reports whether a subresource is served.
     #[must_use]
     pub fn has_subresource(&self, name: &str) -> bool {
         self.subresources.iter().any(|served| served.name == name)

@@ -36,12 +36,12 @@ struct DaemonSets {
     now: Duration,
 }
 
-/// How many nodes of a set may be without a ready pod.
+/// Number of nodes of a set that may be without a ready pod.
 fn may_be_missing(set: &str) -> usize {
     usize::from(set == "one")
 }
 
-/// How many pods of a set a node may have.
+/// Number of pods of a set that a node may have.
 fn pods_on_a_node(set: &str) -> usize {
     if set == "one" { 1 } else { 2 }
 }

@@ -18,7 +18,7 @@ const LARGEST: u64 = 6;
 
 struct Disruption;
 
-/// What a budget may ask for; the share is of what the set asks for.
+/// Spec of a budget; its share is of the size that the set's spec has.
 fn spec(app: &str, rule: u64) -> Value {
     let (name, other, value) = match rule {
         0 => ("minAvailable", "maxUnavailable", json!(2)),
@@ -152,7 +152,7 @@ fn expected(model: &ReferenceModel, budget: &ObjectVersion) -> [i64; 4] {
     [allowed, healthy, desired, expected]
 }
 
-/// What `kubectl drain` does; it may be refused.
+/// Evicts as `kubectl drain` does; the eviction may be refused.
 async fn evict(world: &World, pod: &ObjectVersion) {
     let body = json!({"apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": pod.name(), "namespace": pod.namespace()}});

@@ -21,7 +21,7 @@ const KNOWN_AFTER: Duration = Duration::from_secs(90);
 #[derive(Default)]
 struct Collected {
     deleted: BTreeSet<Uid>,
-    /// When an object was last given references.
+    /// Time at which an object's references were last written.
     changed: BTreeMap<Uid, Duration>,
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// How many are told.
+/// Number of changes that are printed.
 const TOLD: usize = 100;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What the log says, one revision after the other: the only thing invariants look at.
+//! State of the log, one revision after the other: the only thing invariants look at.
 
 use apiserver_storage::{Entry, Event, Prefix, Revision, Storage, WatchCursor, WatchFilter, WatchRequest};
 use machinery_meta::{ObjectHeader, ObjectKey};
@@ -56,7 +56,7 @@ impl ObjectVersion {
         })
     }
 
-    /// What a JSON pointer leads to.
+    /// Value at a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> Option<&Value> {
         self.value().pointer(pointer)
     }
@@ -108,7 +108,7 @@ impl ObjectVersion {
         self.is_active_pod() && self.condition("Ready") == "True"
     }
 
-    /// Whether `owner` controls it.
+    /// Reports whether `owner` controls it.
     pub(crate) fn is_controlled_by(&self, owner: &ObjectVersion) -> bool {
         self.controller().is_some_and(|own| own.uid == owner.uid)
     }

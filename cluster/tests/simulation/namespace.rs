@@ -120,7 +120,7 @@ async fn make(world: &World, number: u64) {
     }
 }
 
-/// Whoever holds an object that is going lets go of it, and nodes end pods.
+/// Removes the finalizers of an object that is being deleted, and ends pods as their nodes would.
 async fn release(world: &World, object: &ObjectVersion) {
     if object.kind == "Pod" && object.text("/spec/nodeName") == "n" {
         world.pod_has_ended(object).await;

@@ -1,4 +1,4 @@
-//! What a node agent says of its pods.
+//! Statuses that a node agent writes for its pods.
 
 use crate::model::ObjectVersion;
 use crate::simulated_cluster::World;

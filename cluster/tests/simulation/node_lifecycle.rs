@@ -23,7 +23,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Objects write their times in whole seconds, cut off.
 const CUT_OFF: SignedDuration = SignedDuration::from_secs(1);
-/// How often a node renews its lease.
+/// Interval at which a node renews its lease.
 const RENEW_EVERY: SignedDuration = SignedDuration::from_secs(9);
 /// An eviction follows its taint this fast at least, however late messages are.
 const LATENESS: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ struct Lifecycle {
     runtime: Option<Runtime>,
     next: u64,
     states: BTreeMap<String, State>,
-    /// When a node had renewed its lease, each time.
+    /// Times at which a node renewed its lease.
     renewed: BTreeMap<String, Vec<Timestamp>>,
     /// Since when, and until when, a node's pods were told to leave.
     first_tainted: BTreeMap<String, Duration>,
@@ -165,7 +165,7 @@ impl Lifecycle {
         self.states[node]
     }
 
-    /// What a node says: its lease, and its readiness where that is not what it should be.
+    /// Writes a node's lease, and its readiness where that is not what it should be.
     async fn speak(&mut self, world: &World, node: &ObjectVersion) {
         let state = self.state(node.name());
         if state == State::Silent {

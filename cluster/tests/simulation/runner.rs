@@ -15,20 +15,20 @@ const DEFAULT_SEEDS: u64 = 4;
 const RESTART_ONE_IN: u64 = 15;
 /// Of so many steps, in one the power goes.
 const POWER_ONE_IN: u64 = 40;
-/// How long a healed world may take to come to rest, in its own time.
+/// Time that a healed world may take to come to rest, by its own clock.
 const REST: Duration = Duration::from_secs(1800);
-/// How long it must then stay as it is.
+/// Time that it must then stay as it is.
 const QUIET: Duration = Duration::from_secs(120);
-/// How often nodes do what they do at least.
+/// Longest interval at which nodes act.
 const TEND_EVERY: Duration = Duration::from_secs(10);
-/// How often a healing world is looked at.
+/// Interval at which a healing world is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A controller's scenario.
 pub(crate) trait Scenario: Send + 'static {
     /// Controllers that run.
     const CONTROLLERS: &'static [&'static str];
-    /// Whether the scheduler runs.
+    /// True if the scheduler runs.
     const SCHEDULER: bool = false;
     /// Things that happen.
     const STEPS: u32 = 20;
@@ -38,13 +38,13 @@ pub(crate) trait Scenario: Send + 'static {
     /// Settings of the controllers.
     fn configure(&self, _config: &mut Config) {}
 
-    /// What there is in the beginning.
+    /// Makes the first objects.
     fn begin(&mut self, world: &World) -> impl Future<Output = ()> + Send;
 
     /// One thing that a user does.
     fn step(&mut self, world: &World, model: &ReferenceModel) -> impl Future<Output = ()> + Send;
 
-    /// What nodes do, all the time, also while the world comes to rest.
+    /// Acts for the nodes, all the time, also while the world comes to rest.
     fn run_nodes(&mut self, _world: &World, _model: &ReferenceModel) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -54,13 +54,13 @@ pub(crate) trait Scenario: Send + 'static {
         async {}
     }
 
-    /// What is true at every revision.
+    /// Checks what is true at every revision.
     fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String>;
 
-    /// What is true in the end.
+    /// Checks what is true in the end.
     fn check_converged(&self, model: &ReferenceModel) -> Result<(), String>;
 
-    /// What is true of everything that components sent and the server answered.
+    /// Checks everything that components sent and the server answered.
     fn sent(&self, _mutations: &[Request]) -> Result<(), String> {
         Ok(())
     }

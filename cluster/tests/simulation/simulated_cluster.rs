@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs in a world.
+/// Components of a world.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) controllers: &'static [&'static str],

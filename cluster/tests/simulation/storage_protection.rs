@@ -98,7 +98,7 @@ impl Protection {
     }
 }
 
-/// Who uses it.
+/// The user of a volume or claim.
 fn user_of(model: &ReferenceModel, own: &ObjectVersion) -> Option<String> {
     match own.kind.as_str() {
         "PersistentVolume" => (own.text("/status/phase") == "Bound").then(|| "a claim".to_owned()),

@@ -108,7 +108,7 @@ impl Scenario for Finished {
     }
 }
 
-/// When a finished Job is to go.
+/// Time at which a finished Job is to go.
 fn due(job: &ObjectVersion) -> Option<jiff::Timestamp> {
     let ttl = job.at("/spec/ttlSecondsAfterFinished")?.as_i64()?;
     let conditions = job.list("/status/conditions").iter();

@@ -25,7 +25,7 @@ const SIGCHLD: i32 = 17;
 const WNOHANG: i32 = 1;
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a name is asked for, as resolvers do where `resolv.conf` says nothing.
+/// Number of times a name is looked up, as resolvers do without `attempts` in `resolv.conf`.
 const ATTEMPTS: usize = 2;
 
 extern "C" fn end(_signal: i32) {

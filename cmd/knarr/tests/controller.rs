@@ -69,12 +69,12 @@ fn boat(name: &str, oars: u32) -> String {
     format!("{{apiVersion: knarr.test/v1, kind: Boat, metadata: {{name: {name}}}, spec: {{oars: {oars}}}}}")
 }
 
-/// What it works with.
+/// Clients and counters of the controller.
 #[derive(Clone)]
 struct Skipper {
     boats: Api<DynamicObject>,
     crews: Api<ConfigMap>,
-    /// How often everything had to be listed.
+    /// Number of times everything had to be listed.
     lists: Arc<AtomicUsize>,
 }
 

@@ -95,7 +95,7 @@ spec:
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
 ";
 
-/// What both servers must say of the objects, whoever wrote them.
+/// Reads to which both servers must answer alike, whichever of them wrote the objects.
 const READ: [(&[&str], &str); 6] = [
     (
         &[

@@ -1,4 +1,4 @@
-//! What is said on the command line: every flag of the server is heard, mistakes are one line, other commands do their work.
+//! Flags and commands: every flag of the server has its effect, mistakes are one line, other commands do their work.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
@@ -122,7 +122,7 @@ fn a_token_of_the_file_is_known(server: &Server) {
     assert_eq!(user["groups"], groups);
 }
 
-/// Who did what to which object, and what came of it.
+/// Checks the audit log: user, verb, object and response of a request.
 fn audited(server: &Server, log: &Path) {
     server.refused(&["get", "configmap", "of-the-audit"]);
     let is_told = |event: &serde_json::Value| {

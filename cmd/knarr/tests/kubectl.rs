@@ -1,4 +1,4 @@
-//! What a user types: upstream's kubectl against the built binary, without a node.
+//! Commands of a user: upstream's kubectl against the built binary, without a node.
 
 mod support;
 

@@ -32,7 +32,7 @@ fn kubectl_prints_every_form() {
     assert_eq!(printed, cases);
 }
 
-/// What a command prints, what differs from run to run masked.
+/// Output of a command, with masks for parts that differ from run to run.
 fn run(server: &Server, command: &str) -> String {
     let words: Vec<&str> = command.split(' ').collect();
     let output = server.command(&words).output().expect("kubectl starts");
@@ -68,7 +68,7 @@ fn is_age(word: &str) -> bool {
     digits.len() < word.len() && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == 'm')
 }
 
-/// What the server made up: the volume of a pod's token, and uids in selectors.
+/// Masks names that the server generates: the volume of a pod's token, and uids in selectors.
 fn without_names(word: &str) -> String {
     for begin in ["kube-api-access-", "batch.kubernetes.io/controller-uid="] {
         if let Some(rest) = word.strip_prefix(begin) {

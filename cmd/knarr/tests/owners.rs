@@ -67,7 +67,7 @@ fn applied_by_the_client(test: &str) -> Option<Server> {
     Some(server)
 }
 
-/// What others have said is still there; of the configuration only the new one.
+/// Fields of other managers are still there; of the configuration only the new ones.
 #[track_caller]
 fn others_keep_theirs(server: &Server) {
     let object = object(server);

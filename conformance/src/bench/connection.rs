@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
-/// Where a server is and how to prove who we are.
+/// Address of a server, and credentials for it.
 #[derive(Debug, Clone)]
 pub struct Target {
     authority: String,

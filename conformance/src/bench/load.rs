@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What one run cost.
+/// Cost of one run.
 #[derive(Debug, Clone)]
 pub struct Cost {
     pub operations: usize,
@@ -91,7 +91,7 @@ pub async fn run(
     })
 }
 
-/// What so many of a hundred stay below.
+/// The length that so many of a hundred stay below.
 pub(super) fn percentile(lengths: &mut [Duration], percent: usize) -> Duration {
     lengths.sort_unstable();
     let found = lengths.get(lengths.len() * percent / 100);

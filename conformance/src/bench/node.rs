@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 const NAMESPACE: &str = "bench";
 const PODS: &str = "/api/v1/namespaces/bench/pods";
-/// What every pod's first volume waits for.
+/// ConfigMap that every pod's first volume waits for.
 const AUTHORITY: &str = "/api/v1/namespaces/bench/configmaps/kube-root-ca.crt";
 const NODES: &str = "/api/v1/nodes";
 /// Nobody waits longer for anything here.
@@ -29,20 +29,20 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at what cannot be watched.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What to start and where it keeps its things.
+/// Command to start, its files, and the amount of work.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// `knarr server` with its arguments.
     pub command: Vec<String>,
-    /// Where it writes its kubeconfig.
+    /// File to which the server writes its kubeconfig.
     pub kubeconfig: PathBuf,
     /// By its name in their arguments the cluster's processes are known.
     pub data_dir: PathBuf,
     /// The program that starts pods without us.
     pub direct: Direct,
-    /// How many pods are started.
+    /// Number of pods that are started.
     pub pods: usize,
-    /// How long rest is watched.
+    /// Time for which an idle node is watched.
     pub idle: Duration,
 }
 
@@ -264,7 +264,7 @@ fn start_pod(running: &Running) -> load::Operation {
     })
 }
 
-/// What `knarr up` runs, alone and without a probe.
+/// The pod that `knarr up` runs, alone and without a probe.
 fn pod(number: usize) -> String {
     format!(
         r#"{{"metadata":{{"name":"pod-{number}"}},"spec":{{"containers":[{{"name":"hello","image":"knarr.local/hello:1","imagePullPolicy":"IfNotPresent"}}]}}}}"#

@@ -1,4 +1,4 @@
-//! What a process has used, from `/proc`.
+//! Usage of a process, from `/proc`.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub(crate) const SERVER: &str = "server";
 pub(crate) const AGENT: &str = "agent";
 pub(super) const SHIMS: &str = "shims";
 
-/// What runs of a cluster, by how its command line begins. The order is that of the figures.
+/// Programs of a cluster, by the beginning of their command lines. The order is that of the figures.
 const PROGRAMS: [(&str, &str); 4] = [
     (SERVER, "knarr server "),
     (AGENT, "knarr agent "),
@@ -108,7 +108,7 @@ pub(crate) fn of_cluster(data_dir: &Path) -> Vec<(&'static str, Processes)> {
     named.collect()
 }
 
-/// Which of [`PROGRAMS`] a process is, if it is the cluster's.
+/// Index in [`PROGRAMS`] of a process, if it is the cluster's.
 fn program_of(pid: u32, data_dir: &Path) -> Option<usize> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let line = String::from_utf8_lossy(&line).replace('\0', " ");

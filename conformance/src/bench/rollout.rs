@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What it does for them.
+/// Stages by which kwok plays the kubelets.
 const STAGES: &str = include_str!("kwok.yaml");
 const NODES: &str = "/api/v1/nodes";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/rollout/deployments";

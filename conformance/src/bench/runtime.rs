@@ -1,4 +1,4 @@
-//! What the container runtime takes for a pod without any of us: another program asks it, we sum up.
+//! Cost of a pod in the container runtime without any of us: another program drives it, this module sums up.
 
 use super::load::percentile;
 use super::scenarios::milliseconds;
@@ -18,7 +18,7 @@ pub struct Direct {
     pub cgroup_parent: String,
 }
 
-/// How long each step of one pod took, in milliseconds.
+/// Milliseconds that each step of one pod took.
 #[derive(Debug, Deserialize)]
 struct Steps {
     sandbox: f64,

@@ -1,4 +1,4 @@
-//! What is measured, in the order in which it is: each scenario leaves what the next one needs.
+//! Scenarios that are measured, in their order: each leaves what the next one needs.
 
 use super::connection::{Connection, Target};
 use super::load::{self, Cost, now};
@@ -33,7 +33,7 @@ impl Figure {
     }
 }
 
-/// How much of everything; the defaults are the issue's.
+/// Amounts of everything; the defaults are the issue's.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     pub pods: usize,
@@ -51,7 +51,7 @@ pub struct Sizes {
     pub only: Vec<String>,
 }
 
-/// What an API server's run consists of.
+/// Parts of an API server's run.
 pub const PARTS: [&str; 7] = [
     "idle", "creates", "reads", "lists", "watches", "restart", "delete",
 ];
@@ -256,7 +256,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How often the server has synced its log, where it says so itself.
+    /// Number of times the server has synced its log, by its own metric; `None` without it.
     async fn syncs(&self) -> Result<Option<f64>> {
         let mut client = self.target.connect().await?;
         let text = client.call(Method::GET, "/metrics", &[], Bytes::new()).await?;

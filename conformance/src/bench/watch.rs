@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What happened to one object.
+/// Event of one object.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Event {
     #[serde(rename = "type")]

@@ -37,7 +37,7 @@ struct Arguments {
     /// Each attack has this part of its clients; one has all.
     #[arg(long, default_value_t = 1)]
     part: usize,
-    /// How far the attackers give way to other processes of this machine.
+    /// Nice value of the attackers' process, by which they give way to other processes of this machine.
     #[arg(long, default_value_t = 5)]
     nice: u8,
     #[arg(last = true)]

@@ -18,7 +18,7 @@ pub struct Case {
     /// Objects created first; how is not compared.
     pub requires: Vec<Value>,
     pub steps: Vec<Step>,
-    /// What the placeholders `{object}`, `{collection}`, `{item}`, `{name}` of a life stand for.
+    /// Subject of a life, for the placeholders `{object}`, `{collection}`, `{item}`, `{name}`.
     pub subject: Option<Subject>,
     /// Reason why recorded answers cannot stand for a running kube-apiserver: such a case runs with `--live` only.
     pub live_only: Option<String>,
@@ -89,7 +89,7 @@ pub struct Step {
     pub large: Option<(String, String, usize, String)>,
     /// The body in hexadecimal.
     pub hex: Option<String>,
-    /// Who asks: a user to impersonate, or `anonymous`.
+    /// Sender of the request: a user to impersonate, or `anonymous`.
     pub user: Option<String>,
     /// Variables to keep from the answer: name to path (`metadata.resourceVersion`; empty for all of it).
     #[serde(default)]
@@ -125,7 +125,7 @@ impl Step {
         }
     }
 
-    /// What the case file says of this step, without defaults: a new member of [`Step`] makes no recording stale.
+    /// Members of this step in the case file, without defaults: a new member of [`Step`] makes no recording stale.
     fn told(&self) -> Result<Value> {
         let defaults = serde_json::to_value(serde_json::from_value::<Self>(json!({}))?)?;
         let mut told = serde_json::to_value(self)?;

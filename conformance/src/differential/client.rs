@@ -13,9 +13,9 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use machinery_runtime::Runtime;
 use serde_json::Value;
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a watch may be silent before what came counts as all.
+/// Time of a watch's silence after which the events so far count as all.
 const WATCH_SILENCE: Duration = Duration::from_secs(3);
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What came back.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,

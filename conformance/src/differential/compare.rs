@@ -21,7 +21,7 @@ const COMPARED_HEADERS: &[&str] = &[
     "x-content-type-options",
 ];
 
-/// What is compared of an answer.
+/// Parts of an answer that are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub status: u16,

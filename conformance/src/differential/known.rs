@@ -31,7 +31,7 @@ pub struct Judgement {
 }
 
 impl Known {
-    /// Whether this difference, seen in this case, is the one meant.
+    /// Reports whether this difference, seen in this case, is the one meant.
     #[must_use]
     pub fn explains(&self, case: &str, line: &str) -> bool {
         matches(&self.case, case) && matches(&self.line, line.trim())

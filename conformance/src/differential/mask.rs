@@ -1,4 +1,4 @@
-//! What two servers cannot have in common is replaced by placeholders.
+//! Placeholders for values that two servers cannot have in common.
 //!
 //! Equal values get equal placeholders, numbered as they first occur in a case: that a no-op keeps the revision, that a
 //! replaced object has another uid, still shows.

@@ -8,10 +8,10 @@ use super::compare;
 use super::recording::Recordings;
 use super::run::{Server, Transcript};
 
-/// How many cases run at a time.
+/// Number of cases that run at a time.
 const CASES_AT_A_TIME: usize = 4;
 
-/// Where upstream's answers come from.
+/// Source of upstream's answers.
 #[derive(Debug)]
 pub enum Upstream {
     /// The files below `conformance/recordings`.

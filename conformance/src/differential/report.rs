@@ -32,7 +32,7 @@ impl Report {
         }
     }
 
-    /// Whether all answers are upstream's, or differ as the list says and nowhere less.
+    /// Reports whether all answers are upstream's, or differ as the list says and nowhere less.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.judgement.failed == 0 && self.judgement.stale.is_empty()

@@ -17,11 +17,11 @@ use super::template::{self, Variables};
 use crate::facts::Facts;
 use crate::protobuf;
 
-/// Who asks, where a step does not say; the kubeconfigs of the two servers name different users.
+/// User of a step that names none; the kubeconfigs of the two servers name different users.
 const ADMIN: &str = "admin";
 const ADMINS: &str = "system:masters";
 
-/// How often a step with `until` asks, and how long it waits between.
+/// Number of attempts of a step with `until`, and the pause between them.
 const UNTIL_ATTEMPTS: usize = 50;
 const UNTIL_PAUSE: Duration = Duration::from_millis(200);
 

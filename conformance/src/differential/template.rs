@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What placeholders stand for, on one side of a case.
+/// Values of placeholders, on one side of a case.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Variables(HashMap<String, Value>);
 

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What an attack knows.
+/// Clients and objects that an attack uses.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     pub(super) mallory: Access,
@@ -119,7 +119,7 @@ struct Count {
     refused: AtomicU64,
 }
 
-/// What came of an attack.
+/// Result of an attack.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     pub name: String,
@@ -129,7 +129,7 @@ pub struct Outcome {
     pub refused: u64,
 }
 
-/// What the attackers' process is given.
+/// Orders of the attackers' process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Orders {
     pub kubeconfig: PathBuf,

@@ -22,7 +22,7 @@ const MEMORY_CONSTANT: u64 = 96 << 20;
 /// Memory may take so long to be given back, or a quarter of the time of the attacks where that is less.
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// What processes hold.
+/// Memory, descriptors and threads of processes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     bytes: u64,
@@ -74,7 +74,7 @@ impl Samples {
         }
     }
 
-    /// What the agent holds; nothing while it is being started again.
+    /// Usage of the agent; zeros while it is being started again.
     fn agent(&self) -> Held {
         let data_dir = self.data_dir.as_deref();
         let all = data_dir.map(process::of_cluster).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Samples {
     }
 }
 
-/// What the hour came to.
+/// Result of the hour.
 #[derive(Debug)]
 pub struct Report {
     text: String,

@@ -24,7 +24,7 @@ pub(super) struct Access {
     pub(super) target: Target,
 }
 
-/// What was made for the hour.
+/// Objects made for the hour.
 #[derive(Debug)]
 pub(super) struct Fixture {
     tenants: BTreeMap<&'static str, Access>,

@@ -29,7 +29,7 @@ use tokio::io::AsyncWriteExt;
 /// The tenants alone before the attacks, and after them: a tenth of the time each, within these bounds.
 const ALONE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
-/// What is run, and for how long.
+/// Programs to run, limits, and times.
 #[derive(Debug)]
 pub struct Options {
     /// The server's command line.
@@ -44,7 +44,7 @@ pub struct Options {
     pub only: Vec<String>,
     /// Each attack has this part of its clients; one has all.
     pub part: usize,
-    /// How far the attackers give way to other processes of this machine (`nice`).
+    /// Nice value by which the attackers give way to other processes of this machine.
     pub nice: u8,
     /// Longest wait of a tenant for an answer.
     pub patience: Duration,

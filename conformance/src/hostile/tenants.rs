@@ -79,7 +79,7 @@ impl Tenant {
         Self { name, figures }
     }
 
-    /// What came until now is a period of this phase.
+    /// Ends a period of this phase with the requests so far.
     pub(super) fn end_period(&self, phase: &'static str) {
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let mut period = std::mem::take(&mut figures.current);

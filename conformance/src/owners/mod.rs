@@ -1,4 +1,4 @@
-//! Who owns which fields, as the real kube-apiserver records it: `conformance/owners/cases.yaml` are requests,
+//! Owners of fields, as the real kube-apiserver records them: `conformance/owners/cases.yaml` are requests,
 //! `conformance/owners/answers.tsv` what it answered.
 //!
 //! Of an answer are kept: its code; of a failure the message; of an object the entries of `metadata.managedFields`, sorted
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::tenants::record::Answers;
 use crate::tenants::run::{Answer, Ask, Sender};
 
-/// How often is asked whether a definition is served, and how long between.
+/// Number of checks whether a definition is served, and the pause between them.
 const WAITS: usize = 100;
 const WAIT: Duration = Duration::from_millis(200);
 

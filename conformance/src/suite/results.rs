@@ -10,10 +10,10 @@ use super::junit::Spec;
 
 const HEAD: &str = "spec\tresult\tseconds\tmissing";
 
-/// What is missing fits a line; the report has the rest.
+/// Most characters of a cell, so that it fits a line; the report has the rest.
 const MAX_MISSING: usize = 240;
 
-/// How a cell begins that somebody wrote who knows what is missing; a spec that fails again keeps it.
+/// Beginning of a cell that a person wrote who knows what is missing; a spec that fails again keeps it.
 const WRITTEN: &str = "not built: ";
 
 /// All specs that were ever run, by name.
@@ -27,7 +27,7 @@ struct Row {
     missing: String,
 }
 
-/// What merging found.
+/// Result of merging.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     pub passed: usize,

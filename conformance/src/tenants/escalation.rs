@@ -156,7 +156,7 @@ fn bindings() -> Vec<Ask> {
     asks
 }
 
-/// What a node tries on itself and on another.
+/// Requests of a node for itself and for another.
 fn nodes() -> Vec<Ask> {
     let mut asks = Vec::new();
     for node in ["one-blue", "one-red"] {

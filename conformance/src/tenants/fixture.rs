@@ -165,8 +165,9 @@ fn used_by_a_node(side: &str) -> Vec<Placed> {
     ]
 }
 
-/// Who may do what: `view`, `edit` and everything in one namespace; `roles` writes roles and bindings everywhere. The roles
-/// that `view` and `edit` gather are bound, for without its controller a server does not fill the gathering ones.
+/// Roles and bindings: `view`, `edit` and everything in one namespace; `roles` writes roles and bindings everywhere.
+/// The roles that `view` and `edit` gather are bound, for without its controller a server does not fill the gathering
+/// ones.
 fn rights() -> Vec<Placed> {
     const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
     const VIEW: &str = "system:aggregate-to-view";

@@ -1,4 +1,4 @@
-//! What tenants get who have rights in one namespace, on one node, or none: generated requests, and what the real
+//! Answers to tenants who have rights in one namespace, on one node, or none: generated requests, and what the real
 //! kube-apiserver answered to each of them.
 //!
 //! [`fixture`] makes the same small world on any server: two namespaces, two nodes, one object of every kind on either side,
@@ -31,7 +31,7 @@ pub const OWN: &str = "blue";
 /// The namespace, and the suffix, on which they have none.
 pub const OTHER: &str = "red";
 
-/// Who asks, and the group beside `system:authenticated`.
+/// Users, and the group of each beside `system:authenticated`.
 pub const USERS: [(&str, Option<&str>); 6] = [
     ("view", None),
     ("edit", None),

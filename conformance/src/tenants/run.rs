@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// The longest answer that is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many requests are under way at a time.
+/// Number of requests under way at a time.
 const AT_A_TIME: usize = 8;
 /// The annotation of the bookmark behind a watch's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -184,7 +184,7 @@ fn ends_initial_events(read: &[u8]) -> bool {
     String::from_utf8_lossy(read).contains(INITIAL_EVENTS_END)
 }
 
-/// What is kept of an answer: code; reason of a failure; which objects of the fixture were shown.
+/// Summary of an answer: code; reason of a failure; objects of the fixture that were shown.
 #[must_use]
 pub fn summary(ask: &Ask, answer: &Answer) -> String {
     let code = answer.status.as_u16();

@@ -31,7 +31,7 @@ pub enum TaskEvent {
 }
 
 impl TaskEvent {
-    /// Whom it is about.
+    /// The container (or sandbox) that it is about.
     pub fn container_id(&self) -> &str {
         match self {
             Self::Started { container_id }

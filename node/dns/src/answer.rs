@@ -38,7 +38,7 @@ pub enum Section {
     Additional,
 }
 
-/// Whose record it is.
+/// Owner of a record.
 #[derive(Debug, Clone, Copy)]
 pub enum Owner<'a> {
     Question,

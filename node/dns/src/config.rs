@@ -14,7 +14,7 @@ pub struct DnsConfig {
     pub cluster_dns: Ipv4Addr,
     /// 53, except in tests.
     pub port: u16,
-    /// Whom to ask about other names, in order; where there is nobody such questions are refused.
+    /// Servers that resolve other names, in order; with none such queries are refused.
     pub upstream: Vec<SocketAddr>,
     /// The file that names them; when it changes they do. `None`: they stay.
     pub resolv_conf: Option<PathBuf>,

@@ -24,7 +24,7 @@ impl Frontend {
     }
 }
 
-/// Whose endpoints: those for all traffic, or those of this node for traffic from outside, where the service's policy
+/// Set of endpoints: those for all traffic, or those of this node for traffic from outside, where the service's policy
 /// makes the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {

@@ -40,8 +40,8 @@ const DIALECT: [&str; 31] = [
 ];
 
 /// First words of a clause, where a help has a noun or a verb.
-const CLAUSES: [&str; 10] = [
-    "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Why",
+const CLAUSES: [&str; 12] = [
+    "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom", "Whose", "Why",
 ];
 
 /// Macros and attributes whose string literals are read by users.
@@ -59,7 +59,7 @@ const CALLS: [&str; 10] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 30] = [
+const PLAIN: [&str; 31] = [
     "apiserver/admission/src/",
     "apiserver/auth/src/",
     "apiserver/egress/src/",
@@ -70,6 +70,7 @@ const PLAIN: [&str; 30] = [
     "apiserver/storage/src/",
     "cluster/src/",
     "cmd/knarr/src/",
+    "conformance/src/",
     "controllers/manager/src/",
     "controllers/scheduler/src/",
     "machinery/api/src/",

@@ -27,7 +27,7 @@ pub(super) fn local_url(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(host, address.port()))
 }
 
-/// Whom the server gives identities to, and where they lie.
+/// Writer of the identities that the server issues, and the paths at which they lie.
 pub(super) struct Identities<'a> {
     pub(super) server: &'a Server,
     pub(super) url: &'a str,

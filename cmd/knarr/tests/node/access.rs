@@ -1,4 +1,4 @@
-//! Who reaches whom: pods the API, and clients the node.
+//! Reachability: of the API from pods, and of the node from clients.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;

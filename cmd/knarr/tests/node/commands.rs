@@ -1,4 +1,4 @@
-//! What a user types to look at pods and to talk to them.
+//! Commands with which a user looks at pods and talks to them.
 
 use crate::support::cluster::{Cluster, service_address};
 use crate::support::kubectl::{Kubectl, PATIENCE, text};

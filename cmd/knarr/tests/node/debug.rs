@@ -3,7 +3,7 @@
 use super::commands::{IMAGE, PRESENT, on_terminal, run};
 use crate::support::cluster::Cluster;
 
-/// What only a privileged container has, as a bit of `CapEff`.
+/// Capability that only a privileged container has, as a bit of `CapEff`.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 pub(crate) fn a_running_pod_is_debugged(cluster: &Cluster) {

@@ -1,4 +1,4 @@
-//! What the node tells of what is used.
+//! Usage that the node reports.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;

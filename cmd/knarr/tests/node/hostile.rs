@@ -62,7 +62,7 @@ fn limit(cluster: &Cluster, group: &str) -> String {
     found.expect("the group is there").trim().to_owned()
 }
 
-/// Whether this machine lets a process be spared when memory runs out: root in a container may lack the right.
+/// Reports whether this machine lets a process be spared when memory runs out: root in a container may lack the right.
 fn can_spare() -> bool {
     let lowered = std::process::Command::new("sh")
         .args(["-c", "echo -999 > /proc/self/oom_score_adj"])

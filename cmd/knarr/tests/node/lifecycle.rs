@@ -1,4 +1,4 @@
-//! How containers start, end and start again.
+//! Containers that start, end and start again.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
@@ -229,7 +229,7 @@ pub(crate) fn hooks_run_before_the_signal(cluster: &Cluster) {
     assert_eq!(deleted(&story, &folder), "started\nstopping\nsignal\n");
 }
 
-/// What a hook prints may be secret: events, which more people read, do not tell it.
+/// Output of a hook may be secret: events, which more people read, do not contain it.
 pub(crate) fn a_failed_hook_is_told_without_what_it_printed(cluster: &Cluster) {
     let story = cluster.namespace("badhook");
     let folder = tempfile::tempdir().expect("a folder");

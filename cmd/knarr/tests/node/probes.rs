@@ -1,4 +1,4 @@
-//! What probes say changes what happens to a container.
+//! Results of probes, and their effect on containers.
 
 use crate::support::cluster::{Cluster, service_address};
 use crate::support::image::TOOLS;

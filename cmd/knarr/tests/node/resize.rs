@@ -1,4 +1,4 @@
-//! What a running container may use is changed, and the kernel says so.
+//! Resizes of a running container, as the kernel shows them.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;

@@ -1,4 +1,4 @@
-//! What a pod may say of its containers' surroundings, one pod a row, and what its process then sees.
+//! Settings of a pod for its containers' surroundings, one pod a row, and what its process then sees.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
@@ -6,7 +6,7 @@ use crate::support::kubectl::Kubectl;
 use crate::support::network::ask;
 use std::net::SocketAddr;
 
-/// What a row's pod has of its own: members of the pod, members of its container, its script.
+/// Parts of a row's pod: members of the pod, members of its container, its script.
 type Row = (
     &'static str,
     &'static str,

@@ -52,7 +52,7 @@ pub(crate) struct Watch {
     lines: BufReader<std::process::ChildStdout>,
 }
 
-/// What a watch saw: each object's name and the revision of the event, in order.
+/// Events of a watch: each object's name and the revision of the event, in order.
 pub(crate) type Seen = Vec<(String, u64)>;
 
 impl Watch {

@@ -46,7 +46,7 @@ spec:
     command: [sh, -c, 'while true; do base ask http://web ; sleep 0.05; done']
 ";
 
-/// What goes on while something is killed.
+/// Pods and clients that run while something is killed.
 struct Running {
     story: Kubectl,
     address: SocketAddr,
@@ -81,7 +81,7 @@ impl Running {
         running
     }
 
-    /// How often the asking pod has had an answer by name, and what else it says.
+    /// Number of answers by name that the asking pod has had, and other lines of its log.
     fn asked(&self) -> (usize, Vec<String>) {
         let log = self.story.kubectl(&["logs", "asker"]);
         let (well, other): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| *line == "well");
@@ -123,7 +123,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether somebody was there to answer names during the outage.
+/// Availability of name resolution during the outage.
 #[derive(PartialEq, Eq)]
 enum Names {
     AllTheTime,

@@ -1,4 +1,4 @@
-//! What concerns the whole node.
+//! Outages of the whole node.
 
 use crate::support::cluster::Cluster;
 

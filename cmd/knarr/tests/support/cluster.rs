@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
     flags: Vec<String>,
 }
 
-/// What this machine lacks to run a cluster.
+/// The first prerequisite of a cluster that this machine lacks.
 fn missing_prerequisite() -> Option<&'static str> {
     let programs = ["containerd", "runc", "nft", "ip"];
     if !nix::unistd::geteuid().is_root() {

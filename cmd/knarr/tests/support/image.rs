@@ -4,12 +4,12 @@ use node_cri::archive::{ImageSource, TarWriter, write_image};
 use std::path::Path;
 use std::process::Command;
 
-/// What the tests' pods run.
+/// Image of the tests' pods.
 pub(crate) const TOOLS: &str = "knarr.test/tools:latest";
 /// The static shell of Debian's package `busybox-static`.
 const BUSYBOX: &str = "/bin/busybox";
 
-/// Whether the shell is there.
+/// Reports whether the shell is there.
 pub(crate) fn can_be_made() -> bool {
     Path::new(BUSYBOX).is_file()
 }

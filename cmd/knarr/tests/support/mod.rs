@@ -34,7 +34,7 @@ pub(crate) struct Server {
     etcd: Option<Etcd>,
 }
 
-/// How a server's process is begun: words before the program's, and flags of its own.
+/// Start of a server's process: words before the program's, and flags of its own.
 #[derive(Clone, Default)]
 pub(crate) struct Launch {
     pub(crate) through: Vec<OsString>,

@@ -12,10 +12,10 @@ use std::time::Duration;
 /// A client gives up on a request after this long, and counts it as failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a client's requests came to.
+/// Results of a client's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// How often each answer was given.
+    /// Number of times each answer was given.
     pub(crate) answers: BTreeMap<String, usize>,
     pub(crate) failures: Vec<String>,
 }

@@ -25,10 +25,10 @@ struct Served {
     /// By digest.
     blobs: BTreeMap<String, Vec<u8>>,
     manifest: String,
-    /// What `Authorization` must say for private names.
+    /// Value of `Authorization` for private names.
     authorization: String,
     names: Mutex<BTreeSet<String>>,
-    /// How often each name was asked for.
+    /// Number of requests for each name.
     asked: Mutex<BTreeMap<String, usize>>,
     end: AtomicBool,
 }
@@ -77,12 +77,12 @@ impl Registry {
         self.image(name)
     }
 
-    /// How pods call an image of this name, whether it is there or not.
+    /// Image reference of this name in pods, whether it is there or not.
     pub(crate) fn image(&self, name: &str) -> String {
         format!("{}/{name}:v1", self.address)
     }
 
-    /// How often a name was asked for.
+    /// Number of requests for a name.
     pub(crate) fn asked(&self, name: &str) -> usize {
         let asked = self.served.asked.lock().expect("not poisoned");
         asked.get(name).copied().unwrap_or_default()

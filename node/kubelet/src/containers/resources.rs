@@ -173,7 +173,7 @@ fn unified(memory: MemoryFacts) -> HashMap<String, String> {
         .collect()
 }
 
-/// Whose priority is as high as the system's own.
+/// Least priority that counts as the system's own.
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// OOM score adjustment of a container: lower with a larger memory request, and for a sidecar at most that of the

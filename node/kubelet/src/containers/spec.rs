@@ -27,7 +27,7 @@ pub struct ContainerInput<'a> {
     pub restart_count: i32,
     /// The image as the runtime knows it.
     pub image: &'a str,
-    /// Whom the image runs as.
+    /// User that the image runs as.
     pub image_user: &'a security::ImageUser,
     /// Its environment.
     pub environment: &'a [(String, String)],

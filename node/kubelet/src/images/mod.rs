@@ -39,7 +39,7 @@ use reference::with_tag;
 pub struct PresentImage {
     /// The runtime's name for it.
     pub id: String,
-    /// Whom it says to run as.
+    /// User that its configuration names.
     pub user: ImageUser,
     /// Tags and digests of the image on this node.
     names: Vec<String>,

@@ -41,7 +41,7 @@ pub(super) struct LogWriter {
     pub(super) options: LogOptions,
     /// Set once nothing more is to be sent.
     pub(super) end: Option<End>,
-    /// That of the first line.
+    /// Format of the first line.
     format: Option<LogFormat>,
     bytes_left: Option<u64>,
     lines_left: Option<u64>,

@@ -16,7 +16,7 @@ use crate::pods::uid;
 /// Everything at one moment.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// That moment.
+    /// Time of the figures.
     pub now: Timestamp,
     /// Time at which the machine started.
     pub booted_at: Timestamp,

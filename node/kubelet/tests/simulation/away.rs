@@ -9,9 +9,9 @@ use node_cri_model::{Program, RuntimeEvent};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a pod of a whole world may take to run.
+/// Longest time until a pod of a whole world runs.
 const TO_RUN: Duration = Duration::from_secs(120);
-/// How long a worker may take to see a crash and to start another container; a probe may have to fail before, and the
+/// Longest time until a worker sees a crash and starts another container; a probe may have to fail before, and the
 /// back-off passes.
 const TO_RESTART: Duration = Duration::from_secs(60);
 const TO_FAIL: Duration = Duration::from_secs(400);

@@ -8,7 +8,7 @@ use node_cri_model::Program;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a pod may take to run, or to be told why not.
+/// Longest time until a pod runs, or has the reason why it does not.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs the scenario of a seed.

@@ -260,7 +260,7 @@ impl Agent {
     }
 }
 
-/// Whether an answer of `/healthz` says that this component is down.
+/// Reports whether an answer of `/healthz` says that this component is down.
 fn told_down(answer: &str, name: &str) -> bool {
     let names = answer.rsplit("components are down: ").next().unwrap_or_default();
     answer.starts_with("HTTP/1.1 500 ") && names.trim_end().split(", ").any(|own| own == name)

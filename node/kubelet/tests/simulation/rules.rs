@@ -130,7 +130,7 @@ fn purpose(pod: &Pod) -> &str {
     &pod.metadata.labels.as_ref().unwrap()[PURPOSE]
 }
 
-/// What runs is what was asked for, and nothing else is left.
+/// Checks that the wanted pods run, and that nothing else is left.
 pub(crate) async fn check_converged(world: &World, moments: &Moments) -> Result<(), String> {
     let pods = world.pods().await;
     let deleted = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_some());

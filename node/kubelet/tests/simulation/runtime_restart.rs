@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
 use std::time::Duration;
 
-/// How long the worker may take to see it and to start another.
+/// Longest time until the worker sees it and starts another.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Runs the scenario of a seed.

@@ -75,7 +75,7 @@ impl World {
         range.addr()
     }
 
-    /// What a plugin says that is called to add a pod.
+    /// Output of a plugin that is called to add a pod.
     pub(crate) async fn run_plugin(&self, name: &str, plugin: &Value) -> Value {
         let program = format!("{PLUGINS}/{}", plugin["type"].as_str().unwrap());
         let namespace = self.path(name).display().to_string();
@@ -123,7 +123,7 @@ impl World {
             .unwrap();
     }
 
-    /// Who answered whom over TCP; an error is an answer too.
+    /// Answer over TCP: the server's name and the address it saw, or the error.
     pub(crate) fn ask(&self, from: &str, to: &str) -> String {
         let to: SocketAddr = to.parse().unwrap();
         let asked = || -> std::io::Result<String> {

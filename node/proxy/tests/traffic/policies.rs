@@ -1,4 +1,4 @@
-//! Who may use a balancer's address, and traffic that stays on its node.
+//! Clients that may use a balancer's address, and traffic that stays on its node.
 
 use crate::world::{POD1, POD2, World};
 use crate::{elements_of, set, whole_table};

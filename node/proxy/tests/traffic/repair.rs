@@ -1,4 +1,4 @@
-//! What others take away is noticed, and what we change ourselves is not.
+//! Repair: changes of others are noticed, and our own are not taken for theirs.
 
 use crate::world::{POD1, World};
 use crate::{elements_of, whole_table};

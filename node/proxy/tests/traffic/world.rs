@@ -131,7 +131,7 @@ impl World {
             .unwrap();
     }
 
-    /// Who answered whom, over several tries; an error is an answer too.
+    /// Answers over several tries: servers' names and the addresses they saw, or errors.
     pub(crate) fn ask(&self, from: &str, to: &str, tries: usize) -> BTreeSet<String> {
         let to: SocketAddr = to.parse().unwrap();
         self.inside(from, || (0..tries).map(|_| ask(to)).collect())

@@ -40,7 +40,7 @@ pub trait ObjectSource: Send + Sync {
     async fn persistent_volume(&self, name: &str) -> Result<Option<PersistentVolume>, VolumeError>;
 }
 
-/// Whom a payload is for.
+/// The pod that a payload is for, and what it is made from.
 pub(crate) struct PayloadContext<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a dyn ObjectSource,

@@ -1,4 +1,4 @@
-//! Whom a record of pulls lets use an image. Pure.
+//! Pods that may use an image, by the record of its pulls. Pure.
 
 use std::collections::BTreeMap;
 

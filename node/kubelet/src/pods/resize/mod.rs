@@ -113,7 +113,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// That of a pod this node sees for the first time: it gets what it asks for, as the scheduler found room for it.
+    /// Resources of a pod this node sees for the first time: its requests, as the scheduler found room for them.
     pub fn new(pod: &Pod) -> Self {
         let resources = Resources::of(pod);
         Self {

@@ -1,4 +1,4 @@
-//! Whose a token is.
+//! Authentication of bearer tokens, by reviews of the API server.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn digest(token: &str) -> TokenDigest {
     Sha256::digest(token).into()
 }
 
-/// Whose share a token's review is of.
+/// Share that a token's review is charged to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Asker {
     /// The user's, whose token it was at the last review.

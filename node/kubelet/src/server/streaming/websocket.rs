@@ -49,7 +49,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// That of a protocol.
+    /// The framing of a protocol.
     pub(super) fn of(protocol: &str) -> Self {
         match protocol.contains("base64.") {
             true => Self::Base64,
