@@ -165,7 +165,7 @@ pub(crate) fn copied_bytes(row: &ResourceRow, form: ResponseFormat, written: &Wr
     }
 }
 
-/// About how many bytes the answer to a write refers to, or has.
+/// Bytes that the answer to a write refers to, or has, about.
 pub(crate) fn written_bytes(written: &Written) -> usize {
     match written {
         Written::Stored { entry, .. } => entry.record.len(),

@@ -356,7 +356,7 @@ fn internal(message: &str) -> Status {
 
 /// Bound of the words on one object's problems in an answer; of more the answer says how many they are.
 const MAX_TOLD_BYTES: usize = 1 << 20;
-/// About what a cause takes beside its words.
+/// Bytes of a cause beside its texts, about.
 const CAUSE_BYTES: usize = 64;
 
 /// The first problems, which have room; the first of all has.

@@ -273,7 +273,7 @@ enum Choice {
     Full,
 }
 
-/// In which order connections give way; the first first.
+/// Order in which connections give way; the first first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     IdleStranger,

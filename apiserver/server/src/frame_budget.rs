@@ -33,7 +33,7 @@ pub(crate) struct FrameBudget {
     at: At,
     /// In bytes that were sent: a frame takes [`BYTES_PER_FRAME`].
     left: u64,
-    /// Until when time has been counted.
+    /// Time up to which frames were counted.
     counted: Duration,
 }
 

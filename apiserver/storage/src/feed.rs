@@ -272,7 +272,7 @@ impl Feed {
         found
     }
 
-    /// Up to where a cursor has been told everything.
+    /// Revision up to which a cursor has received everything.
     pub(crate) fn position(&self, slot: &Slot) -> Revision {
         match slot.mark.load(Ordering::Relaxed) {
             0 => Revision(self.current),

@@ -59,8 +59,8 @@ pub trait WatchCursor: Send + Debug {
     /// say so to a client that was sent what was returned.
     fn position(&self) -> Revision;
 
-    /// Since when, by the runtime's clock, the first of the changes returned last could have been; `None` where nobody
-    /// knows. How late a reader comes is how busy the machine is.
+    /// Earliest time, by the runtime's clock, of the first of the changes returned last; `None` where it is not known.
+    /// The delay of a reader shows how busy the machine is.
     fn outstanding_since(&self) -> Option<Duration> {
         None
     }

@@ -42,7 +42,7 @@ struct Lifecycle {
     states: BTreeMap<String, State>,
     /// Times at which a node renewed its lease.
     renewed: BTreeMap<String, Vec<Timestamp>>,
-    /// Since when, and until when, a node's pods were told to leave.
+    /// First and last times at which nodes had the taint that evicts.
     first_tainted: BTreeMap<String, Duration>,
     last_tainted: BTreeMap<String, Duration>,
 }

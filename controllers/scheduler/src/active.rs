@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Steps charged for an attempt beside those that it counts: what an attempt at a small pod takes.
 const STEPS_AN_ATTEMPT: u64 = 256;
 
-/// Since when a pod waits, and a number that tells equals apart.
+/// Time since which a pod waits, and a number that distinguishes equals.
 pub(crate) type Waiting = (Duration, u64);
 
 /// Active pods by priority.

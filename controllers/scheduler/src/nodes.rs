@@ -52,7 +52,7 @@ pub struct NodeTable {
     pub ports: Vec<Vec<HostPort>>,
     pub images: Vec<HashMap<Box<str>, i64>>,
     pub pods: Vec<Vec<Arc<PodInfo>>>,
-    /// On how many nodes an image is.
+    /// Number of nodes that have an image.
     pub image_nodes: HashMap<Box<str>, u32>,
     placed: Placed,
     /// Numbers of nodes by label key.

@@ -51,7 +51,7 @@ pub enum ReconcileError {
     Partly {
         /// Number of failed requests.
         failed: usize,
-        /// Of how many.
+        /// Number of all requests.
         attempted: usize,
         /// The first of them.
         #[source]

@@ -57,7 +57,7 @@ struct State<K> {
     due: BTreeMap<K, (Duration, u64)>,
     sequence: u64,
     failures: BTreeMap<K, u32>,
-    /// Until when a key is not put in line.
+    /// Time until which a key is not queued.
     resting: BTreeMap<K, Duration>,
 }
 

@@ -16,7 +16,7 @@ pub struct EndpointState {
 }
 
 impl EndpointState {
-    /// From what a pod says; `publish` is the service's `publishNotReadyAddresses`.
+    /// State of a pod's endpoint; `publish` is the service's `publishNotReadyAddresses`.
     pub fn of_pod(pod_ready: bool, deleting: bool, publish: bool) -> Self {
         Self {
             ready: publish || (pod_ready && !deleting),

@@ -9,7 +9,7 @@ pub fn is_ready(status: Option<&PodStatus>) -> bool {
     pod_condition(status, "Ready").is_some_and(|condition| condition.status == "True")
 }
 
-/// Since when it is ready.
+/// Time since which it is ready.
 pub fn ready_since(status: Option<&PodStatus>) -> Option<Timestamp> {
     let ready = pod_condition(status, "Ready").filter(|condition| condition.status == "True")?;
     ready.last_transition_time.as_ref().map(|time| time.0)

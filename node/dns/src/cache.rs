@@ -35,7 +35,7 @@ pub struct Key {
 pub struct Reply {
     pub bytes: Box<[u8]>,
     ttls: Box<[usize]>,
-    /// For how long it may be given again; zero for not at all.
+    /// Time for which it may be given again; zero for not at all.
     pub lifetime: Duration,
 }
 

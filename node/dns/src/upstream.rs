@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 /// A busy machine that runs tests is no name server that is silent.
 const UNIT: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 1 });
-/// For how long one server is waited for, in the first round and in the second.
+/// Time that one server is waited for, in the first round and in the second.
 const PATIENCE: [Duration; 2] = [UNIT, UNIT.saturating_mul(2)];
 /// All rounds together; what resolvers wait for us.
 const DEADLINE: Duration = UNIT.saturating_mul(5);

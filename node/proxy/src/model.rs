@@ -74,7 +74,7 @@ pub struct Service {
     /// Sources that may use those; empty for all.
     pub source_ranges: Vec<Ipv4Net>,
     pub ports: Vec<ServicePort>,
-    /// For how long a client stays with its endpoint.
+    /// Seconds that a client stays with its endpoint.
     pub affinity_seconds: Option<u32>,
     pub internal: Policy,
     pub external: Policy,

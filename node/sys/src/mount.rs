@@ -13,7 +13,7 @@ use crate::mount_flags::MountFlags;
 pub struct MountError {
     /// Operation.
     pub action: &'static str,
-    /// To which path.
+    /// Path of the action.
     pub path: PathBuf,
     /// Cause.
     #[source]

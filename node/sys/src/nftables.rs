@@ -229,7 +229,7 @@ pub struct PresentElement {
     pub key: Vec<u8>,
     /// Its value; empty in a set.
     pub data: Vec<u8>,
-    /// For how long it stays; `None` for ever.
+    /// Time for which it stays; `None` for ever.
     pub expires_in: Option<Duration>,
 }
 

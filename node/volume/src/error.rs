@@ -10,7 +10,7 @@ pub enum VolumeError {
     Io {
         /// Operation.
         action: &'static str,
-        /// To which path.
+        /// Path of the action.
         path: PathBuf,
         /// Cause.
         #[source]

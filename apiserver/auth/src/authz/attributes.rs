@@ -10,7 +10,7 @@ pub struct Attributes<'a> {
     pub target: AttributesTarget<'a>,
 }
 
-/// To what.
+/// Target of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum AttributesTarget<'a> {
     Resource(ResourceTarget<'a>),

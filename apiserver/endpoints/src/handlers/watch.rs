@@ -120,7 +120,7 @@ struct Streaming {
     told: Revision,
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
-    /// About how many bytes these have as JSON.
+    /// Bytes of these as JSON, about.
     pending_bytes: usize,
     /// Bytes of events that were begun and are not yet sent.
     unsent: VecDeque<Bytes>,
@@ -242,7 +242,7 @@ impl Streaming {
         }
     }
 
-    /// About how many bytes the next frame has as JSON.
+    /// Bytes of the next frame as JSON, about.
     fn next_bytes(&self) -> usize {
         let mut bytes = 0;
         let within = |event: &&WatchEvent| {
@@ -341,7 +341,7 @@ impl Streaming {
     }
 }
 
-/// About how many bytes an event has as JSON.
+/// Bytes of an event as JSON, about.
 fn length_of(event: &WatchEvent) -> usize {
     const AROUND: usize = 128;
     AROUND

@@ -31,8 +31,8 @@ pub(super) struct Account {
     pub(super) looked_at: usize,
 }
 
-/// Since when each has been behind, as last noted: a client that reads on does not take the lock for it, so that an answer may
-/// belong further behind. Those that hold nothing are not there.
+/// Answers by the time since which each has been behind, as last noted: a client that reads on does not take the lock
+/// for it, so that an answer may belong further behind. Those that hold nothing are not there.
 type Order = BTreeSet<(u64, u64)>;
 
 impl Account {

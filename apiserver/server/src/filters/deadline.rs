@@ -1,4 +1,4 @@
-//! Until when a request must be answered: its `timeout` parameter, at most the server's own limit.
+//! Deadline of a request: its `timeout` parameter, at most the server's own limit.
 //!
 //! [`RequestDeadline`] reads the parameter before anybody is asked who the client is, as upstream does; [`Timeout`] ends
 //! what takes longer, within the audit log's sight.

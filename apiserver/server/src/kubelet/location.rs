@@ -40,7 +40,7 @@ pub(super) enum Route {
         destination: Destination,
         /// With its query.
         path: String,
-        /// Of what is proxied for a client, not asked of a kubelet.
+        /// Path of a request that is proxied for a client; `None` for one to a kubelet.
         proxied: Option<ProxiedPath>,
     },
     /// Nothing to show yet: the logs of a pod without a node.

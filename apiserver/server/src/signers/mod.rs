@@ -72,7 +72,8 @@ pub(crate) fn check_node(
 /// The right on the signer's name that a write requires.
 struct Right {
     verb: &'static str,
-    /// For whom it is missing.
+    /// Verb in the message about a user without the right, as in "user not permitted to approve requests with
+    /// signerName".
     words: &'static str,
 }
 

@@ -288,7 +288,8 @@ impl Checker {
         known
     }
 
-    /// Up to where every change of this life is known; what is compacted below it needs no recovery to be known.
+    /// Revision up to which every change of this life is known; what is compacted below it needs no recovery to be
+    /// known.
     pub(crate) fn known(&self) -> u64 {
         self.audited
             .last_key_value()

@@ -70,7 +70,7 @@ enum Progress {
 #[derive(Debug)]
 struct Owners {
     of: Revision,
-    /// In which they were found absent, of all their kinds.
+    /// Epoch in which they were found absent, of all their kinds.
     epoch: Epoch,
     absent: Vec<bool>,
     /// Number of waits for an object that may come.

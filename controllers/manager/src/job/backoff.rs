@@ -63,13 +63,13 @@ impl Backoff {
         self.last_failure = later.into_iter().max().or(self.last_failure);
     }
 
-    /// Until when the Job waits.
+    /// Time until which the Job waits.
     pub(super) fn until(&self) -> Option<Timestamp> {
         wait_from(self.last_failure?, self.failures)
     }
 }
 
-/// Until when each index waits whose pod has failed.
+/// Time until which each index waits whose pod has failed.
 pub(super) fn until_of_indexes(snapshot: &Snapshot) -> BTreeMap<u32, Timestamp> {
     let of = |pod: &PodRef| {
         let failures = pod.index_failures.saturating_add(pod.index_ignored_failures);

@@ -152,7 +152,7 @@ struct Collector {
     pods: Informer<PodView>,
     nodes: Informer<NodeView>,
     threshold: usize,
-    /// Since when nodes have been missed.
+    /// Times since which nodes have been missing.
     missing: Mutex<BTreeMap<ObjectKey, Duration>>,
     deletions: Counters,
     errors: Counters,

@@ -34,7 +34,7 @@ pub struct PodView {
     pub phase: Phase,
     /// `Ready` is true.
     pub ready: bool,
-    /// Since when.
+    /// Time since which it is ready.
     pub ready_since: Option<Timestamp>,
     /// Its `Ready` condition, whatever it says.
     pub readiness: Option<Readiness>,
@@ -76,7 +76,7 @@ pub struct PodView {
     pub deletion_grace_seconds: Option<i64>,
     /// Fields that a failure policy reads, once the pod has failed or is being disrupted.
     pub ending: Option<Box<Ending>>,
-    /// Since when it is to be disrupted (`DisruptionTarget`), unless the kubelet ends it or it has ended.
+    /// Time since which it is to be disrupted (`DisruptionTarget`), unless the kubelet ends it or it has ended.
     pub disrupted_since: Option<Timestamp>,
     /// It has scheduling gates.
     pub gated: bool,

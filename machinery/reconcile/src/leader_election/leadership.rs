@@ -1,4 +1,4 @@
-//! Until when one leads.
+//! Time until which a candidate leads.
 
 use machinery_runtime::Runtime;
 use std::sync::Arc;

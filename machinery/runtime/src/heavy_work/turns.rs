@@ -248,7 +248,7 @@ impl Turns {
         self.waiting.is_empty()
     }
 
-    /// About how many tasks could begin now.
+    /// Number of tasks that could begin now, about.
     pub(super) fn ready(&self, now: Instant) -> usize {
         let waiting = self.waiting.iter();
         waiting

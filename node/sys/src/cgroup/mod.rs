@@ -22,7 +22,7 @@ pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 pub struct CgroupError {
     /// Operation.
     pub action: &'static str,
-    /// To which file.
+    /// File of the action.
     pub path: PathBuf,
     /// Cause.
     #[source]

@@ -17,7 +17,7 @@ pub struct TokenRequest {
     pub namespace: String,
     /// The service account.
     pub service_account: String,
-    /// For whom; empty is the API server.
+    /// Audience of the token; empty is the API server.
     pub audience: String,
     /// Requested lifetime in seconds.
     pub expiration_seconds: i64,

@@ -51,7 +51,7 @@ impl PolicyRule {
         self.lists().into_iter().map(Vec::len).sum()
     }
 
-    /// About how many bytes of memory it takes.
+    /// Bytes of memory that it takes, about.
     pub(super) fn footprint(&self) -> usize {
         /// A short text in a block of its own.
         const BLOCK: usize = 32;

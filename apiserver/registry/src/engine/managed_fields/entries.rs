@@ -47,7 +47,7 @@ const MAX_UPDATE_MANAGERS: usize = 10;
 const JOINED_MANAGER: &str = "ancient-changes";
 /// A record is not larger than this, whatever managers there are: it is read and compared with every write of its object.
 const MAX_RECORD_BYTES: usize = 1 << 20;
-/// About what an entry takes beside its fields.
+/// Bytes of an entry beside its fields, about.
 const ENTRY_BYTES: usize = 160;
 /// Names of subresources are not longer than this.
 const MAX_SUBRESOURCE_BYTES: usize = 256;

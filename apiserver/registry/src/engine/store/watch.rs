@@ -171,7 +171,7 @@ impl Watcher {
             .map_or(Revision::ZERO, |cursor| cursor.position())
     }
 
-    /// Since when the first of the changes handed out last could have been, by the runtime's clock, where that is known.
+    /// Earliest time of the first of the changes handed out last, by the runtime's clock, where that is known.
     pub fn outstanding_since(&self) -> Option<Duration> {
         self.cursor.as_ref()?.outstanding_since()
     }

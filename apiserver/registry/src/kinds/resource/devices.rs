@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DRIVER_CHARACTERS: usize = 63;
 const MAX_POOL_BYTES: usize = 253;
-/// Of what a driver alone understands.
+/// Most bytes of parameters that a driver alone understands.
 const MAX_OPAQUE_BYTES: usize = 10 * 1024;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Backup {
     header: BackupHeader,
     root: Root,
-    /// About how many bytes of records there are.
+    /// Bytes of all records, about.
     bytes: u64,
     part: Part,
     digest: Sha256,
@@ -49,7 +49,7 @@ pub(super) struct Content {
     pub(super) root: Root,
 }
 
-/// About how much one piece holds; a large record makes it larger.
+/// Bytes of one piece, about; a large record makes it larger.
 const PIECE_BYTES: usize = 256 << 10;
 const END_MAGIC: u64 = 0x444e_454b_4142_4e4b;
 const DIGEST_BYTES: usize = 32;
@@ -87,7 +87,7 @@ impl Backup {
         self.header.entries
     }
 
-    /// About how long it is, for whoever bounds the time that a reader may take.
+    /// Length in bytes, about, for callers that bound the time that a reader may take.
     pub fn estimated_bytes(&self) -> u64 {
         const BESIDE: u64 = 128;
         self.bytes + self.header.entries * BESIDE

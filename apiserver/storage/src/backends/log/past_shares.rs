@@ -57,7 +57,8 @@ struct Piece {
     by_account: HashMap<Account, u64>,
 }
 
-/// Of what is kept, this is for changes since the compact revision; the log holds some before it, and heads of records.
+/// Share of the kept past that is for changes since the compact revision; the log holds some before it, and heads of
+/// records.
 const ROOM: (u64, u64) = (3, 4);
 /// A namespace with less than this part of the room is not refused, however much others have written.
 const LEAST_PART: u64 = 64;
