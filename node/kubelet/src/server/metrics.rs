@@ -61,6 +61,8 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
         );
     }
     components::metrics(context.runtime.components(), &mut out);
+    // Those of service rules and names.
+    out.push_str(&context.runtime.metrics().text());
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }
 
