@@ -3,6 +3,7 @@
 
 use crate::account_weight;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+use crate::admission_host::RequestHost;
 use crate::config::ServerConfig;
 use crate::metrics::{AdmissionMetrics, Metrics};
 use crate::parameters::Parameters;
@@ -11,14 +12,16 @@ use crate::unenforced::Unenforced;
 use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
+use apiserver_admission::webhooks::Webhooks;
 use apiserver_admission::{
-    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
+    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Rejection, RejectionCause,
+    Request, plugins,
 };
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
-use apiserver_registry::error::{Cause, OPTIMISTIC_LOCK_MESSAGE};
+use apiserver_registry::error::{Cause, DeniedDetails, DeniedStatus, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
@@ -126,6 +129,7 @@ impl AdmissionChain {
         registry: &Registry,
         runtime: &Runtime,
         usage: Arc<dyn UsageWriter>,
+        webhooks: &Arc<Webhooks>,
         config: &ServerConfig,
     ) -> Result<Self, AdmissionConfigurationError> {
         let parameters = Parameters {
@@ -140,7 +144,7 @@ impl AdmissionChain {
         let limit = event_rate_limit(&read, config, runtime)?;
         let configuration = quota_configuration(&read, config)?;
         let quota = ResourceQuota::new(reader, usage, configuration, runtime);
-        let mut enabled = plugins::all(reader, &permissions, random, limit, quota);
+        let mut enabled = plugins::all(reader, &permissions, random, limit, quota, webhooks);
         let disabled = &config.disable_admission_plugins;
         enabled.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         let unenforced = Unenforced {
@@ -164,6 +168,14 @@ impl AdmissionChain {
         let observer = AdmissionMetrics::new(metrics.families(), runtime.clone(), self.plugins.len())?;
         self.plugins.observe(observer);
         Ok(self)
+    }
+
+    fn host<'a>(&'a self, ctx: &'a RequestContext, attributes: &'a Attributes) -> RequestHost<'a> {
+        RequestHost {
+            ctx,
+            attributes,
+            registry: &self.parameters.registry,
+        }
     }
 
     async fn check_grant(
@@ -216,7 +228,11 @@ fn is_grant(attributes: &Attributes) -> bool {
         && matches!(attributes.operation, Operation::Create | Operation::Update)
 }
 
-fn request<'a>(ctx: &'a RequestContext, attributes: &'a Attributes) -> Request<'a> {
+fn request<'a>(
+    ctx: &'a RequestContext,
+    attributes: &'a Attributes,
+    host: &'a RequestHost<'a>,
+) -> Request<'a> {
     Request {
         user: &ctx.user,
         operation: match attributes.operation {
@@ -232,6 +248,8 @@ fn request<'a>(ctx: &'a RequestContext, attributes: &'a Attributes) -> Request<'
         namespace: &attributes.namespace,
         name: &attributes.name,
         dry_run: attributes.dry_run,
+        host: Some(host),
+        reinvocation: None,
     }
 }
 
@@ -243,6 +261,27 @@ fn shown_name<'a>(attributes: &'a Attributes, object: Option<&'a Tree>) -> &'a s
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or("Unknown")
+}
+
+fn denied(given: Rejection) -> DeniedStatus {
+    let cause = |own: RejectionCause| Cause {
+        reason: own.reason,
+        message: own.message,
+        field: own.field,
+    };
+    DeniedStatus {
+        code: given.code,
+        reason: given.reason,
+        message: given.message,
+        details: given.details.map(|own| DeniedDetails {
+            name: own.name,
+            group: own.group,
+            kind: own.kind,
+            uid: own.uid,
+            causes: own.causes.unwrap_or_default().into_iter().map(cause).collect(),
+            retry_after_seconds: own.retry_after_seconds.unwrap_or_default(),
+        }),
+    }
 }
 
 fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
@@ -288,6 +327,8 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         }
         AdmissionError::Unclassified(message) => RegistryError::Unclassified(message),
         AdmissionError::Internal(message) => RegistryError::Internal(message),
+        AdmissionError::Timeout(message) => RegistryError::Timeout(message),
+        AdmissionError::Rejected(rejection) => RegistryError::Denied(Box::new(denied(*rejection))),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }
 }
@@ -303,7 +344,11 @@ impl Admission for AdmissionChain {
     ) -> Result<(), RegistryError> {
         signers::check_node(ctx, attributes, object)?;
         account_weight::weigh(ctx, &self.parameters.registry, attributes, object).await?;
-        let asked = self.plugins.mutate(&request(ctx, attributes), object, old).await;
+        let host = self.host(ctx, attributes);
+        let asked = self
+            .plugins
+            .mutate(&request(ctx, attributes, &host), object, old)
+            .await;
         asked.map_err(|error| refused(error, attributes, Some(object)))?;
         // Before validation, as upstream: a grant is refused whatever else is wrong with it.
         if is_grant(attributes) {
@@ -327,9 +372,10 @@ impl Admission for AdmissionChain {
             self.parameters.check(ctx, attributes, object, old).await?;
             self.unenforced.check(ctx, attributes, object, old)?;
         }
+        let host = self.host(ctx, attributes);
         let asked = self
             .plugins
-            .validate(&request(ctx, attributes), object, old)
+            .validate(&request(ctx, attributes, &host), object, old)
             .await;
         asked.map_err(|error| refused(error, attributes, object))
     }

@@ -166,6 +166,8 @@ mod tests {
             namespace: "a",
             name: "x",
             dry_run: false,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let mut object = Tree::from_json(object).unwrap();

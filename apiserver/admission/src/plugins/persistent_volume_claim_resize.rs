@@ -123,6 +123,8 @@ mod tests {
             namespace: "a",
             name: "x",
             dry_run: false,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let found = block_on(plugin.validate(&request, Some(new), Some(old)));

@@ -118,6 +118,8 @@ mod tests {
             namespace: "a",
             name: "p",
             dry_run: false,
+            host: None,
+            reinvocation: None,
         };
         let plugin = PodTopologyLabels::new(&reader);
         assert!(plugin.handles(&request));

@@ -211,6 +211,8 @@ mod tests {
             namespace: "",
             name,
             dry_run: false,
+            host: None,
+            reinvocation: None,
         };
         let plugin = Priority::new(&reader);
         assert!(plugin.handles(&request));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::webhooks::tests::none;
 use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step, examining_step};
 use machinery_meta::reader::{ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid, UserInfo};
@@ -134,7 +135,14 @@ fn chain() -> AdmissionChain {
         );
     let reader: Arc<dyn ObjectReader> = Arc::new(objects);
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    AdmissionChain::new(all(&reader, &permissions, Arc::new(|| 0), None, quota(&reader)))
+    AdmissionChain::new(all(
+        &reader,
+        &permissions,
+        Arc::new(|| 0),
+        None,
+        quota(&reader),
+        &none(&reader),
+    ))
 }
 
 struct Case {
@@ -157,6 +165,8 @@ impl Case {
             namespace: self.namespace,
             name: self.name,
             dry_run: false,
+            host: None,
+            reinvocation: None,
         }
     }
 
@@ -330,6 +340,7 @@ fn plugins_have_the_names_that_flags_take() {
         Arc::new(|| 0),
         Some(rate_limit()),
         quota(&reader),
+        &none(&reader),
     );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -342,7 +353,7 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         admit, both, both, admit, admit, both, admit, validate, admit, admit, validate, both, admit,
-        validate, admit, validate, validate,
+        validate, admit, validate, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
@@ -352,6 +363,7 @@ fn plugin_steps_are_upstreams() {
         Arc::new(|| 0),
         Some(rate_limit()),
         quota(&reader),
+        &none(&reader),
     );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {

@@ -19,6 +19,7 @@ mod requests;
 mod storage;
 mod unread_memory;
 mod watches;
+mod webhooks;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
 pub(crate) use admission::AdmissionMetrics;
@@ -30,6 +31,7 @@ pub(crate) use lists::ListMetrics;
 pub(crate) use requests::RequestSeries;
 pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
+pub(crate) use webhooks::WebhookMetrics;
 
 use access::AccessMetrics;
 use apiserver_registry::store::early_expiry::OnExpired;

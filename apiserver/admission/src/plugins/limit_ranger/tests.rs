@@ -47,6 +47,8 @@ impl Run {
             namespace: "test",
             name: "",
             dry_run: false,
+            host: None,
+            reinvocation: None,
         }
     }
 

@@ -99,6 +99,7 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         Arc::new(|| 0),
         None,
         super::super::tests::quota(&reader),
+        &crate::webhooks::tests::none(&reader),
     );
     let restriction = plugins
         .into_iter()
@@ -121,6 +122,8 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         namespace: &case.namespace,
         name: &case.at,
         dry_run: false,
+        host: None,
+        reinvocation: None,
     };
     let tree = |value: &Value| Tree::from_json(&value.to_string()).unwrap();
     let old = case.old.as_ref().map(tree);

@@ -96,6 +96,8 @@ fn creates(count: usize, conflicts: usize, dry_run: bool) -> (Vec<Result<(), Adm
             namespace: "a",
             name: "",
             dry_run,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let object = Tree::from_json("{}").unwrap();
@@ -218,6 +220,8 @@ fn quota_lists_nothing_in_a_namespace_without_quotas() {
             namespace: "a",
             name: "",
             dry_run: false,
+            host: None,
+            reinvocation: None,
         };
         let object = Tree::from_json("{}").unwrap();
         plugin.validate(&request, Some(&object), None).await.unwrap();

@@ -129,6 +129,8 @@ async fn send(plugin: &ResourceQuota, case: &RequestCase) -> Option<String> {
         namespace: "a",
         name: "x",
         dry_run: case.dry_run,
+        host: None,
+        reinvocation: None,
     };
     if case.unhandled || !plugin.handles(&request) {
         let is_wrong = plugin.handles(&request) || !case.unhandled;

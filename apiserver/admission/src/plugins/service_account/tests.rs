@@ -37,6 +37,8 @@ fn check(operation: Operation, metadata: &str, spec: &str, expected: Option<&str
         namespace: "a",
         name: "p",
         dry_run: false,
+        host: None,
+        reinvocation: None,
     };
     let plugin = plugin();
     assert!(plugin.handles(&request));
