@@ -290,7 +290,7 @@ async fn unenforced_warning_is_sent_for_every_form() {
             "restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}],
         "volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Mi"}},
             {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-            {"name": "c", "projected": {"sources": [{"clusterTrustBundle": {"name": "t", "path": "p"}}]}}]}});
+            {"name": "c", "iscsi": {"targetPortal": "t", "iqn": "iqn.2001-04.com.example:s", "lun": 0}}]}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     cluster.admin().post(accounts, account.to_string()).await.is(201);
@@ -303,7 +303,7 @@ async fn unenforced_warning_is_sent_for_every_form() {
         .map(|own| own.to_str().unwrap())
         .collect();
     let expected = [
-        "spec.volumes[2].projected.sources[0].clusterTrustBundle: stored",
+        "spec.volumes[2].iscsi: stored",
         "spec.resourceClaims: stored",
         "spec.containers[0].restartPolicy: stored",
         "spec.containers[0].restartPolicyRules: stored",

@@ -8,7 +8,7 @@
 //! proved an identity ([`with_authenticated_group`]).
 //!
 //! Signing requests are read here too ([`CertificateRequest`]), by the reader of certificates, and certificates are written for them
-//! ([`Issue`]); the key that signs them is elsewhere.
+//! ([`Issue`]); the key that signs them is elsewhere. RSA keys are generated here ([`generate_rsa_key`]), for `ring` does not.
 //!
 //! Every byte of a certificate is a stranger's until its chain is verified: reading is linear in its length, a chain has
 //! at most [`MAX_CERTIFICATES`], and verifying it costs at most [`MAX_SIGNATURE_CHECKS`].
@@ -32,6 +32,7 @@ mod name;
 mod peer;
 mod pem;
 mod request;
+mod rsa_key;
 mod signature;
 mod text;
 mod unverified;
@@ -48,8 +49,9 @@ pub use groups::{is_anonymous, with_authenticated_group};
 pub use handshake::RequestClientCertificate;
 pub use issue::{Issue, IssuingAlgorithm};
 pub use peer::{PeerCertificate, Verified};
-pub use pem::{PemBlock, first_certificate_validity, pem_blocks, public_key_pin};
+pub use pem::{PemBlock, first_certificate_validity, pem_blocks, pem_text, public_key_pin};
 pub use request::{CertificateRequest, RequestError};
+pub use rsa_key::{KeyError, generate_rsa_key};
 pub use unverified::{MAX_CERTIFICATES, Unverified};
 pub use usages::{UnknownUsages, Usages};
 pub use user::UserError;

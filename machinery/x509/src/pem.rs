@@ -61,6 +61,20 @@ pub fn pem_blocks(mut text: &[u8]) -> Vec<PemBlock> {
     found
 }
 
+/// A block of PEM without headers, in lines of 64 characters as Go's `pem.Encode` writes it.
+pub fn pem_text(label: &str, content: &[u8]) -> String {
+    const LINE_BYTES: usize = 48;
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in content.chunks(LINE_BYTES) {
+        BASE64.encode_string(line, &mut text);
+        text.push('\n');
+    }
+    text.push_str("-----END ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    text
+}
+
 /// The kind and the content of the first block, which is all that Go's `pem.Decode` sees.
 pub(crate) fn first(text: &[u8]) -> Option<(&[u8], Vec<u8>)> {
     next(text).map(|(block, _)| (block.kind, block.content))
@@ -149,6 +163,22 @@ mod tests {
         let found = certificates(text.as_ref());
         let found: Vec<&[u8]> = found.iter().map(AsRef::as_ref).collect();
         assert_eq!(found, expected, "{case}");
+    }
+
+    #[test]
+    fn pem_text_has_lines_of_64_characters_and_reads_again() {
+        assert_eq!(pem_text("CERTIFICATE", &[1, 2, 3]), WHOLE);
+        for length in [0, 47, 48, 49, 96] {
+            let content = vec![7; length];
+            let text = pem_text("PRIVATE KEY", &content);
+            assert!(text.lines().all(|line| line.len() <= 64), "{text}");
+            assert_eq!(text.lines().count(), 2 + length.div_ceil(48));
+            let read = pem_blocks(text.as_bytes());
+            assert_eq!(
+                (read[0].label.as_str(), &read[0].content),
+                ("PRIVATE KEY", &content)
+            );
+        }
     }
 
     /// Each answer is that of Go's `pem.Decode` in upstream's `ParseCertsPEM`.

@@ -24,6 +24,7 @@ use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
+use crate::pod_certificates::PodCertificates;
 use crate::pods::admission::Abilities;
 use crate::pods::disruption::Disruption;
 use crate::pods::resize::allocation::NodeAllocations;
@@ -310,16 +311,24 @@ pub(crate) fn worker_context(
         },
     };
     let own = facts::node(config, &facts, &Health::unknown(), runtime.now());
+    let node = Arc::new(parking_lot::Mutex::new(Arc::new(own)));
+    let certificates = PodCertificates::new(
+        runtime.clone(),
+        client.clone(),
+        events.clone(),
+        &config.node_name,
+        Arc::clone(&node),
+    );
     Arc::new(WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
         control,
-        objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
+        objects: Arc::new(Objects::new(runtime.clone(), client.clone(), certificates)),
         mounter,
         events,
         allocations: NodeAllocations::default(),
         preempt: OnceLock::new(),
-        node: Arc::new(parking_lot::Mutex::new(Arc::new(own))),
+        node,
         node_known: Watched::new(false),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),

@@ -7,8 +7,8 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`containerd`] (the private instance), [`static_pods`] (pods of files). [`managers`] lists what runs, in
-//! start order; [`kubelet`] assembles it.
+//! [`server`] (port 10250), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`trust_bundles`] and
+//! [`pod_certificates`] (projections of the certificates API). [`managers`] lists what runs, in start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
 //! annotations of the containers, so an agent that starts again finds every running container and
@@ -27,10 +27,12 @@ pub mod local_volumes;
 pub mod logs;
 pub mod managers;
 pub mod node;
+pub mod pod_certificates;
 pub mod pods;
 pub mod probes;
 pub mod server;
 pub mod static_pods;
+pub mod trust_bundles;
 
 pub use config::KubeletConfig;
 pub use kubelet::{Host, Kubelet, KubeletError};

@@ -1,9 +1,9 @@
 //! Bounds of a pod's volumes by its spec. Each volume is a folder and may be a mount, each part of one that a container shows is a
-//! mount of the node, and each token a request to the API server.
+//! mount of the node, and each token and certificate a request to the API server; a selection of trust bundles looks at all of them.
 //!
 //! With 110 pods the mounts stay below what Linux takes (`fs.mount-max`, 100,000).
 
-use k8s_openapi::api::core::v1::{EphemeralContainer, Pod, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{EphemeralContainer, Pod, Volume, VolumeMount, VolumeProjection};
 
 use crate::{Failure, VolumeError};
 
@@ -12,11 +12,36 @@ const VOLUMES_MAX: usize = 512;
 const MOUNTS_MAX: usize = 2_048;
 const SUB_PATHS_MAX: usize = 256;
 const TOKENS_MAX: usize = 64;
+const CERTIFICATES_MAX: usize = 64;
+const TRUST_BUNDLES_MAX: usize = 1_024;
+
+/// A kind of projection, how many of it a pod may have, and upstream's words for it.
+type ProjectionBound = (fn(&VolumeProjection) -> bool, usize, &'static str);
+
+const PROJECTIONS_MAX: [ProjectionBound; 3] = [
+    (
+        |part| part.service_account_token.is_some(),
+        TOKENS_MAX,
+        "projected service account tokens",
+    ),
+    (
+        |part| part.pod_certificate.is_some(),
+        CERTIFICATES_MAX,
+        "projected pod certificates",
+    ),
+    (
+        |part| part.cluster_trust_bundle.is_some(),
+        TRUST_BUNDLES_MAX,
+        "projected trust bundles",
+    ),
+];
 
 /// Refuses the first volume of a pod beyond what the node gives one pod.
 pub(crate) fn check(pod: &Pod) -> Result<(), Failure> {
     let volumes = || pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let tokens = || volumes().flat_map(|volume| std::iter::repeat_n(volume, tokens_of(volume)));
+    let projections = |is_such: fn(&VolumeProjection) -> bool| {
+        volumes().flat_map(move |volume| std::iter::repeat_n(volume, count_of(volume, is_such)))
+    };
     let sub_paths = || mounts(pod).filter(|mount| has_sub_path(mount));
     let beyond = |name: &String, most: usize, what: &str| {
         let error = format!("a pod must not have more than {most} {what}");
@@ -25,8 +50,10 @@ pub(crate) fn check(pod: &Pod) -> Result<(), Failure> {
     if let Some(volume) = volumes().nth(VOLUMES_MAX) {
         return beyond(&volume.name, VOLUMES_MAX, "volumes");
     }
-    if let Some(volume) = tokens().nth(TOKENS_MAX) {
-        return beyond(&volume.name, TOKENS_MAX, "projected service account tokens");
+    for (is_such, most, what) in PROJECTIONS_MAX {
+        if let Some(volume) = projections(is_such).nth(most) {
+            return beyond(&volume.name, most, what);
+        }
     }
     if let Some(mount) = mounts(pod).nth(MOUNTS_MAX) {
         return beyond(&mount.name, MOUNTS_MAX, "volume mounts");
@@ -56,14 +83,12 @@ fn has_sub_path(mount: &VolumeMount) -> bool {
     paths.any(|path| !path.is_empty())
 }
 
-fn tokens_of(volume: &Volume) -> usize {
+fn count_of(volume: &Volume, is_such: fn(&VolumeProjection) -> bool) -> usize {
     let sources = volume
         .projected
         .iter()
         .flat_map(|source| source.sources.iter().flatten());
-    sources
-        .filter(|part| part.service_account_token.is_some())
-        .count()
+    sources.filter(|part| is_such(part)).count()
 }
 
 #[cfg(test)]
@@ -94,9 +119,8 @@ mod tests {
         json!({"initContainers": [container], "containers": [container], "ephemeralContainers": [container, container]})
     }
 
-    fn tokens(count: usize) -> Value {
-        let token = json!({"serviceAccountToken": {"path": "token"}});
-        let volume = |count| json!({"name": "v", "projected": {"sources": vec![&token; count]}});
+    fn projected(source: &Value, count: usize) -> Value {
+        let volume = |count| json!({"name": "v", "projected": {"sources": vec![source; count]}});
         json!({"containers": [], "volumes": [volume(count / 2), volume(count - count / 2)]})
     }
 
@@ -127,14 +151,26 @@ mod tests {
     }
 
     #[test]
-    fn volume_tokens_of_a_pod_are_bounded_in_number() {
-        check_spec(&tokens(64), None);
-        check_spec(
-            &tokens(65),
-            Some((
-                "v",
+    fn volume_projections_of_a_pod_are_bounded_in_number() {
+        for (source, most, refusal) in [
+            (
+                json!({"serviceAccountToken": {"path": "token"}}),
+                64,
                 "a pod must not have more than 64 projected service account tokens",
-            )),
-        );
+            ),
+            (
+                json!({"podCertificate": {"signerName": "s.io/s", "keyType": "ED25519", "keyPath": "k"}}),
+                64,
+                "a pod must not have more than 64 projected pod certificates",
+            ),
+            (
+                json!({"clusterTrustBundle": {"name": "b", "path": "p"}}),
+                1_024,
+                "a pod must not have more than 1024 projected trust bundles",
+            ),
+        ] {
+            check_spec(&projected(&source, most), None);
+            check_spec(&projected(&source, most + 1), Some(("v", refusal)));
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
 //! | persistentVolumeClaim, ephemeral | `persistent` | the claim's hostPath or local volume, mounted below the pod's folder |
-//! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
+//! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, tokens, trust anchors and certificates, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
 //! A pod with more volumes, mounts or tokens than `bounds` has is refused. Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
@@ -31,6 +31,6 @@ mod used;
 
 pub use empty_dir::empty_dir_path;
 pub use error::VolumeError;
-pub use payload::{ObjectSource, TokenRequest};
+pub use payload::{Credentials, ObjectSource, ProjectionPlace, TokenRequest, TrustAnchors};
 pub use persistent::ThisNode;
 pub use set::{Failure, NodeResources, Notice, SetUp, VolumeSet};

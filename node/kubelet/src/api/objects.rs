@@ -1,8 +1,9 @@
-//! ConfigMaps, Secrets and tokens for the pods of this node.
+//! ConfigMaps, Secrets, tokens, trust anchors and certificates for the pods of this node.
 //!
 //! An object is followed by name from the first time a pod asks for it, until no pod here refers to it
 //! any more; a change wakes the pods that use it. [`object_shares`](super::object_shares) bounds how many.
-//! Tokens are kept per pod and asked for again when four fifths of their time have passed.
+//! Tokens are kept per pod and asked for again when four fifths of their time have passed. Trust anchors come from
+//! [`trust_bundles`](crate::trust_bundles), certificates from [`pod_certificates`](crate::pod_certificates).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -11,15 +12,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
 use kube::Client;
 use kube::api::Api;
 use machinery_runtime::{Runtime, TaskHandle, Watched};
-use node_volume::{ObjectSource, VolumeError};
+use node_volume::{Credentials, ObjectSource, ProjectionPlace, TrustAnchors, VolumeError};
 use parking_lot::Mutex;
 
 use super::object_shares::ObjectShares;
 use super::watch::{Change, follow};
+use crate::pod_certificates::PodCertificates;
+use crate::trust_bundles::TrustBundles;
 
 /// Longest wait of a pod for the first answer about an object.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -67,6 +70,8 @@ pub struct Objects {
     secrets: Table<Secret>,
     shares: ObjectShares,
     tokens: Mutex<HashMap<node_volume::TokenRequest, Token>>,
+    trust_bundles: TrustBundles,
+    certificates: PodCertificates,
     wake: OnceLock<WakePod>,
 }
 
@@ -78,8 +83,10 @@ impl std::fmt::Debug for Objects {
 
 impl Objects {
     /// Nothing is followed yet.
-    pub fn new(runtime: Runtime, client: Client) -> Self {
+    pub fn new(runtime: Runtime, client: Client, certificates: PodCertificates) -> Self {
         Self {
+            trust_bundles: TrustBundles::new(runtime.clone(), client.clone()),
+            certificates,
             runtime,
             client,
             config_maps: Table::default(),
@@ -92,7 +99,14 @@ impl Objects {
 
     /// Says whom to wake on a change. Once, during assembly.
     pub fn on_change(&self, wake: WakePod) {
+        self.trust_bundles.on_change(wake.clone());
+        self.certificates.on_change(wake.clone());
         let _ = self.wake.set(wake);
+    }
+
+    /// Certificates of the node's pods.
+    pub fn certificates(&self) -> &PodCertificates {
+        &self.certificates
     }
 
     /// A view for one pod: what it asks for is followed on its behalf.
@@ -109,6 +123,8 @@ impl Objects {
         release(&self.secrets, uid, &self.shares);
         self.shares.forget_pod(uid);
         self.tokens.lock().retain(|request, _| request.pod.1 != uid);
+        self.trust_bundles.forget_pod(uid);
+        self.certificates.forget_pod(uid);
     }
 
     /// Time at which the first of a pod's tokens is to be renewed.
@@ -325,6 +341,18 @@ impl ObjectSource for PodObjects {
         self.objects.token_for(request).await
     }
 
+    async fn trust_anchors(&self, wanted: &TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
+        self.objects.trust_bundles.anchors(&self.uid, wanted).await
+    }
+
+    async fn pod_certificate(
+        &self,
+        pod: &Pod,
+        place: &ProjectionPlace,
+    ) -> Result<Arc<Credentials>, VolumeError> {
+        self.objects.certificates.credentials(pod, place).await
+    }
+
     async fn claim(&self, namespace: &str, name: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
         let api = Api::namespaced(self.objects.client.clone(), namespace);
         self.objects.read(&api, name).await
@@ -370,7 +398,11 @@ mod tests {
         let simulation = machinery_runtime::Simulation::new(1);
         let runtime = simulation.runtime();
         simulation.run(async move {
-            let objects = Objects::new(runtime.clone(), client(runtime.now()));
+            let client = client(runtime.now());
+            let events = crate::api::events::EventRecorder::start(&runtime, client.clone(), "n");
+            let node = Arc::default();
+            let certificates = PodCertificates::new(runtime.clone(), client.clone(), events, "n", node);
+            let objects = Objects::new(runtime.clone(), client, certificates);
             let request = node_volume::TokenRequest {
                 namespace: "n".into(),
                 service_account: "default".into(),

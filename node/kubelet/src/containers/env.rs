@@ -310,6 +310,18 @@ mod tests {
             Err(VolumeError::Source("none".into()))
         }
 
+        async fn trust_anchors(&self, _: &node_volume::TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
+            Err(VolumeError::Source("none".into()))
+        }
+
+        async fn pod_certificate(
+            &self,
+            _: &k8s_openapi::api::core::v1::Pod,
+            _: &node_volume::ProjectionPlace,
+        ) -> Result<Arc<node_volume::Credentials>, VolumeError> {
+            Err(VolumeError::Source("none".into()))
+        }
+
         async fn claim(
             &self,
             _: &str,

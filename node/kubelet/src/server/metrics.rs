@@ -60,10 +60,25 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
             "kubelet_image_garbage_collected_total{{reason=\"{reason}\"}} {count}"
         );
     }
+    certificates(&context.workers.objects.certificates().states(), &mut out);
     components::metrics(context.runtime.components(), &mut out);
     // Those of service rules and names.
     out.push_str(&context.runtime.metrics().text());
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
+}
+
+/// Projections of pod certificates by signer, whose name has no character that a label escapes, and state.
+fn certificates(states: &BTreeMap<(String, &'static str), usize>, out: &mut String) {
+    out.push_str(
+        "# HELP kubelet_podcertificate_states [ALPHA] Gauge vector reporting the number of pod certificate projected \
+         volume sources, faceted by signer_name and state.\n# TYPE kubelet_podcertificate_states gauge\n",
+    );
+    for ((signer, state), count) in states {
+        let _ = writeln!(
+            out,
+            "kubelet_podcertificate_states{{signer_name=\"{signer}\",state=\"{state}\"}} {count}"
+        );
+    }
 }
 
 /// Writes the usage of the node, its pods and their containers under upstream's names.
@@ -220,6 +235,24 @@ fn seconds(time: Timestamp) -> String {
 mod tests {
     use super::*;
     use std::sync::Arc;
+
+    #[test]
+    fn metrics_of_pod_certificates_are_upstreams() {
+        let mut out = String::new();
+        let states = BTreeMap::from([
+            (("example.com/foo".to_owned(), "fresh"), 1),
+            (("example.com/foo".to_owned(), "overdue_for_refresh"), 1),
+            (("example.com/bar".to_owned(), "fresh"), 2),
+        ]);
+        certificates(&states, &mut out);
+        let expected = "# HELP kubelet_podcertificate_states [ALPHA] Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name and state.
+# TYPE kubelet_podcertificate_states gauge
+kubelet_podcertificate_states{signer_name=\"example.com/bar\",state=\"fresh\"} 2
+kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"fresh\"} 1
+kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_for_refresh\"} 1
+";
+        assert_eq!(out, expected);
+    }
 
     #[test]
     fn metrics_names_match_upstream() {

@@ -191,6 +191,7 @@ fn of_projection(source: &VolumeProjection) -> Option<&'static str> {
             "serviceaccounts (via projected volumes)",
         ),
         (source.cluster_trust_bundle.is_some(), "clustertrustbundles"),
+        (source.pod_certificate.is_some(), "podcertificates"),
     ];
     all.into_iter().find(|(is_so, _)| *is_so).map(|(_, what)| what)
 }

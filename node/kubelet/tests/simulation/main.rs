@@ -14,6 +14,7 @@
 )]
 
 mod away;
+mod certificates;
 mod critical;
 mod env_files;
 mod eviction;
@@ -46,6 +47,20 @@ fn node_runs_what_it_is_asked_to_and_leaves_nothing_behind() {
 #[test]
 fn node_does_the_same_again_with_the_same_seed() {
     assert_eq!(scenario::run_seed(4), scenario::run_seed(4));
+}
+
+#[test]
+fn trust_bundles_are_shown_in_volumes_and_replaced() {
+    for seed in seeds(2) {
+        certificates::run_bundles(seed);
+    }
+}
+
+#[test]
+fn pod_certificates_are_issued_renewed_and_denied() {
+    for seed in seeds(2) {
+        certificates::run_certificates(seed);
+    }
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The files of configMap, secret, downwardAPI and projected volumes.
 //!
-//! [`keys`] has the files of ConfigMaps and Secrets, [`token`] those of tokens; all are gathered within the room of their volume
-//! and of their pod.
+//! [`keys`] has the files of ConfigMaps and Secrets, [`token`] those of tokens, [`trust_anchors`] those of ClusterTrustBundles and
+//! [`certificate`] those of pods' own certificates; all are gathered within the room of their volume and of their pod.
 
+mod certificate;
 mod keys;
+mod private;
 #[cfg(test)]
 mod tests;
 mod token;
+mod trust_anchors;
 
 use std::sync::Arc;
 
@@ -19,8 +22,10 @@ use k8s_openapi::api::core::v1::{
 use crate::atomic_writer::{FileContent, Payload};
 use crate::room::Room;
 use crate::{NodeResources, VolumeError, downward};
+pub use certificate::{Credentials, ProjectionPlace};
 use keys::{Data, Wanted, project};
 pub use token::TokenRequest;
+pub use trust_anchors::TrustAnchors;
 
 /// Upstream's mode where neither the item nor the volume says one.
 const DEFAULT_MODE: i32 = 0o644;
@@ -34,6 +39,14 @@ pub trait ObjectSource: Send + Sync {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, VolumeError>;
     /// A token, fresh enough to be used.
     async fn token(&self, request: &TokenRequest) -> Result<String, VolumeError>;
+    /// Trust anchors as PEM, each once.
+    async fn trust_anchors(&self, wanted: &TrustAnchors) -> Result<Arc<[u8]>, VolumeError>;
+    /// The key of a projection of a pod, and the certificates issued for it.
+    async fn pod_certificate(
+        &self,
+        pod: &Pod,
+        place: &ProjectionPlace,
+    ) -> Result<Arc<Credentials>, VolumeError>;
     /// A claim as it is now.
     async fn claim(&self, namespace: &str, name: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError>;
     /// A PersistentVolume as it is now.
@@ -96,7 +109,7 @@ pub(crate) async fn of_volume(
     } else if let Some(source) = &volume.downward_api {
         downward_files(&mut files, context, source.items.as_deref(), source.default_mode)?;
     } else if let Some(source) = &volume.projected {
-        projected(&mut files, context, source).await?;
+        projected(&mut files, context, &volume.name, source).await?;
     } else {
         return Ok(None);
     }
@@ -106,10 +119,19 @@ pub(crate) async fn of_volume(
 async fn projected(
     files: &mut Files<'_>,
     context: &PayloadContext<'_>,
+    volume: &str,
     source: &ProjectedVolumeSource,
 ) -> Result<(), VolumeError> {
-    for part in source.sources.iter().flatten() {
-        projection(files, context, part, source.default_mode).await?;
+    let mode = source.default_mode;
+    for (index, part) in source.sources.iter().flatten().enumerate() {
+        projection(files, context, part, mode).await?;
+        if let Some(source) = &part.pod_certificate {
+            let place = ProjectionPlace {
+                volume: volume.to_owned(),
+                source: index,
+            };
+            certificate::add(files, context, &place, source, mode).await?;
+        }
     }
     Ok(())
 }
@@ -147,10 +169,8 @@ async fn projection(
     if let Some(source) = &part.service_account_token {
         token::add(files, context, source, mode).await?;
     }
-    if part.cluster_trust_bundle.is_some() || part.pod_certificate.is_some() {
-        return Err(VolumeError::Invalid(
-            "this kind of projection is not provided by this node".into(),
-        ));
+    if let Some(source) = &part.cluster_trust_bundle {
+        trust_anchors::add(files, context, source, mode).await?;
     }
     Ok(())
 }

@@ -28,6 +28,23 @@ impl ObjectSource for Api {
         Ok("token".into())
     }
 
+    async fn trust_anchors(&self, wanted: &crate::TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
+        Ok(Arc::from(format!("{wanted:?}").into_bytes()))
+    }
+
+    async fn pod_certificate(
+        &self,
+        _: &Pod,
+        place: &crate::ProjectionPlace,
+    ) -> Result<Arc<crate::Credentials>, VolumeError> {
+        let text =
+            |what: &str| Arc::from(format!("{what} of {} {}\n", place.volume, place.source).into_bytes());
+        Ok(Arc::new(crate::Credentials {
+            key: text("key"),
+            chain: text("chain"),
+        }))
+    }
+
     async fn claim(&self, _: &str, _: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
         Ok(None)
     }
@@ -156,4 +173,71 @@ async fn volumes_of_a_pod_are_bounded_together() {
         error,
         "a pod's volumes must not hold more than 67108864 bytes from API objects"
     );
+}
+
+#[tokio::test]
+async fn trust_anchors_are_asked_for_by_name_or_by_signer() {
+    let file = |source: Value| async move {
+        let volume = json!({"name": "v", "projected": {"sources": [{"clusterTrustBundle": source}]}});
+        let made = made(volume, &mut Room::of_pod()).await?;
+        Ok::<_, VolumeError>(String::from_utf8(made["ca.pem"].data.to_vec()).unwrap())
+    };
+    assert_eq!(
+        file(json!({"name": "roots", "path": "ca.pem"})).await.unwrap(),
+        "Named { name: \"roots\", optional: false }"
+    );
+    assert_eq!(
+        file(json!({"signerName": "s.io/s", "optional": true, "path": "ca.pem"}))
+            .await
+            .unwrap(),
+        "Signed { signer: \"s.io/s\", selector: None, optional: true }"
+    );
+    let refused = file(json!({"path": "ca.pem"})).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "ClusterTrustBundle projection requires either name or signerName to be set"
+    );
+}
+
+#[tokio::test]
+async fn pod_certificate_has_the_files_that_its_projection_names() {
+    let token = json!({"serviceAccountToken": {"path": "token"}});
+    let certificate = |paths: Value| {
+        let mut source = json!({"signerName": "s.io/s", "keyType": "ED25519"});
+        source
+            .as_object_mut()
+            .unwrap()
+            .extend(paths.as_object().unwrap().clone());
+        json!({ "podCertificate": source })
+    };
+    let sources = [
+        token,
+        certificate(json!({"credentialBundlePath": "tls/bundle.pem"})),
+        certificate(json!({"keyPath": "key.pem", "certificateChainPath": "chain.pem"})),
+    ];
+    let volume = json!({"name": "v", "projected": {"sources": sources, "defaultMode": 0o640}});
+    let made = made(volume, &mut Room::of_pod()).await.unwrap();
+    let files: Vec<(&str, String, u32)> = made
+        .iter()
+        .map(|(path, file)| {
+            let text = String::from_utf8(file.data.to_vec()).unwrap();
+            (path.as_str(), text, file.mode)
+        })
+        .collect();
+    let expected = [
+        ("chain.pem", "chain of v 2\n".to_owned(), 0o640),
+        ("key.pem", "key of v 2\n".to_owned(), 0o640),
+        ("tls/bundle.pem", "key of v 1\nchain of v 1\n".to_owned(), 0o640),
+        ("token", "token".to_owned(), 0o640),
+    ];
+    assert_eq!(files, expected);
+}
+
+#[test]
+fn pod_certificate_shows_no_key_in_a_log() {
+    let credentials = crate::Credentials {
+        key: Arc::from(*b"secret"),
+        chain: Arc::from(*b"chain"),
+    };
+    assert_eq!(format!("{credentials:?}"), "Credentials { .. }");
 }

@@ -1,13 +1,10 @@
 //! Tokens of service accounts as files.
 
-use k8s_openapi::api::core::v1::{Container, Pod, ServiceAccountTokenProjection};
+use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
 
-use super::{Files, PayloadContext, bits};
+use super::{Files, PayloadContext, private};
 use crate::VolumeError;
-use crate::atomic_writer::FileContent;
 
-/// A token is private where the pod says who runs in it.
-const PRIVATE_MODE: u32 = 0o600;
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 
 /// A service account token for one pod.
@@ -49,43 +46,7 @@ pub(super) async fn add(
     };
     let data = context.objects.token(&request).await?.into_bytes();
     files.take(data.len())?;
-    let group = spec
-        .and_then(|spec| spec.security_context.as_ref())
-        .and_then(|context| context.fs_group);
-    let owner = only_user(pod);
-    let private = group.is_some() || owner.is_some();
-    let mode = if private { PRIVATE_MODE } else { bits(mode) };
-    let data = data.into();
-    files
-        .payload
-        .insert(source.path.clone(), FileContent { data, mode, owner });
+    let file = private::file(pod, data.into(), mode);
+    files.payload.insert(source.path.clone(), file);
     Ok(())
-}
-
-/// The user all containers of a pod run as, if it says so and they agree.
-fn only_user(pod: &Pod) -> Option<u32> {
-    let spec = pod.spec.as_ref()?;
-    let general = spec
-        .security_context
-        .as_ref()
-        .and_then(|context| context.run_as_user);
-    let own = |container: &Container| {
-        container
-            .security_context
-            .as_ref()
-            .and_then(|context| context.run_as_user)
-            .or(general)
-    };
-    let mut users = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .chain(&spec.containers)
-        .map(own);
-    let first = users.next()??;
-    if users.all(|user| user == Some(first)) {
-        u32::try_from(first).ok()
-    } else {
-        None
-    }
 }

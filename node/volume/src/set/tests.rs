@@ -68,6 +68,18 @@ impl ObjectSource for Api {
         Err(VolumeError::Source("none".into()))
     }
 
+    async fn trust_anchors(&self, _: &crate::TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
+        Err(VolumeError::Source("none".into()))
+    }
+
+    async fn pod_certificate(
+        &self,
+        _: &Pod,
+        _: &crate::ProjectionPlace,
+    ) -> Result<Arc<crate::Credentials>, VolumeError> {
+        Err(VolumeError::Source("none".into()))
+    }
+
     async fn claim(&self, _: &str, _: &str) -> Result<Option<PersistentVolumeClaim>, VolumeError> {
         Ok(None)
     }

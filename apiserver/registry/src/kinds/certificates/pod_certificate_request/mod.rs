@@ -20,7 +20,6 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "podcertificatere
             .update(validation::validate_update)
             .status_at(outcome::validate_status),
     )
-    .not_enforced("no signer acts on it")
     .prepare_for_update(crate::engine::metadata::keep_in_status)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells)

@@ -1,7 +1,7 @@
 //! Fields of pods, and of templates of pods, that have no effect yet.
 
 use crate::shared::not_enforced::stored_only;
-use crate::shared::validation::{Path, present};
+use crate::shared::validation::Path;
 use machinery_schema::Ref;
 
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
@@ -15,9 +15,6 @@ const PROVIDED_VOLUMES: [&str; 8] = [
     "projected",
     "secret",
 ];
-
-/// Parts of projected volumes that nodes do not provide; a pod with one does not start.
-const NOT_PROJECTED: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
 
 /// The warnings for a pod's spec, or a template's.
 pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
@@ -61,7 +58,6 @@ fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec
 fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, volume) in spec.list("volumes").enumerate() {
-        projections(&path.index(index), volume, &mut warnings);
         let sources = volume
             .entries()
             .filter(|(name, value)| *name != "name" && !value.is_null());
@@ -74,24 +70,4 @@ fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
         }
     }
     warnings
-}
-
-fn projections(path: &Path<'_>, volume: Ref<'_>, warnings: &mut Vec<String>) {
-    let Some(projected) = volume.get("projected") else {
-        return;
-    };
-    let volume = path.child("projected");
-    let at = volume.child("sources");
-    for (index, part) in projected.list("sources").enumerate() {
-        for source in NOT_PROJECTED
-            .into_iter()
-            .filter(|source| present(part, source).is_some())
-        {
-            let at = at.index(index);
-            warnings.push(warning(
-                &at.child(source),
-                "nodes do not provide projections of this type",
-            ));
-        }
-    }
 }
