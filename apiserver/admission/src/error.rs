@@ -1,8 +1,7 @@
 //! Reasons for which admission refuses a write.
 
-use crate::rejection::Rejection;
-use machinery_meta::GroupResource;
 use machinery_meta::reader::ReadError;
+use machinery_meta::{FieldError, GroupResource};
 
 /// Each has one HTTP answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -13,6 +12,9 @@ pub enum AdmissionError {
     /// The same with a cause by which clients know it.
     #[error("{why}")]
     ForbiddenFor { why: String, cause: String },
+    /// The object's fields are wrong.
+    #[error("the object is invalid")]
+    Invalid(Vec<FieldError>),
     /// The namespace is going away; a client can tell by the cause.
     #[error("unable to create new content in namespace {0} because it is being terminated")]
     NamespaceTerminating(String),
@@ -32,12 +34,6 @@ pub enum AdmissionError {
     /// The objects that the decision depends on are not consistent yet; another attempt may succeed.
     #[error("{0}")]
     Internal(String),
-    /// The request's time is over.
-    #[error("{0}")]
-    Timeout(String),
-    /// A webhook's own answer.
-    #[error("{}", .0.message)]
-    Rejected(Box<Rejection>),
     #[error(transparent)]
     Reading(#[from] ReadError),
 }

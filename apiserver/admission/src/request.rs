@@ -1,7 +1,6 @@
 //! A request as admission plugins see it (apiserver's `admission.Attributes`), without the objects.
 
-use crate::host::Host;
-use crate::reinvocation::Reinvocation;
+use crate::Remarks;
 use machinery_meta::{GroupResource, UserInfo};
 
 /// The operation admission is asked about.
@@ -38,10 +37,7 @@ pub struct Request<'a> {
     /// Empty while a name is still to be generated.
     pub name: &'a str,
     pub dry_run: bool,
-    /// The rest of the request, for webhooks and policies.
-    pub host: Option<&'a dyn Host>,
-    /// State of the passes over mutating plugins; the chain sets it.
-    pub reinvocation: Option<&'a Reinvocation>,
+    pub remarks: &'a dyn Remarks,
 }
 
 impl Request<'_> {

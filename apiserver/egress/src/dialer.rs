@@ -83,8 +83,6 @@ pub enum Security {
     Mutual,
     /// TLS that shows nothing of ours and takes any certificate: whatever a pod serves with is its own affair.
     Unverified,
-    /// TLS that the caller configures: a webhook, by [`HookClient`](crate::HookClient).
-    Given,
 }
 
 impl fmt::Display for Destination {
@@ -162,13 +160,12 @@ impl Dialer {
             Security::Plain => return self.exchange(to, stream, request).await,
             Security::Mutual => self.mutual.load_full(),
             Security::Unverified => Arc::clone(&self.unverified),
-            Security::Given => return Err(EgressError::Name(to.host.clone())),
         };
         let stream = self.handshake(to, tls, stream).await?;
         self.exchange(to, stream, request).await
     }
 
-    pub(crate) async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
+    async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
         let failed = |error: io::Error| EgressError::Connect(dial_error(&to.host, to.port, &error));
         let connecting = async {
             let addresses = self.resolve(to).await?;

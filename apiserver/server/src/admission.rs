@@ -3,25 +3,24 @@
 
 use crate::account_weight;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
-use crate::admission_host::RequestHost;
 use crate::config::ServerConfig;
-use crate::metrics::{AdmissionMetrics, Metrics};
+use crate::metrics::{AdmissionMetrics, Metrics, PodSecurityMetrics};
 use crate::parameters::Parameters;
+use crate::remarks::RequestRemarks;
 use crate::signers;
 use crate::unenforced::Unenforced;
 use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
+use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
-use apiserver_admission::webhooks::Webhooks;
 use apiserver_admission::{
-    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Rejection, RejectionCause,
-    Request, plugins,
+    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
-use apiserver_registry::error::{Cause, DeniedDetails, DeniedStatus, OPTIMISTIC_LOCK_MESSAGE};
+use apiserver_registry::error::{Cause, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
@@ -40,11 +39,14 @@ pub(crate) struct AdmissionChain {
     authorizers: AuthorizerChain,
     parameters: Parameters,
     unenforced: Unenforced,
+    pod_security: Arc<PodSecurityMetrics>,
 }
 
 const EVENT_RATE_LIMIT: &str = "EventRateLimit";
 
 const RESOURCE_QUOTA: &str = "ResourceQuota";
+
+const POD_SECURITY: &str = "PodSecurity";
 
 /// The configurations of plugins.
 fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, AdmissionConfigurationError> {
@@ -53,7 +55,7 @@ fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, Admis
         .map(AdmissionConfiguration::read)
         .transpose()?
         .unwrap_or_default();
-    for plugin in read.unused(&[EVENT_RATE_LIMIT, RESOURCE_QUOTA]) {
+    for plugin in read.unused(&[EVENT_RATE_LIMIT, POD_SECURITY, RESOURCE_QUOTA]) {
         tracing::warn!(
             plugin,
             "this admission plugin takes no configuration here, it is ignored"
@@ -62,13 +64,34 @@ fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, Admis
     Ok(read)
 }
 
+/// Configurations of disabled plugins are not read.
+fn is_disabled(config: &ServerConfig, plugin: &str) -> bool {
+    config.disable_admission_plugins.iter().any(|name| name == plugin)
+}
+
+/// The configuration of the plugin PodSecurity, where it is not disabled.
+fn pod_security_configuration(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<pod_security::Configuration, AdmissionConfigurationError> {
+    use pod_security::ConfigurationError::{Form, Invalid};
+    if is_disabled(config, POD_SECURITY) {
+        return Ok(pod_security::Configuration::default());
+    }
+    let plugin = POD_SECURITY;
+    let configuration = pod_security::Configuration::parse(read.of(plugin)?.as_ref());
+    configuration.map_err(|error| match error {
+        Form(why) => AdmissionConfigurationError::Plugin { plugin, why },
+        Invalid(why) => AdmissionConfigurationError::Values { plugin, why },
+    })
+}
+
 /// The configuration of the quota plugin, where it is not disabled.
 fn quota_configuration(
     read: &AdmissionConfiguration,
     config: &ServerConfig,
 ) -> Result<resource_quota::Configuration, AdmissionConfigurationError> {
-    let mut disabled = config.disable_admission_plugins.iter();
-    if disabled.any(|name| name == RESOURCE_QUOTA) {
+    if is_disabled(config, RESOURCE_QUOTA) {
         return Ok(resource_quota::Configuration::default());
     }
     let configuration = resource_quota::Configuration::parse(read.of(RESOURCE_QUOTA)?.as_ref());
@@ -129,7 +152,6 @@ impl AdmissionChain {
         registry: &Registry,
         runtime: &Runtime,
         usage: Arc<dyn UsageWriter>,
-        webhooks: &Arc<Webhooks>,
         config: &ServerConfig,
     ) -> Result<Self, AdmissionConfigurationError> {
         let parameters = Parameters {
@@ -144,9 +166,14 @@ impl AdmissionChain {
         let limit = event_rate_limit(&read, config, runtime)?;
         let configuration = quota_configuration(&read, config)?;
         let quota = ResourceQuota::new(reader, usage, configuration, runtime);
-        let mut enabled = plugins::all(reader, &permissions, random, limit, quota, webhooks);
-        let disabled = &config.disable_admission_plugins;
-        enabled.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
+        let counts = Arc::new(PodSecurityMetrics::new());
+        let recorder: Arc<dyn Recorder> = counts.clone();
+        let own = runtime.clone();
+        let clock: pod_security::Clock = Arc::new(move || own.monotonic());
+        let standards = pod_security_configuration(&read, config)?;
+        let standards = PodSecurity::new(reader, standards, recorder, clock);
+        let mut enabled = plugins::all(reader, &permissions, random, limit, standards, quota);
+        enabled.retain(|plugin| !is_disabled(config, plugin.name()));
         let unenforced = Unenforced {
             allowed: config.allow_unenforced,
         };
@@ -156,6 +183,7 @@ impl AdmissionChain {
             authorizers: authorizers.clone(),
             parameters,
             unenforced,
+            pod_security: counts,
         })
     }
 
@@ -167,15 +195,8 @@ impl AdmissionChain {
     ) -> Result<Self, prometheus::Error> {
         let observer = AdmissionMetrics::new(metrics.families(), runtime.clone(), self.plugins.len())?;
         self.plugins.observe(observer);
+        self.pod_security.register(metrics.families())?;
         Ok(self)
-    }
-
-    fn host<'a>(&'a self, ctx: &'a RequestContext, attributes: &'a Attributes) -> RequestHost<'a> {
-        RequestHost {
-            ctx,
-            attributes,
-            registry: &self.parameters.registry,
-        }
     }
 
     async fn check_grant(
@@ -228,13 +249,9 @@ fn is_grant(attributes: &Attributes) -> bool {
         && matches!(attributes.operation, Operation::Create | Operation::Update)
 }
 
-fn request<'a>(
-    ctx: &'a RequestContext,
-    attributes: &'a Attributes,
-    host: &'a RequestHost<'a>,
-) -> Request<'a> {
+fn request<'a>(remarks: &'a RequestRemarks<'a>, attributes: &'a Attributes) -> Request<'a> {
     Request {
-        user: &ctx.user,
+        user: &remarks.0.user,
         operation: match attributes.operation {
             Operation::Create => PluginOperation::Create,
             Operation::Update => PluginOperation::Update,
@@ -248,8 +265,7 @@ fn request<'a>(
         namespace: &attributes.namespace,
         name: &attributes.name,
         dry_run: attributes.dry_run,
-        host: Some(host),
-        reinvocation: None,
+        remarks,
     }
 }
 
@@ -261,27 +277,6 @@ fn shown_name<'a>(attributes: &'a Attributes, object: Option<&'a Tree>) -> &'a s
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or("Unknown")
-}
-
-fn denied(given: Rejection) -> DeniedStatus {
-    let cause = |own: RejectionCause| Cause {
-        reason: own.reason,
-        message: own.message,
-        field: own.field,
-    };
-    DeniedStatus {
-        code: given.code,
-        reason: given.reason,
-        message: given.message,
-        details: given.details.map(|own| DeniedDetails {
-            name: own.name,
-            group: own.group,
-            kind: own.kind,
-            uid: own.uid,
-            causes: own.causes.unwrap_or_default().into_iter().map(cause).collect(),
-            retry_after_seconds: own.retry_after_seconds.unwrap_or_default(),
-        }),
-    }
 }
 
 fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
@@ -298,6 +293,11 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
                 message: String::new(),
                 field: String::new(),
             }],
+        },
+        AdmissionError::Invalid(errors) => RegistryError::Invalid {
+            kind: attributes.kind.group_kind(),
+            name: name.to_owned(),
+            errors,
         },
         AdmissionError::NamespaceTerminating(namespace) => {
             let detail = format!(
@@ -327,8 +327,6 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         }
         AdmissionError::Unclassified(message) => RegistryError::Unclassified(message),
         AdmissionError::Internal(message) => RegistryError::Internal(message),
-        AdmissionError::Timeout(message) => RegistryError::Timeout(message),
-        AdmissionError::Rejected(rejection) => RegistryError::Denied(Box::new(denied(*rejection))),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }
 }
@@ -344,10 +342,10 @@ impl Admission for AdmissionChain {
     ) -> Result<(), RegistryError> {
         signers::check_node(ctx, attributes, object)?;
         account_weight::weigh(ctx, &self.parameters.registry, attributes, object).await?;
-        let host = self.host(ctx, attributes);
+        let remarks = RequestRemarks(ctx);
         let asked = self
             .plugins
-            .mutate(&request(ctx, attributes, &host), object, old)
+            .mutate(&request(&remarks, attributes), object, old)
             .await;
         asked.map_err(|error| refused(error, attributes, Some(object)))?;
         // Before validation, as upstream: a grant is refused whatever else is wrong with it.
@@ -372,10 +370,10 @@ impl Admission for AdmissionChain {
             self.parameters.check(ctx, attributes, object, old).await?;
             self.unenforced.check(ctx, attributes, object, old)?;
         }
-        let host = self.host(ctx, attributes);
+        let remarks = RequestRemarks(ctx);
         let asked = self
             .plugins
-            .validate(&request(ctx, attributes, &host), object, old)
+            .validate(&request(&remarks, attributes), object, old)
             .await;
         asked.map_err(|error| refused(error, attributes, object))
     }

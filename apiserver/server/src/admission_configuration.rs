@@ -38,6 +38,9 @@ pub enum AdmissionConfigurationError {
     /// Upstream's words.
     #[error("couldn't init admission plugin {plugin:?}: {why}")]
     Plugin { plugin: &'static str, why: String },
+    /// Upstream's words for values that are wrong.
+    #[error("failed to initialize admission plugin {plugin:?}: {why}")]
+    Values { plugin: &'static str, why: String },
 }
 
 #[derive(Deserialize)]

@@ -312,22 +312,6 @@ async fn unenforced_warning_is_sent_for_every_form() {
     for (own, field) in told_of.iter().zip(expected) {
         assert!(own.contains(field), "{own}");
     }
-    let namespace = |name: &str, level: &str| {
-        let labels = json!({"pod-security.kubernetes.io/enforce": level});
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-            .to_string()
-    };
-    let namespaces = "/api/v1/namespaces";
-    let strict = namespace("strict", "restricted");
-    let made = cluster.admin().post(namespaces, strict).await.is(201);
-    assert!(told(&made));
-    assert_eq!(
-        made.headers.get_all("warning").iter().count(),
-        1,
-        "one warning for one label"
-    );
-    let open = namespace("open", "privileged");
-    assert!(!told(&cluster.admin().post(namespaces, open).await.is(201)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

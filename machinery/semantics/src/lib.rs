@@ -14,7 +14,6 @@ pub mod pod_status;
 pub mod quota;
 pub mod resources;
 pub mod selectors;
-pub mod shares;
 pub mod taints;
 
 pub use endpoints::{EndpointState, ServicePortTarget};

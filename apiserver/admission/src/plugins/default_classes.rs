@@ -166,8 +166,7 @@ mod tests {
             namespace: "a",
             name: "x",
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         assert!(plugin.handles(&request));
         let mut object = Tree::from_json(object).unwrap();

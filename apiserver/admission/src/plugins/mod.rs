@@ -1,5 +1,6 @@
 //! The built-in plugins, in upstream's running order. A new one is a file here and a row in [`all`].
 
+mod configured;
 mod default_classes;
 mod default_toleration_seconds;
 mod deny_service_external_ips;
@@ -10,6 +11,7 @@ mod node_restriction;
 mod objects;
 mod persistent_volume_claim_resize;
 mod pod_resize_validator;
+pub mod pod_security;
 mod pod_topology_labels;
 mod priority;
 pub mod resource_quota;
@@ -21,10 +23,10 @@ mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;
-use crate::webhooks::{MutatingWebhooks, ValidatingWebhooks, Webhooks};
 use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
 use machinery_meta::reader::ObjectReader;
+use pod_security::PodSecurity;
 use resource_quota::ResourceQuota;
 use std::sync::Arc;
 
@@ -32,12 +34,13 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 18] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
     "TaintNodesByCondition",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "EventRateLimit",
@@ -49,8 +52,6 @@ pub const NAMES: [&str; 19] = [
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
     "PodResizeValidator",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionWebhook",
     "ResourceQuota",
 ];
 
@@ -61,8 +62,8 @@ pub fn all(
     permissions: &Arc<dyn Permissions>,
     random: Random,
     event_rate_limit: Option<EventRateLimit>,
+    pod_security: PodSecurity,
     quota: ResourceQuota,
-    webhooks: &Arc<Webhooks>,
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
@@ -70,11 +71,12 @@ pub fn all(
         Box::new(service_account::ServiceAccount::new(reader, random)),
         Box::new(node_restriction::NodeRestriction::new(reader, permissions)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+        Box::new(pod_security),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 11] = [
+    let rest: [Box<dyn Plugin>; 9] = [
         Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize::new(
@@ -85,8 +87,6 @@ pub fn all(
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
-        Box::new(MutatingWebhooks::new(webhooks)),
-        Box::new(ValidatingWebhooks::new(webhooks)),
         // Last: what any other refuses uses nothing.
         Box::new(quota),
     ];

@@ -123,8 +123,7 @@ mod tests {
             namespace: "a",
             name: "x",
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         assert!(plugin.handles(&request));
         let found = block_on(plugin.validate(&request, Some(new), Some(old)));

@@ -118,8 +118,7 @@ mod tests {
             namespace: "a",
             name: "p",
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         let plugin = PodTopologyLabels::new(&reader);
         assert!(plugin.handles(&request));

@@ -211,8 +211,7 @@ mod tests {
             namespace: "",
             name,
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         let plugin = Priority::new(&reader);
         assert!(plugin.handles(&request));

@@ -1,8 +1,7 @@
 use super::*;
-use crate::webhooks::tests::none;
 use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step, examining_step};
 use machinery_meta::reader::{ReadFuture, ReadObject};
-use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid, UserInfo};
+use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, UserInfo};
 use machinery_schema::Tree;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,6 +13,8 @@ impl Objects {
     pub(super) fn with(mut self, resource: &str, namespace: &str, name: &str, json: &str) -> Self {
         let key = ObjectKey::new(namespace, name);
         let mut header = ObjectHeader {
+            labels: labels_in(json),
+            owners: owners_in(json),
             key: key.clone(),
             uid: Uid(text_in(json, "uid").unwrap_or_else(|| format!("uid-{name}"))),
             creation_timestamp: text_in(json, "creationTimestamp").map(Into::into),
@@ -30,6 +31,33 @@ impl Objects {
         self.0.insert((resource.to_owned(), key), object);
         self
     }
+}
+
+fn labels_in(json: &str) -> Vec<(Box<str>, Box<str>)> {
+    let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    let labels = object["metadata"]["labels"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let label =
+        |(key, value): (String, serde_json::Value)| (key.into(), value.as_str().unwrap_or_default().into());
+    let mut labels: Vec<(Box<str>, Box<str>)> = labels.into_iter().map(label).collect();
+    labels.sort();
+    labels
+}
+
+fn owners_in(json: &str) -> Vec<OwnerRef> {
+    let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    let owners = object["metadata"]["ownerReferences"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let owner = |own: serde_json::Value| OwnerRef {
+        uid: Uid(own["uid"].as_str().unwrap_or_default().to_owned()),
+        controller: own["controller"] == true,
+        ..OwnerRef::default()
+    };
+    owners.into_iter().map(owner).collect()
 }
 
 /// A text of an object's metadata.
@@ -95,6 +123,13 @@ pub(super) fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
     )
 }
 
+/// Nothing is enforced that a namespace does not ask for.
+pub(super) fn pod_security(reader: &Arc<dyn ObjectReader>) -> PodSecurity {
+    let clock: pod_security::Clock = Arc::new(|| std::time::Duration::ZERO);
+    let configuration = pod_security::Configuration::default();
+    PodSecurity::new(reader, configuration, Arc::new(pod_security::Uncounted), clock)
+}
+
 struct NoRights;
 
 #[async_trait::async_trait]
@@ -140,8 +175,8 @@ fn chain() -> AdmissionChain {
         &permissions,
         Arc::new(|| 0),
         None,
+        pod_security(&reader),
         quota(&reader),
-        &none(&reader),
     ))
 }
 
@@ -165,8 +200,7 @@ impl Case {
             namespace: self.namespace,
             name: self.name,
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         }
     }
 
@@ -339,8 +373,8 @@ fn plugins_have_the_names_that_flags_take() {
         &permissions,
         Arc::new(|| 0),
         Some(rate_limit()),
+        pod_security(&reader),
         quota(&reader),
-        &none(&reader),
     );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -352,8 +386,8 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        admit, both, both, admit, admit, both, admit, validate, admit, admit, validate, both, admit,
-        validate, admit, validate, admit, validate, validate,
+        admit, both, both, admit, admit, validate, both, admit, validate, admit, admit, validate, both,
+        admit, validate, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
@@ -362,8 +396,8 @@ fn plugin_steps_are_upstreams() {
         &permissions,
         Arc::new(|| 0),
         Some(rate_limit()),
+        pod_security(&reader),
         quota(&reader),
-        &none(&reader),
     );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {

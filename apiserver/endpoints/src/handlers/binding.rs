@@ -49,8 +49,7 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     } else {
         call.info.name.clone()
     };
-    let mut attributes = call.attributes(Operation::Create, &name, options.dry_run);
-    attributes.options = (&options).into();
+    let attributes = call.attributes(Operation::Create, &name, options.dry_run);
     let mutated = this
         .door()
         .mutate(&call.ctx, attributes, &mut object, None)

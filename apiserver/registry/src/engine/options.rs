@@ -31,8 +31,6 @@ pub struct UpdateOptions {
     pub force: bool,
     /// A missing object is created, where the kind allows it (or always, for an apply).
     pub create_missing: bool,
-    /// They are those of a patch.
-    pub patches: bool,
 }
 
 /// The revision that a read requests.
@@ -87,7 +85,7 @@ pub struct Preconditions {
 }
 
 /// Options of delete.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
     pub dry_run: bool,
     pub grace_period_seconds: Option<i64>,

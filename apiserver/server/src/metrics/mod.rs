@@ -14,12 +14,12 @@ mod identity;
 mod labels;
 mod lists;
 mod objects;
+mod pod_security;
 mod process;
 mod requests;
 mod storage;
 mod unread_memory;
 mod watches;
-mod webhooks;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
 pub(crate) use admission::AdmissionMetrics;
@@ -28,10 +28,10 @@ pub(crate) use authorization::DecisionsCollector;
 pub(crate) use client_certificates::client_certificate_lifetimes;
 pub(crate) use labels::RequestLabels;
 pub(crate) use lists::ListMetrics;
+pub(crate) use pod_security::PodSecurityMetrics;
 pub(crate) use requests::RequestSeries;
 pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
-pub(crate) use webhooks::WebhookMetrics;
 
 use access::AccessMetrics;
 use apiserver_registry::store::early_expiry::OnExpired;

@@ -99,8 +99,7 @@ fn request<'a>(user: &'a UserInfo, namespace: &'a str, kind: &'a str) -> Request
         namespace,
         name: "e",
         dry_run: false,
-        host: None,
-        reinvocation: None,
+        remarks: &crate::Unheard,
     }
 }
 
@@ -162,8 +161,6 @@ fn event_rate_limit_names_type_and_key() {
     assert_eq!(ask(), Err(both));
     let dry_run = Request {
         dry_run: true,
-        host: None,
-        reinvocation: None,
         ..request
     };
     assert!(asked.ask(&dry_run, &event).is_ok());

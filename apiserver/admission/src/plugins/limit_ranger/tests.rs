@@ -47,8 +47,7 @@ impl Run {
             namespace: "test",
             name: "",
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         }
     }
 

@@ -98,8 +98,8 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         &permissions,
         Arc::new(|| 0),
         None,
+        super::super::tests::pod_security(&reader),
         super::super::tests::quota(&reader),
-        &crate::webhooks::tests::none(&reader),
     );
     let restriction = plugins
         .into_iter()
@@ -122,8 +122,7 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         namespace: &case.namespace,
         name: &case.at,
         dry_run: false,
-        host: None,
-        reinvocation: None,
+        remarks: &crate::Unheard,
     };
     let tree = |value: &Value| Tree::from_json(&value.to_string()).unwrap();
     let old = case.old.as_ref().map(tree);

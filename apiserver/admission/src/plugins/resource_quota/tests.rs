@@ -96,8 +96,7 @@ fn creates(count: usize, conflicts: usize, dry_run: bool) -> (Vec<Result<(), Adm
             namespace: "a",
             name: "",
             dry_run,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         assert!(plugin.handles(&request));
         let object = Tree::from_json("{}").unwrap();
@@ -220,8 +219,7 @@ fn quota_lists_nothing_in_a_namespace_without_quotas() {
             namespace: "a",
             name: "",
             dry_run: false,
-            host: None,
-            reinvocation: None,
+            remarks: &crate::Unheard,
         };
         let object = Tree::from_json("{}").unwrap();
         plugin.validate(&request, Some(&object), None).await.unwrap();

@@ -129,8 +129,7 @@ async fn send(plugin: &ResourceQuota, case: &RequestCase) -> Option<String> {
         namespace: "a",
         name: "x",
         dry_run: case.dry_run,
-        host: None,
-        reinvocation: None,
+        remarks: &crate::Unheard,
     };
     if case.unhandled || !plugin.handles(&request) {
         let is_wrong = plugin.handles(&request) || !case.unhandled;

@@ -37,8 +37,7 @@ fn check(operation: Operation, metadata: &str, spec: &str, expected: Option<&str
         namespace: "a",
         name: "p",
         dry_run: false,
-        host: None,
-        reinvocation: None,
+        remarks: &crate::Unheard,
     };
     let plugin = plugin();
     assert!(plugin.handles(&request));

@@ -1,7 +1,6 @@
 //! Namespace: lives until its `spec.finalizers` are gone, which the namespace controller sees to.
 
 mod columns;
-mod not_enforced;
 mod validation;
 
 use crate::engine::context::RequestContext;
@@ -14,7 +13,6 @@ use machinery_schema::{Ref, Step, Tree};
 
 pub(crate) static KIND: Kind = Kind::of("", "namespaces")
     .traits(Traits::PLAIN.named(NameRule::Label))
-    .fields_not_enforced(not_enforced::fields)
     .rules(
         ValidationRules::create(validation::validate)
             .update(|new, _| validation::validate_update(new))
