@@ -41,7 +41,7 @@ pub(super) fn is_known(format: &str) -> bool {
 }
 
 /// A text is of a format; what is not checked is.
-pub(super) fn is_valid(format: &str, text: &str) -> bool {
+pub fn is_valid(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => parse_rfc3339(text).is_some(),
         "date" => text.len() == 10 && parse_rfc3339(&format!("{text}T00:00:00Z")).is_some(),

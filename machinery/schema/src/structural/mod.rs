@@ -21,8 +21,9 @@ mod validate;
 pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
 pub use defaults::check_defaults;
+pub use format::is_valid as is_valid_format;
 pub use openapi::check_openapi;
-pub use pattern::{MAX_PATTERN_BYTES, Pattern, Patterns};
+pub use pattern::{MAX_PATTERN_BYTES, Pattern, Patterns, Search};
 pub use validate::validate;
 
 use crate::Tree;

@@ -30,6 +30,51 @@ impl Pattern {
     }
 }
 
+/// A regular expression that finds texts in a text, by Go's rules: the first match, and of those that begin there the one
+/// that its alternatives prefer.
+#[derive(Debug, Clone)]
+pub struct Search(Regex);
+
+impl Search {
+    /// Compiles a pattern; the error has Go's words.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let pattern = parse(text).map_err(|error| format!("error parsing regexp: {error}"))?;
+        let config = Regex::config()
+            .which_captures(WhichCaptures::Implicit)
+            .nfa_size_limit(Some(MAX_SEARCH_BYTES))
+            .hybrid_cache_capacity(CACHE_BYTES)
+            .onepass(false)
+            .dfa(false);
+        let built = Regex::builder().configure(config).build_from_hir(&pattern);
+        built
+            .map(Self)
+            .map_err(|_| "error parsing regexp: expression too large".to_owned())
+    }
+
+    /// Bytes that the compiled pattern takes.
+    pub fn memory(&self) -> usize {
+        self.0.memory_usage() + CACHE_BYTES
+    }
+
+    /// Reports whether the pattern matches somewhere in a text.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// The first match.
+    pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.0.find(text).map(|found| &text[found.range()])
+    }
+
+    /// All matches that do not overlap.
+    pub fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        self.0.find_iter(text).map(|found| &text[found.range()])
+    }
+}
+
+/// A pattern of an expression takes no more than this when it is compiled.
+const MAX_SEARCH_BYTES: usize = 2 << 20;
+
 /// Bytes that the patterns of one definition may take, compiled and while they run.
 pub const MAX_PATTERN_BYTES: usize = 64 << 20;
 /// One of them takes no more than this when it is compiled.

@@ -59,12 +59,14 @@ impl Code {
     }
 }
 
-/// Flags that change what matches; which of several matches is preferred does not matter here.
+/// Flags that change what matches, and which of several matches is preferred.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     fold: bool,
     multi_line: bool,
     dot_newline: bool,
+    /// Repetitions prefer few, and with a `?` many.
+    swap_greed: bool,
 }
 
 /// A part of a concatenation, with what repetitions within it multiply to and how deep it nests.
@@ -250,7 +252,7 @@ impl<'p> Parser<'p> {
                 'i' => flags.fold = on,
                 'm' => flags.multi_line = on,
                 's' => flags.dot_newline = on,
-                'U' => {}
+                'U' => flags.swap_greed = on,
                 '-' if on => {
                     (on, seen) = (false, false);
                     continue;
@@ -317,7 +319,8 @@ impl<'p> Parser<'p> {
             return Err(Code::NestingDepth.at(self.whole));
         }
         let sub = Box::new(std::mem::replace(&mut part.hir, Hir::empty()));
-        let greedy = true;
+        let lazy = rest.len() < after.len();
+        let greedy = lazy == self.flags.swap_greed;
         part.hir = Hir::repetition(Repetition {
             min,
             max,

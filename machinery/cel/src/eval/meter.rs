@@ -1,0 +1,90 @@
+//! What an evaluation may cost, hold and do.
+
+use crate::value::{Error, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Cost of one call of an expression (upstream's `PerCallLimit`).
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
+/// Cost of all validations of one object or request (upstream's `RuntimeCELCostBudget`).
+pub const RUNTIME_BUDGET: u64 = 10_000_000;
+/// Bytes of all strings and lists that one evaluation makes.
+pub const MAX_MEMORY: usize = 64 << 20;
+/// Comparisons and visits that the cost does not count one by one.
+const MAX_WORK: u64 = 20_000_000;
+
+/// Limits of an evaluation.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub cost: u64,
+    /// Ends the evaluation when it is set.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cost: PER_CALL_LIMIT,
+            interrupt: None,
+        }
+    }
+}
+
+/// The limits, and what is used of them.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    pub(crate) cost: u64,
+    limits: Limits,
+    memory: usize,
+    work: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            cost: 0,
+            limits,
+            memory: 0,
+            work: 0,
+        }
+    }
+
+    /// Adds to the cost.
+    pub(crate) fn spend(&mut self, cost: u64) -> Result<(), Error> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limits.cost {
+            let message = "operation cancelled: actual cost limit exceeded";
+            return Err(Error::of_kind(ErrorKind::CostLimit, message));
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that are about to be allocated.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Error> {
+        self.memory = self.memory.saturating_add(bytes);
+        if self.memory > MAX_MEMORY {
+            let message = "operation cancelled: the expression takes more memory than is allowed";
+            return Err(Error::of_kind(ErrorKind::ResourceLimit, message));
+        }
+        Ok(())
+    }
+
+    /// Counts work that the cost does not.
+    pub(crate) fn work(&mut self, steps: u64) -> Result<(), Error> {
+        self.work = self.work.saturating_add(steps);
+        if self.work > MAX_WORK {
+            let message = "operation cancelled: the expression takes more work than is allowed";
+            return Err(Error::of_kind(ErrorKind::ResourceLimit, message));
+        }
+        Ok(())
+    }
+
+    /// Asks whether the caller wants an end.
+    pub(crate) fn check_interrupt(&self) -> Result<(), Error> {
+        let interrupt = self.limits.interrupt.as_ref();
+        if interrupt.is_some_and(|own| own.load(Ordering::Relaxed)) {
+            return Err(Error::of_kind(ErrorKind::Interrupted, "operation interrupted"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Bounds that expressions meet.
+
+use crate::value::{Data, Decision};
+use crate::{
+    Authorizer, Check, Env, ErrorKind, Fields, Limits, Map, Opaque, Subject, Type, Value, Variables, escape,
+    unescape,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[track_caller]
+fn evaluated(text: &str, limits: &Limits) -> Result<String, ErrorKind> {
+    let object = json!({"s": "a".repeat(1_000), "l": vec![1; 1_000]});
+    let env = Env::new().variable("x", Type::Dyn);
+    let program = env.compile(text).unwrap().program().unwrap();
+    let variables = Variables::new().with("x", Data::from(&object).value());
+    let done = program.evaluate(&variables, limits);
+    done.value
+        .map(|own| own.ty().to_string())
+        .map_err(|error| error.kind)
+}
+
+#[test]
+fn evaluation_ends_at_its_cost() {
+    let text = "x.l.all(a, x.l.all(b, x.l.all(c, a == c)))";
+    assert_eq!(evaluated(text, &Limits::default()), Err(ErrorKind::CostLimit));
+    // What decides otherwise does not hide it.
+    let text = format!("{text} || true");
+    assert_eq!(evaluated(&text, &Limits::default()), Err(ErrorKind::CostLimit));
+}
+
+#[test]
+fn evaluation_ends_at_its_memory() {
+    // Upstream charges for the text that is read, and not for what is made of it.
+    let text = "x.l.map(e, x.s.replace('', x.s))";
+    assert_eq!(evaluated(text, &Limits::default()), Err(ErrorKind::ResourceLimit));
+    let text = "'%.100000f'.format([1.0]) == '' || x.l.all(e, '%.99999f'.format([1.0]) != '')";
+    assert_eq!(evaluated(text, &Limits::default()), Err(ErrorKind::ResourceLimit));
+}
+
+#[test]
+fn evaluation_ends_at_its_work() {
+    // The lists are equal to their last elements, which costs a tenth of what it takes.
+    let text = "x.l.map(a, x.l).all(b, x.l.map(c, x.l) == x.l.map(d, x.l))";
+    let wide = Limits {
+        cost: u64::MAX,
+        ..Limits::default()
+    };
+    assert_eq!(evaluated(text, &wide), Err(ErrorKind::ResourceLimit));
+}
+
+#[test]
+fn patterns_of_an_evaluation_are_bounded() {
+    let text = "x.l.all(e, 'a'.matches('((a{90}){10})' + string(e)) || true)";
+    let wide = Limits {
+        cost: u64::MAX,
+        ..Limits::default()
+    };
+    assert_eq!(evaluated(text, &wide), Err(ErrorKind::ResourceLimit));
+}
+
+#[test]
+fn evaluation_can_be_interrupted() {
+    let interrupt = Some(Arc::new(AtomicBool::new(true)));
+    let limits = Limits {
+        interrupt,
+        ..Limits::default()
+    };
+    assert_eq!(
+        evaluated("x.l.all(e, true)", &limits),
+        Err(ErrorKind::Interrupted)
+    );
+    assert_eq!(evaluated("1 + 1", &limits), Ok("int".to_owned()));
+}
+
+#[test]
+fn macros_that_copy_and_types_that_double_are_refused() {
+    let env = Env::new().variable("x", Type::Dyn);
+    let text = format!("x{}", ".?a.optMap(e, e)".repeat(60));
+    let issues = env.compile(&text).unwrap_err().to_string();
+    assert!(
+        issues.contains("expression exceeds limit of 27688 nodes"),
+        "{issues}"
+    );
+    let text = format!("[1]{}", ".map(e, {e: e})".repeat(40));
+    let issues = env.compile(&text).unwrap_err().to_string();
+    assert!(issues.contains("type has more than 1000 parts"), "{issues}");
+}
+
+#[test]
+fn depth_and_size_are_upstreams() {
+    let env = Env::new().variable("x", Type::Dyn);
+    let wrong = |text: String| {
+        env.compile(&text)
+            .map_err(|issues| issues.to_string())
+            .map(|_| ())
+    };
+    let parens = |count: usize| format!("{}1{}", "(".repeat(count), ")".repeat(count));
+    let deep = Err("ERROR: <input>:-1:0: expression recursion limit exceeded: 250".to_owned());
+    assert_eq!((wrong(parens(249)), wrong(parens(250))), (Ok(()), deep));
+    let selects = |count: usize| format!("x{}", ".a".repeat(count));
+    let long = Err("ERROR: <input>:-1:0: max recursion depth exceeded".to_owned());
+    assert_eq!((wrong(selects(250)), wrong(selects(251))), (Ok(()), long.clone()));
+    let sums = |count: usize| vec!["1"; count].join("+");
+    assert_eq!((wrong(sums(251)), wrong(sums(252))), (Ok(()), long));
+    let size = "expression code point size exceeds limit: size: 100001, limit 100000";
+    let large = Err(format!("ERROR: <input>:-1:0: {size}"));
+    assert_eq!(wrong("é".repeat(100_001)), large);
+    // Terms of `&&` are balanced.
+    assert_eq!(wrong(vec!["true"; 5_000].join(" && ")), Ok(()));
+}
+
+#[test]
+fn names_are_escaped_and_back() {
+    let pairs = [
+        ("a", "a"),
+        ("namespace", "__namespace__"),
+        ("a.b-c/d", "a__dot__b__dash__c__slash__d"),
+        ("__x__", "__underscores__x__underscores__"),
+    ];
+    for (name, escaped) in pairs {
+        assert_eq!(escape(name).as_deref(), Some(escaped));
+        assert_eq!(unescape(escaped).as_deref(), Some(name));
+    }
+    assert_eq!((escape("1a"), escape("a b"), escape("")), (None, None, None));
+    assert_eq!(unescape("__nope__"), None);
+}
+
+#[derive(Debug)]
+struct Rules;
+
+impl Authorizer for Rules {
+    fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision {
+        Decision {
+            allowed: service_account == Some(("ns", "sa")) && check.resource == "pods" && verb == "get",
+            reason: format!("{}/{}", check.namespace, check.name),
+            error: None,
+        }
+    }
+}
+
+#[test]
+fn authorizer_is_asked() {
+    let env = Env::new().variable("authorizer", Type::object("kubernetes.authorization.Authorizer"));
+    let text = "authorizer.serviceAccount('ns', 'sa').group('').resource('pods').namespace('n').name('p').check('get').allowed()";
+    let compiled = env.compile(text).unwrap();
+    assert_eq!(compiled.estimate(&crate::NoSizes).max, 350_007);
+    let program = compiled.program().unwrap();
+    let subject = Subject {
+        authorizer: &Rules,
+        service_account: None,
+    };
+    let value = Value::Opaque(Arc::new(Opaque::Authorizer(subject)));
+    let variables = Variables::new().with("authorizer", value);
+    let done = program.evaluate(&variables, &Limits::default());
+    assert_eq!((done.value.unwrap().as_bool(), done.cost), (Some(true), 350_007));
+}
+
+#[derive(Debug)]
+struct Later;
+
+impl Fields for Later {
+    fn get<'s>(&'s self, name: &str) -> Option<crate::Evaluated<'s>> {
+        (name == "a").then_some(Ok(Value::Int(7)))
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec!["a".to_owned()]
+    }
+}
+
+#[test]
+fn fields_are_made_when_they_are_asked_for() {
+    let env = Env::new().variable("variables", Type::Dyn);
+    let program = env.compile("variables.a + 1").unwrap().program().unwrap();
+    let variables = Variables::new().with("variables", Value::Map(Map::Fields(&Later)));
+    let done = program.evaluate(&variables, &Limits::default());
+    assert!(matches!(done.value, Ok(Value::Int(8))));
+}
+
+#[test]
+fn objects_and_patches_are_made() {
+    let env = Env::new().variable("x", Type::Dyn).with_mutation();
+    let text =
+        "[JSONPatch{op: 'add', path: '/a', value: Object.spec{n: 1}}, JSONPatch{op: 'test', path: '/b'}]";
+    let program = env.compile(text).unwrap().program().unwrap();
+    let variables = Variables::new();
+    let done = program.evaluate(&variables, &Limits::default());
+    let Ok(Value::List(list)) = done.value else {
+        panic!("a list")
+    };
+    let Some(Ok(Value::Object(first))) = list.get(0) else {
+        panic!("a patch")
+    };
+    assert_eq!(first.get("op").and_then(Value::as_str), Some("add"));
+    assert!(matches!(first.get("value"), Some(Value::Object(own)) if &*own.type_name == "Object.spec"));
+    let issues = env.compile("JSONPatch{op: 1}").unwrap_err().to_string();
+    assert!(
+        issues.contains("expected type of field 'op' is 'string' but provided type is 'int'"),
+        "{issues}"
+    );
+}
