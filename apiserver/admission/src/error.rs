@@ -1,5 +1,7 @@
 //! Reasons for which admission refuses a write.
 
+use crate::rejection::Rejection;
+use machinery_meta::GroupResource;
 use machinery_meta::reader::ReadError;
 use machinery_meta::{FieldError, GroupResource};
 
@@ -34,6 +36,12 @@ pub enum AdmissionError {
     /// The objects that the decision depends on are not consistent yet; another attempt may succeed.
     #[error("{0}")]
     Internal(String),
+    /// The request's time is over.
+    #[error("{0}")]
+    Timeout(String),
+    /// A webhook's own answer.
+    #[error("{}", .0.message)]
+    Rejected(Box<Rejection>),
     #[error(transparent)]
     Reading(#[from] ReadError),
 }

@@ -4,17 +4,25 @@
 //! complete and valid, every one that may only refuse it. Each plugin decides which requests it handles.
 //!
 //! Objects are read through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are
-//! not known here. Webhooks and CEL policies will be further plugins.
+//! not known here. Webhooks are plugins as well ([`webhooks`]): what they need beyond a [`Request`]'s names they ask of its
+//! [`Host`]. Where one of them changes the object, all mutating plugins see it a second time ([`Reinvocation`]).
 
 mod error;
+mod host;
 pub mod permissions;
 pub mod plugins;
 mod remarks;
+mod reinvocation;
+mod rejection;
 mod request;
 mod timing;
+pub mod webhooks;
 
 pub use error::AdmissionError;
 pub use remarks::{Remarks, Unheard};
+pub use host::{Equivalent, Host};
+pub use reinvocation::Reinvocation;
+pub use rejection::{Rejection, RejectionCause, RejectionDetails};
 pub use request::{Operation, Request};
 pub use timing::{Observer, PluginRun, Step};
 
@@ -107,21 +115,38 @@ impl AdmissionChain {
         old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
         let mut timing = Timing::begin(self.observer.as_deref(), Step::Admit, request.operation);
-        let mut done = Ok(());
+        let state = Reinvocation::default();
+        let request = Request {
+            reinvocation: Some(&state),
+            ..*request
+        };
+        let mut done = self.pass(&mut timing, &request, object, old).await;
+        if done.is_ok() && state.begin_second() {
+            done = self.pass(&mut timing, &request, object, old).await;
+        }
+        timing.ended(done.is_err());
+        done
+    }
+
+    /// One pass over the plugins that may change the object.
+    async fn pass(
+        &self,
+        timing: &mut Timing<'_>,
+        request: &Request<'_>,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
         for (at, plugin) in self.numbered() {
             let step = counted_step(plugin, Step::Admit);
             if !plugin.handles(request) {
                 timing.passed(at, plugin, step);
                 continue;
             }
-            done = plugin.mutate(request, object, old).await;
+            let done = plugin.mutate(request, object, old).await;
             timing.plugin(at, plugin.name(), step, done.is_err());
-            if done.is_err() {
-                break;
-            }
+            done?;
         }
-        timing.ended(done.is_err());
-        done
+        Ok(())
     }
 
     /// Asks whether the request may be. A delete passes both steps, as upstream's: it has no object that could be changed, so

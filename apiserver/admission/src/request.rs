@@ -1,6 +1,8 @@
 //! A request as admission plugins see it (apiserver's `admission.Attributes`), without the objects.
 
 use crate::Remarks;
+use crate::host::Host;
+use crate::reinvocation::Reinvocation;
 use machinery_meta::{GroupResource, UserInfo};
 
 /// The operation admission is asked about.
@@ -38,6 +40,10 @@ pub struct Request<'a> {
     pub name: &'a str,
     pub dry_run: bool,
     pub remarks: &'a dyn Remarks,
+    /// The rest of the request, for webhooks and policies.
+    pub host: Option<&'a dyn Host>,
+    /// State of the passes over mutating plugins; the chain sets it.
+    pub reinvocation: Option<&'a Reinvocation>,
 }
 
 impl Request<'_> {

@@ -83,6 +83,8 @@ pub enum Security {
     Mutual,
     /// TLS that shows nothing of ours and takes any certificate: whatever a pod serves with is its own affair.
     Unverified,
+    /// TLS that the caller configures: a webhook, by [`HookClient`](crate::HookClient).
+    Given,
 }
 
 impl fmt::Display for Destination {
@@ -160,12 +162,13 @@ impl Dialer {
             Security::Plain => return self.exchange(to, stream, request).await,
             Security::Mutual => self.mutual.load_full(),
             Security::Unverified => Arc::clone(&self.unverified),
+            Security::Given => return Err(EgressError::Name(to.host.clone())),
         };
         let stream = self.handshake(to, tls, stream).await?;
         self.exchange(to, stream, request).await
     }
 
-    async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
+    pub(crate) async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
         let failed = |error: io::Error| EgressError::Connect(dial_error(&to.host, to.port, &error));
         let connecting = async {
             let addresses = self.resolve(to).await?;

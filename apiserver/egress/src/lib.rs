@@ -1,5 +1,5 @@
-//! Connections the API server opens: to kubelets with its certificate, to pods and services without; webhooks and aggregated
-//! servers will come through here too.
+//! Connections the API server opens: to kubelets with its certificate, to pods and services without, and to webhooks, which
+//! [`HookClient`] calls; aggregated servers will come through here too.
 //!
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
@@ -9,8 +9,10 @@
 
 mod address;
 mod dialer;
+mod hooks;
 mod tunnel;
 
 pub use address::{AllowedAddresses, OwnAddresses};
 pub use dialer::{Destination, Dialer, EgressError, OutgoingBody, Security};
+pub use hooks::{HookCall, HookClient, HookError, HookTarget, TargetError};
 pub use tunnel::tunnel;

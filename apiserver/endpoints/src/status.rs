@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::negotiation::{ErrorForm, Format};
 use apiserver_registry::RegistryError;
-use apiserver_registry::error::Cause;
+use apiserver_registry::error::{Cause, DeniedDetails};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use machinery_meta::{FieldError, FieldPath, GroupKind, GroupResource};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct Status {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -116,7 +116,7 @@ impl Status {
             metadata: ListMeta::default(),
             status: "Failure",
             message: message.into(),
-            reason,
+            reason: Cow::Borrowed(reason),
             details,
             code,
         }
@@ -281,8 +281,28 @@ pub fn of(error: &RegistryError) -> Status {
         ),
         E::Unclassified(message) => Status::failure(500, "", message, None),
         E::Answered { code, resource, name } => answered(*code, resource, name),
+        E::Denied(given) => Status {
+            reason: Cow::Owned(given.reason.clone()),
+            ..Status::failure(
+                given.code,
+                "",
+                &*given.message,
+                given.details.as_ref().map(denied_details),
+            )
+        },
         E::SlowBody => Status::failure(408, "Timeout", error.to_string(), None),
     }
+}
+
+fn denied_details(given: &DeniedDetails) -> Details {
+    let details = Details {
+        name: given.name.clone(),
+        group: given.group.clone(),
+        kind: given.kind.clone(),
+        uid: given.uid.clone(),
+        ..Details::default()
+    };
+    details.causes(&given.causes).retry(given.retry_after_seconds)
 }
 
 fn answered(code: u16, resource: &GroupResource, name: &str) -> Status {

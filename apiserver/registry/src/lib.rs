@@ -28,11 +28,12 @@ pub use engine::admission::{
     Admission, Admitted, Attributes, Door, Mutated, Operation, SystemDoors, SystemWriter,
 };
 pub use engine::context::{RequestContext, RequestRecorder, TIME_IS_UP, Warnings};
-pub use engine::error::RegistryError;
+pub use engine::error::{DeniedStatus, RegistryError};
 pub use engine::event_recorder::EventRecorder;
 pub use engine::kind::Kind;
 pub use engine::master_leases::MasterLeases;
 pub use engine::node_ports::NodePorts;
+pub use engine::operation_options::OperationOptions;
 pub use engine::point_of_no_return::PointOfNoReturn;
 pub use engine::registry::{Registry, Rows};
 pub use engine::row::{OpenApiSchema, ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};

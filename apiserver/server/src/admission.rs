@@ -3,6 +3,7 @@
 
 use crate::account_weight;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+use crate::admission_host::RequestHost;
 use crate::config::ServerConfig;
 use crate::metrics::{AdmissionMetrics, Metrics, PodSecurityMetrics};
 use crate::parameters::Parameters;
@@ -13,14 +14,16 @@ use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
+use apiserver_admission::webhooks::Webhooks;
 use apiserver_admission::{
-    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
+    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Rejection, RejectionCause,
+    Request, plugins,
 };
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
-use apiserver_registry::error::{Cause, OPTIMISTIC_LOCK_MESSAGE};
+use apiserver_registry::error::{Cause, DeniedDetails, DeniedStatus, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
@@ -152,6 +155,7 @@ impl AdmissionChain {
         registry: &Registry,
         runtime: &Runtime,
         usage: Arc<dyn UsageWriter>,
+        webhooks: &Arc<Webhooks>,
         config: &ServerConfig,
     ) -> Result<Self, AdmissionConfigurationError> {
         let parameters = Parameters {
@@ -172,7 +176,7 @@ impl AdmissionChain {
         let clock: pod_security::Clock = Arc::new(move || own.monotonic());
         let standards = pod_security_configuration(&read, config)?;
         let standards = PodSecurity::new(reader, standards, recorder, clock);
-        let mut enabled = plugins::all(reader, &permissions, random, limit, standards, quota);
+        let mut enabled = plugins::all(reader, &permissions, random, limit, standards, quota, webhooks);
         enabled.retain(|plugin| !is_disabled(config, plugin.name()));
         let unenforced = Unenforced {
             allowed: config.allow_unenforced,
@@ -197,6 +201,14 @@ impl AdmissionChain {
         self.plugins.observe(observer);
         self.pod_security.register(metrics.families())?;
         Ok(self)
+    }
+
+    fn host<'a>(&'a self, ctx: &'a RequestContext, attributes: &'a Attributes) -> RequestHost<'a> {
+        RequestHost {
+            ctx,
+            attributes,
+            registry: &self.parameters.registry,
+        }
     }
 
     async fn check_grant(
@@ -249,7 +261,11 @@ fn is_grant(attributes: &Attributes) -> bool {
         && matches!(attributes.operation, Operation::Create | Operation::Update)
 }
 
-fn request<'a>(remarks: &'a RequestRemarks<'a>, attributes: &'a Attributes) -> Request<'a> {
+fn request<'a>(
+    remarks: &'a RequestRemarks<'a>,
+    attributes: &'a Attributes,
+    host: &'a RequestHost<'a>,
+) -> Request<'a> {
     Request {
         user: &remarks.0.user,
         operation: match attributes.operation {
@@ -266,6 +282,8 @@ fn request<'a>(remarks: &'a RequestRemarks<'a>, attributes: &'a Attributes) -> R
         name: &attributes.name,
         dry_run: attributes.dry_run,
         remarks,
+        host: Some(host),
+        reinvocation: None,
     }
 }
 
@@ -277,6 +295,27 @@ fn shown_name<'a>(attributes: &'a Attributes, object: Option<&'a Tree>) -> &'a s
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or("Unknown")
+}
+
+fn denied(given: Rejection) -> DeniedStatus {
+    let cause = |own: RejectionCause| Cause {
+        reason: own.reason,
+        message: own.message,
+        field: own.field,
+    };
+    DeniedStatus {
+        code: given.code,
+        reason: given.reason,
+        message: given.message,
+        details: given.details.map(|own| DeniedDetails {
+            name: own.name,
+            group: own.group,
+            kind: own.kind,
+            uid: own.uid,
+            causes: own.causes.unwrap_or_default().into_iter().map(cause).collect(),
+            retry_after_seconds: own.retry_after_seconds.unwrap_or_default(),
+        }),
+    }
 }
 
 fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
@@ -327,6 +366,8 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         }
         AdmissionError::Unclassified(message) => RegistryError::Unclassified(message),
         AdmissionError::Internal(message) => RegistryError::Internal(message),
+        AdmissionError::Timeout(message) => RegistryError::Timeout(message),
+        AdmissionError::Rejected(rejection) => RegistryError::Denied(Box::new(denied(*rejection))),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }
 }
@@ -342,10 +383,10 @@ impl Admission for AdmissionChain {
     ) -> Result<(), RegistryError> {
         signers::check_node(ctx, attributes, object)?;
         account_weight::weigh(ctx, &self.parameters.registry, attributes, object).await?;
-        let remarks = RequestRemarks(ctx);
+        let (remarks, host) = (RequestRemarks(ctx), self.host(ctx, attributes));
         let asked = self
             .plugins
-            .mutate(&request(&remarks, attributes), object, old)
+            .mutate(&request(&remarks, attributes, &host), object, old)
             .await;
         asked.map_err(|error| refused(error, attributes, Some(object)))?;
         // Before validation, as upstream: a grant is refused whatever else is wrong with it.
@@ -370,10 +411,10 @@ impl Admission for AdmissionChain {
             self.parameters.check(ctx, attributes, object, old).await?;
             self.unenforced.check(ctx, attributes, object, old)?;
         }
-        let remarks = RequestRemarks(ctx);
+        let (remarks, host) = (RequestRemarks(ctx), self.host(ctx, attributes));
         let asked = self
             .plugins
-            .validate(&request(&remarks, attributes), object, old)
+            .validate(&request(&remarks, attributes, &host), object, old)
             .await;
         asked.map_err(|error| refused(error, attributes, object))
     }

@@ -13,7 +13,9 @@ use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
-use crate::metrics::{DecisionsCollector, Metrics, UnreadMemoryCollector, client_certificate_lifetimes};
+use crate::metrics::{
+    DecisionsCollector, Metrics, UnreadMemoryCollector, WebhookMetrics, client_certificate_lifetimes,
+};
 use crate::openid::{self, OpenId};
 use crate::quota_usage::QuotaUsage;
 use crate::reader::RegistryReader;
@@ -22,13 +24,14 @@ use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
+use apiserver_admission::webhooks::Webhooks;
 use apiserver_auth::authz;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::pki::Pki;
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
-use apiserver_egress::Dialer;
+use apiserver_egress::{Dialer, HookClient};
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::kinds::core::service::NodePorts;
 use apiserver_registry::{Registry, RegistryError, SystemDoors, SystemWriter, kinds};
@@ -107,6 +110,11 @@ pub(crate) async fn assemble(
         async move { scraped.run().await }
     };
     runtime.keep("resource metrics", scrape).detach();
+    let observer = WebhookMetrics::new(metrics.families())?;
+    let client = Arc::new(HookClient::new(dialer.clone(), Arc::clone(&reader)));
+    let webhooks = Webhooks::new(client, Arc::clone(&reader), runtime.clone(), observer);
+    let followed = crate::webhooks::start(&registry, &webhooks, runtime).await;
+    followed.map_err(|error| step_failed("configurations of webhooks", &error))?;
     let hooks = ServerHooks {
         reviewer: Reviewer {
             authorizers: authorizers.clone(),
@@ -137,6 +145,7 @@ pub(crate) async fn assemble(
         &registry,
         runtime,
         Arc::new(usage),
+        &webhooks,
         &config,
     )?;
     let admission = admission.measured(&metrics, runtime)?;
@@ -224,8 +233,12 @@ fn auditor(
 }
 
 pub(crate) fn feed_failed(error: RegistryError) -> StartupError {
+    step_failed("roles, bindings and pods", &error)
+}
+
+fn step_failed(step: &'static str, error: &RegistryError) -> StartupError {
     StartupError {
-        step: "roles, bindings and pods",
-        message: apiserver_endpoints::status::of(&error).message,
+        step,
+        message: apiserver_endpoints::status::of(error).message,
     }
 }

@@ -14,6 +14,7 @@ mod account_keys;
 mod account_weight;
 mod admission;
 mod admission_configuration;
+mod admission_host;
 mod anonymous_rate;
 mod assembly;
 mod authenticators;
@@ -56,6 +57,7 @@ mod state;
 mod token_tracking;
 mod trust;
 mod unenforced;
+mod webhooks;
 
 pub use apiserver_admission::plugins::NAMES as ADMISSION_PLUGINS;
 pub use apiserver_auth::jwt::LegacyClaims;

@@ -167,6 +167,8 @@ mod tests {
             name: "x",
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let mut object = Tree::from_json(object).unwrap();

@@ -23,6 +23,7 @@ mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;
+use crate::webhooks::{MutatingWebhooks, ValidatingWebhooks, Webhooks};
 use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
 use machinery_meta::reader::ObjectReader;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 20] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -52,6 +53,8 @@ pub const NAMES: [&str; 18] = [
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
     "PodResizeValidator",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionWebhook",
     "ResourceQuota",
 ];
 
@@ -64,6 +67,7 @@ pub fn all(
     event_rate_limit: Option<EventRateLimit>,
     pod_security: PodSecurity,
     quota: ResourceQuota,
+    webhooks: &Arc<Webhooks>,
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
@@ -76,7 +80,7 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 9] = [
+    let rest: [Box<dyn Plugin>; 11] = [
         Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize::new(
@@ -87,6 +91,8 @@ pub fn all(
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
+        Box::new(MutatingWebhooks::new(webhooks)),
+        Box::new(ValidatingWebhooks::new(webhooks)),
         // Last: what any other refuses uses nothing.
         Box::new(quota),
     ];

@@ -124,6 +124,8 @@ mod tests {
             name: "x",
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let found = block_on(plugin.validate(&request, Some(new), Some(old)));

@@ -119,6 +119,8 @@ mod tests {
             name: "p",
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         let plugin = PodTopologyLabels::new(&reader);
         assert!(plugin.handles(&request));

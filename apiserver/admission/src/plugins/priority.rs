@@ -212,6 +212,8 @@ mod tests {
             name,
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         let plugin = Priority::new(&reader);
         assert!(plugin.handles(&request));

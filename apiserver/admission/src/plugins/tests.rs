@@ -1,4 +1,5 @@
 use super::*;
+use crate::webhooks::tests::none;
 use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step, examining_step};
 use machinery_meta::reader::{ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, UserInfo};
@@ -177,6 +178,7 @@ fn chain() -> AdmissionChain {
         None,
         pod_security(&reader),
         quota(&reader),
+        &none(&reader),
     ))
 }
 
@@ -201,6 +203,8 @@ impl Case {
             name: self.name,
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         }
     }
 
@@ -375,6 +379,7 @@ fn plugins_have_the_names_that_flags_take() {
         Some(rate_limit()),
         pod_security(&reader),
         quota(&reader),
+        &none(&reader),
     );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -387,7 +392,7 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         admit, both, both, admit, admit, validate, both, admit, validate, admit, admit, validate, both,
-        admit, validate, admit, validate, validate,
+        admit, validate, admit, validate, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
@@ -398,6 +403,7 @@ fn plugin_steps_are_upstreams() {
         Some(rate_limit()),
         pod_security(&reader),
         quota(&reader),
+        &none(&reader),
     );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {

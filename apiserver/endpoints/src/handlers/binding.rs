@@ -49,7 +49,8 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     } else {
         call.info.name.clone()
     };
-    let attributes = call.attributes(Operation::Create, &name, options.dry_run);
+    let mut attributes = call.attributes(Operation::Create, &name, options.dry_run);
+    attributes.options = (&options).into();
     let mutated = this
         .door()
         .mutate(&call.ctx, attributes, &mut object, None)

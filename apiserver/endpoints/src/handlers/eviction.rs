@@ -41,7 +41,8 @@ pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, |_| {}).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;
-    let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    let mut attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    attributes.options = (&options).into();
     let mutated = this
         .door()
         .mutate(&call.ctx, attributes, &mut object, None)

@@ -37,8 +37,8 @@ use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
 use apiserver_registry::context::flow_of;
 use apiserver_registry::{
-    Admission, Attributes, Door, Operation, Registry, RegistryError, RequestContext, ResourceRow, Scope,
-    Store, SubresourceRole, Verb,
+    Admission, Attributes, Door, Operation, OperationOptions, Registry, RegistryError, RequestContext,
+    ResourceRow, Scope, Store, SubresourceRole, Verb,
 };
 use futures::future::BoxFuture;
 use http::header::CONTENT_ENCODING;
@@ -105,6 +105,7 @@ impl Call {
             name: name.to_owned(),
             addressed: !self.info.name.is_empty(),
             dry_run,
+            options: OperationOptions::None,
         }
     }
 

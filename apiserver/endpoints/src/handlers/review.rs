@@ -15,7 +15,8 @@ pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     metadata::match_namespace(&mut object, call.row(), call.info.scope.namespace())?;
     metadata::wipe(&mut object);
     track(&call, &options.field_manager, &mut object)?;
-    let attributes = call.attributes(Operation::Create, metadata::name(&object), options.dry_run);
+    let mut attributes = call.attributes(Operation::Create, metadata::name(&object), options.dry_run);
+    attributes.options = (&options).into();
     let mutated = this
         .door()
         .mutate(&call.ctx, attributes, &mut object, None)

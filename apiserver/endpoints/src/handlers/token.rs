@@ -21,7 +21,8 @@ pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, defaults).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;
-    let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    let mut attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    attributes.options = (&options).into();
     let writer = call.store.writer(&call.ctx, &options.field_manager);
     let nothing = Tree::new(object.schema(), object.ty());
     let (schema, ty) = (Arc::clone(object.schema()), object.ty());

@@ -70,6 +70,7 @@
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::kind::Kind;
+use crate::engine::operation_options::OperationOptions;
 use apiserver_storage::{Expect, Op, Storage, Write};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
@@ -101,6 +102,7 @@ pub struct Attributes {
     /// The name stands in the request's address, as it does in all requests but a plain create.
     pub addressed: bool,
     pub dry_run: bool,
+    pub options: OperationOptions,
 }
 
 /// The admission chain; the server fills it.

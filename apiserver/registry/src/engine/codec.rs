@@ -18,6 +18,26 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
     .with_type_meta(row))
 }
 
+/// An object of one row in another's version.
+pub(crate) fn convert(from: &ResourceRow, to: &ResourceRow, object: &Tree) -> Result<Tree, RegistryError> {
+    if from.stored.prefix != to.stored.prefix {
+        return Err(RegistryError::Internal(format!(
+            "{} is no version of {}",
+            to.gvk.api_version(),
+            from.group_resource()
+        )));
+    }
+    let stored = match &from.stored.conversion {
+        Some(conversion) => conversion.to_stored(object, &from.stored.schema, from.stored.ty),
+        None => object.clone(),
+    };
+    let served = match &to.stored.conversion {
+        Some(conversion) => conversion.to_served(&stored, &to.schema, to.ty),
+        None => stored,
+    };
+    Ok(served.with_type_meta(to))
+}
+
 /// The record of an entry as the schema of now has it.
 pub(crate) fn migrate_record(row: &ResourceRow, entry: &Entry) -> Result<Record, RegistryError> {
     let tree = decode_stored(row, entry)?;

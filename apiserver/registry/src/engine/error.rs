@@ -116,9 +116,32 @@ pub enum RegistryError {
         resource: GroupResource,
         name: String,
     },
+    /// A webhook's own answer, as it came.
+    #[error("{}", .0.message)]
+    Denied(Box<DeniedStatus>),
     /// The body of a request stood still.
     #[error("the body of the request did not arrive in time")]
     SlowBody,
+}
+
+/// The `Status` with which a webhook denies a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeniedStatus {
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+    pub details: Option<DeniedDetails>,
+}
+
+/// Its `details`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeniedDetails {
+    pub name: String,
+    pub group: String,
+    pub kind: String,
+    pub uid: String,
+    pub causes: Vec<Cause>,
+    pub retry_after_seconds: u32,
 }
 
 /// One entry of a `Status`' causes.

@@ -12,14 +12,20 @@ pub enum LatencyPart {
     Impersonation,
     /// From the hand-over of a write until storage has it or has refused it.
     Storage,
+    /// Calls of mutating webhooks.
+    MutatingWebhook,
+    /// Calls of validating webhooks, those at once counted once.
+    ValidatingWebhook,
 }
 
 impl LatencyPart {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::Authentication,
         Self::Authorization,
         Self::Impersonation,
         Self::Storage,
+        Self::MutatingWebhook,
+        Self::ValidatingWebhook,
     ];
 
     /// The annotation that has it (upstream's `AuditAnnotationsFromLatencyTrackers`).
@@ -29,6 +35,8 @@ impl LatencyPart {
             Self::Authorization => "apiserver.latency.k8s.io/authorization",
             Self::Impersonation => "apiserver.latency.k8s.io/impersonation",
             Self::Storage => "apiserver.latency.k8s.io/etcd",
+            Self::MutatingWebhook => "apiserver.latency.k8s.io/mutating-webhook",
+            Self::ValidatingWebhook => "apiserver.latency.k8s.io/validating-webhook",
         }
     }
 }

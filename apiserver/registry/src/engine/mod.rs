@@ -20,6 +20,7 @@ pub mod metadata;
 pub(crate) mod node_ports;
 pub(crate) mod notices;
 pub(crate) mod object_part;
+pub(crate) mod operation_options;
 pub mod options;
 pub(crate) mod point_of_no_return;
 pub mod registry;

@@ -31,6 +31,8 @@ pub struct UpdateOptions {
     pub force: bool,
     /// A missing object is created, where the kind allows it (or always, for an apply).
     pub create_missing: bool,
+    /// They are those of a patch.
+    pub patches: bool,
 }
 
 /// The revision that a read requests.
@@ -85,7 +87,7 @@ pub struct Preconditions {
 }
 
 /// Options of delete.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     pub dry_run: bool,
     pub grace_period_seconds: Option<i64>,

@@ -98,6 +98,19 @@ impl Rows {
             .flat_map(|version| &version.resources)
     }
 
+    /// Other rows of the same objects that have a subresource too, where one is named.
+    pub fn equivalents<'a>(
+        &'a self,
+        row: &'a ResourceRow,
+        subresource: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> {
+        self.all().filter(move |other| {
+            let is_same = other.gvk == row.gvk && other.plural == row.plural;
+            let has_part = subresource.is_empty() || other.subresource(subresource).is_some();
+            !is_same && has_part && row.has_store && other.stored.prefix == row.stored.prefix
+        })
+    }
+
     /// A row of the kind whose objects lie where this key does; the stored version's where that is served.
     pub(crate) fn at_key(&self, key: &str) -> Option<&Arc<ResourceRow>> {
         let slashes = key.match_indices('/').skip(2).take(PREFIX_PARTS);

@@ -116,9 +116,11 @@ fn check_refusal(group: &str, kind: &str, plural: &str, object: &Value, expected
 }
 
 #[test]
-fn refusal_of_webhooks_goes_by_their_failure_policy() {
+fn refusal_of_webhooks_goes_by_match_conditions_and_failure_policy() {
+    let conditions = json!([{"name": "own", "expression": "true"}]);
     let webhooks = |policies: &[Value]| {
-        let of = |policy: &Value| json!({"name": "a.b.c", "failurePolicy": policy});
+        let of =
+            |policy: &Value| json!({"name": "a.b.c", "failurePolicy": policy, "matchConditions": conditions});
         json!({"webhooks": policies.iter().map(of).collect::<Vec<_>>()})
     };
     for (kind, plural) in [
@@ -133,7 +135,11 @@ fn refusal_of_webhooks_goes_by_their_failure_policy() {
         };
         check(&json!({}), None);
         check(&webhooks(&[json!("Ignore")]), None);
-        let second = "webhooks[1].failurePolicy: Fail: admission webhooks are not called";
+        check(
+            &json!({"webhooks": [{"name": "a.b.c", "failurePolicy": "Fail"}]}),
+            None,
+        );
+        let second = "webhooks[1].matchConditions: match conditions are not evaluated, and a webhook that has some is not called";
         check(&webhooks(&[json!("Ignore"), json!("Fail")]), Some(second));
         check(&webhooks(&[json!("Ignore"), Value::Null]), Some(second));
     }

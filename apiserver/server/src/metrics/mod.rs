@@ -20,6 +20,7 @@ mod requests;
 mod storage;
 mod unread_memory;
 mod watches;
+mod webhooks;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
 pub(crate) use admission::AdmissionMetrics;
@@ -32,6 +33,7 @@ pub(crate) use pod_security::PodSecurityMetrics;
 pub(crate) use requests::RequestSeries;
 pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
+pub(crate) use webhooks::WebhookMetrics;
 
 use access::AccessMetrics;
 use apiserver_registry::store::early_expiry::OnExpired;

@@ -2,6 +2,7 @@
 
 use super::*;
 use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, Reason, UserRules};
+use apiserver_registry::OperationOptions;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
@@ -66,6 +67,7 @@ impl Write {
             name: "x".to_owned(),
             addressed: self.old.is_some(),
             dry_run: false,
+            options: OperationOptions::None,
         };
         let tree = |text: &String| Tree::from_json(text).unwrap();
         let old = self.old.as_ref().map(tree);
@@ -267,6 +269,7 @@ fn csr_of_a_node_names_that_node() {
         name: String::new(),
         addressed: false,
         dry_run: false,
+        options: OperationOptions::None,
     };
     for case in cases {
         let object = serde_json::json!({ "spec": case.spec }).to_string();

@@ -100,6 +100,8 @@ fn request<'a>(user: &'a UserInfo, namespace: &'a str, kind: &'a str) -> Request
         name: "e",
         dry_run: false,
         remarks: &crate::Unheard,
+        host: None,
+        reinvocation: None,
     }
 }
 
@@ -161,6 +163,8 @@ fn event_rate_limit_names_type_and_key() {
     assert_eq!(ask(), Err(both));
     let dry_run = Request {
         dry_run: true,
+        host: None,
+        reinvocation: None,
         ..request
     };
     assert!(asked.ask(&dry_run, &event).is_ok());

@@ -48,6 +48,8 @@ impl Run {
             name: "",
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         }
     }
 

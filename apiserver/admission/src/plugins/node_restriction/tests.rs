@@ -100,6 +100,7 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         None,
         super::super::tests::pod_security(&reader),
         super::super::tests::quota(&reader),
+        &crate::webhooks::tests::none(&reader),
     );
     let restriction = plugins
         .into_iter()
@@ -123,6 +124,8 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         name: &case.at,
         dry_run: false,
         remarks: &crate::Unheard,
+        host: None,
+        reinvocation: None,
     };
     let tree = |value: &Value| Tree::from_json(&value.to_string()).unwrap();
     let old = case.old.as_ref().map(tree);

@@ -97,6 +97,8 @@ fn creates(count: usize, conflicts: usize, dry_run: bool) -> (Vec<Result<(), Adm
             name: "",
             dry_run,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         assert!(plugin.handles(&request));
         let object = Tree::from_json("{}").unwrap();
@@ -220,6 +222,8 @@ fn quota_lists_nothing_in_a_namespace_without_quotas() {
             name: "",
             dry_run: false,
             remarks: &crate::Unheard,
+            host: None,
+            reinvocation: None,
         };
         let object = Tree::from_json("{}").unwrap();
         plugin.validate(&request, Some(&object), None).await.unwrap();

@@ -130,6 +130,8 @@ async fn send(plugin: &ResourceQuota, case: &RequestCase) -> Option<String> {
         name: "x",
         dry_run: case.dry_run,
         remarks: &crate::Unheard,
+        host: None,
+        reinvocation: None,
     };
     if case.unhandled || !plugin.handles(&request) {
         let is_wrong = plugin.handles(&request) || !case.unhandled;

@@ -38,6 +38,8 @@ fn check(operation: Operation, metadata: &str, spec: &str, expected: Option<&str
         name: "p",
         dry_run: false,
         remarks: &crate::Unheard,
+        host: None,
+        reinvocation: None,
     };
     let plugin = plugin();
     assert!(plugin.handles(&request));

@@ -259,6 +259,25 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
     Ok(())
 }
 
+/// The reason why a record cannot be read; `None` of one that can.
+pub fn unreadable(object: &Tree) -> Option<String> {
+    let entries = super::record(object)?;
+    entries.items().find_map(|entry| {
+        let problem = match entry.str("fieldsType") {
+            "FieldsV1" => {
+                let fields = entry.get("fieldsV1").map(Ref::to_json).unwrap_or_default();
+                return match FieldSet::from_json(&fields) {
+                    Ok(_) => None,
+                    Err(error) => Some(format!("error decoding set from managed fields: {error}")),
+                };
+            }
+            "" => "missing fieldsType in managed fields entry".to_owned(),
+            other => format!("invalid fieldsType {other:?} in managed fields entry"),
+        };
+        Some(problem)
+    })
+}
+
 /// Problems of a record that an object carries (upstream's `ValidateManagedFields`).
 pub(crate) fn problems(record: Ref<'_>, path: &FieldPath) -> Errors {
     let mut problems = Errors::new();

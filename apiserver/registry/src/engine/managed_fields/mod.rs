@@ -27,6 +27,7 @@ mod update;
 
 pub use apply::{ApplyError, Conflict, apply};
 pub(crate) use entries::problems;
+pub use entries::unreadable;
 pub use manager::{manager_of, problems as manager_problems};
 pub use scale::{from_scale, to_scale};
 pub use subject::{Subject, Versions};

@@ -62,6 +62,7 @@ impl Store {
         };
         let mut attributes = self.attributes(Operation::Create, target, options.dry_run);
         attributes.addressed = options.addressed;
+        attributes.options = options.into();
         let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();

@@ -53,7 +53,9 @@ impl Store {
     ) -> Result<Deleted, RegistryError> {
         let key = self.key(scope, name)?;
         let part = ObjectPart::Main;
-        let attributes = self.attributes(Operation::Delete, Target { scope, name, part }, options.dry_run);
+        let target = Target { scope, name, part };
+        let mut attributes = self.attributes(Operation::Delete, target, options.dry_run);
+        attributes.options = options.into();
         let mut options = options.clone();
         let mut marked: Option<Arc<Entry>> = None;
         for _ in 0..UPDATE_ATTEMPTS {

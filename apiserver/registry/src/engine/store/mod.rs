@@ -30,6 +30,7 @@ use crate::engine::codec;
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::latency::LatencyPart;
+use crate::engine::operation_options::OperationOptions;
 use crate::engine::registry::Registry;
 use crate::engine::row::ResourceRow;
 use crate::engine::scope::Scope;
@@ -101,6 +102,14 @@ impl Store {
     /// The object of an entry, in this row's version.
     pub fn decode(&self, entry: &Entry) -> Result<Tree, RegistryError> {
         codec::decode(&self.row, entry)
+    }
+
+    /// An object of this row's version in another version of the kind.
+    ///
+    /// # Errors
+    /// The other row is of other objects.
+    pub fn convert(&self, object: &Tree, to: &ResourceRow) -> Result<Tree, RegistryError> {
+        codec::convert(&self.row, to, object)
     }
 
     /// The record of an object in this row's version.
@@ -318,6 +327,7 @@ impl Store {
             name: target.name.to_owned(),
             addressed: operation != Operation::Create,
             dry_run,
+            options: OperationOptions::None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::admission::{SystemDoors, SystemWriter};
+use crate::engine::operation_options::OperationOptions;
 use crate::kinds;
 use apiserver_storage::LogStorage;
 use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
@@ -21,6 +22,7 @@ fn attributes(operation: Operation, (group, resource): (&str, &str), place: (&st
         name: name.to_owned(),
         addressed: false,
         dry_run: false,
+        options: OperationOptions::None,
     }
 }
 

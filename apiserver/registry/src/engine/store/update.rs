@@ -154,6 +154,7 @@ impl Store {
         let old_view = change.view(&old)?;
         let admitted_old = old_view.as_ref().unwrap_or(&old);
         let mut attributes = self.attributes(Operation::Update, target, options.dry_run);
+        attributes.options = options.into();
         if let Some(kind) = change.kind() {
             attributes.kind = kind;
         }

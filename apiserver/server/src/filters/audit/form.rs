@@ -162,7 +162,7 @@ pub(super) struct ResponseStatus {
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
     #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'static str,
+    reason: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Details>,
     code: u16,
@@ -183,7 +183,7 @@ impl ResponseStatus {
         Self {
             status: "Failure",
             message: message.to_owned(),
-            reason,
+            reason: Cow::Borrowed(reason),
             code,
             ..Self::default()
         }
@@ -198,7 +198,7 @@ impl ResponseStatus {
         Self {
             status: status.status,
             message: cut_to(&status.message, MAX_STATUS_BYTES).into_owned(),
-            reason: status.reason,
+            reason: status.reason.clone(),
             details: status.details.as_ref().map(bounded),
             code: status.code,
             ..Self::default()

@@ -1,11 +1,15 @@
 //! MutatingWebhookConfiguration: webhooks that may change requests.
 
+use super::webhooks;
 use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
     .traits(super::TRAITS)
-    .not_enforced("webhooks are not called")
-    .refused(super::webhooks::refusal)
+    .rules(ValidationRules::create(webhooks::mutating).update(webhooks::mutating_update))
+    .warnings(webhooks::warnings)
+    .refused(webhooks::refusal)
+    .fields_not_enforced(webhooks::conditions)
     .default_lines(&[
         super::defaults::WEBHOOKS,
         &["webhooks[].reinvocationPolicy=\"Never\""],

@@ -1,10 +1,14 @@
 //! ValidatingWebhookConfiguration: webhooks that may refuse requests.
 
+use super::webhooks;
 use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "validatingwebhookconfigurations")
     .traits(super::TRAITS)
-    .not_enforced("webhooks are not called")
-    .refused(super::webhooks::refusal)
+    .rules(ValidationRules::create(webhooks::validating).update(webhooks::validating_update))
+    .warnings(webhooks::warnings)
+    .refused(webhooks::refusal)
+    .fields_not_enforced(webhooks::conditions)
     .default_lines(&[super::defaults::WEBHOOKS])
     .columns(super::columns::webhooks);

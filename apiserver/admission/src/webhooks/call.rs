@@ -1,0 +1,238 @@
+//! One call: its time limit, its answer, and the ways in which it can fail.
+
+use super::Webhooks;
+use super::answer::{self, Answer, BadAnswer};
+use super::configuration::Webhook;
+use super::observer::WebhookCall;
+use super::review;
+use super::selection::{Objects, Selection};
+use crate::host::Equivalent;
+use crate::rejection::Rejection;
+use crate::{AdmissionError, Step};
+use apiserver_egress::{HookCall, HookError};
+use machinery_meta::syntax;
+use std::time::Duration;
+
+/// Bytes of an answer: a patch in base64 of the largest object, and some more.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// The code of a call that came to no answer.
+const UNAVAILABLE: u16 = 503;
+
+/// The end of a call that does not let the request through.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The webhook was not called, or its answer is none: the failure policy decides.
+    Calling {
+        why: String,
+        code: u16,
+    },
+    /// The webhook said no.
+    Rejected(Box<Rejection>),
+    /// The server cannot do what the webhook asks for.
+    Internal(String),
+    BadRequest(String),
+}
+
+impl CallError {
+    pub(super) fn calling(why: String) -> Self {
+        let code = UNAVAILABLE;
+        Self::Calling { why, code }
+    }
+}
+
+/// A webhook that is called for a request.
+pub(super) struct Invocation<'a> {
+    pub(super) webhook: &'a Webhook,
+    pub(super) to: &'a Equivalent,
+    pub(super) selection: &'a Selection<'a>,
+}
+
+impl Webhooks {
+    /// Calls a webhook with these objects. Warnings and annotations of its answer are passed on.
+    pub(super) async fn call(
+        &self,
+        invocation: &Invocation<'_>,
+        objects: Objects<'_>,
+        step: Step,
+    ) -> Result<Answer, CallError> {
+        let Invocation {
+            webhook,
+            to,
+            selection,
+        } = *invocation;
+        if selection.request.dry_run && !webhook.has_no_side_effects {
+            return Err(CallError::BadRequest(format!(
+                "admission webhook {:?} does not support dry run",
+                webhook.name
+            )));
+        }
+        let Some(version) = webhook.review else {
+            let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            return Err(CallError::Calling {
+                why: why.to_owned(),
+                code: 400,
+            });
+        };
+        let target = webhook.target.as_ref().map_err(|error| CallError::Calling {
+            why: format!("could not get REST client: {error}"),
+            code: 500,
+        })?;
+        let uid = self.runtime.uuid().to_string();
+        let limit = limit(webhook.timeout, selection.host.time_left());
+        let query = limit.map(query).unwrap_or_default();
+        let call = HookCall {
+            target,
+            namespace: selection.namespace(),
+            query: &query,
+            body: review::json(version, &uid, selection, to, objects).into(),
+            limit: MAX_ANSWER_BYTES,
+        };
+        let body = match limit {
+            None => self.client.post(call).await,
+            Some(limit) => {
+                let url = target.url(&query);
+                let posted = self.runtime.timeout(limit, self.client.post(call)).await;
+                posted.unwrap_or_else(|_| {
+                    Err(HookError::Failed {
+                        url,
+                        why: "context deadline exceeded".to_owned(),
+                    })
+                })
+            }
+        };
+        let body = body.map_err(|error| {
+            let code = match &error {
+                HookError::Answered { code, .. } => *code,
+                HookError::Failed { .. } => UNAVAILABLE,
+            };
+            CallError::Calling {
+                why: format!("failed to call webhook: {error}"),
+                code,
+            }
+        })?;
+        let answer = answer::read(&body, version, &uid, step == Step::Admit).map_err(|bad| {
+            CallError::calling(match bad {
+                BadAnswer::Unreadable(why) => format!("failed to call webhook: {why}"),
+                BadAnswer::Invalid(why) => format!("received invalid webhook response: {why}"),
+            })
+        })?;
+        pass_on(invocation, &answer);
+        match answer.allowed {
+            true => Ok(answer),
+            false => Err(CallError::Rejected(Box::new(Rejection::by(
+                &webhook.name,
+                answer.status,
+            )))),
+        }
+    }
+
+    /// Counts the end of a call, and applies the failure policy.
+    pub(super) fn settle(
+        &self,
+        invocation: &Invocation<'_>,
+        step: Step,
+        took: Duration,
+        failed: Option<CallError>,
+        failed_open: impl FnOnce() -> String,
+    ) -> Result<(), AdmissionError> {
+        let Invocation {
+            webhook, selection, ..
+        } = *invocation;
+        let counted = WebhookCall {
+            webhook: &webhook.name,
+            step,
+            operation: selection.request.operation,
+        };
+        let refuse = |error_type, code, error| {
+            self.observer.rejected(counted, error_type, code);
+            self.observer.called(counted, took, true, code);
+            Err(error)
+        };
+        match failed {
+            None => {
+                self.observer.called(counted, took, false, 200);
+                Ok(())
+            }
+            Some(CallError::Calling { why, code }) => {
+                let why = format!("failed calling webhook {:?}: {why}", webhook.name);
+                if !webhook.ignores_failure {
+                    tracing::warn!(webhook = webhook.name, %why, "failed calling a webhook, failing closed");
+                    return refuse("calling_webhook_error", code, AdmissionError::Internal(why));
+                }
+                tracing::warn!(webhook = webhook.name, %why, "failed calling a webhook, failing open");
+                self.observer.called(counted, took, false, code);
+                self.observer.failed_open(counted);
+                selection.host.annotate(failed_open(), webhook.name.clone());
+                in_time(selection)
+            }
+            Some(CallError::Rejected(rejection)) => {
+                let code = rejection.code;
+                refuse("no_error", code, AdmissionError::Rejected(rejection))
+            }
+            Some(CallError::Internal(why)) => {
+                refuse("apiserver_internal_error", 0, AdmissionError::Internal(why))
+            }
+            Some(CallError::BadRequest(why)) => {
+                refuse("apiserver_internal_error", 0, AdmissionError::BadRequest(why))
+            }
+        }
+    }
+}
+
+/// Refuses a request whose own time is over: there is no point in going on.
+pub(super) fn in_time(selection: &Selection<'_>) -> Result<(), AdmissionError> {
+    match selection.host.time_left() {
+        Some(Duration::ZERO) => Err(AdmissionError::Timeout(
+            "request did not complete within requested timeout".to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The time that a call may take.
+fn limit(own: Option<Duration>, left: Option<Duration>) -> Option<Duration> {
+    match (own, left) {
+        (Some(own), Some(left)) => Some(own.min(left)),
+        (own, left) => own.or(left),
+    }
+}
+
+/// The time limit as a webhook is told it: whole seconds, as Go writes durations.
+fn query(limit: Duration) -> String {
+    let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("timeout={seconds}s"),
+        (minutes, seconds) => format!("timeout={minutes}m{seconds}s"),
+    }
+}
+
+/// Hands on what an answer says besides yes or no.
+fn pass_on(invocation: &Invocation<'_>, answer: &Answer) {
+    let (webhook, host) = (invocation.webhook, invocation.selection.host);
+    for (key, value) in &answer.annotations {
+        let key = format!("{}/{key}", webhook.name);
+        match syntax::qualified_name(&key).is_empty() {
+            true => host.annotate(key, value.clone()),
+            false => tracing::warn!(webhook = webhook.name, "an audit annotation has no key"),
+        }
+    }
+    for warning in &answer.warnings {
+        host.warn(warning.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhook_is_told_the_lesser_limit_in_whole_seconds() {
+        let of = |own: Option<u64>, left: Option<u64>| {
+            limit(own.map(Duration::from_millis), left.map(Duration::from_millis)).map(query)
+        };
+        assert_eq!(of(Some(10_000), None).as_deref(), Some("timeout=10s"));
+        assert_eq!(of(Some(10_000), Some(1_001)).as_deref(), Some("timeout=2s"));
+        assert_eq!(of(None, Some(61_000)).as_deref(), Some("timeout=1m1s"));
+        assert_eq!(of(None, None), None);
+    }
+}

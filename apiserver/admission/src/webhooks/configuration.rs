@@ -1,0 +1,153 @@
+//! Webhooks of one configuration, compiled once when it is written.
+
+use super::rules::Rule;
+use apiserver_egress::HookTarget;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WrittenSelector;
+use machinery_meta::label_selector::{LabelSelector, Operator, ParseSelectorError};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A configuration of either kind: a validating webhook has all members of a mutating one but the reinvocation policy.
+#[derive(Debug, Deserialize)]
+struct Written {
+    #[serde(default)]
+    webhooks: Option<Vec<MutatingWebhook>>,
+}
+
+/// A version of AdmissionReview that this server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReviewVersion {
+    V1,
+    V1Beta1,
+}
+
+impl ReviewVersion {
+    pub(super) fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// A webhook.
+#[derive(Debug)]
+pub struct Webhook {
+    pub(super) configuration: String,
+    pub(super) name: String,
+    /// Unique among all webhooks of a kind.
+    pub(super) id: String,
+    pub(super) rules: Vec<Rule>,
+    pub(super) matches_equivalents: bool,
+    pub(super) namespace_selector: Result<LabelSelector, String>,
+    pub(super) object_selector: Result<LabelSelector, String>,
+    /// Requests pass where it cannot be called.
+    pub(super) ignores_failure: bool,
+    /// It may be called in a dry run.
+    pub(super) has_no_side_effects: bool,
+    pub(super) timeout: Option<Duration>,
+    /// The first version of its list that this server speaks.
+    pub(super) review: Option<ReviewVersion>,
+    pub(super) wants_reinvocation: bool,
+    pub(super) target: Result<HookTarget, String>,
+}
+
+/// The webhooks of one configuration.
+#[derive(Debug)]
+pub struct ConfiguredWebhooks(pub Vec<Arc<Webhook>>);
+
+impl ConfiguredWebhooks {
+    /// Compiles a configuration, given as JSON. Webhooks with match conditions are left out as long as nothing evaluates these.
+    ///
+    /// # Errors
+    /// The JSON is no configuration.
+    pub fn compile(name: &str, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let written: Written = serde_json::from_slice(json)?;
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let webhooks = written.webhooks.unwrap_or_default().into_iter();
+        let all = webhooks.filter_map(|webhook| {
+            let nth = seen.entry(webhook.name.clone()).or_default();
+            let id = format!("{name}/{}/{nth}", webhook.name);
+            *nth += 1;
+            let conditional = webhook
+                .match_conditions
+                .as_ref()
+                .is_some_and(|own| !own.is_empty());
+            (!conditional).then(|| Arc::new(compiled(name, id, webhook)))
+        });
+        Ok(Self(all.collect()))
+    }
+}
+
+fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhook {
+    let reviews = webhook.admission_review_versions.iter();
+    let mut known = reviews.filter_map(|version| match version.as_str() {
+        "v1" => Some(ReviewVersion::V1),
+        "v1beta1" => Some(ReviewVersion::V1Beta1),
+        _ => None,
+    });
+    let review = known.next();
+    let rules = webhook.rules.unwrap_or_default().into_iter();
+    let seconds = webhook.timeout_seconds.and_then(|own| u64::try_from(own).ok());
+    Webhook {
+        configuration: configuration.to_owned(),
+        id,
+        rules: rules.map(Rule::from).collect(),
+        matches_equivalents: webhook.match_policy.as_deref() == Some("Equivalent"),
+        namespace_selector: selector(webhook.namespace_selector.as_ref()),
+        object_selector: selector(webhook.object_selector.as_ref()),
+        ignores_failure: webhook.failure_policy.as_deref() == Some("Ignore"),
+        has_no_side_effects: matches!(&*webhook.side_effects, "None" | "NoneOnDryRun"),
+        timeout: seconds.map(Duration::from_secs),
+        review,
+        wants_reinvocation: webhook.reinvocation_policy.as_deref() == Some("IfNeeded"),
+        target: target(&webhook.client_config),
+        name: webhook.name,
+    }
+}
+
+fn target(client: &WebhookClientConfig) -> Result<HookTarget, String> {
+    let bundle = client.ca_bundle.as_ref().map_or(&[][..], |own| &own.0);
+    let target = match (&client.service, &client.url) {
+        (Some(service), _) => {
+            let port = service.port.and_then(|port| u16::try_from(port).ok());
+            let path = service.path.as_deref().unwrap_or_default();
+            HookTarget::service(
+                (&service.namespace, &service.name),
+                port.unwrap_or(443),
+                path,
+                bundle,
+            )
+        }
+        (None, Some(url)) => HookTarget::url_of(url, bundle),
+        (None, None) => Err(apiserver_egress::TargetError::Missing),
+    };
+    target.map_err(|error| error.to_string())
+}
+
+/// No selector matches nothing; the defaults write an empty one, which matches everything.
+fn selector(written: Option<&WrittenSelector>) -> Result<LabelSelector, String> {
+    let Some(written) = written else {
+        return LabelSelector::parse("a,!a").map_err(|error| error.0);
+    };
+    let mut selector = LabelSelector::from_pairs(written.match_labels.clone().unwrap_or_default());
+    let expressions = written.match_expressions.iter().flatten().map(|own| {
+        let operator = match own.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => {
+                return Err(ParseSelectorError(format!(
+                    "{other:?} is not a valid label selector operator"
+                )));
+            }
+        };
+        Ok((own.key.as_str(), operator, own.values.clone().unwrap_or_default()))
+    });
+    selector.require_all(expressions).map_err(|error| error.0)?;
+    Ok(selector)
+}

@@ -1,0 +1,296 @@
+//! MutatingAdmissionWebhook: webhooks are called one after the other, by the names of their configurations, and each sees what those
+//! before it have changed.
+
+use super::Webhooks;
+use super::call::{CallError, Invocation};
+use super::selection::{Objects, Selection};
+use crate::host::Equivalent;
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
+use async_trait::async_trait;
+use machinery_schema::patch::{PatchError, PatchType, patched_document};
+use machinery_schema::{Strictness, Tree, decode_json};
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
+const PATCH: &str = "patch.webhook.admission.k8s.io/";
+const JSON_PATCH: &str = "JSONPatch";
+
+/// See the module.
+pub struct MutatingWebhooks(Arc<Webhooks>);
+
+impl MutatingWebhooks {
+    pub fn new(webhooks: &Arc<Webhooks>) -> Self {
+        Self(Arc::clone(webhooks))
+    }
+}
+
+impl std::fmt::Debug for MutatingWebhooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MutatingWebhooks").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Plugin for MutatingWebhooks {
+    fn name(&self) -> &'static str {
+        "MutatingAdmissionWebhook"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
+    }
+
+    fn operations(&self) -> &'static [Operation] {
+        &[
+            Operation::Create,
+            Operation::Update,
+            Operation::Delete,
+            Operation::Connect,
+        ]
+    }
+
+    fn handles(&self, request: &Request<'_>) -> bool {
+        !self.0.mutating.load().is_empty() && super::may_see(request)
+    }
+
+    async fn mutate(
+        &self,
+        request: &Request<'_>,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        let Some(selection) = Selection::new(request, &*self.0.reader) else {
+            return Ok(());
+        };
+        if let Some(state) = request.reinvocation {
+            state.compare(Some(object));
+        }
+        let mut candidate = Candidate::new(&selection, Some(object), old);
+        self.call_all(&selection, &mut candidate).await?;
+        if candidate.is_patched {
+            let changed = candidate.finish().await?;
+            let changed = keep_owners(&selection, changed, object);
+            *object = changed;
+        }
+        if let Some(state) = request.reinvocation {
+            state.leave(Some(object));
+        }
+        Ok(())
+    }
+
+    /// A delete has no object that could be changed, and may be refused here as well.
+    async fn validate(
+        &self,
+        request: &Request<'_>,
+        _: Option<&Tree>,
+        old: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        let selection = Selection::new(request, &*self.0.reader);
+        let deletes = request.operation == Operation::Delete;
+        let Some(selection) = selection.filter(|_| deletes) else {
+            return Ok(());
+        };
+        let mut candidate = Candidate::new(&selection, None, old);
+        self.call_all(&selection, &mut candidate).await
+    }
+}
+
+/// Upstream's `MutationAuditAnnotation`.
+#[derive(Serialize)]
+struct Mutation<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// A record of field owners that cannot be used is put back.
+fn keep_owners(selection: &Selection<'_>, mut changed: Tree, before: &Tree) -> Tree {
+    let Some(problem) = selection.host.field_owners_problem(&changed) else {
+        return changed;
+    };
+    selection.host.warn(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {problem}"
+    ));
+    changed.remove(&["metadata", "managedFields"]);
+    if let Some(owners) = before.at(&["metadata", "managedFields"]) {
+        changed.set(&["metadata".into(), "managedFields".into()], owners);
+    }
+    changed
+}
+
+/// The objects of the request in the version that the last webhook was called with.
+struct Candidate<'a> {
+    selection: &'a Selection<'a>,
+    version: Equivalent,
+    new: Option<Cow<'a, Tree>>,
+    old: Option<Cow<'a, Tree>>,
+    /// A webhook has sent a patch.
+    is_patched: bool,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(selection: &'a Selection<'a>, new: Option<&'a Tree>, old: Option<&'a Tree>) -> Self {
+        Self {
+            selection,
+            version: selection.own_version(),
+            new: new.map(Cow::Borrowed),
+            old: old.map(Cow::Borrowed),
+            is_patched: false,
+        }
+    }
+
+    fn objects(&self) -> Objects<'_> {
+        Objects {
+            new: self.new.as_deref(),
+            old: self.old.as_deref(),
+        }
+    }
+
+    /// Brings the objects into a webhook's version.
+    async fn convert(&mut self, to: &Equivalent) -> Result<(), AdmissionError> {
+        if self.version.kind == to.kind {
+            return Ok(());
+        }
+        let Objects { new, old } = self.objects();
+        let new = self.selection.converted(new, &self.version, to).await?;
+        let old = self.selection.converted(old, &self.version, to).await?;
+        (self.new, self.old) = (new.map(Cow::Owned), old.map(Cow::Owned));
+        self.version = to.clone();
+        Ok(())
+    }
+
+    /// The object in the request's own version.
+    async fn finish(mut self) -> Result<Tree, AdmissionError> {
+        self.old = None;
+        self.convert(&self.selection.own_version()).await?;
+        let object = self.new.map(Cow::into_owned);
+        object.ok_or_else(|| AdmissionError::Internal("there is no object".to_owned()))
+    }
+}
+
+impl MutatingWebhooks {
+    async fn call_all(
+        &self,
+        selection: &Selection<'_>,
+        candidate: &mut Candidate<'_>,
+    ) -> Result<(), AdmissionError> {
+        let state = selection.request.reinvocation;
+        let is_second = state.is_some_and(crate::Reinvocation::is_second);
+        let all = self.0.mutating.load_full();
+        for (index, webhook) in all.iter().enumerate() {
+            let Some(to) = selection.invocation(webhook, candidate.objects()).await? else {
+                continue;
+            };
+            // A second pass calls nobody for the first time.
+            if is_second && !state.is_some_and(|state| state.is_due(&webhook.id)) {
+                continue;
+            }
+            candidate.convert(&to).await?;
+            let invocation = Invocation {
+                webhook,
+                to: &to,
+                selection,
+            };
+            let place = format!("round_{}_index_{index}", u8::from(is_second));
+            let begun = self.0.runtime.monotonic();
+            let called = self.call(&invocation, candidate, &place).await;
+            let took = self.0.runtime.monotonic().saturating_sub(begun);
+            selection.host.waited(true, took);
+            if let (Ok(true), Some(state)) = (&called, state) {
+                state.changed();
+            }
+            if let Some(state) = state.filter(|_| webhook.wants_reinvocation) {
+                state.called(&webhook.id);
+            }
+            let key = || format!("failed-open.{MUTATION}{place}");
+            self.0.settle(&invocation, Step::Admit, took, called.err(), key)?;
+        }
+        Ok(())
+    }
+
+    /// Calls one webhook and applies its patch; says whether that has changed the object.
+    async fn call(
+        &self,
+        invocation: &Invocation<'_>,
+        candidate: &mut Candidate<'_>,
+        place: &str,
+    ) -> Result<bool, CallError> {
+        let called = self.patched(invocation, candidate.objects(), place).await;
+        let host = invocation.selection.host;
+        let result = called.map(|patched| {
+            let Some(mut patched) = patched else { return false };
+            let changed = candidate.objects().new != Some(&patched);
+            host.set_defaults(&mut patched, &invocation.to.resource);
+            candidate.new = Some(Cow::Owned(patched));
+            candidate.is_patched = true;
+            changed
+        });
+        let webhook = invocation.webhook;
+        let note = Mutation {
+            configuration: &webhook.configuration,
+            webhook: &webhook.name,
+            mutated: *result.as_ref().unwrap_or(&false),
+        };
+        let note = serde_json::to_string(&note).unwrap_or_default();
+        host.annotate(format!("{MUTATION}{place}"), note);
+        result
+    }
+
+    /// The object with a webhook's patch; `None` without one.
+    async fn patched(
+        &self,
+        invocation: &Invocation<'_>,
+        objects: Objects<'_>,
+        place: &str,
+    ) -> Result<Option<Tree>, CallError> {
+        let answer = self.0.call(invocation, objects, Step::Admit).await?;
+        if answer.patch.is_empty() {
+            return Ok(None);
+        }
+        let undecodable =
+            |why: &str| CallError::calling(format!("received undecodable patch in webhook response: {why}"));
+        let text = std::str::from_utf8(&answer.patch).map_err(|error| undecodable(&error.to_string()))?;
+        let operations: Vec<IgnoredAny> =
+            serde_json::from_str(text).map_err(|error| undecodable(&error.to_string()))?;
+        if operations.is_empty() {
+            return Ok(None);
+        }
+        let name = &invocation.webhook.name;
+        let Some(object) = objects.new else {
+            return Err(CallError::Internal(format!(
+                "admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
+            )));
+        };
+        if answer.patch_type != JSON_PATCH {
+            let why = format!("unsupported patch type {:?}", answer.patch_type);
+            return Err(CallError::Calling { why, code: 400 });
+        }
+        let host = invocation.selection.host;
+        let heavy = host.heavy_from(answer.patch.len() + object.arena_bytes()).await;
+        heavy.map_err(|error| CallError::Internal(error.to_string()))?;
+        let patched = apply(object, &answer.patch)?;
+        if host.audits_bodies() {
+            let webhook = invocation.webhook;
+            let (configuration, name) = (json!(webhook.configuration), json!(webhook.name));
+            let note = format!(
+                r#"{{"configuration":{configuration},"webhook":{name},"patch":{text},"patchType":"{JSON_PATCH}"}}"#
+            );
+            host.annotate(format!("{PATCH}{place}"), note);
+        }
+        Ok(Some(patched))
+    }
+}
+
+/// Applies a JSON patch as upstream does: to the object's JSON, which is then read as its kind again.
+pub(super) fn apply(object: &Tree, patch: &[u8]) -> Result<Tree, CallError> {
+    let refused = |error: PatchError| CallError::Internal(error.to_string());
+    let text = patched_document(object, PatchType::Json, patch).map_err(refused)?;
+    let decoded = decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore);
+    decoded
+        .map(|decoded| decoded.tree)
+        .map_err(|error| CallError::Internal(error.to_string()))
+}

@@ -1,0 +1,131 @@
+//! The AdmissionReview that a webhook is sent.
+
+use super::configuration::ReviewVersion;
+use super::selection::{Objects, Selection};
+use crate::host::Equivalent;
+use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
+use machinery_schema::encode_json;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Serialize)]
+struct Kind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+}
+
+#[derive(Serialize)]
+struct Resource<'a> {
+    group: &'a str,
+    version: &'a str,
+    resource: &'a str,
+}
+
+#[derive(Serialize)]
+struct User<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// All of a request but its objects and options.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    uid: &'a str,
+    kind: Kind<'a>,
+    resource: Resource<'a>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sub_resource: &'a str,
+    request_kind: Kind<'a>,
+    request_resource: Resource<'a>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request_sub_resource: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    operation: &'a str,
+    user_info: User<'a>,
+    dry_run: bool,
+}
+
+impl<'a> From<&'a GroupVersionKind> for Kind<'a> {
+    fn from(own: &'a GroupVersionKind) -> Self {
+        Self {
+            group: &own.group,
+            version: &own.version,
+            kind: &own.kind,
+        }
+    }
+}
+
+impl<'a> From<&'a GroupVersionResource> for Resource<'a> {
+    fn from(own: &'a GroupVersionResource) -> Self {
+        Self {
+            group: &own.group,
+            version: &own.version,
+            resource: &own.resource,
+        }
+    }
+}
+
+impl<'a> From<&'a UserInfo> for User<'a> {
+    fn from(own: &'a UserInfo) -> Self {
+        Self {
+            username: &own.name,
+            uid: &own.uid,
+            groups: &own.groups,
+            extra: &own.extra,
+        }
+    }
+}
+
+/// The review as JSON.
+pub(super) fn json(
+    version: ReviewVersion,
+    uid: &str,
+    selection: &Selection<'_>,
+    invocation: &Equivalent,
+    objects: Objects<'_>,
+) -> Vec<u8> {
+    let (request, host) = (selection.request, selection.host);
+    let head = Head {
+        uid,
+        kind: (&invocation.kind).into(),
+        resource: (&invocation.resource).into(),
+        sub_resource: request.subresource,
+        request_kind: host.kind().into(),
+        request_resource: host.resource().into(),
+        request_sub_resource: request.subresource,
+        name: request.name,
+        namespace: selection.namespace(),
+        operation: request.operation.as_str(),
+        user_info: request.user.into(),
+        dry_run: request.dry_run,
+    };
+    let version = version.api_version();
+    let mut text =
+        format!("{{\"kind\":\"AdmissionReview\",\"apiVersion\":\"{version}\",\"request\":").into_bytes();
+    serde_json::to_writer(&mut text, &head).expect("a request has only texts and a flag");
+    // The closing brace comes after the members that are JSON already.
+    text.pop();
+    for (name, object) in [("object", objects.new), ("oldObject", objects.old)] {
+        text.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        match object {
+            Some(object) => encode_json(object, &mut text),
+            None => text.extend_from_slice(b"null"),
+        }
+    }
+    let options = host.options();
+    text.extend_from_slice(b",\"options\":");
+    text.extend_from_slice(options.as_deref().unwrap_or("null").as_bytes());
+    text.extend_from_slice(b"}}");
+    text
+}

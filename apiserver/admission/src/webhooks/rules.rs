@@ -1,0 +1,84 @@
+//! Rules by which a webhook is called (upstream's `rules.Matcher`).
+
+use crate::Operation;
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use machinery_meta::GroupVersionResource;
+
+/// The places of the objects that a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Namespaced,
+    Cluster,
+    /// Not known to this server: nothing.
+    Other,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    scope: Scope,
+}
+
+/// A request as a rule sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) operation: Operation,
+    pub(super) resource: &'a GroupVersionResource,
+    pub(super) subresource: &'a str,
+    /// Of a namespace its own name.
+    pub(super) namespace: &'a str,
+}
+
+impl From<RuleWithOperations> for Rule {
+    fn from(rule: RuleWithOperations) -> Self {
+        Self {
+            operations: rule.operations.unwrap_or_default(),
+            groups: rule.api_groups.unwrap_or_default(),
+            versions: rule.api_versions.unwrap_or_default(),
+            resources: rule.resources.unwrap_or_default(),
+            scope: match rule.scope.as_deref() {
+                None | Some("*") => Scope::All,
+                Some("Namespaced") => Scope::Namespaced,
+                Some("Cluster") => Scope::Cluster,
+                Some(_) => Scope::Other,
+            },
+        }
+    }
+}
+
+fn has(values: &[String], wanted: &str) -> bool {
+    values.iter().any(|own| own == "*" || own == wanted)
+}
+
+impl Rule {
+    pub(super) fn matches(&self, asked: Asked<'_>) -> bool {
+        let resource = asked.resource;
+        self.scope_matches(asked)
+            && has(&self.operations, asked.operation.as_str())
+            && has(&self.groups, &resource.group)
+            && has(&self.versions, &resource.version)
+            && self.resources.iter().any(|own| {
+                let (name, part) = own.split_once('/').unwrap_or((own, ""));
+                (name == "*" || name == resource.resource) && (part == "*" || part == asked.subresource)
+            })
+    }
+
+    /// A namespace is of the cluster, whatever namespace its request is in.
+    fn scope_matches(&self, asked: Asked<'_>) -> bool {
+        let resource = asked.resource;
+        let is_namespace =
+            (&*resource.group, &*resource.version, &*resource.resource) == ("", "v1", "namespaces");
+        let in_namespace = !is_namespace && !asked.namespace.is_empty();
+        match self.scope {
+            Scope::All => true,
+            Scope::Namespaced => in_namespace,
+            Scope::Cluster => !in_namespace,
+            Scope::Other => false,
+        }
+    }
+}

@@ -1,0 +1,404 @@
+use super::answer::{self, BadAnswer};
+use super::configuration::{ConfiguredWebhooks, ReviewVersion};
+use super::mutating::apply;
+use super::rules::Asked;
+use super::selection::{Objects, Selection};
+use crate::{AdmissionError, Equivalent, Host, Operation, Request};
+use async_trait::async_trait;
+use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
+use machinery_meta::{
+    GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, ObjectHeader, ObjectKey, Revision,
+    UserInfo,
+};
+use machinery_schema::Tree;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Upstream's `rules_test.go`.
+const RULES: &str = include_str!("../../testdata/webhook_rules.json");
+/// Upstream's `TestShouldCallHook`.
+const SELECTION: &str = include_str!("../../testdata/webhook_selection.json");
+/// Upstream's `TestVerifyAdmissionResponse`, and answers of other forms.
+const ANSWERS: &str = include_str!("../../testdata/webhook_answers.json");
+
+/// No webhook, and no way to one.
+#[derive(Debug)]
+struct Nobody;
+
+#[async_trait]
+impl super::WebhookClient for Nobody {
+    async fn post(
+        &self,
+        call: apiserver_egress::HookCall<'_>,
+    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
+        Err(apiserver_egress::HookError::Failed {
+            url: call.target.url(call.query),
+            why: "nobody is called here".to_owned(),
+        })
+    }
+}
+
+impl super::WebhookObserver for Nobody {
+    fn called(&self, _: super::WebhookCall<'_>, _: Duration, _: bool, _: u16) {}
+
+    fn rejected(&self, _: super::WebhookCall<'_>, _: &'static str, _: u16) {}
+
+    fn failed_open(&self, _: super::WebhookCall<'_>) {}
+}
+
+/// Webhooks of a server without configurations.
+pub(crate) fn none(reader: &Arc<dyn ObjectReader>) -> Arc<super::Webhooks> {
+    let runtime = machinery_runtime::Simulation::new(1).runtime();
+    super::Webhooks::new(Arc::new(Nobody), Arc::clone(reader), runtime, Arc::new(Nobody))
+}
+
+fn operation(text: &str) -> Operation {
+    match text {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update,
+        "DELETE" => Operation::Delete,
+        _ => Operation::Connect,
+    }
+}
+
+fn resource(group: &str, version: &str, plural: &str) -> GroupVersionResource {
+    GroupVersion::new(group, version).resource(plural)
+}
+
+/// One webhook with these members beside those that it must have.
+fn webhook(members: Value) -> Arc<super::Webhook> {
+    let mut own = json!({"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {"url": "https://a.example"}, "namespaceSelector": {}, "objectSelector": {}});
+    let members = members.as_object().cloned().unwrap_or_default();
+    own.as_object_mut().unwrap().extend(members);
+    let text = json!({"webhooks": [own]}).to_string();
+    let mut all = ConfiguredWebhooks::compile("own", text.as_bytes()).unwrap().0;
+    all.remove(0)
+}
+
+#[test]
+fn webhook_rules_match_as_upstreams() {
+    #[derive(Deserialize)]
+    struct Case {
+        name: String,
+        rule: Value,
+        matching: Vec<[String; 6]>,
+        other: Vec<[String; 6]>,
+    }
+    let cases: Vec<Case> = serde_json::from_str(RULES).unwrap();
+    for case in cases {
+        let own = webhook(json!({"rules": [case.rule]}));
+        let matches = |[group, version, plural, subresource, namespace, verb]: &[String; 6]| {
+            let asked = Asked {
+                operation: operation(verb),
+                resource: &resource(group, version, plural),
+                subresource,
+                namespace,
+            };
+            own.rules[0].matches(asked)
+        };
+        for own in &case.matching {
+            assert!(matches(own), "{}: {own:?}", case.name);
+        }
+        for own in &case.other {
+            assert!(!matches(own), "{}: {own:?}", case.name);
+        }
+    }
+}
+
+/// A request for a deployment, of which there are four resources.
+#[derive(Debug)]
+struct Deployments {
+    kind: GroupVersionKind,
+    resource: GroupVersionResource,
+    subresource: String,
+}
+
+#[async_trait]
+impl Host for Deployments {
+    fn kind(&self) -> &GroupVersionKind {
+        &self.kind
+    }
+
+    fn resource(&self) -> &GroupVersionResource {
+        &self.resource
+    }
+
+    fn options(&self) -> Option<String> {
+        None
+    }
+
+    fn equivalents(&self) -> Vec<Equivalent> {
+        let kind = if self.subresource.is_empty() {
+            "Deployment"
+        } else {
+            "Scale"
+        };
+        [
+            ("extensions", "v1beta1"),
+            ("apps", "v1beta1"),
+            ("apps", "v1alpha1"),
+        ]
+        .map(|(group, version)| Equivalent {
+            resource: resource(group, version, "deployments"),
+            kind: GroupVersionKind::new(group, version, kind),
+        })
+        .to_vec()
+    }
+
+    async fn convert(&self, _: &Tree, _: &GroupVersionResource, _: &Equivalent) -> Result<Tree, String> {
+        Err("nothing is converted here".to_owned())
+    }
+
+    fn set_defaults(&self, _: &mut Tree, _: &GroupVersionResource) {}
+
+    fn field_owners_problem(&self, _: &Tree) -> Option<String> {
+        None
+    }
+
+    fn warn(&self, _: String) {}
+
+    fn annotate(&self, _: String, _: String) {}
+
+    fn audits_bodies(&self) -> bool {
+        false
+    }
+
+    fn waited(&self, _: bool, _: Duration) {}
+
+    fn time_left(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn heavy_from(&self, _: usize) -> Result<(), AdmissionError> {
+        Ok(())
+    }
+}
+
+/// The namespace `ns`, with a label.
+struct OneNamespace;
+
+impl ObjectReader for OneNamespace {
+    fn get<'a>(&'a self, of: &'a GroupResource, key: &'a ObjectKey) -> ReadFuture<'a, Option<ReadObject>> {
+        let found = (of.resource == "namespaces" && key.name == "ns").then(|| ReadObject {
+            header: ObjectHeader {
+                labels: vec![("team".into(), "red".into())],
+                ..ObjectHeader::default()
+            }
+            .into(),
+            revision: Revision::ZERO,
+            json: b"{}".to_vec(),
+        });
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn list<'a>(&'a self, _: &'a GroupResource, _: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+fn deployments(subresource: &str) -> Deployments {
+    let kind = match subresource {
+        "" => GroupVersionKind::new("apps", "v1", "Deployment"),
+        _ => GroupVersionKind::new("autoscaling", "v1", "Scale"),
+    };
+    Deployments {
+        kind,
+        resource: resource("apps", "v1", "deployments"),
+        subresource: subresource.to_owned(),
+    }
+}
+
+fn request<'a>(user: &'a UserInfo, host: &'a Deployments, namespace: &'a str) -> Request<'a> {
+    Request {
+        user,
+        operation: Operation::Create,
+        group: "apps",
+        kind: &host.kind.kind,
+        resource: "deployments",
+        subresource: &host.subresource,
+        namespace,
+        name: "name",
+        dry_run: false,
+        host: Some(host),
+        reinvocation: None,
+    }
+}
+
+#[tokio::test]
+async fn webhook_is_called_with_the_version_that_its_rules_name() {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Case {
+        name: String,
+        rules: Value,
+        match_policy: String,
+        subresource: String,
+        called: Option<String>,
+        kind: Option<String>,
+    }
+    let cases: Vec<Case> = serde_json::from_str(SELECTION).unwrap();
+    let user = UserInfo::named("anna", ["staff"]);
+    for case in cases {
+        let own = webhook(json!({"rules": case.rules, "matchPolicy": case.match_policy}));
+        let host = deployments(&case.subresource);
+        let request = request(&user, &host, "ns");
+        let selection = Selection::new(&request, &OneNamespace).unwrap();
+        let objects = Objects { new: None, old: None };
+        let found = selection.invocation(&own, objects).await.unwrap();
+        let called = found
+            .as_ref()
+            .map(|own| format!("{}/{}", own.resource.group, own.resource.version));
+        let kind = found.map(|own| format!("{} {}", own.kind.api_version(), own.kind.kind));
+        assert_eq!((called, kind), (case.called, case.kind), "{}", case.name);
+    }
+}
+
+#[tokio::test]
+async fn webhook_is_called_where_both_selectors_match() {
+    let user = UserInfo::named("anna", ["staff"]);
+    let host = deployments("");
+    let labelled = Tree::from_json(r#"{"metadata": {"labels": {"on": "yes"}}}"#).unwrap();
+    let plain = Tree::from_json(r#"{"metadata": {}}"#).unwrap();
+    let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]});
+    let (red, on) = (
+        json!({"matchLabels": {"team": "red"}}),
+        json!({"matchLabels": {"on": "yes"}}),
+    );
+    let other = json!({"matchLabels": {"team": "blue"}});
+    for (namespaces, wanted, namespace, new, old, expected) in [
+        (&red, &on, "ns", &labelled, &plain, Ok(true)),
+        (&red, &on, "ns", &plain, &labelled, Ok(true)),
+        (&red, &on, "ns", &plain, &plain, Ok(false)),
+        (&other, &on, "ns", &labelled, &plain, Ok(false)),
+        (&red, &on, "", &labelled, &plain, Ok(true)),
+        (&red, &on, "gone", &labelled, &plain, Err(())),
+    ] {
+        let own =
+            webhook(json!({"rules": [rule], "namespaceSelector": namespaces, "objectSelector": wanted}));
+        let request = request(&user, &host, namespace);
+        let selection = Selection::new(&request, &OneNamespace).unwrap();
+        let objects = Objects {
+            new: Some(new),
+            old: Some(old),
+        };
+        let found = selection.invocation(&own, objects).await;
+        let called = found.map(|own| own.is_some()).map_err(drop);
+        assert_eq!(called, expected, "{namespaces} {wanted} {namespace}");
+    }
+}
+
+#[test]
+fn webhook_answers_are_checked_as_upstreams() {
+    #[derive(Deserialize)]
+    struct Case {
+        name: String,
+        version: String,
+        mutates: bool,
+        answer: Value,
+        error: Option<String>,
+        patch: Option<String>,
+    }
+    let cases: Vec<Case> = serde_json::from_str(ANSWERS).unwrap();
+    for case in cases {
+        let version = match case.version.as_str() {
+            "v1" => ReviewVersion::V1,
+            _ => ReviewVersion::V1Beta1,
+        };
+        let text = case.answer.to_string();
+        let read = answer::read(text.as_bytes(), version, "123", case.mutates);
+        let patch = read
+            .as_ref()
+            .ok()
+            .map(|own| String::from_utf8(own.patch.clone()).unwrap());
+        let error = read.err().map(|error| match error {
+            BadAnswer::Invalid(why) => why,
+            BadAnswer::Unreadable(why) => format!("! {why}"),
+        });
+        assert_eq!(error, case.error, "{}", case.name);
+        if let Some(expected) = case.patch {
+            assert_eq!(patch.as_deref(), Some(expected.as_str()), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn webhook_with_match_conditions_is_not_called_yet() {
+    let conditions = json!([{"name": "own", "expression": "true"}]);
+    let text = json!({"webhooks": [
+        {"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"url": "https://a.example"}, "matchConditions": conditions},
+        {"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"url": "https://a.example"}},
+    ]});
+    let all = ConfiguredWebhooks::compile("own", text.to_string().as_bytes())
+        .unwrap()
+        .0;
+    let ids: Vec<&str> = all.iter().map(|own| own.id.as_str()).collect();
+    assert_eq!(ids, ["own/a.b.c/1"]);
+}
+
+fn pod() -> Tree {
+    let (schema, ty) = machinery_api::schema_for("", "v1", "Pod").unwrap();
+    let text = br#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}"#;
+    machinery_schema::decode_json(schema, ty, text, machinery_schema::Strictness::Ignore)
+        .unwrap()
+        .tree
+}
+
+/// Patches of any size, depth and kind end in an error or in an object within bounds.
+#[test]
+fn webhook_patches_are_bounded() {
+    let deep = format!(
+        r#"[{{"op": "add", "path": "/metadata/annotations", "value": {}1{}}}]"#,
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
+    let mut doubling =
+        vec![json!({"op": "add", "path": "/metadata/annotations", "value": {"a0": "x".repeat(1 << 20)}})];
+    for step in 0..100 {
+        doubling.push(json!({"op": "copy", "from": "/metadata/annotations/a0", "path": format!("/metadata/annotations/b{step}")}));
+    }
+    let many: Vec<Value> = (0..20_000)
+        .map(|_| json!({"op": "test", "path": "/kind", "value": "Pod"}))
+        .collect();
+    let typed = json!([{"op": "replace", "path": "/spec/containers", "value": 7}]);
+    for patch in [
+        deep,
+        json!(doubling).to_string(),
+        json!(many).to_string(),
+        typed.to_string(),
+        "{}".to_owned(),
+        r#"[{"op": "remove", "path": "/gone"}]"#.to_owned(),
+    ] {
+        assert!(
+            apply(&pod(), patch.as_bytes()).is_err(),
+            "{}",
+            &patch[..60.min(patch.len())]
+        );
+    }
+    let labelled = apply(&pod(), br#"[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}, {"op": "add", "path": "/unknown", "value": 1}]"#);
+    let labelled = labelled.unwrap();
+    assert_eq!(labelled.str_at(&["metadata", "labels", "a"]), "b");
+    assert!(labelled.get("unknown").is_none(), "fields of no kind are dropped");
+}
+
+/// Answers of a hostile webhook, byte by byte: no panic, and nothing in memory out of proportion.
+#[test]
+fn webhook_answers_of_any_bytes_are_read() {
+    let seeds: Vec<Vec<u8>> = serde_json::from_str::<Vec<Value>>(ANSWERS)
+        .unwrap()
+        .iter()
+        .map(|case| case["answer"].to_string().into_bytes())
+        .collect();
+    let pod = pod();
+    machinery_fuzz::fuzz(seeds, |input| {
+        for version in [ReviewVersion::V1, ReviewVersion::V1Beta1] {
+            if let Ok(own) = answer::read(input, version, "123", true) {
+                assert!(own.annotations.len() <= 64 && own.warnings.len() <= 64);
+                let _ = apply(&pod, &own.patch);
+            }
+        }
+        let _ = apply(&pod, input);
+    });
+}

@@ -1,0 +1,52 @@
+//! Warnings about configurations of webhooks.
+
+use super::rules::texts;
+use super::validation::{STATIC_SUFFIX, static_name};
+use machinery_meta::GroupResource;
+use machinery_schema::Ref;
+
+/// Reviews that no webhook is called for: the server answers them before it knows what anybody may do.
+const EXCLUDED: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+/// Warnings about a written configuration.
+pub(crate) fn warnings(configuration: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    let mut all = Vec::new();
+    let name = configuration.str_at(&["metadata", "name"]);
+    if old.is_some() && name.ends_with(STATIC_SUFFIX) {
+        all.push(format!("metadata.name: {}", static_name()));
+    }
+    for (at, webhook) in configuration.list("webhooks").enumerate() {
+        for (index, rule) in webhook.list("rules").enumerate() {
+            all.extend(named(rule).map(|resource| {
+                format!(
+                    "webhooks[{at}].rules[{index}]: {resource} is excluded from admission webhooks; this rule will have no effect"
+                )
+            }));
+        }
+    }
+    all
+}
+
+/// Excluded resources that a rule names.
+fn named(rule: Ref<'_>) -> impl Iterator<Item = GroupResource> {
+    let (groups, resources) = (texts(rule, "apiGroups"), texts(rule, "resources"));
+    let wild = groups.contains(&"*") || resources.contains(&"*");
+    let mut found: Vec<GroupResource> = Vec::new();
+    for (group, resource) in groups
+        .iter()
+        .flat_map(|group| resources.iter().map(move |resource| (*group, *resource)))
+    {
+        let own = GroupResource::new(group, resource);
+        if !wild && EXCLUDED.contains(&(group, resource)) && !found.contains(&own) {
+            found.push(own);
+        }
+    }
+    found.into_iter()
+}

@@ -1,0 +1,136 @@
+//! A request under way, as webhooks and policies see it beyond its names: versions of its kind, its warnings and its audit event.
+
+use apiserver_admission::{AdmissionError, Equivalent, Host};
+use apiserver_registry::latency::LatencyPart;
+use apiserver_registry::{Attributes, Registry, RegistryError, RequestContext, ResourceRow, managed_fields};
+use async_trait::async_trait;
+use machinery_meta::{GroupVersionKind, GroupVersionResource};
+use machinery_schema::{Tree, apply_defaults};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Work on objects and patches from this size on is heavy.
+const LARGE_BYTES: usize = apiserver_registry::context::LARGE_OBJECT_BYTES;
+
+/// See the module.
+pub(crate) struct RequestHost<'a> {
+    pub(crate) ctx: &'a RequestContext,
+    pub(crate) attributes: &'a Attributes,
+    pub(crate) registry: &'a Registry,
+}
+
+impl fmt::Debug for RequestHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHost").finish_non_exhaustive()
+    }
+}
+
+impl RequestHost<'_> {
+    fn row(&self, of: &GroupVersionResource) -> Option<Arc<ResourceRow>> {
+        let rows = self.registry.rows();
+        rows.get(&of.group, &of.version, &of.resource).map(Arc::clone)
+    }
+
+    /// The kind of requests for a row: a subresource may have its own.
+    fn kind_of(&self, row: &ResourceRow) -> GroupVersionKind {
+        let part = row.subresource(&self.attributes.subresource);
+        part.map_or_else(|| row.gvk.clone(), |part| part.gvk.clone())
+    }
+}
+
+#[async_trait]
+impl Host for RequestHost<'_> {
+    fn kind(&self) -> &GroupVersionKind {
+        &self.attributes.kind
+    }
+
+    fn resource(&self) -> &GroupVersionResource {
+        &self.attributes.resource
+    }
+
+    fn options(&self) -> Option<String> {
+        self.attributes.options.to_json()
+    }
+
+    fn equivalents(&self) -> Vec<Equivalent> {
+        let rows = self.registry.rows();
+        let Some(row) = self.row(&self.attributes.resource) else {
+            return Vec::new();
+        };
+        let others = rows.equivalents(&row, &self.attributes.subresource);
+        others
+            .map(|other| Equivalent {
+                resource: other.group_version().resource(&other.plural),
+                kind: self.kind_of(other),
+            })
+            .collect()
+    }
+
+    async fn convert(
+        &self,
+        object: &Tree,
+        from: &GroupVersionResource,
+        to: &Equivalent,
+    ) -> Result<Tree, String> {
+        let unknown = |of: &GroupVersionResource| {
+            format!(
+                "unable to convert to {}/{}, Resource={}: unknown kind",
+                of.group, of.version, of.resource
+            )
+        };
+        let row = self.row(&to.resource).ok_or_else(|| unknown(&to.resource))?;
+        let store = self.registry.store(&from.group, &from.version, &from.resource);
+        let store = store.ok_or_else(|| unknown(from))?;
+        if to.kind != row.gvk {
+            return Err(unknown(&to.resource));
+        }
+        store.convert(object, &row).map_err(|error| error.to_string())
+    }
+
+    fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource) {
+        apply_defaults(object);
+        // A subresource's own kind has those of its schema.
+        if let Some(row) = self.row(of).filter(|row| self.kind_of(row) == row.gvk) {
+            row.strategy.defaults(object);
+        }
+    }
+
+    fn field_owners_problem(&self, object: &Tree) -> Option<String> {
+        managed_fields::unreadable(object)
+    }
+
+    fn warn(&self, warning: String) {
+        self.ctx.warnings.add(warning);
+    }
+
+    fn annotate(&self, key: String, value: String) {
+        self.ctx.audit.add(key, value);
+    }
+
+    fn audits_bodies(&self) -> bool {
+        self.ctx.recorder.as_ref().is_some_and(|own| own.wants_patches())
+    }
+
+    fn waited(&self, mutating: bool, took: Duration) {
+        let part = match mutating {
+            true => LatencyPart::MutatingWebhook,
+            false => LatencyPart::ValidatingWebhook,
+        };
+        self.ctx.latency.add(part, took);
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let now = self.ctx.runtime.monotonic();
+        self.ctx.deadline.map(|deadline| deadline.saturating_sub(now))
+    }
+
+    async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
+        let turn = self.ctx.heavy_from(bytes, LARGE_BYTES).await;
+        turn.map_err(|error| match error {
+            RegistryError::TooManyRequests { message, .. } => AdmissionError::TooManyRequests(message),
+            RegistryError::Timeout(message) => AdmissionError::Timeout(message),
+            other => AdmissionError::Internal(other.to_string()),
+        })
+    }
+}
