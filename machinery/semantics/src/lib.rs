@@ -14,6 +14,7 @@ pub mod pod_status;
 pub mod quota;
 pub mod resources;
 pub mod selectors;
+pub mod shares;
 pub mod taints;
 
 pub use endpoints::{EndpointState, ServicePortTarget};

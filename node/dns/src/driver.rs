@@ -2,10 +2,11 @@
 
 use crate::config::{DnsConfig, name_servers};
 use crate::forward::Forwarder;
+use crate::keeper::Keeper;
 use crate::model::{BY_SERVICE, Service, Slice};
 use crate::saved::{self, SavedError};
 use crate::server::Server;
-use crate::zone::{OwnedRecord, Zone, brought};
+use crate::zone::Zone;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +20,7 @@ use std::error::Error as _;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 /// Our table of the kernel's rules.
@@ -100,8 +101,17 @@ async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Info
             .set_complete();
     }
     synced().await;
-    let _following = follow(&zone, &services, &slices);
-    remove_stale_services(&zone, &services);
+    let keeper = Keeper::new(Arc::clone(&zone), runtime.clone());
+    let following = Arc::new(Following {
+        keeper: Mutex::new(keeper),
+        services: services.clone(),
+        slices: slices.clone(),
+    });
+    let _subscriptions = follow(&following);
+    following.remove_stale_services(&zone);
+    zone.write()
+        .expect("nothing panics while it is held")
+        .set_complete();
     match config.saved_zone {
         Some(path) => save_changes(path, zone, runtime).await,
         None => std::future::pending().await,
@@ -165,20 +175,6 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Services of the last run that are no more.
-fn remove_stale_services(zone: &RwLock<Zone>, services: &Informer<Service>) {
-    let mut zone = zone.write().expect("nothing panics while it is held");
-    let gone: Vec<ObjectKey> = zone
-        .services()
-        .filter(|key| services.get(key).is_none())
-        .cloned()
-        .collect();
-    for key in gone {
-        zone.put(&key, OwnedRecord::new());
-    }
-    zone.set_complete();
-}
-
 /// Makes the service's address one of this node: packets of pods end here without any translation.
 async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
     let spec = CommandSpec::new("ip").args(["address", "replace", &format!("{address}/32"), "dev", "lo"]);
@@ -224,35 +220,56 @@ table ip {TABLE} {{
     )
 }
 
-/// Every change of a service or of its slices makes its names anew.
-fn follow(
-    zone: &Arc<RwLock<Zone>>,
-    services: &Informer<Service>,
-    slices: &Informer<Slice>,
-) -> (Subscription, Subscription) {
-    let renew = {
-        let (zone, services, slices) = (Arc::clone(zone), services.clone(), slices.clone());
-        let domain: Arc<str> = zone
-            .read()
-            .expect("nothing panics while it is held")
-            .domain()
-            .into();
-        move |key: &ObjectKey| {
-            let service = services.get(key);
-            let own = slices.by_index(BY_SERVICE, &key.to_string());
-            let own = own.iter().map(|one| &one.projection);
-            let records = service.map(|service| brought(&domain, key, &service.projection, own));
-            let mut zone = zone.write().expect("nothing panics while it is held");
-            zone.put(key, records.unwrap_or_default());
+/// Services and slices, and who writes their names.
+struct Following {
+    keeper: Mutex<Keeper>,
+    services: Informer<Service>,
+    slices: Informer<Slice>,
+}
+
+impl Following {
+    /// Makes the names of a service anew, and those of others that have room now. One after the other: what was read last
+    /// is what is written last.
+    fn renew(&self, key: &ObjectKey) {
+        let mut keeper = self.keeper.lock().expect("nothing panics while it is held");
+        self.set(&mut keeper, key);
+        for other in keeper.due() {
+            if keeper.is_due(&other) {
+                self.set(&mut keeper, &other);
+            }
         }
-    };
-    let of_slices = renew.clone();
+    }
+
+    fn set(&self, keeper: &mut Keeper, key: &ObjectKey) {
+        let service = self.services.get(key);
+        let slices = self.slices.by_index(BY_SERVICE, &key.to_string());
+        let service = service.as_ref().map(|service| &service.projection);
+        keeper.set(key, service, slices.iter().map(|one| &one.projection));
+    }
+
+    /// Services of the last run that are no more.
+    fn remove_stale_services(&self, zone: &RwLock<Zone>) {
+        let known: Vec<ObjectKey> = {
+            let zone = zone.read().expect("nothing panics while it is held");
+            zone.services().cloned().collect()
+        };
+        for key in known.iter().filter(|key| self.services.get(key).is_none()) {
+            self.renew(key);
+        }
+    }
+}
+
+/// Every change of a service or of its slices makes its names anew.
+fn follow(following: &Arc<Following>) -> (Subscription, Subscription) {
+    let (of_services, of_slices) = (Arc::clone(following), Arc::clone(following));
     (
-        services.on_change(move |change| renew(change.key())),
-        slices.on_change(move |change| {
+        following
+            .services
+            .on_change(move |change| of_services.renew(change.key())),
+        following.slices.on_change(move |change| {
             for side in change.sides() {
                 if let Some((namespace, name)) = side.service.split_once('/') {
-                    of_slices(&ObjectKey::new(namespace, name));
+                    of_slices.renew(&ObjectKey::new(namespace, name));
                 }
             }
         }),

@@ -23,11 +23,15 @@ mod driver;
 pub mod forward;
 #[cfg(test)]
 mod forward_tests;
+mod keeper;
 pub mod model;
 pub mod query;
+mod records;
 pub mod resolve;
 pub mod saved;
 pub mod server;
+#[cfg(test)]
+mod share_tests;
 pub mod source_slots;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 const FORMAT: &str = "knarr-dns-zone-1";
 /// Beyond it the largest services are not written, and nothing is read: some 300,000 services.
@@ -161,8 +161,15 @@ fn decode(bytes: &[u8], domain: &str) -> Result<Zone, SavedError> {
         let line: SavedLine<'_> = serde_json::from_slice(line).map_err(|_| SavedError::Damaged)?;
         let key = ObjectKey::new(&*line.namespace, &*line.service);
         let records = line.records.into_iter();
+        // Records of one name lie together and share it.
+        let mut last: Arc<str> = "".into();
         let brought: OwnedRecord = records
-            .map(|(name, saved)| (name.into(), saved.record()))
+            .map(|(name, saved)| {
+                if *last != *name {
+                    last = name.into();
+                }
+                (Arc::clone(&last), saved.record())
+            })
             .collect();
         zone.put(&key, brought);
     }

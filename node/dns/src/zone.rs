@@ -3,8 +3,11 @@
 //! Names are absolute, lower case and without the last dot. A service brings its own names and takes them away
 //! again; names in between (`ns.svc.cluster.local`, `_tcp.web.ns…`) exist without records.
 
+#[cfg(test)]
 use crate::model::{Service, Slice};
 use crate::query::kind;
+#[cfg(test)]
+use crate::records::brought;
 use machinery_meta::ObjectKey;
 use machinery_runtime::Watched;
 use std::collections::{BTreeSet, HashMap};
@@ -47,7 +50,7 @@ impl Record {
         }
     }
 
-    fn address(address: IpAddr) -> Self {
+    pub(crate) fn address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::A(address),
             IpAddr::V6(address) => Self::Aaaa(address),
@@ -55,18 +58,15 @@ impl Record {
     }
 }
 
-/// Records that one service brings; ports, and then endpoints, beyond them have none.
-const MAX_OF_SERVICE: usize = 32_768;
-
-/// A name and one of its records, as a service brings it.
-pub(crate) type OwnedRecord = BTreeSet<(Box<str>, Record)>;
+/// Names with their records, as a service brings them.
+pub(crate) type OwnedRecord = BTreeSet<(Arc<str>, Record)>;
 
 /// The names of one cluster domain, and the reverse names of its addresses.
 #[derive(Debug)]
 pub struct Zone {
     domain: Arc<str>,
-    names: HashMap<Box<str>, Vec<Record>>,
-    by_service: HashMap<ObjectKey, OwnedRecord>,
+    names: HashMap<Arc<str>, Vec<Record>>,
+    by_service: HashMap<ObjectKey, Arc<OwnedRecord>>,
     serial: u32,
     /// True once a name that is absent here does not exist.
     complete: Arc<Watched<bool>>,
@@ -133,7 +133,7 @@ impl Zone {
     /// Takes what another zone of this domain has from services.
     pub(crate) fn adopt(&mut self, other: Self) {
         for (key, brought) in other.by_service {
-            self.put(&key, brought);
+            self.put(&key, Arc::unwrap_or_clone(brought));
         }
     }
 
@@ -144,11 +144,11 @@ impl Zone {
 
     /// Services with what they brought.
     pub(crate) fn brought_by_service(&self) -> impl Iterator<Item = (&ObjectKey, &OwnedRecord)> {
-        self.by_service.iter()
+        self.by_service.iter().map(|(key, brought)| (key, &**brought))
     }
 
     /// Records that a service brought.
-    pub(crate) fn brought_by(&self, key: &ObjectKey) -> Option<&OwnedRecord> {
+    pub(crate) fn brought_by(&self, key: &ObjectKey) -> Option<&Arc<OwnedRecord>> {
         self.by_service.get(key)
     }
 
@@ -165,42 +165,40 @@ impl Zone {
     pub fn set<'a>(
         &mut self,
         key: &ObjectKey,
-        service: Option<&Service>,
+        service: Option<&'a Service>,
         slices: impl Iterator<Item = &'a Slice>,
     ) {
         let domain = Arc::clone(&self.domain);
-        let after = service.map(|service| brought(&domain, key, service, slices));
-        self.put(key, after.unwrap_or_default());
+        let after = service.map(|service| brought(&domain, key, service, slices, usize::MAX));
+        self.put(key, after.unwrap_or_default().records);
     }
 
     /// Replaces what a service [`brought`].
     pub(crate) fn put(&mut self, key: &ObjectKey, after: OwnedRecord) {
-        let before = self.by_service.remove(key).unwrap_or_default();
-        if before == after {
-            if !after.is_empty() {
-                self.by_service.insert(key.clone(), after);
-            }
-            return;
+        let before = self.brought_by(key).cloned().unwrap_or_default();
+        self.apply(key, Change::between(&before, after));
+    }
+
+    /// The change of what a service brought, from what it has here.
+    pub(crate) fn apply(&mut self, key: &ObjectKey, change: Change) {
+        if !change.gone.is_empty() || !change.new.is_empty() {
+            self.serial = self.serial.wrapping_add(1);
         }
-        let mut gone = before.difference(&after).peekable();
-        while let Some((name, record)) = gone.next() {
-            let mut same = BTreeSet::from([record]);
-            while let Some((_, record)) = gone.next_if(|(other, _)| other == name) {
-                same.insert(record);
-            }
-            self.remove(name, same);
+        for (name, records) in change.gone {
+            self.remove(&name, records);
         }
-        for (name, record) in after.difference(&before) {
-            self.names.entry(name.clone()).or_default().push(record.clone());
+        for (name, record) in change.new {
+            self.names.entry(name).or_default().push(record);
         }
-        if !after.is_empty() {
-            self.by_service.insert(key.clone(), after);
+        if change.after.is_empty() {
+            self.by_service.remove(key);
+        } else {
+            self.by_service.insert(key.clone(), Arc::new(change.after));
         }
-        self.serial = self.serial.wrapping_add(1);
     }
 
     /// Removes records of a name, one of each: another service may have brought the same.
-    fn remove(&mut self, name: &str, mut gone: BTreeSet<&Record>) {
+    fn remove(&mut self, name: &str, mut gone: BTreeSet<Record>) {
         let Some(records) = self.names.get_mut(name) else {
             return;
         };
@@ -242,96 +240,26 @@ pub(crate) fn is_below(name: &str, domain: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// The records of a service in a zone of this domain. Made without the zone, which answers meanwhile.
-pub(crate) fn brought<'a>(
-    domain: &str,
-    key: &ObjectKey,
-    service: &Service,
-    slices: impl Iterator<Item = &'a Slice>,
-) -> OwnedRecord {
-    let namespace = format!("{}.svc.{domain}", key.namespace);
-    let name = format!("{}.{namespace}", key.name);
-    let mut out = OwnedRecord::new();
-    if let Some(target) = &service.external_name {
-        let target = target.trim_end_matches('.').to_ascii_lowercase();
-        out.insert((name.into(), Record::Cname(target.into())));
-    } else if service.headless {
-        headless(&mut out, &name, slices);
-    } else {
-        cluster(&mut out, &name, service);
-    }
-    if !out.is_empty() {
-        out.insert((namespace.into(), Record::Exists));
-    }
-    out
+/// Difference between what a service brought and what it brings. It is found without the zone, which answers meanwhile.
+#[derive(Debug)]
+pub(crate) struct Change {
+    gone: Vec<(Arc<str>, BTreeSet<Record>)>,
+    new: Vec<(Arc<str>, Record)>,
+    after: OwnedRecord,
 }
 
-/// A service with addresses of its own.
-fn cluster(out: &mut OwnedRecord, name: &str, service: &Service) {
-    let target: Arc<str> = name.into();
-    for address in &service.addresses {
-        out.insert((name.into(), Record::address(*address)));
-        out.insert((reverse(*address).into(), Record::Ptr(Arc::clone(&target))));
-    }
-    for port in &service.ports {
-        srv(out, name, &port.name, &port.protocol, port.port, &target);
-    }
-}
-
-/// A headless service is its ready endpoints; without any its name is unknown.
-fn headless<'a>(out: &mut OwnedRecord, name: &str, slices: impl Iterator<Item = &'a Slice>) {
-    for slice in slices {
-        for endpoint in slice.endpoints.iter().filter(|one| one.ready) {
-            if out.len() >= MAX_OF_SERVICE {
-                return;
-            }
-            let host = match &endpoint.hostname {
-                Some(hostname) => hostname.to_string(),
-                None => endpoint.address.to_string().replace(['.', ':'], "-"),
-            };
-            let target: Arc<str> = format!("{host}.{name}").into();
-            let record = Record::address(endpoint.address);
-            out.insert((name.into(), record.clone()));
-            out.insert((Box::from(&*target), record));
-            if endpoint.hostname.is_some() {
-                out.insert((reverse(endpoint.address).into(), Record::Ptr(Arc::clone(&target))));
-            }
-            for port in &slice.ports {
-                let Some(number) = port.port else { continue };
-                srv(out, name, &port.name, &port.protocol, number, &target);
+impl Change {
+    pub(crate) fn between(before: &OwnedRecord, after: OwnedRecord) -> Self {
+        let mut gone: Vec<(Arc<str>, BTreeSet<Record>)> = Vec::new();
+        for (name, record) in before.difference(&after) {
+            match gone.last_mut() {
+                Some((last, records)) if last == name => {
+                    records.insert(record.clone());
+                }
+                _ => gone.push((Arc::clone(name), BTreeSet::from([record.clone()]))),
             }
         }
-    }
-}
-
-/// Named ports only, as the specification has it.
-fn srv(out: &mut OwnedRecord, name: &str, port_name: &str, protocol: &str, port: u16, target: &Arc<str>) {
-    if port_name.is_empty() || out.len() >= MAX_OF_SERVICE / 2 {
-        return;
-    }
-    let protocol = format!("_{}.{name}", protocol.to_ascii_lowercase());
-    let record = Record::Srv {
-        port,
-        target: Arc::clone(target),
-    };
-    out.insert((format!("_{port_name}.{protocol}").into(), record));
-    out.insert((protocol.into(), Record::Exists));
-}
-
-/// `5.0.244.10.in-addr.arpa`, or the like for IPv6.
-fn reverse(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(address) => {
-            let octets = address.octets();
-            let digits = octets
-                .iter()
-                .rev()
-                .map(|octet| format!("{:x}.{:x}.", octet & 15, octet >> 4));
-            digits.collect::<String>() + "ip6.arpa"
-        }
+        let new = after.difference(before).cloned().collect();
+        Self { gone, new, after }
     }
 }

@@ -16,6 +16,13 @@ pub struct Choice {
     pub local: Vec<Target>,
 }
 
+impl Choice {
+    /// Number of targets of the larger of both.
+    pub fn most(&self) -> usize {
+        self.cluster.len().max(self.local.len())
+    }
+}
+
 /// Slices of a service, with what finds a port of each by its name.
 #[derive(Debug)]
 pub struct Endpoints<'a>(Vec<(HashMap<&'a str, u16>, &'a Slice)>);
@@ -29,6 +36,11 @@ impl<'a> Endpoints<'a> {
             (named.collect(), slice)
         };
         Self(slices.map(with_ports).collect())
+    }
+
+    /// Number of endpoints, whatever their state.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|(_, slice)| slice.endpoints.len()).sum()
     }
 
     /// Every target of a port that still serves; traffic policies are not asked, as upstream does not ask them.

@@ -3,13 +3,14 @@
 use crate::affinity::AffinityEntry;
 use crate::choice::ready_here;
 use crate::config::ProxyConfig;
-use crate::elements::{Delta, Elements, Key, Wanted};
-use crate::flows::Flows;
+use crate::elements::{Delta, Key};
+use crate::events::Recorder;
 use crate::health::HealthPorts;
-use crate::health_events;
 use crate::kernel::{Kernel, KernelError};
 use crate::model::{BY_SERVICE, Service, Slice};
-use crate::rules::{NodeFacts, wanted};
+use crate::plans::{Plans, Work};
+use crate::rules::NodeFacts;
+use crate::shares::RuleShares;
 use crate::table;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
@@ -44,9 +45,24 @@ pub fn start(
     let client = client.with_user_agent("kube-proxy");
     runtime.supervise_scope("proxy", move |inside| {
         let informers = Informers::new(client.clone(), inside.clone());
-        let failed = health_events::recorder(config.node_name.clone(), client.clone(), inside.clone());
-        let health = HealthPorts::new(inside.clone(), config.node_port_addresses.clone(), failed);
-        let running = run(config.clone(), informers, Arc::clone(&kernel), health, inside);
+        let recorder = Recorder {
+            node: config.node_name.clone(),
+            client: client.clone(),
+            runtime: inside.clone(),
+        };
+        let health = HealthPorts::new(
+            inside.clone(),
+            config.node_port_addresses.clone(),
+            recorder.failed(),
+        );
+        let plans = Plans::new(RuleShares::new(inside.clone(), recorder.short()));
+        let running = run(
+            config.clone(),
+            informers,
+            Arc::clone(&kernel),
+            (health, plans),
+            inside,
+        );
         async move {
             running.await;
             Ok(())
@@ -58,7 +74,7 @@ fn run(
     config: ProxyConfig,
     informers: Informers,
     kernel: Arc<dyn Kernel>,
-    health: HealthPorts,
+    (health, plans): (HealthPorts, Plans),
     runtime: Runtime,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
@@ -72,8 +88,7 @@ fn run(
             config,
             services,
             slices,
-            elements: Elements::default(),
-            flows: BTreeMap::new(),
+            plans,
             health,
             guard: TableGuard::open(GUARDED, runtime.clone()),
             built: false,
@@ -158,20 +173,15 @@ struct Proxy {
     services: Informer<Service>,
     slices: Informer<Slice>,
     /// Elements in the kernel, if `built`.
-    elements: Elements,
-    /// Allowed targets of UDP flows, by service.
-    flows: BTreeMap<Arc<str>, Flows>,
+    plans: Plans,
     health: HealthPorts,
     guard: TableGuard,
     built: bool,
 }
 
-/// Work for a changed service.
-#[derive(Default)]
-struct Work {
-    delta: Delta,
-    flows: Flows,
-}
+/// Elements that `nft` adds with the table, as one transaction; it takes 2.4 KB for each. More of them are added over netlink
+/// once the table is there.
+const MAX_WITH_TABLE: usize = 65_536;
 
 impl Proxy {
     /// One transaction for all these services. After a failure the next one builds the whole table again, as it is
@@ -180,12 +190,20 @@ impl Proxy {
         let mut work = Work::default();
         for service in changed {
             self.sync_service(service, &mut work);
+            // Other tasks of this thread have their turn: there may be very many services.
+            tokio::task::yield_now().await;
+        }
+        for service in self.plans.due() {
+            if self.plans.is_due(&service) {
+                self.sync_service(&Arc::from(service), &mut work);
+                tokio::task::yield_now().await;
+            }
         }
         if !self.built {
             self.rebuild(kernel).await?;
             // Nobody remembers which flows were looked at: all of them.
-            self.flows
-                .values()
+            self.plans
+                .flows()
                 .for_each(|flows| work.flows.append(flows.clone()));
         } else if !work.delta.is_empty() {
             self.change(&work.delta, kernel).await?;
@@ -214,14 +232,18 @@ impl Proxy {
             tracing::warn!(%error, "reading session affinity failed");
             Vec::new()
         });
-        let notes: Vec<AffinityEntry> = notes
-            .into_iter()
-            .filter(|note| note.holds(&self.elements))
-            .collect();
-        let script = table::base(self.config.cluster_cidr, &self.config.node_port_addresses)
-            + &table::additions(self.elements.all())
-            + &table::notes(&notes);
-        kernel.apply(script).await?;
+        let elements = self.plans.elements();
+        let notes: Vec<AffinityEntry> = notes.into_iter().filter(|note| note.holds(elements)).collect();
+        let base = table::base(self.config.cluster_cidr, &self.config.node_port_addresses);
+        if elements.len() <= MAX_WITH_TABLE {
+            let script = base + &table::additions(elements.all()) + &table::notes(&notes);
+            kernel.apply(script).await?;
+            return self.settle();
+        }
+        kernel.apply(base + &table::notes(&notes)).await?;
+        let add = elements.all().collect();
+        let delete = BTreeMap::new();
+        kernel.change(&Delta { delete, add }).await?;
         self.settle()
     }
 
@@ -231,7 +253,7 @@ impl Proxy {
         // The kernel notes no endpoint that is not in the table any more; what it noted before goes now.
         if delta.delete.keys().any(|key| matches!(key, Key::Sticky(..))) {
             let mut notes = kernel.notes().await?;
-            notes.retain(|note| !note.holds(&self.elements));
+            notes.retain(|note| !note.holds(self.plans.elements()));
             kernel.delete_affinity_entries(notes).await?;
         }
         self.settle()
@@ -263,13 +285,10 @@ impl Proxy {
         let none = Service::default();
         let projection = object.as_ref().map_or(&none, |object| &object.projection);
         let projection = &without_own_addresses(projection, &self.config);
-        let after: Wanted = wanted(projection, slices.clone(), here, &self.elements.of(service));
-        self.elements.set(service, &after, &mut work.delta);
-        let flows = Flows::of(projection, slices.clone());
-        let before = self.flows.remove(service).unwrap_or_default();
-        work.flows.append(Flows::changed(&before, &flows));
-        if !flows.is_empty() {
-            self.flows.insert(Arc::clone(service), flows);
+        self.plans.set(service, projection, slices.clone(), here, work);
+        if !self.built {
+            // All of it is written anew.
+            work.delta = Delta::default();
         }
         let ready = ready_here(slices, &self.config.node_name);
         self.health.set(service, projection.health_check_port, ready);

@@ -3,7 +3,7 @@
 use crate::choice::Target;
 use crate::model::Protocol;
 use ipnet::Ipv4Net;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -104,8 +104,63 @@ impl Delta {
 /// services with one endpoint), the service first in order has its way, and the next when that one is gone.
 #[derive(Debug, Default)]
 pub struct Elements {
-    wanted: BTreeMap<Key, BTreeMap<Arc<str>, Value>>,
-    by_service: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    wanted: BTreeMap<Key, Owners>,
+    /// Keys of each service, in order.
+    by_service: BTreeMap<Arc<str>, Box<[Key]>>,
+}
+
+/// The services that want an element, with its value for each. Nearly every element is of one service, and takes no
+/// allocation of its own.
+#[derive(Debug)]
+enum Owners {
+    One(Arc<str>, Value),
+    Several(Box<BTreeMap<Arc<str>, Value>>),
+}
+
+impl Owners {
+    /// Value for the service first in order.
+    fn first(&self) -> Option<Value> {
+        match self {
+            Self::One(_, value) => Some(*value),
+            Self::Several(all) => all.values().next().copied(),
+        }
+    }
+
+    fn of(&self, service: &str) -> Option<Value> {
+        match self {
+            Self::One(own, value) => (**own == *service).then_some(*value),
+            Self::Several(all) => all.get(service).copied(),
+        }
+    }
+
+    fn insert(&mut self, service: &Arc<str>, value: Value) {
+        match self {
+            Self::One(own, present) if own == service => *present = value,
+            Self::One(own, present) => {
+                let both = [(Arc::clone(own), *present), (Arc::clone(service), value)];
+                *self = Self::Several(Box::new(both.into()));
+            }
+            Self::Several(all) => {
+                all.insert(Arc::clone(service), value);
+            }
+        }
+    }
+
+    /// Reports whether nobody is left.
+    fn remove(&mut self, service: &str) -> bool {
+        match self {
+            Self::One(own, _) => **own == *service,
+            Self::Several(all) => {
+                all.remove(service);
+                if all.len() == 1
+                    && let Some((own, value)) = all.pop_first()
+                {
+                    *self = Self::One(own, value);
+                }
+                false
+            }
+        }
+    }
 }
 
 impl Elements {
@@ -113,14 +168,30 @@ impl Elements {
     pub fn set(&mut self, service: &Arc<str>, wanted: &Wanted, delta: &mut Delta) {
         let before = self.by_service.remove(service).unwrap_or_default();
         for key in before.iter().filter(|key| !wanted.contains_key(key)) {
-            self.change(*key, delta, |owners| {
-                owners.remove(service);
-            });
+            let Some(owners) = self.wanted.get_mut(key) else {
+                continue;
+            };
+            let had = owners.first();
+            let has = if owners.remove(service) {
+                self.wanted.remove(key);
+                None
+            } else {
+                owners.first()
+            };
+            note(*key, had, has, delta);
         }
         for (key, value) in wanted {
-            self.change(*key, delta, |owners| {
-                owners.insert(Arc::clone(service), *value);
-            });
+            match self.wanted.get_mut(key) {
+                Some(owners) => {
+                    let had = owners.first();
+                    owners.insert(service, *value);
+                    note(*key, had, owners.first(), delta);
+                }
+                None => {
+                    self.wanted.insert(*key, Owners::One(Arc::clone(service), *value));
+                    note(*key, None, Some(*value), delta);
+                }
+            }
         }
         if !wanted.is_empty() {
             self.by_service
@@ -128,51 +199,23 @@ impl Elements {
         }
     }
 
-    fn change(&mut self, key: Key, delta: &mut Delta, act: impl FnOnce(&mut BTreeMap<Arc<str>, Value>)) {
-        let owners = self.wanted.entry(key).or_default();
-        let before = owners.values().next().copied();
-        act(owners);
-        let after = owners.values().next().copied();
-        if after.is_none() {
-            self.wanted.remove(&key);
-        }
-        if before == after {
-            return;
-        }
-        // What this delta adds is not in the kernel yet, and what it deletes is.
-        let in_kernel = match delta.add.remove(&key) {
-            Some(_) => delta.delete.get(&key).copied(),
-            None => delta.delete.get(&key).copied().or(before),
-        };
-        if in_kernel == after {
-            delta.delete.remove(&key);
-            return;
-        }
-        if let Some(value) = in_kernel {
-            delta.delete.insert(key, value);
-        }
-        if let Some(value) = after {
-            delta.add.insert(key, value);
-        }
-    }
-
     /// Everything there should be.
     pub fn all(&self) -> impl Iterator<Item = (Key, Value)> {
         self.wanted
             .iter()
-            .filter_map(|(key, owners)| Some((*key, *owners.values().next()?)))
+            .filter_map(|(key, owners)| Some((*key, owners.first()?)))
     }
 
     /// Returns the elements of a service.
     pub fn of(&self, service: &str) -> Wanted {
         let keys = self.by_service.get(service).into_iter().flatten();
-        keys.filter_map(|key| Some((*key, *self.wanted.get(key)?.get(service)?)))
+        keys.filter_map(|key| Some((*key, self.wanted.get(key)?.of(service)?)))
             .collect()
     }
 
     /// Returns the planned value of a key.
     pub fn get(&self, key: &Key) -> Option<Value> {
-        self.wanted.get(key)?.values().next().copied()
+        self.wanted.get(key)?.first()
     }
 
     pub fn len(&self) -> usize {
@@ -181,5 +224,27 @@ impl Elements {
 
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
+    }
+}
+
+/// Adds to `delta` that the planned value of a key was `before` and is `after`.
+fn note(key: Key, before: Option<Value>, after: Option<Value>, delta: &mut Delta) {
+    if before == after {
+        return;
+    }
+    // What this delta adds is not in the kernel yet, and what it deletes is.
+    let in_kernel = match delta.add.remove(&key) {
+        Some(_) => delta.delete.get(&key).copied(),
+        None => delta.delete.get(&key).copied().or(before),
+    };
+    if in_kernel == after {
+        delta.delete.remove(&key);
+        return;
+    }
+    if let Some(value) = in_kernel {
+        delta.delete.insert(key, value);
+    }
+    if let Some(value) = after {
+        delta.add.insert(key, value);
     }
 }

@@ -18,9 +18,13 @@ pub struct Flows {
     node_ports: BTreeMap<u16, BTreeSet<Target>>,
 }
 
+/// Targets of a service that are looked at even if it has next to no elements: those that end are in none.
+const ALWAYS: usize = 256;
+
 impl Flows {
-    /// Of one service: of as many of its ports as [`MAX_OF_SERVICE`] targets allow. Flows of others end by themselves.
-    pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice>) -> Self {
+    /// Of one service: of as many of its ports as [`MAX_OF_SERVICE`] targets allow, and about as many as it has
+    /// elements. Flows of other ports end by themselves.
+    pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice>, elements: usize) -> Self {
         let mut flows = Self::default();
         let Some(cluster_ip) = service.cluster_ip else {
             return flows;
@@ -32,7 +36,7 @@ impl Flows {
         }
         let endpoints = Endpoints::of(slices);
         let frontends = service.addresses(cluster_ip).count() + 1;
-        let mut room = MAX_OF_SERVICE;
+        let mut room = MAX_OF_SERVICE.min(elements.saturating_mul(4) + ALWAYS);
         for port in udp {
             let targets = endpoints.serving(&port.name);
             let Some(left) = room.checked_sub((targets.len() + 1).saturating_mul(frontends)) else {

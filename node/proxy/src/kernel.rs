@@ -3,8 +3,8 @@
 use crate::affinity::AffinityEntry;
 use crate::elements::Delta;
 use crate::flows::Flows;
+use crate::netlink;
 use crate::table::{AFFINITY, TABLE};
-use crate::{netlink, table};
 use async_trait::async_trait;
 use machinery_runtime::Runtime;
 use node_sys::{CommandSpec, Exec, ExecError, conntrack, nftables};
@@ -14,8 +14,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Elements that are changed while the caller's thread waits, a few milliseconds at most; more of them are left to
-/// `nft`.
+/// Elements that are changed while the caller's thread waits, a few milliseconds at most; more of them have a thread of
+/// their own.
 const MAX_INLINE: usize = 4096;
 
 /// Failed operation of the kernel.
@@ -84,10 +84,12 @@ impl Kernel for LinuxKernel {
     }
 
     async fn change(&self, delta: &Delta) -> Result<(), KernelError> {
-        if delta.delete.len() + delta.add.len() > MAX_INLINE {
-            return self.apply(table::change(delta)).await;
+        let batch = netlink::batch(delta);
+        if delta.delete.len() + delta.add.len() <= MAX_INLINE {
+            return batch.apply().map_err(KernelError::Elements);
         }
-        netlink::batch(delta).apply().map_err(KernelError::Elements)
+        let applied = self.aside(move || batch.apply()).await;
+        applied.map_err(KernelError::Elements)
     }
 
     async fn notes(&self) -> Result<Vec<AffinityEntry>, KernelError> {

@@ -2,7 +2,7 @@
 //!
 //! Services and endpoint slices come from informers ([`model`]). Which endpoints take part is upstream's rule
 //! ([`choice`]); each has slots, which it keeps as long as it can ([`slots`]); a service becomes elements of maps
-//! ([`rules`]); what differs from before ([`elements`]) becomes one transaction that the kernel takes whole or not at
+//! ([`rules`]), as many as its namespace has room for; what differs from before ([`elements`]) becomes one transaction that the kernel takes whole or not at
 //! all ([`kernel`]): elements over netlink ([`netlink`]), the whole table at the start as text for `nft`
 //! ([`mod@table`]). UDP flows that lead to where a service no longer does are forgotten ([`flows`]). Balancers hear
 //! whether a service has endpoints here ([`health`]).
@@ -19,14 +19,19 @@ pub mod choice;
 pub mod config;
 mod driver;
 pub mod elements;
+mod events;
 pub mod flows;
 mod health;
-mod health_events;
 pub mod kernel;
 pub mod model;
 pub mod netlink;
 mod node_port_addresses;
+mod plans;
 pub mod rules;
+#[cfg(test)]
+mod share_tests;
+mod shares;
+mod size;
 pub mod slots;
 pub mod table;
 #[cfg(test)]

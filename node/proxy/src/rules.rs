@@ -4,6 +4,7 @@ use crate::affinity::step;
 use crate::choice::{Choice, Endpoints, Target, choose};
 use crate::elements::{Frontend, Key, Scope, Summary, Value, Wanted};
 use crate::model::{Policy, Service, ServicePort, Slice};
+use crate::size::{Fit, Size};
 use crate::slots::{MAX_OF_SERVICE, assign, slots_for};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,14 @@ pub struct NodeFacts<'a> {
     pub node_ip: Option<Ipv4Addr>,
 }
 
+/// Elements of a service.
+#[derive(Debug, Default)]
+pub struct Planned {
+    pub elements: Wanted,
+    /// Number of elements with room enough: as many as there are, or more.
+    pub needs: usize,
+}
+
 /// The elements of a service on this node. Slots stay with who had them in `before`, the service's elements so far.
 pub fn wanted<'a>(
     service: &Service,
@@ -26,34 +35,53 @@ pub fn wanted<'a>(
     here: NodeFacts<'_>,
     before: &Wanted,
 ) -> Wanted {
+    planned(service, slices, here, before, usize::MAX).elements
+}
+
+/// The same where there is room for so many. Where they are more, frontends have fewer slots; where one for each is too
+/// much, the last ports have none. The address itself is there in any case.
+pub fn planned<'a>(
+    service: &Service,
+    slices: impl Iterator<Item = &'a Slice>,
+    here: NodeFacts<'_>,
+    before: &Wanted,
+    room: usize,
+) -> Planned {
+    let Some(cluster_ip) = service.cluster_ip else {
+        return Planned::default();
+    };
+    let endpoints = Endpoints::of(slices);
+    let served = MAX_FRONTENDS / of_each_port(service);
+    let ports = service.ports.iter().take(served.max(1));
+    let ports: Vec<(&ServicePort, Choice)> = ports
+        .map(|port| (port, choose(&endpoints, &port.name, here.node)))
+        .collect();
     let mut rules = Rules {
         service,
         before,
         frontends: frontends(service),
+        most_slots: u16::MAX,
+        cut: false,
+        sources: sources(service, here.node_ip),
         wanted: Wanted::new(),
     };
-    let Some(cluster_ip) = service.cluster_ip else {
-        return rules.wanted;
-    };
+    let size = rules.size(&ports, endpoints.count());
+    let Fit {
+        ports: fitting,
+        slots,
+    } = size.fit(room);
+    (rules.most_slots, rules.cut) = (slots, fitting < ports.len());
     rules.add(Key::ClusterIp(cluster_ip));
-    let endpoints = Endpoints::of(slices);
-    let served = MAX_FRONTENDS / of_each_port(service);
-    for port in service.ports.iter().take(served.max(1)) {
-        let choice = choose(&endpoints, &port.name, here.node);
-        for (address, _) in choice.cluster.iter().chain(&choice.local) {
-            rules.add(Key::Hairpin(*address));
-        }
-        rules.internal(Frontend::Address(cluster_ip, port.protocol, port.port), &choice);
-        let external = service.external_ips.iter().chain(&service.balancer_ips);
-        for external in external.take(MAX_FRONTENDS) {
-            rules.external(Frontend::Address(*external, port.protocol, port.port), &choice);
-        }
-        if port.node_port != 0 {
-            rules.external(Frontend::NodePort(port.protocol, port.node_port), &choice);
-        }
-        rules.source_ranges(port, here.node_ip);
+    for (port, choice) in &ports[..fitting] {
+        rules.port(cluster_ip, port, choice);
     }
-    rules.wanted
+    let elements = rules.wanted;
+    let needs = if rules.cut {
+        size.whole().max(elements.len() + 1)
+    } else {
+        elements.len()
+    };
+    Planned { elements, needs }
 }
 
 /// Frontends that each port of a service has, at most.
@@ -77,10 +105,46 @@ struct Rules<'a> {
     before: &'a Wanted,
     /// Frontends of the service; see [`frontends`].
     frontends: usize,
+    /// Slots that a frontend has at most.
+    most_slots: u16,
+    /// Something was left out for want of room.
+    cut: bool,
+    /// Sources that may use the balancer's addresses, where not all may.
+    sources: Vec<Ipv4Net>,
     wanted: Wanted,
 }
 
 impl Rules<'_> {
+    /// The number of elements with these ports, of so many endpoints in all.
+    fn size(&self, ports: &[(&ServicePort, Choice)], endpoints: usize) -> Size {
+        let balancers = self.service.balancer_ips.len().min(MAX_FRONTENDS);
+        let of_sources = match self.sources.len().min(self.most_sources()) {
+            0 => 0,
+            sources => balancers * (1 + sources),
+        };
+        Size {
+            scopes: of_each_port(self.service),
+            of_sources,
+            affine: self.service.affinity_seconds.is_some(),
+            frontends: self.frontends,
+            endpoints,
+            targets: ports.iter().map(|(_, choice)| choice.most()).collect(),
+        }
+    }
+
+    fn port(&mut self, cluster_ip: Ipv4Addr, port: &ServicePort, choice: &Choice) {
+        self.internal(Frontend::Address(cluster_ip, port.protocol, port.port), choice);
+        let service = self.service;
+        let external = service.external_ips.iter().chain(&service.balancer_ips);
+        for external in external.take(MAX_FRONTENDS) {
+            self.external(Frontend::Address(*external, port.protocol, port.port), choice);
+        }
+        if port.node_port != 0 {
+            self.external(Frontend::NodePort(port.protocol, port.node_port), choice);
+        }
+        self.source_ranges(port);
+    }
+
     fn add(&mut self, key: Key) {
         self.wanted.insert(key, Value::Nothing);
     }
@@ -143,7 +207,9 @@ impl Rules<'_> {
             _ => None,
         });
         let had: BTreeMap<u16, Target> = had.collect();
-        let assigned = assign(&had, targets, slots_for(targets.len(), self.frontends));
+        let slots = slots_for(targets.len(), self.frontends);
+        self.cut |= slots > self.most_slots;
+        let assigned = assign(&had, targets, slots.min(self.most_slots));
         let slots = u16::try_from(assigned.len()).unwrap_or(u16::MAX);
         self.wanted
             .insert(Key::Service(frontend, scope), Value::Spread { slots });
@@ -152,6 +218,9 @@ impl Rules<'_> {
             Frontend::NodePort(protocol, port) => Summary::NodePort(protocol, port),
         }));
         let reached: BTreeSet<Target> = assigned.iter().copied().collect();
+        for (address, _) in &reached {
+            self.add(Key::Hairpin(*address));
+        }
         for (slot, (address, port)) in (0..slots).zip(assigned) {
             self.wanted
                 .insert(Key::Endpoint(frontend, scope, slot), Value::Target(address, port));
@@ -165,30 +234,31 @@ impl Rules<'_> {
         }
     }
 
-    /// As upstream's: for the balancer's addresses alone. A balancer's address may be one of the node itself; then its
-    /// own traffic has that source.
-    fn source_ranges(&mut self, port: &ServicePort, node_ip: Option<Ipv4Addr>) {
-        if self.service.source_ranges.is_empty() {
+    fn source_ranges(&mut self, port: &ServicePort) {
+        if self.sources.is_empty() {
             return;
         }
-        let from_node = node_ip.is_some_and(|own| {
-            self.service
-                .source_ranges
-                .iter()
-                .any(|range| range.contains(&own))
-        });
-        let mut ranges = self.service.source_ranges.clone();
-        if from_node {
-            ranges.extend(self.service.balancer_ips.iter().map(|own| Ipv4Net::from(*own)));
-        }
-        let ranges = Ipv4Net::aggregate(&ranges);
-        // Those that are left out may not come: nobody is let in who should not be.
-        let most = MAX_OF_SERVICE / self.frontends.max(1);
-        for address in self.service.balancer_ips.clone().into_iter().take(MAX_FRONTENDS) {
-            self.add(Key::Restricted(address, port.protocol, port.port));
-            for range in ranges.iter().take(most) {
-                self.add(Key::Allowed(address, port.protocol, port.port, *range));
+        let most = self.most_sources();
+        for address in self.service.balancer_ips.iter().take(MAX_FRONTENDS) {
+            self.add(Key::Restricted(*address, port.protocol, port.port));
+            for at in 0..self.sources.len().min(most) {
+                self.add(Key::Allowed(*address, port.protocol, port.port, self.sources[at]));
             }
         }
     }
+
+    /// Sources of one frontend; those that are left out may not come: nobody is let in who should not be.
+    fn most_sources(&self) -> usize {
+        MAX_OF_SERVICE / self.frontends.max(1)
+    }
+}
+
+/// As upstream's: for the balancer's addresses alone. A balancer's address may be one of the node itself; then its own
+/// traffic has that source. None where all may come.
+fn sources(service: &Service, node_ip: Option<Ipv4Addr>) -> Vec<Ipv4Net> {
+    let mut ranges = service.source_ranges.clone();
+    if node_ip.is_some_and(|own| ranges.iter().any(|range| range.contains(&own))) {
+        ranges.extend(service.balancer_ips.iter().map(|own| Ipv4Net::from(*own)));
+    }
+    Ipv4Net::aggregate(&ranges)
 }

@@ -268,7 +268,7 @@ fn udp_flows_to_gone_endpoints_are_looked_for() {
             &endpoints,
             &json!([{"name": "dns", "protocol": "UDP", "port": 5353}]),
         )];
-        Flows::of(&service(&spec), slices.iter())
+        Flows::of(&service(&spec), slices.iter(), 100)
     };
     let none = of(json!([]));
     let one = of(json!([{"addresses": ["10.244.0.1"]}]));
@@ -281,7 +281,7 @@ fn udp_flows_to_gone_endpoints_are_looked_for() {
     assert_eq!(Flows::changed(&none, &one), one, "the first is there");
     assert_eq!(Flows::changed(&one, &none), none, "none is left");
     let tcp = json!({"clusterIP": "10.96.0.10", "ports": [{"name": "dns", "port": 53}]});
-    assert!(Flows::of(&service(&tcp), std::iter::empty::<&Slice>()).is_empty());
+    assert!(Flows::of(&service(&tcp), std::iter::empty::<&Slice>(), 100).is_empty());
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn service_of_many_ports_and_endpoints_has_bounded_elements() {
             .count();
         assert!((20_000..=65_536).contains(&slots), "{slots} of {policy}");
         assert!(before.len() <= 3 * 65_536, "{} of {policy}", before.len());
-        let flows = Flows::of(&service, slices.iter());
+        let flows = Flows::of(&service, slices.iter(), before.len());
         assert!(!flows.is_empty());
     }
 }

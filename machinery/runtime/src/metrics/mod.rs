@@ -19,7 +19,7 @@ pub use vector::{Counters, Gauges, Histograms};
 use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
 use read::ReadFamily;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,6 +140,15 @@ impl ComponentMetrics {
         self.registry.gather()
     }
 
+    /// The same in Prometheus' text form.
+    pub fn text(&self) -> String {
+        let text = TextEncoder::new().encode_to_string(&self.gather());
+        text.unwrap_or_else(|error| {
+            tracing::error!(%error, "rendering metrics");
+            String::new()
+        })
+    }
+
     /// Every family that was asked for, with and without samples.
     pub fn described(&self) -> Vec<Described> {
         let known = self.known.lock();
@@ -186,6 +195,7 @@ mod tests {
         metrics.counters(&COUNTS).of(&["a"]).inc();
         metrics.counters(&COUNTS).of(&["a"]).inc();
         assert_eq!(value(&metrics, "counts_total", "a"), Some(2.0));
+        assert!(metrics.text().ends_with("\ncounts_total{namespace=\"a\"} 2\n"));
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
     }
     certificates(&context.workers.objects.certificates().states(), &mut out);
     components::metrics(context.runtime.components(), &mut out);
+    // Those of service rules and names.
+    out.push_str(&context.runtime.metrics().text());
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }
 

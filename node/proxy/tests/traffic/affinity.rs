@@ -131,7 +131,7 @@ async fn udp_flows_go_only_with_their_endpoint() {
     world.serve("pod1");
     world.serve("pod2");
     let service = Service::project(&ObjectHeader::default(), &serde_json::to_vec(&spec).unwrap()).unwrap();
-    let flows = |endpoints: &[(&str, &str)]| Flows::of(&service, [slice_of(endpoints)].iter());
+    let flows = |endpoints: &[(&str, &str)]| Flows::of(&service, [slice_of(endpoints)].iter(), 100);
     // Sockets with flows to both.
     let mut sockets: Vec<(String, UdpSocket)> = Vec::new();
     while !["pod1", "pod2"]

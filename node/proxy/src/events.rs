@@ -1,6 +1,7 @@
-//! The event of a service whose health check port cannot be served on this node.
+//! Events of services: their health check port cannot be served on this node, or they have fewer rules than they need.
 
 use crate::health::Failed;
+use crate::shares::Short;
 use k8s_openapi::api::events::v1::Event;
 use machinery_client::{ApiResource, Client};
 use machinery_runtime::Runtime;
@@ -9,29 +10,67 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// Creates the event in the background; one that is refused is logged and lost.
-pub(crate) fn recorder(node: String, client: Client, runtime: Runtime) -> Failed {
-    Arc::new(move |service, address, error| {
+/// Creates events in the background; one that is refused is logged and lost.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorder {
+    pub(crate) node: String,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
+}
+
+impl Recorder {
+    /// Of health check ports.
+    pub(crate) fn failed(&self) -> Failed {
+        let own = self.clone();
+        Arc::new(move |service, address, error| {
+            let note = message(&own.node, service, address, error);
+            own.create(service, &HEALTH, &note);
+        })
+    }
+
+    /// Of services that have fewer rules than they need.
+    pub(crate) fn short(&self) -> Short {
+        let own = self.clone();
+        Arc::new(move |service| own.create(service, &SHORT, &short_message(&own.node, service)))
+    }
+
+    fn create(&self, service: &str, about: &About, note: &str) {
         let Some((namespace, _)) = service.split_once('/') else {
             return;
         };
-        let event = event(
-            &node,
-            service,
-            &message(&node, service, address, error),
-            runtime.now(),
-        );
-        let (client, namespace) = (client.clone(), namespace.to_owned());
+        let event = event(&self.node, service, about, note, self.runtime.now());
+        let (client, namespace) = (self.client.clone(), namespace.to_owned());
         let create = async move {
             let created = client
                 .create(&ApiResource::of::<Event>(), &namespace, &event)
                 .await;
             if let Err(error) = created {
-                tracing::warn!(%error, "the event of a health check port was not created");
+                tracing::warn!(%error, "the event of a service was not created");
             }
         };
-        runtime.spawn("health check event", create).detach();
-    })
+        self.runtime.spawn("service event", create).detach();
+    }
+}
+
+/// Reason and action of an event.
+struct About {
+    reason: &'static str,
+    action: &'static str,
+}
+
+const HEALTH: About = About {
+    reason: "FailedToStartServiceHealthcheck",
+    action: "Listen",
+};
+const SHORT: About = About {
+    reason: "TooManyServiceRules",
+    action: "Sync",
+};
+
+fn short_message(node: &str, service: &str) -> String {
+    format!(
+        "node {node} has fewer rules for service \"{service}\" than it needs, as the services of its namespace have their share; some of its endpoints or ports are not reached from there"
+    )
 }
 
 /// Upstream's words, Go's for the error included.
@@ -47,7 +86,7 @@ fn message(node: &str, service: &str, address: SocketAddrV4, error: &io::Error) 
     )
 }
 
-fn event(node: &str, service: &str, message: &str, now: jiff::Timestamp) -> Value {
+fn event(node: &str, service: &str, about: &About, note: &str, now: jiff::Timestamp) -> Value {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
     json!({
         "apiVersion": "events.k8s.io/v1",
@@ -56,9 +95,9 @@ fn event(node: &str, service: &str, message: &str, now: jiff::Timestamp) -> Valu
         "eventTime": format!("{now:.6}"),
         "regarding": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name},
         "type": "Warning",
-        "reason": "FailedToStartServiceHealthcheck",
-        "action": "Listen",
-        "note": message,
+        "reason": about.reason,
+        "action": about.action,
+        "note": note,
         "reportingController": "kube-proxy",
         "reportingInstance": format!("kube-proxy-{node}"),
     })
@@ -81,7 +120,7 @@ mod tests {
             message,
             "node n1 failed to start healthcheck \"ns/web\" on port 30100: listen tcp4 0.0.0.0:30100: bind: address already in use"
         );
-        let event = event("n1", "ns/web", &message, jiff::Timestamp::UNIX_EPOCH);
+        let event = event("n1", "ns/web", &HEALTH, &message, jiff::Timestamp::UNIX_EPOCH);
         let event: Event = serde_json::from_value(event).unwrap();
         assert_eq!(event.regarding.unwrap().name.as_deref(), Some("web"));
         assert_eq!(event.note.as_deref(), Some(message.as_str()));
