@@ -46,6 +46,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("machinery-x509", &["machinery-meta"]),
         ("machinery-schema", &["machinery-meta"]),
         ("machinery-api", &["machinery-meta", "machinery-schema"]),
+        ("machinery-cel", &["machinery-meta", "machinery-schema"]),
         (
             "machinery-semantics",
             &["machinery-meta", "machinery-schema", "machinery-api"],
