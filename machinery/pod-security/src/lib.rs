@@ -5,7 +5,7 @@
 //! exemptions and answers belong to the admission plugin `PodSecurity`.
 //!
 //! `testdata/` holds what upstream's own checks say of the pods of its fixtures and unit tests, at every version; the table
-//! in `tests.rs` compares word for word.
+//! in `tests.rs` compares word for word. `conformance/tools/podsecurity` writes it.
 
 mod checks;
 mod evaluation;
