@@ -1,7 +1,6 @@
 //! Reasons for which admission refuses a write.
 
 use crate::rejection::Rejection;
-use machinery_meta::GroupResource;
 use machinery_meta::reader::ReadError;
 use machinery_meta::{FieldError, GroupResource};
 
