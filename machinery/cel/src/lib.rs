@@ -28,6 +28,7 @@ mod fuzz;
 mod library;
 mod parser;
 mod program;
+mod rules;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use escaping::{escape, unescape};
 pub use eval::{Activation, Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables};
 pub use parser::MAX_EXPRESSION;
 pub use program::{Compiled, Evaluation, Program};
+pub use rules::{Rules, Verdict};
 pub use source::{Issue, Issues, Location};
 pub use types::{Type, UnknownType};
 pub use value::{

@@ -64,6 +64,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "apiserver-registry",
             &[
+                "machinery-cel",
                 "machinery-meta",
                 "machinery-schema",
                 "machinery-api",

@@ -8,6 +8,7 @@ use crate::engine::row::{
     record_fingerprint, storage_version_hash,
 };
 use crate::engine::verbs::{Verb, Verbs};
+use machinery_cel::Rules;
 use machinery_meta::{FieldPath, GroupVersionKind};
 use machinery_schema::structural::{self, CompiledSchema, Patterns};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
@@ -111,6 +112,7 @@ fn row(
     let scale = scale_paths(version);
     let selectable = selectable(spec);
     let strategy = SchemaStrategy {
+        rules: rules(version),
         status: version.at(&["subresources", "status"]).is_some(),
         replicas: scale.as_ref().map(|paths| {
             (
@@ -155,6 +157,16 @@ fn row(
         plural,
         gvk,
     }
+}
+
+/// The rules of a version's schema.
+fn rules(version: Ref<'_>) -> Option<Arc<Rules>> {
+    let text = version.at(&["schema", "openAPIV3Schema"])?.to_json();
+    if !text.contains("\"x-kubernetes-validations\"") {
+        return None;
+    }
+    let schema = serde_json::from_str(&text).ok()?;
+    Rules::compile(&schema).map(Arc::new)
 }
 
 fn subresources(version: Ref<'_>, gvk: &GroupVersionKind, scale: Option<ScalePaths>) -> Vec<Subresource> {

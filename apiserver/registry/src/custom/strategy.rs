@@ -3,9 +3,11 @@
 use crate::engine::context::RequestContext;
 use crate::engine::metadata;
 use crate::engine::strategy::{ObjectPart, Strategy};
-use machinery_meta::{FieldError, FieldPath};
+use machinery_cel::{Data, Rules, Verdict};
+use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// See the module's comment.
 #[derive(Debug, Clone)]
@@ -14,9 +16,34 @@ pub(super) struct SchemaStrategy {
     pub(super) status: bool,
     /// Path of the replicas that `scale` reads, as the definition writes it and split into names.
     pub(super) replicas: Option<(String, Vec<String>)>,
+    /// `x-kubernetes-validations` of the schema.
+    pub(super) rules: Option<Arc<Rules>>,
 }
 
 impl SchemaStrategy {
+    fn rules(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Verdict {
+        let rules = self.rules.as_ref();
+        let checked = rules.map(|rules| rules.check(Data::from(object), old.map(Data::from)));
+        checked.unwrap_or_default()
+    }
+
+    /// Runs the rules, which look at objects of the right form alone.
+    fn check_rules(&self, object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError>) {
+        if self.rules.is_none() {
+            return;
+        }
+        if problems.iter().any(|own| is_blocking(own.kind)) {
+            problems.push(FieldError {
+                kind: FieldErrorKind::Invalid,
+                path: FieldPath::root(),
+                value: Some("null".to_owned()),
+                detail: "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation".to_owned(),
+            });
+            return;
+        }
+        problems.extend(self.rules(object, old).problems);
+    }
+
     fn check_replicas(&self, object: Ref<'_>, problems: &mut Vec<FieldError>) {
         let Some((text, path)) = &self.replicas else {
             return;
@@ -30,6 +57,18 @@ impl SchemaStrategy {
             problems.push(FieldError::invalid(&FieldPath::new(text), replicas, detail));
         }
     }
+}
+
+/// Problems after which rules are not run.
+fn is_blocking(kind: FieldErrorKind) -> bool {
+    matches!(
+        kind,
+        FieldErrorKind::NotSupported
+            | FieldErrorKind::Required
+            | FieldErrorKind::TooLong
+            | FieldErrorKind::TooMany
+            | FieldErrorKind::TypeInvalid
+    )
 }
 
 impl Strategy for SchemaStrategy {
@@ -54,6 +93,7 @@ impl Strategy for SchemaStrategy {
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
         let mut problems = structural::validate(object, None);
         self.check_replicas(object, &mut problems);
+        self.check_rules(object, None, &mut problems);
         problems
     }
 
@@ -66,6 +106,7 @@ impl Strategy for SchemaStrategy {
     ) -> Vec<FieldError> {
         let mut problems = structural::validate(object, Some(old));
         self.check_replicas(object, &mut problems);
+        self.check_rules(object, Some(old), &mut problems);
         problems
     }
 
@@ -76,12 +117,17 @@ impl Strategy for SchemaStrategy {
             listed.filter_map(Ref::as_str).map(str::to_owned).collect()
         };
         let known = old.map(of).unwrap_or_default();
+        // Rules that a value of before broke already warn about it.
+        let kept = old
+            .map(|old| self.rules(object, Some(old)).warnings)
+            .unwrap_or_default();
         let new = of(object).into_iter().filter(|own| !known.contains(own));
         new.filter(|own| !own.contains('/') && !metadata::STANDARD_FINALIZERS.contains(&own.as_str()))
             .map(|own| {
                 let path = if own.contains('.') { " including a path (/)" } else { "" };
                 format!("metadata.finalizers: {own:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
             })
+            .chain(kept)
             .collect()
     }
 

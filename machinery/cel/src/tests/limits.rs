@@ -201,3 +201,11 @@ fn objects_and_patches_are_made() {
         "{issues}"
     );
 }
+
+#[test]
+fn programs_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<crate::Program>();
+    shared::<crate::Rules>();
+    shared::<Value<'static>>();
+}

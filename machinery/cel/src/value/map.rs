@@ -15,7 +15,7 @@ pub enum Map<'a> {
 }
 
 /// Values by name that are made when they are asked for, such as the variables of a policy.
-pub trait Fields: std::fmt::Debug {
+pub trait Fields: std::fmt::Debug + Send + Sync {
     /// The value with a name, when there is one.
     fn get<'s>(&'s self, name: &str) -> Option<Evaluated<'s>>;
     /// All names.

@@ -25,7 +25,7 @@ pub enum Opaque<'a> {
 }
 
 /// The authorizer that expressions ask.
-pub trait Authorizer: std::fmt::Debug {
+pub trait Authorizer: std::fmt::Debug + Send + Sync {
     /// Decides whether the user of the request, or a service account (namespace and name), may do something.
     fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision;
 }

@@ -67,9 +67,6 @@ fn warnings(object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
                 .into(),
         );
     }
-    if object.to_json().contains("\"x-kubernetes-validations\"") {
-        warnings.push("x-kubernetes-validations are stored but not evaluated by this server yet".into());
-    }
     warnings
 }
 

@@ -1,0 +1,350 @@
+//! Rules run over an object.
+
+use super::{Node, Rule};
+use crate::eval::{Activation, Limits, Meter, RUNTIME_BUDGET};
+use crate::value::{Data, ErrorKind, Evaluated, Value};
+use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of a message that an expression made.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// What rules say of an object.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub problems: Vec<FieldError>,
+    /// Problems of values that an update leaves as they were.
+    pub warnings: Vec<String>,
+    /// Cost of all rules.
+    pub cost: u64,
+}
+
+/// A value, with its past where that is known, and the nearest of what it is in.
+#[derive(Clone, Copy, Default)]
+struct Past<'o> {
+    own: Option<(Data<'o>, Data<'o>)>,
+    parent: Option<(Data<'o>, Data<'o>)>,
+}
+
+impl<'o> Past<'o> {
+    fn child(self, name: Option<&str>, now: Data<'o>, before: Option<Data<'o>>) -> Self {
+        if self.own.is_none() {
+            return self;
+        }
+        // The type of the whole object says nothing of its members.
+        if self.parent.is_none() && matches!(name, Some("apiVersion" | "kind")) {
+            return Self::default();
+        }
+        Self {
+            own: before.map(|before| (now, before)),
+            parent: self.own,
+        }
+    }
+
+    /// Reports whether an update leaves the value as it was.
+    fn is_unchanged(self) -> bool {
+        let Some((now, before)) = self.own.or(self.parent) else {
+            return false;
+        };
+        let mut meter = Meter::new(Limits::default());
+        now.value().equals(&before.value(), &mut meter).unwrap_or(false)
+    }
+}
+
+/// Values of a rule's variables.
+struct Variables<'a> {
+    own: Evaluated<'a>,
+    old: Option<Evaluated<'a>>,
+}
+
+impl Activation for Variables<'_> {
+    fn resolve<'s>(&'s self, name: &str) -> Option<Evaluated<'s>> {
+        match name {
+            "self" => Some(self.own.clone()),
+            "oldSelf" => self.old.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// The budget is used up: no more rules run.
+struct Stop;
+
+pub(super) struct Run {
+    verdict: Verdict,
+}
+
+impl Run {
+    pub(super) fn new() -> Self {
+        Self {
+            verdict: Verdict::default(),
+        }
+    }
+
+    pub(super) fn object(mut self, node: &Node, object: Data<'_>, old: Option<Data<'_>>) -> Verdict {
+        let past = Past {
+            own: old.map(|old| (object, old)),
+            parent: None,
+        };
+        let _ = self.value(node, &FieldPath::root(), object, old, past);
+        self.verdict
+    }
+
+    fn value(
+        &mut self,
+        node: &Node,
+        path: &FieldPath,
+        value: Data<'_>,
+        old: Option<Data<'_>>,
+        past: Past<'_>,
+    ) -> Result<(), Stop> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        self.rules(node, path, value, old, past)?;
+        for part in &node.all_of {
+            let past = Past {
+                own: None,
+                parent: past.parent,
+            };
+            self.value(part, path, value, old, past)?;
+        }
+        if value.is_list() {
+            return self.elements(node, path, value, old, past);
+        }
+        self.members(node, path, value, old, past)
+    }
+
+    fn members(
+        &mut self,
+        node: &Node,
+        path: &FieldPath,
+        value: Data<'_>,
+        old: Option<Data<'_>>,
+        past: Past<'_>,
+    ) -> Result<(), Stop> {
+        let before = |name: &str| old.filter(|_| !node.atomic).and_then(|old| old.member(name));
+        if let Some(values) = &node.values {
+            for name in value.names() {
+                let Some(own) = value.member(name) else { continue };
+                let past = past.child(Some(name), own, before(name));
+                self.value(values, &path.key(name), own, before(name), past)?;
+            }
+        }
+        for (name, field) in &node.fields {
+            let Some(own) = value.member(name) else { continue };
+            let past = past.child(Some(name), own, before(name));
+            self.value(field, &path.child(name), own, before(name), past)?;
+        }
+        Ok(())
+    }
+
+    fn elements(
+        &mut self,
+        node: &Node,
+        path: &FieldPath,
+        value: Data<'_>,
+        old: Option<Data<'_>>,
+        past: Past<'_>,
+    ) -> Result<(), Stop> {
+        let Some(items) = &node.items else { return Ok(()) };
+        let mut known = HashMap::new();
+        let before = old.filter(|_| !node.keys.is_empty()).into_iter();
+        for old in before.flat_map(|old| (0..old.len()).filter_map(move |at| old.item(at))) {
+            if let Some(key) = composite(old, &node.keys) {
+                known.entry(key).or_insert(old);
+            }
+        }
+        for at in 0..value.len() {
+            let Some(own) = value.item(at) else { continue };
+            let before = composite(own, &node.keys).and_then(|key| known.get(&key).copied());
+            self.value(items, &path.index(at), own, before, past.child(None, own, before))?;
+        }
+        Ok(())
+    }
+
+    fn rules(
+        &mut self,
+        node: &Node,
+        path: &FieldPath,
+        value: Data<'_>,
+        old: Option<Data<'_>>,
+        past: Past<'_>,
+    ) -> Result<(), Stop> {
+        let Some(declared) = &node.declared else {
+            return Ok(());
+        };
+        for rule in &node.rules {
+            let Ok(program) = &rule.program else {
+                let problem = rule
+                    .program
+                    .as_ref()
+                    .err()
+                    .map(String::as_str)
+                    .unwrap_or_default();
+                self.invalid(node, path, &format!("rule compile error: {problem}"));
+                continue;
+            };
+            let uses_old = program.uses("oldSelf");
+            if uses_old && old.is_none() && !rule.optional_old_self {
+                continue;
+            }
+            let before = old.map(|old| declared.value(old));
+            let before = match (rule.optional_old_self, before) {
+                (true, None) => Some(Ok(Value::Optional(None))),
+                (true, Some(own)) => Some(own.map(|own| Value::Optional(Some(Arc::new(own))))),
+                (false, own) => own,
+            };
+            let variables = Variables {
+                own: declared.value(value),
+                old: before,
+            };
+            let done = program.evaluate(&variables, &Limits::default());
+            self.spend(node, path, done.cost)?;
+            match done.value {
+                Ok(Value::Bool(true)) => {}
+                Ok(_) => {
+                    let problem = self.failed(node, rule, path, value, &variables)?;
+                    if !uses_old && past.is_unchanged() {
+                        self.verdict.warnings.push(problem.to_string());
+                    } else {
+                        self.verdict.problems.push(problem);
+                    }
+                }
+                Err(error) => self.error(node, rule, path, &error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn invalid(&mut self, node: &Node, path: &FieldPath, detail: &str) {
+        let problem = FieldError::invalid(path, node.ty.as_str(), detail);
+        self.verdict.problems.push(problem);
+    }
+
+    fn spend(&mut self, node: &Node, path: &FieldPath, cost: u64) -> Result<(), Stop> {
+        self.verdict.cost = self.verdict.cost.saturating_add(cost);
+        if self.verdict.cost > RUNTIME_BUDGET {
+            let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+            self.invalid(node, path, detail);
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    fn error(
+        &mut self,
+        node: &Node,
+        rule: &Rule,
+        path: &FieldPath,
+        error: &crate::Error,
+    ) -> Result<(), Stop> {
+        let (text, shown) = (error.to_string(), rule.shown());
+        if error.kind != ErrorKind::Failed {
+            let problem = "no further validation rules will be run due to call cost exceeds limit for rule";
+            self.invalid(node, path, &format!("'{text}': {problem}: {shown}"));
+            return Err(Stop);
+        }
+        let detail = if text.starts_with("no such overload") {
+            let problem =
+                "call arguments did not match a supported operator, function or macro signature for rule";
+            format!("'{text}': {problem}: {shown}")
+        } else {
+            format!("{text} evaluating rule: {shown}")
+        };
+        self.invalid(node, path, &detail);
+        Ok(())
+    }
+
+    /// The problem of a rule that does not hold.
+    fn failed(
+        &mut self,
+        node: &Node,
+        rule: &Rule,
+        path: &FieldPath,
+        value: Data<'_>,
+        variables: &Variables<'_>,
+    ) -> Result<FieldError, Stop> {
+        let own = self.message(node, rule, path, variables)?;
+        let detail = own.unwrap_or_else(|| match rule.message.as_str() {
+            "" => format!("failed rule: {}", rule.text),
+            message => message.to_owned(),
+        });
+        let path = if rule.field.is_empty() {
+            path.clone()
+        } else {
+            path.child(&rule.field)
+        };
+        let is_whole = matches!(node.ty.as_str(), "object" | "array");
+        let shown = (!is_whole).then(|| shown(value));
+        Ok(match rule.reason.as_str() {
+            "FieldValueForbidden" => FieldError::forbidden(&path, detail),
+            "FieldValueRequired" => FieldError::required(&path, detail),
+            "FieldValueDuplicate" => FieldError {
+                kind: FieldErrorKind::Duplicate,
+                path,
+                value: shown,
+                detail: String::new(),
+            },
+            _ => FieldError {
+                kind: FieldErrorKind::Invalid,
+                path,
+                value: shown,
+                detail,
+            },
+        })
+    }
+
+    /// The message that an expression makes; none when it makes none that can be shown.
+    fn message(
+        &mut self,
+        node: &Node,
+        rule: &Rule,
+        path: &FieldPath,
+        variables: &Variables<'_>,
+    ) -> Result<Option<String>, Stop> {
+        let Some(program) = &rule.message_expression else {
+            return Ok(None);
+        };
+        let done = program.evaluate(variables, &Limits::default());
+        self.verdict.cost = self.verdict.cost.saturating_add(done.cost);
+        if self.verdict.cost > RUNTIME_BUDGET {
+            let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+            self.invalid(node, path, detail);
+            return Err(Stop);
+        }
+        let Ok(Value::String(own)) = done.value else {
+            return Ok(None);
+        };
+        let own = own.as_str().trim();
+        let usable = !own.is_empty() && own.len() <= MAX_MESSAGE && !own.contains(['\n', '\r']);
+        Ok(usable.then(|| own.to_owned()))
+    }
+}
+
+/// A value as problems show it.
+fn shown(value: Data<'_>) -> String {
+    match value {
+        Data::Tree(own) => own.to_json(),
+        Data::Json(own) => own.to_string(),
+    }
+}
+
+/// The keys of an element, when it has all of them.
+fn composite(element: Data<'_>, keys: &[String]) -> Option<String> {
+    if keys.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    for key in keys {
+        let own = element.member(key)?;
+        if own.is_list() || own.is_map() {
+            return None;
+        }
+        out += &shown(own);
+        out.push('\0');
+    }
+    Some(out)
+}

@@ -1,0 +1,124 @@
+//! Rules of whole schemas, run over objects.
+
+use crate::value::Data;
+use crate::{Rules, Verdict};
+use serde_json::{Value as Json, json};
+
+fn checked(schema: &Json, object: &Json, old: Option<&Json>) -> Verdict {
+    let rules = Rules::compile(schema).expect("the schema has rules");
+    rules.check(Data::from(object), old.map(Data::from))
+}
+
+#[track_caller]
+fn check(schema: &Json, object: &Json, old: Option<&Json>, expected: &[&str]) {
+    let found = checked(schema, object, old).problems;
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+}
+
+fn schema() -> Json {
+    json!({
+        "type": "object",
+        "x-kubernetes-validations": [
+            {"rule": "self.spec.min <= self.spec.max", "message": "min is above max"},
+            {"rule": "self.metadata.name.startsWith('a')"},
+        ],
+        "properties": {
+            "spec": {"type": "object", "properties": {
+                "min": {"type": "integer"},
+                "max": {"type": "integer", "x-kubernetes-validations": [
+                    {"rule": "self >= oldSelf", "messageExpression": "'may not shrink below %d'.format([oldSelf])"},
+                    {"rule": "self < 100", "reason": "FieldValueForbidden"},
+                ]},
+                "list": {
+                    "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object",
+                        "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+                        "x-kubernetes-validations": [
+                            {"rule": "self.v == oldSelf.v", "fieldPath": ".v", "message": "is immutable"},
+                        ]},
+                },
+                "map": {"type": "object", "additionalProperties": {"type": "string", "x-kubernetes-validations": [
+                    {"rule": "self.size() < 4"},
+                ]}},
+            }},
+        },
+    })
+}
+
+#[test]
+fn rules_hold_at_every_depth() {
+    let object = json!({"metadata": {"name": "a"}, "spec": {"min": 1, "max": 2, "map": {"x": "abc"}}});
+    check(&schema(), &object, None, &[]);
+    let object = json!({"metadata": {"name": "b"}, "spec": {"min": 200, "max": 150, "map": {"x": "abcd"}}});
+    check(
+        &schema(),
+        &object,
+        None,
+        &[
+            "<nil>: Invalid value: min is above max",
+            "<nil>: Invalid value: failed rule: self.metadata.name.startsWith('a')",
+            "spec.map[x]: Invalid value: \"abcd\": failed rule: self.size() < 4",
+            "spec.max: Forbidden: failed rule: self < 100",
+        ],
+    );
+}
+
+#[test]
+fn rules_of_transitions_see_what_was() {
+    let object = |max: i64, v: i64| json!({"metadata": {"name": "a"}, "spec": {"min": 1, "max": max, "list": [{"k": "n", "v": 0}, {"k": "o", "v": v}]}});
+    check(&schema(), &object(5, 1), Some(&object(5, 1)), &[]);
+    check(
+        &schema(),
+        &object(3, 2),
+        Some(&object(5, 1)),
+        &[
+            "spec.list[1].v: Invalid value: is immutable",
+            "spec.max: Invalid value: 3: may not shrink below 5",
+        ],
+    );
+}
+
+#[test]
+fn rules_of_values_that_stay_only_warn() {
+    let object = |min: i64| json!({"metadata": {"name": "a"}, "spec": {"min": min, "max": 100}});
+    let found = checked(&schema(), &object(2), Some(&object(1)));
+    assert_eq!(found.problems, []);
+    assert_eq!(found.warnings, ["spec.max: Forbidden: failed rule: self < 100"]);
+}
+
+#[test]
+fn rules_share_a_budget() {
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer",
+        "x-kubernetes-validations": [{"rule": "[1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, [1, 2, 3].all(c, self >= 0)))"}]}}}});
+    let object = json!({"l": vec![1; 20_000]});
+    let found = checked(&schema, &object, None);
+    let [problem] = &found.problems[..] else {
+        panic!("one problem")
+    };
+    assert!(
+        problem
+            .detail
+            .starts_with("validation failed due to running out of cost budget"),
+        "{problem}"
+    );
+    assert!(found.cost <= 11_000_000);
+}
+
+#[test]
+fn rules_that_do_not_compile_are_told() {
+    let schema =
+        json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.nope"}, {"rule": "1"}]});
+    let found = checked(&schema, &json!({}), None).problems;
+    let details: Vec<_> = found
+        .iter()
+        .map(|own| own.detail.lines().next().unwrap())
+        .collect();
+    assert_eq!(
+        details,
+        [
+            "rule compile error: compilation failed: ERROR: <input>:1:5: undefined field 'nope'",
+            "rule compile error: cel expression must evaluate to a bool",
+        ]
+    );
+}
