@@ -18,7 +18,7 @@ mod shared;
 
 pub use engine::{
     admission, context, error, kind, latency, managed_fields, metadata, options, registry, row, scope, store,
-    strategy, verbs,
+    strategy, verbs, version_webhook,
 };
 pub use shared::{columns, conditions, label_selector, validation};
 

@@ -85,7 +85,10 @@ impl Host for RequestHost<'_> {
         if to.kind != row.gvk {
             return Err(unknown(&to.resource));
         }
-        store.convert(object, &row).map_err(|error| error.to_string())
+        store
+            .convert(object, &row)
+            .await
+            .map_err(|error| error.to_string())
     }
 
     fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource) {

@@ -4,6 +4,7 @@ use crate::account_keys::AccountKeys;
 use crate::admission::AdmissionChain;
 use crate::authenticators;
 use crate::config::ServerConfig;
+use crate::conversions::Conversions;
 use crate::error::ServerError;
 use crate::feed::AuthorizationFeed;
 use crate::filters::audit::auditor::Auditor;
@@ -14,7 +15,8 @@ use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{
-    DecisionsCollector, Metrics, UnreadMemoryCollector, WebhookMetrics, client_certificate_lifetimes,
+    ConversionMetrics, DecisionsCollector, Metrics, UnreadMemoryCollector, WebhookMetrics,
+    client_certificate_lifetimes,
 };
 use crate::openid::{self, OpenId};
 use crate::quota_usage::QuotaUsage;
@@ -112,6 +114,8 @@ pub(crate) async fn assemble(
     runtime.keep("resource metrics", scrape).detach();
     let observer = WebhookMetrics::new(metrics.families())?;
     let client = Arc::new(HookClient::new(dialer.clone(), Arc::clone(&reader)));
+    let conversions = ConversionMetrics::new(metrics.families())?;
+    registry.convert_by(Arc::new(Conversions::new(&client, runtime, conversions)));
     let webhooks = Webhooks::new(client, Arc::clone(&reader), runtime.clone(), observer);
     let followed = crate::webhooks::start(&registry, &webhooks, runtime).await;
     followed.map_err(|error| step_failed("configurations of webhooks", &error))?;

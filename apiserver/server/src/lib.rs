@@ -21,6 +21,7 @@ mod authenticators;
 mod backup;
 pub mod config;
 mod connections;
+mod conversions;
 mod debug_pages;
 mod dispatch;
 mod entry;

@@ -147,14 +147,16 @@ impl Definitions {
             return false;
         }
         let form = definition::form(definition);
-        self.registry
-            .set_custom(name, form, || definition::rows(definition))
+        self.registry.set_custom(name, form, || {
+            definition::rows(definition, self.registry.conversions())
+        })
     }
 
     /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each.
     async fn renew_objects(&self, definition: &Tree) {
         let name = metadata::name(definition);
         if let Some(store) = self.registry.custom_store(name)
+            && store.row.stored.webhook.is_none()
             && let Err(error) = store.renew_all().await
         {
             tracing::warn!(%error, definition = name, "objects are converted when they are read");

@@ -8,6 +8,7 @@ use crate::engine::row::{
     record_fingerprint, storage_version_hash,
 };
 use crate::engine::verbs::{Verb, Verbs};
+use crate::engine::version_webhook::{ConversionCalls, StorageVersion, VersionWebhook};
 use machinery_cel::Rules;
 use machinery_meta::{FieldPath, GroupVersionKind};
 use machinery_schema::structural::{self, CompiledSchema, Patterns};
@@ -32,7 +33,7 @@ fn stored_prefix(group: &str, plural: &str) -> String {
 }
 
 /// The rows of a definition whose names are accepted; none when it cannot be served.
-pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
+pub(super) fn rows(definition: &Tree, calls: Option<&Arc<dyn ConversionCalls>>) -> Vec<ResourceRow> {
     let Some(spec) = definition.get("spec") else {
         return Vec::new();
     };
@@ -45,6 +46,7 @@ pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
     let Some(stored_schema) = compiled(*stored, &mut patterns) else {
         return Vec::new();
     };
+    let webhook = webhook(definition, spec, *stored, &stored_schema, calls).map(Arc::new);
     let served = versions.iter().filter(|version| flag(version, "served"));
     served
         .filter_map(|version| {
@@ -53,16 +55,65 @@ pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
             } else {
                 compiled(*version, &mut patterns)?
             };
-            Some(row(
+            let mut row = row(
                 definition,
                 spec,
                 *version,
                 stored.str("name"),
                 schema,
                 &stored_schema,
-            ))
+            );
+            if let Some(webhook) = &webhook {
+                convert_by_webhook(&mut row, webhook, *version);
+            }
+            Some(row)
         })
         .collect()
+}
+
+/// The webhook of a definition that has several versions and one.
+fn webhook(
+    definition: &Tree,
+    spec: Ref<'_>,
+    stored: Ref<'_>,
+    schema: &CompiledSchema,
+    calls: Option<&Arc<dyn ConversionCalls>>,
+) -> Option<VersionWebhook> {
+    let conversion = spec.get("conversion")?;
+    if conversion.str("strategy") != "Webhook" || spec.list("versions").len() < 2 {
+        return None;
+    }
+    let names = definition.at(&["status", "acceptedNames"]).unwrap_or(spec);
+    let gvk = GroupVersionKind::new(spec.str("group"), stored.str("name"), names.str("kind"));
+    let selectable = version_selectable(stored);
+    let storage = StorageVersion {
+        fingerprint: version_fingerprint(&schema.schema, &selectable, &gvk.version),
+        selectable,
+        gvk,
+        schema: Arc::clone(&schema.schema),
+        ty: schema.ty,
+    };
+    let name = definition.str_at(&["metadata", "name"]);
+    VersionWebhook::new(name, conversion, &**calls?, storage)
+}
+
+/// A row whose form is its own, since a webhook makes it.
+fn convert_by_webhook(row: &mut ResourceRow, webhook: &Arc<VersionWebhook>, version: Ref<'_>) {
+    let selectable = version_selectable(version);
+    row.stored.fingerprint = version_fingerprint(&row.schema, &selectable, &row.gvk.version);
+    row.stored.gvk = row.gvk.clone();
+    row.stored.schema = Arc::clone(&row.schema);
+    row.stored.ty = row.ty;
+    row.stored.conversion = None;
+    row.stored.webhook = Some(Arc::clone(webhook));
+    row.selectable = selectable.into();
+}
+
+/// Versions are different forms, though their schemas were the same.
+fn version_fingerprint(schema: &Schema, selectable: &[Selectable], version: &str) -> u64 {
+    let mut form = selectable.to_vec();
+    form.push(Selectable::text(&format!("version {version}")));
+    record_fingerprint(schema, &form)
 }
 
 /// The compiled schema of one version.
@@ -150,6 +201,7 @@ fn row(
             ty: stored.ty,
             fingerprint: record_fingerprint(&stored.schema, &selectable),
             conversion,
+            webhook: None,
         },
         selectable: selectable.into(),
         terminating: machinery_runtime::CancellationToken::new(),
@@ -205,12 +257,19 @@ fn scale_paths(version: Ref<'_>) -> Option<ScalePaths> {
 
 /// Selectable fields of every version: headers are made from the stored form, whichever version writes.
 fn selectable(spec: Ref<'_>) -> Vec<Selectable> {
+    let versions = spec.list("versions");
+    selectable_fields(versions.flat_map(|version| version.list("selectableFields")))
+}
+
+/// Selectable fields of one version.
+fn version_selectable(version: Ref<'_>) -> Vec<Selectable> {
+    selectable_fields(version.list("selectableFields"))
+}
+
+fn selectable_fields<'a>(fields: impl Iterator<Item = Ref<'a>>) -> Vec<Selectable> {
     let mut all: Vec<Selectable> = Vec::new();
     let mut known = HashSet::new();
-    for field in spec
-        .list("versions")
-        .flat_map(|version| version.list("selectableFields"))
-    {
+    for field in fields {
         let label = field.str("jsonPath").trim_start_matches('.').to_owned();
         let path = JsonPath::parse(field.str("jsonPath")).and_then(|path| path.members());
         if let Some(path) = path.filter(|_| known.insert(label.clone())) {

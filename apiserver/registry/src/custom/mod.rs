@@ -5,7 +5,9 @@
 //! refuses their names, sets their conditions, puts rows into the registry and, when a definition goes, deletes its
 //! objects first. The store, the handlers and discovery cannot tell these rows from built-in ones.
 //!
-//! Not here yet: CEL rules and webhook conversion; both say so when a definition asks for them.
+//! Versions differ in `apiVersion` alone, or a webhook converts them ([`version_webhook`](crate::version_webhook)).
+//!
+//! Not here yet: CEL rules, which say so when a definition asks for them.
 
 mod cleanup;
 mod columns;

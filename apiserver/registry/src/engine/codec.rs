@@ -44,6 +44,18 @@ pub(crate) fn migrate_record(row: &ResourceRow, entry: &Entry) -> Result<Record,
     Ok(record(row, &as_stored(row, tree)))
 }
 
+/// A record as a document without a schema, with a revision where it has one.
+pub(crate) fn document(record: &Record, revision: &str) -> Result<Tree, RegistryError> {
+    let [meta, head, tail] = &record.parts;
+    let mut text = Vec::with_capacity(record.len() + revision.len() + 3);
+    text.push(b'{');
+    for part in [&meta[..], &head[..], b"\"", revision.as_bytes(), b"\"", &tail[..]] {
+        text.extend_from_slice(part);
+    }
+    let text = String::from_utf8(text).map_err(|error| RegistryError::Internal(error.to_string()))?;
+    Tree::from_json(&text).map_err(|error| RegistryError::Internal(error.to_string()))
+}
+
 /// The object of an entry, in the version it is stored in.
 fn decode_stored(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryError> {
     let parts = &entry.record.parts;
@@ -124,11 +136,16 @@ pub(crate) fn as_stored(row: &ResourceRow, mut object: Tree) -> Tree {
 
 /// The record of an object in stored form.
 pub(crate) fn record(row: &ResourceRow, object: &Tree) -> Record {
+    record_as(row.stored.fingerprint, &row.selectable, object)
+}
+
+/// The record of an object in the form of this fingerprint.
+pub(crate) fn record_as(fingerprint: u64, selectable: &[Selectable], object: &Tree) -> Record {
     let split = encode_split(object);
     Record {
         parts: [split.type_meta, split.head, split.tail],
-        fingerprint: row.stored.fingerprint,
-        header: Arc::new(header(&row.selectable, object)),
+        fingerprint,
+        header: Arc::new(header(selectable, object)),
     }
 }
 

@@ -34,3 +34,4 @@ pub(crate) mod user_class;
 pub(crate) mod validation_rules;
 pub(crate) mod values;
 pub mod verbs;
+pub mod version_webhook;

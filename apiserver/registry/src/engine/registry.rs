@@ -5,11 +5,12 @@ use crate::engine::row::ResourceRow;
 use crate::engine::store::{NodeGrowth, Store};
 use crate::engine::stored::Stored;
 use crate::engine::values::ObjectValues;
+use crate::engine::version_webhook::ConversionCalls;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use machinery_runtime::Runtime;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Everything served. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ struct Inner {
     rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
     changing: parking_lot::Mutex<()>,
+    /// Set by the server.
+    conversions: OnceLock<Arc<dyn ConversionCalls>>,
 }
 
 /// A group as discovery shows it.
@@ -246,7 +249,17 @@ impl Registry {
             node_growth,
             rows,
             changing: parking_lot::Mutex::new(()),
+            conversions: OnceLock::new(),
         }))
+    }
+
+    /// Sets the way to conversion webhooks, once, before custom resources are served.
+    pub fn convert_by(&self, calls: Arc<dyn ConversionCalls>) {
+        let _ = self.0.conversions.set(calls);
+    }
+
+    pub(crate) fn conversions(&self) -> Option<&Arc<dyn ConversionCalls>> {
+        self.0.conversions.get()
     }
 
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
@@ -305,7 +318,11 @@ impl Registry {
     /// The verbs on the objects of a CustomResourceDefinition, in one of its served versions; objects are stored in one
     /// form, so that any of them reaches all. `None` for a definition that is not served, as one in a built-in group.
     pub(crate) fn custom_store(&self, definition: &str) -> Option<Store> {
-        let row = Arc::clone(self.0.rows.load().custom.get(definition)?.rows.first()?);
+        let rows = self.0.rows.load();
+        let own = &rows.custom.get(definition)?.rows;
+        // That which is stored needs no webhook.
+        let row = own.iter().find(|row| row.is_stored_form()).or(own.first())?;
+        let row = Arc::clone(row);
         Some(Store {
             row,
             registry: self.clone(),

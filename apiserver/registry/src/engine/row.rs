@@ -6,6 +6,7 @@
 use crate::engine::kind::Kind;
 use crate::engine::strategy::Strategy;
 use crate::engine::verbs::Verbs;
+use crate::engine::version_webhook::VersionWebhook;
 use crate::shared::columns::Columns;
 use base64::Engine;
 use machinery_meta::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
@@ -85,6 +86,9 @@ pub struct StoredForm {
     pub fingerprint: u64,
     /// Between the stored and this version; absent where they are the same but for `apiVersion`.
     pub conversion: Option<Arc<dyn Conversion>>,
+    /// The webhook that converts objects of other versions; the form is then this row's own, and the webhook has the one that is
+    /// stored.
+    pub webhook: Option<Arc<VersionWebhook>>,
 }
 
 /// The fingerprint of records that a schema and these fields make.
@@ -227,6 +231,9 @@ impl ResourceRow {
 
     /// The version served is the version stored.
     pub fn is_stored_form(&self) -> bool {
+        if let Some(webhook) = &self.stored.webhook {
+            return webhook.storage.gvk == self.gvk;
+        }
         self.stored.conversion.is_none()
             && self.gvk.version == self.stored.gvk.version
             && self.gvk.group == self.stored.gvk.group

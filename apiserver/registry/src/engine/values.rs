@@ -40,6 +40,7 @@ impl RecordCodec for ObjectValues {
         let own = own_kind(value)?;
         let rows = self.0.load();
         match rows.at_key(key.as_str()) {
+            Some(row) if row.custom && row.stored.webhook.is_some() => converting(&rows, row, &own, value),
             Some(row) if row.custom => custom(row, value),
             Some(row) => built_in(&rows, row, &own, value),
             None => unserved(&own, value),
@@ -89,6 +90,19 @@ fn custom(row: &ResourceRow, value: &[u8]) -> Result<Record, String> {
     let mut tree = read(&stored.schema, stored.ty, value)?;
     codec::renormalise(row, &mut tree);
     Ok(codec::record(row, &codec::as_stored(row, tree)))
+}
+
+/// Objects that a webhook converts stay in the version that they say; one that is not served is read without a schema.
+fn converting(
+    rows: &Rows,
+    row: &Arc<ResourceRow>,
+    own: &GroupVersionKind,
+    value: &[u8],
+) -> Result<Record, String> {
+    let version = rows
+        .all()
+        .find(|version| version.gvk == *own && version.stored.prefix == row.stored.prefix);
+    version.map_or_else(|| unserved(own, value), |version| custom(version, value))
 }
 
 fn built_in(

@@ -111,6 +111,7 @@ fn stored_form(kind: &Kind, info: &'static KindInfo) -> StoredForm {
         ty: own.ty,
         fingerprint: record_fingerprint(table.schema(), &(stored.selectable)()),
         conversion: other.map(|other| (other.conversion)()),
+        webhook: None,
     }
 }
 

@@ -126,9 +126,46 @@ async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Body>
         }
         "/text" => whole("no JSON"),
         "/nested" => whole("[".repeat(100_000)),
+        path if path.starts_with("/convert") => whole(converted(path, &review).to_string()),
         path => whole(reviewed(path, &review).to_string()),
     };
     Ok(Response::new(body))
+}
+
+/// Boats of `v1` have `hostPort`, those of `v2` have `host` and `port`.
+fn converted(path: &str, review: &Value) -> Value {
+    let request = &review["request"];
+    let objects = request["objects"].as_array().cloned().unwrap_or_default();
+    let objects: Vec<Value> = objects
+        .into_iter()
+        .map(|mut own| {
+            own["apiVersion"] = request["desiredAPIVersion"].clone();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            if own["apiVersion"] == "hooks.example/v2" {
+                let (host, port) = text(&own["hostPort"])
+                    .split_once(':')
+                    .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                    .unwrap();
+                own["host"] = json!(host);
+                own["port"] = json!(port);
+                own.as_object_mut().unwrap().remove("hostPort");
+            } else {
+                own["hostPort"] = json!(format!("{}:{}", text(&own["host"]), text(&own["port"])));
+                own.as_object_mut().unwrap().remove("host");
+                own.as_object_mut().unwrap().remove("port");
+            }
+            if path == "/convert-renamed" {
+                own["metadata"]["name"] = json!("another");
+            }
+            own
+        })
+        .collect();
+    let result = match path {
+        "/convert-refused" => json!({"status": "Failed", "message": "no such boat"}),
+        _ => json!({"status": "Success"}),
+    };
+    let response = json!({"uid": request["uid"], "result": result, "convertedObjects": objects});
+    json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": response})
 }
 
 /// The review with the answer of a path.

@@ -134,6 +134,8 @@ impl Case<'_> {
             namespace: self.namespace,
             name: "x",
             dry_run: false,
+            host: None,
+            reinvocation: None,
             remarks: &said,
         };
         let tree = |own: &Value| Tree::from_json(&own.to_string()).unwrap();
@@ -499,6 +501,8 @@ impl Labelled<'_> {
             namespace: "",
             name,
             dry_run: false,
+            host: None,
+            reinvocation: None,
             remarks: &said,
         };
         let tree = |labels: &Value| {

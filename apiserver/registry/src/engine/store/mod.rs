@@ -11,6 +11,7 @@ pub mod early_expiry;
 pub mod expiry;
 mod node_growth;
 mod read;
+mod shown;
 mod tracking;
 mod unreadable;
 mod update;
@@ -104,14 +105,6 @@ impl Store {
         codec::decode(&self.row, entry)
     }
 
-    /// An object of this row's version in another version of the kind.
-    ///
-    /// # Errors
-    /// The other row is of other objects.
-    pub fn convert(&self, object: &Tree, to: &ResourceRow) -> Result<Tree, RegistryError> {
-        codec::convert(&self.row, to, object)
-    }
-
     /// The record of an object in this row's version.
     pub fn encode(&self, object: &Tree) -> Result<Record, RegistryError> {
         codec::encode(&self.row, object)
@@ -194,7 +187,7 @@ impl Store {
             .get(key, ReadAt::Latest)
             .await
             .map_err(|error| self.storage_error(&error))?;
-        Ok(found.entry.map(|entry| self.migrate_entry(entry)))
+        self.shown_if(found.entry).await
     }
 
     /// The object that a change is for. Errors of an unreadable one have other words than a reader's, as upstream's.
@@ -202,7 +195,7 @@ impl Store {
         let found = self.storage().get(key, ReadAt::Latest).await;
         let error_of = |error| unreadable::change_error(&error).unwrap_or_else(|| self.storage_error(&error));
         let found = found.map_err(error_of)?;
-        Ok(found.entry.map(|entry| self.migrate_entry(entry)))
+        self.shown_if(found.entry).await
     }
 
     /// Reports whether a key has an entry, readable or not.
@@ -224,6 +217,7 @@ impl Store {
     ) -> Result<Committed, RegistryError> {
         self.check_permit(admitted, &write)?;
         let room = self.node_room(ctx, admitted, &write).await?;
+        let write = self.to_storage(write).await?;
         ctx.begin_write()?;
         let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
         let mut group = with;
@@ -237,10 +231,8 @@ impl Store {
                 room.into_iter().for_each(|room| room.written(&events));
                 let own = events.iter().rev().find(|event| event.key == key);
                 let revision = own.map_or(Revision::ZERO, |event| event.revision);
-                Ok(Committed::Done(
-                    own.and_then(|event| event.entry.clone()),
-                    revision,
-                ))
+                let entry = own.and_then(|event| event.entry.clone());
+                Ok(Committed::Done(self.shown_if(entry).await?, revision))
             }
             Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(Committed::Moved),
             Err(error) if is_new && error.is_unreadable() && self.is_taken(&key).await? => {

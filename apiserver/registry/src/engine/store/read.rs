@@ -57,7 +57,7 @@ impl Store {
             .get(&key, read_at(revision))
             .await
             .map_err(|error| self.storage_error(&error))?;
-        let entry = found.entry.map(|entry| self.migrate_entry(entry));
+        let entry = self.shown_if(found.entry).await?;
         entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
@@ -120,7 +120,7 @@ impl Store {
             Err(error) => return Err(self.storage_error(&error)),
         };
         let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
-        let found_entry = found.entry.map(|entry| self.migrate_entry(entry));
+        let found_entry = self.shown_if(found.entry).await?;
         let fetched = usize::from(found_entry.is_some());
         let entries: Vec<Arc<Entry>> = found_entry.into_iter().filter(matching).collect();
         Ok(Some(ListPage {
@@ -158,9 +158,8 @@ impl Store {
             range.at = ReadAt::Exact(found.revision);
             let total = found.entries.len();
             page.fetched += total;
-            for (at, entry) in found.entries.into_iter().enumerate() {
+            for (at, entry) in self.shown(found.entries).await?.into_iter().enumerate() {
                 range.start_after = Some(entry.key.clone());
-                let entry = self.migrate_entry(entry);
                 if !everything && !options.predicate.matches(&entry.record.header) {
                     continue;
                 }

@@ -66,6 +66,7 @@ impl Store {
         let Some(entry) = found.entry else {
             return Ok(Found::Nothing);
         };
+        // As it is stored: whether a webhook converts it is another question.
         match self.decode(&self.migrate_entry(entry)) {
             Ok(_) => Ok(Found::Readable),
             Err(error) => {

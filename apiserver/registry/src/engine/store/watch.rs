@@ -42,6 +42,9 @@ pub struct Watcher {
     /// The last changes were as many as are handed out at a time: there may be more already.
     behind: bool,
     predicate: Predicate,
+    /// Converts changes, where a webhook has to; those that wait for it.
+    converting: Option<Store>,
+    unconverted: Vec<Event>,
 }
 
 impl Store {
@@ -71,6 +74,8 @@ impl Store {
                 cursor: Some(cursor),
                 behind: false,
                 predicate: options.predicate.clone(),
+                converting: self.row.stored.webhook.is_some().then(|| self.clone()),
+                unconverted: Vec::new(),
             }),
             Err(error) => Ok(Watcher::failing(self.watch_error(&error, options.since))),
         }
@@ -94,13 +99,9 @@ impl Store {
             };
         }
         let page = self.state(scope, options.since, 0).await?;
-        let entries = page
-            .entries
-            .into_iter()
-            .map(|entry| self.migrate_entry(entry))
-            .filter(|entry| options.predicate.matches(&entry.record.header))
-            .collect();
-        Ok((entries, page.revision))
+        let entries = self.shown(page.entries).await?.into_iter();
+        let entries = entries.filter(|entry| options.predicate.matches(&entry.record.header));
+        Ok((entries.collect(), page.revision))
     }
 
     /// A state no older than a revision; for zero the one in memory, also while etcd is away.
@@ -161,6 +162,8 @@ impl Watcher {
             cursor: None,
             behind: false,
             predicate: Predicate::default(),
+            converting: None,
+            unconverted: Vec::new(),
         }
     }
 
@@ -199,10 +202,17 @@ impl Watcher {
     /// The next changes; empty at the end. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Vec<WatchEvent> {
         loop {
+            if let Some(seen) = self.next_converted().await {
+                return seen;
+            }
             let Some(cursor) = self.cursor.as_mut() else {
                 return Vec::new();
             };
             match cursor.next_batch(BATCH).await {
+                Ok(events) if self.converting.is_some() => {
+                    self.behind = events.len() >= BATCH;
+                    self.unconverted = events.iter().map(|event| states_of(event)).collect();
+                }
                 Ok(events) => {
                     self.behind = events.len() >= BATCH;
                     let seen: Vec<WatchEvent> = events
@@ -228,6 +238,47 @@ impl Watcher {
                 }
             }
         }
+    }
+}
+
+impl Watcher {
+    /// Events of changes that a webhook has converted; they are kept until then, so that nothing is lost when nobody waits
+    /// any more.
+    async fn next_converted(&mut self) -> Option<Vec<WatchEvent>> {
+        let store = self
+            .converting
+            .as_ref()
+            .filter(|_| !self.unconverted.is_empty())?;
+        let states = self.unconverted.iter();
+        let states = states.flat_map(|event| event.previous.iter().chain(&event.entry));
+        let shown = store.shown(states.cloned().collect()).await;
+        let mut events = std::mem::take(&mut self.unconverted);
+        let mut shown = match shown {
+            Ok(shown) => shown.into_iter(),
+            Err(error) => {
+                self.cursor = None;
+                return Some(vec![WatchEvent::Failed(error)]);
+            }
+        };
+        for event in &mut events {
+            for state in [&mut event.previous, &mut event.entry] {
+                *state = state.take().and_then(|_| shown.next());
+            }
+        }
+        let seen = events
+            .iter()
+            .filter_map(|event| seen_through(&self.predicate, event));
+        Some(seen.collect()).filter(|seen: &Vec<_>| !seen.is_empty())
+    }
+}
+
+/// The same change, whose states are to be converted.
+fn states_of(event: &Event) -> Event {
+    Event {
+        revision: event.revision,
+        key: event.key.clone(),
+        entry: event.entry.clone(),
+        previous: event.previous.clone(),
     }
 }
 

@@ -29,7 +29,6 @@ pub(crate) static KIND: Kind = Kind::of("apiextensions.k8s.io", "customresourced
     .defaults(defaults)
     .prepare_for_create(|_, object| remember_stored(object))
     .prepare_for_update(prepare_for_update)
-    .warnings(warnings)
     .keeps_after_finalizers(keeps_after_finalizers)
     .mark_deleting(mark_deleting)
     .default_lines(&[defaults::LINES])
@@ -57,17 +56,6 @@ fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree
     if part == ObjectPart::Main {
         remember_stored(object);
     }
-}
-
-fn warnings(object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if object.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
-        warnings.push(
-            "conversion webhooks are not called by this server yet: versions differ in apiVersion only"
-                .into(),
-        );
-    }
-    warnings
 }
 
 fn keeps_after_finalizers(object: Ref<'_>) -> bool {

@@ -1,0 +1,199 @@
+//! Conversion of custom objects by a webhook (`conversion.strategy: Webhook`): a ConversionReview goes out, objects of another version
+//! come back.
+//!
+//! Storage keeps each object in the version in which it was written last, which the record names. A row of such a kind is a form of its
+//! own: what a [`Store`](crate::Store) of it hands out is converted and encoded in its version already
+//! (`store/shown.rs`), so that nothing behind the store can tell it from other kinds, and what is written is brought into the
+//! version that is stored right before the commit.
+//!
+//! [`review`] is what is sent and what may come back, [`cache`] what was converted lately. The webhook decides about spec, status, labels
+//! and annotations of an object, and about nothing else of its metadata.
+
+mod cache;
+mod review;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::error::RegistryError;
+use crate::engine::row::Selectable;
+use async_trait::async_trait;
+use cache::Cache;
+pub(crate) use cache::Converted;
+use machinery_meta::GroupVersionKind;
+use machinery_schema::{Ref, Schema, Tree, TypeId};
+use review::Review;
+pub use review::ReviewVersion;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objects of one review.
+const MAX_OBJECTS: usize = 500;
+/// Bytes of objects of one review; one object may have more.
+const MAX_BYTES: usize = 2 << 20;
+
+/// The end of a conversion, for metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct ConversionOutcome<'a> {
+    pub definition: &'a str,
+    pub from: &'a str,
+    pub to: &'a str,
+    pub took: Duration,
+    /// Upstream's word for the failure.
+    pub failure: Option<&'static str>,
+}
+
+/// The way to one conversion webhook.
+#[async_trait]
+pub trait ConversionCall: fmt::Debug + Send + Sync {
+    /// Posts a ConversionReview, and returns the answer's body.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    async fn post(&self, review: Vec<u8>) -> Result<Vec<u8>, String>;
+
+    /// Time by a monotonic clock.
+    fn now(&self) -> Duration;
+
+    /// A fresh uid.
+    fn uid(&self) -> String;
+
+    /// Takes the end of a conversion.
+    fn ended(&self, outcome: ConversionOutcome<'_>);
+}
+
+/// Makes ways to conversion webhooks; filled by the server.
+pub trait ConversionCalls: fmt::Debug + Send + Sync {
+    /// The way to the webhook with this `clientConfig`.
+    fn webhook(&self, client: Ref<'_>) -> Arc<dyn ConversionCall>;
+}
+
+/// The form in which objects are stored from now on.
+#[derive(Debug, Clone)]
+pub(crate) struct StorageVersion {
+    pub(crate) gvk: GroupVersionKind,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) ty: TypeId,
+    pub(crate) fingerprint: u64,
+    /// Fields that records of this form carry.
+    pub(crate) selectable: Vec<Selectable>,
+}
+
+/// The webhook of a definition.
+#[derive(Debug)]
+pub struct VersionWebhook {
+    definition: String,
+    call: Arc<dyn ConversionCall>,
+    review: Option<ReviewVersion>,
+    pub(crate) storage: StorageVersion,
+    pub(crate) cache: Cache,
+}
+
+/// A failed conversion: the reason, and upstream's word for it.
+struct Failure(String, &'static str);
+
+impl VersionWebhook {
+    /// The webhook of a definition's spec.
+    pub(crate) fn new(
+        definition: &str,
+        conversion: Ref<'_>,
+        calls: &dyn ConversionCalls,
+        storage: StorageVersion,
+    ) -> Option<Self> {
+        let webhook = conversion.get("webhook")?;
+        let mut reviews = webhook.list("conversionReviewVersions").filter_map(Ref::as_str);
+        Some(Self {
+            definition: definition.to_owned(),
+            call: calls.webhook(webhook.get("clientConfig")?),
+            review: reviews.find_map(ReviewVersion::parse),
+            storage,
+            cache: Cache::default(),
+        })
+    }
+
+    /// Objects of other versions in this one, as documents, in their order.
+    pub(crate) async fn convert(
+        &self,
+        objects: Vec<Tree>,
+        to: &GroupVersionKind,
+    ) -> Result<Vec<Tree>, RegistryError> {
+        let mut converted = Vec::with_capacity(objects.len());
+        let mut rest = objects.as_slice();
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(batch_length(rest));
+            converted.extend(self.convert_batch(batch, to).await?);
+            rest = after;
+        }
+        Ok(converted)
+    }
+
+    async fn convert_batch(
+        &self,
+        objects: &[Tree],
+        to: &GroupVersionKind,
+    ) -> Result<Vec<Tree>, RegistryError> {
+        let first = objects.first().map_or("", |own| own.str_at(&["apiVersion"]));
+        let begun = self.call.now();
+        let converted = self.reviewed(objects, to).await;
+        self.call.ended(ConversionOutcome {
+            definition: &self.definition,
+            from: first.rsplit('/').next().unwrap_or_default(),
+            to: &to.version,
+            took: self.call.now().saturating_sub(begun),
+            failure: converted.as_ref().err().map(|Failure(_, word)| *word),
+        });
+        converted.map_err(|Failure(why, _)| {
+            let of = format!("conversion webhook for {first}, Kind={}", to.kind);
+            RegistryError::Unclassified(format!("{of} {why}"))
+        })
+    }
+
+    async fn reviewed(&self, objects: &[Tree], to: &GroupVersionKind) -> Result<Vec<Tree>, Failure> {
+        let malformed = |why: String| {
+            Failure(
+                format!("failed: {why}"),
+                "conversion_webhook_malformed_response_failure",
+            )
+        };
+        let Some(version) = self.review else {
+            return Err(malformed("no supported conversion review versions".to_owned()));
+        };
+        let review = Review {
+            version,
+            uid: self.call.uid(),
+            to,
+        };
+        let answer = self
+            .call
+            .post(review.json(objects))
+            .await
+            .map_err(|why| Failure(format!("failed: {why}"), "conversion_webhook_call_failure"))?;
+        let converted = review.read(&answer).map_err(malformed)?;
+        if converted.len() != objects.len() {
+            let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
+            return Err(Failure(why, "conversion_webhook_partial_response_failure"));
+        }
+        let each = converted.into_iter().zip(objects).enumerate();
+        let restored = each.map(|(at, (own, before))| {
+            review::restored(own, before, to).map_err(|why| {
+                let word = "conversion_webhook_invalid_converted_object_failure";
+                Failure(
+                    format!("returned invalid converted object at index {at}: {why}"),
+                    word,
+                )
+            })
+        });
+        restored.collect()
+    }
+}
+
+/// So many objects go into one review.
+fn batch_length(objects: &[Tree]) -> usize {
+    let mut bytes = 0;
+    let fitting = objects.iter().take(MAX_OBJECTS).take_while(|own| {
+        let fits = bytes < MAX_BYTES;
+        bytes += own.arena_bytes();
+        fits
+    });
+    fitting.count().max(1)
+}
