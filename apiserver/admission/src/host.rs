@@ -2,6 +2,7 @@
 
 use crate::AdmissionError;
 use async_trait::async_trait;
+use machinery_cel::{Check, Decision};
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_schema::Tree;
 use std::fmt;
@@ -39,6 +40,9 @@ pub trait Host: fmt::Debug + Send + Sync {
         from: &GroupVersionResource,
         to: &Equivalent,
     ) -> Result<Tree, String>;
+
+    /// Decides whether the request's user, or a service account (namespace and name), may do something.
+    async fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision;
 
     /// Applies the defaults of the kind that a resource has.
     fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource);

@@ -11,18 +11,18 @@ mod error;
 mod host;
 pub mod permissions;
 pub mod plugins;
-mod remarks;
 mod reinvocation;
 mod rejection;
+mod remarks;
 mod request;
 mod timing;
 pub mod webhooks;
 
 pub use error::AdmissionError;
-pub use remarks::{Remarks, Unheard};
 pub use host::{Equivalent, Host};
 pub use reinvocation::Reinvocation;
 pub use rejection::{Rejection, RejectionCause, RejectionDetails};
+pub use remarks::{Remarks, Unheard};
 pub use request::{Operation, Request};
 pub use timing::{Observer, PluginRun, Step};
 

@@ -208,6 +208,7 @@ impl AdmissionChain {
             ctx,
             attributes,
             registry: &self.parameters.registry,
+            authorizers: &self.authorizers,
         }
     }
 

@@ -1,10 +1,13 @@
 //! A request under way, as webhooks and policies see it beyond its names: versions of its kind, its warnings and its audit event.
 
 use apiserver_admission::{AdmissionError, Equivalent, Host};
+use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AuthorizerChain};
 use apiserver_registry::latency::LatencyPart;
 use apiserver_registry::{Attributes, Registry, RegistryError, RequestContext, ResourceRow, managed_fields};
 use async_trait::async_trait;
-use machinery_meta::{GroupVersionKind, GroupVersionResource};
+use machinery_cel::{Check, Decision};
+use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
 use machinery_schema::{Tree, apply_defaults};
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ pub(crate) struct RequestHost<'a> {
     pub(crate) ctx: &'a RequestContext,
     pub(crate) attributes: &'a Attributes,
     pub(crate) registry: &'a Registry,
+    pub(crate) authorizers: &'a AuthorizerChain,
 }
 
 impl fmt::Debug for RequestHost<'_> {
@@ -89,6 +93,33 @@ impl Host for RequestHost<'_> {
             .convert(object, &row)
             .await
             .map_err(|error| error.to_string())
+    }
+
+    async fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision {
+        let account = service_account.map(|(namespace, name)| UserInfo::service_account(namespace, name));
+        let target = match &check.path {
+            Some(path) => AttributesTarget::Path(path),
+            None => AttributesTarget::Resource(ResourceTarget {
+                group: &check.group,
+                version: "*",
+                resource: &check.resource,
+                subresource: &check.subresource,
+                namespace: &check.namespace,
+                name: &check.name,
+                ..ResourceTarget::default()
+            }),
+        };
+        let question = AuthzAttributes {
+            user: account.as_ref().unwrap_or(&self.ctx.user),
+            verb,
+            target,
+        };
+        let decision = self.authorizers.authorize(&question).await;
+        Decision {
+            allowed: decision.is_allowed(),
+            reason: decision.reason().to_string(),
+            error: None,
+        }
     }
 
     fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource) {

@@ -493,28 +493,36 @@ async fn webhook_changes_of_custom_objects_are_pruned_and_defaulted() {
     assert_eq!(made["spec"], json!({"known": "yes", "set": "here"}));
 }
 
-/// A webhook with match conditions is refused as long as nothing evaluates these (decision 0030).
 #[tokio::test(flavor = "multi_thread")]
-async fn webhook_with_match_conditions_is_refused_where_it_guards() {
+async fn webhook_match_conditions_choose_requests() {
     let world = World::new().await;
-    let conditions = json!([{"name": "own", "expression": "true"}]);
-    for (policy, code) in [("Fail", 403), ("Ignore", 201)] {
-        let more = json!({"failurePolicy": policy, "matchConditions": conditions});
-        let own = world.webhook("own", "/deny", &maps(), more);
-        let configuration = json!({"metadata": {"name": "own"}, "webhooks": [own]});
-        let path = format!("{ADMISSION}/{VALIDATING}");
-        let answer = world
-            .cluster
-            .admin()
-            .post(&path, configuration.to_string())
-            .await
-            .is(code);
-        let told = answer.body
-            + answer
-                .headers
-                .get("warning")
-                .map_or("", |own| own.to_str().unwrap());
-        assert!(told.contains("webhooks[0].matchConditions"), "{told}");
-    }
-    world.make("one").await.is(201);
+    let conditions = json!([{"name": "skipped", "expression": "object.metadata.name != 'skipped'"},
+        {"name": "admins", "expression": "!authorizer.group('').resource('pods').namespace('default').check('never').allowed() || true"}]);
+    let own = world.webhook("own", "/deny", &maps(), json!({"matchConditions": conditions}));
+    world.configure(VALIDATING, "own", vec![own]).await;
+    world.make("one").await.is(418);
+    world.make("skipped").await.is(201);
+    let failing = json!([{"name": "failing", "expression": "object.data.gone == 'x'"}]);
+    let labels = json!({"matchConditions": failing, "objectSelector": {"matchLabels": {"try": "failing"}}});
+    let own = world.webhook("failing", "/deny", &maps(), labels);
+    world.configure(VALIDATING, "failing", vec![own]).await;
+    let object = json!({"metadata": {"name": "failing", "labels": {"try": "failing"}}, "data": {"a": "b"}});
+    let refused = world.cluster.admin().post(MAPS, object.to_string()).await.is(403);
+    let expected = "configmaps \"failing\" is forbidden: expression 'object.data.gone == 'x'' resulted in error: no such key: gone";
+    assert_eq!(message(&refused), expected);
+    let broken = json!([{"name": "broken", "expression": "object.metadata.name =="}]);
+    let own = world.webhook("broken", "/deny", &maps(), json!({"matchConditions": broken}));
+    let configuration = json!({"metadata": {"name": "broken"}, "webhooks": [own]});
+    let path = format!("{ADMISSION}/{VALIDATING}");
+    let refused = world
+        .cluster
+        .admin()
+        .post(&path, configuration.to_string())
+        .await
+        .is(422);
+    assert!(
+        message(&refused).contains("compilation failed"),
+        "{}",
+        message(&refused)
+    );
 }

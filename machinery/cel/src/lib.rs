@@ -15,6 +15,7 @@
 //!
 //! The crate knows no API server: what an authorizer decides comes through [`Authorizer`].
 
+mod admission;
 mod ast;
 mod check;
 mod cost;
@@ -35,6 +36,7 @@ mod tests;
 mod types;
 mod value;
 
+pub use admission::{AdmissionVariables, MATCH_CONDITIONS_BUDGET, admission_env};
 pub use cost::{CostEstimate, NoSizes, Sizes};
 pub use declared::{Declared, MAX_REQUEST};
 pub use env::{Env, ObjectTypes, Provider};

@@ -1,5 +1,6 @@
 //! Webhooks of one configuration, compiled once when it is written.
 
+use super::conditions::Condition;
 use super::rules::Rule;
 use apiserver_egress::HookTarget;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
@@ -44,6 +45,7 @@ pub struct Webhook {
     pub(super) matches_equivalents: bool,
     pub(super) namespace_selector: Result<LabelSelector, String>,
     pub(super) object_selector: Result<LabelSelector, String>,
+    pub(super) conditions: Vec<Condition>,
     /// Requests pass where it cannot be called.
     pub(super) ignores_failure: bool,
     /// It may be called in a dry run.
@@ -60,7 +62,7 @@ pub struct Webhook {
 pub struct ConfiguredWebhooks(pub Vec<Arc<Webhook>>);
 
 impl ConfiguredWebhooks {
-    /// Compiles a configuration, given as JSON. Webhooks with match conditions are left out as long as nothing evaluates these.
+    /// Compiles a configuration, given as JSON.
     ///
     /// # Errors
     /// The JSON is no configuration.
@@ -68,15 +70,11 @@ impl ConfiguredWebhooks {
         let written: Written = serde_json::from_slice(json)?;
         let mut seen: HashMap<String, usize> = HashMap::new();
         let webhooks = written.webhooks.unwrap_or_default().into_iter();
-        let all = webhooks.filter_map(|webhook| {
+        let all = webhooks.map(|webhook| {
             let nth = seen.entry(webhook.name.clone()).or_default();
             let id = format!("{name}/{}/{nth}", webhook.name);
             *nth += 1;
-            let conditional = webhook
-                .match_conditions
-                .as_ref()
-                .is_some_and(|own| !own.is_empty());
-            (!conditional).then(|| Arc::new(compiled(name, id, webhook)))
+            Arc::new(compiled(name, id, webhook))
         });
         Ok(Self(all.collect()))
     }
@@ -91,6 +89,7 @@ fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhoo
     });
     let review = known.next();
     let rules = webhook.rules.unwrap_or_default().into_iter();
+    let conditions = webhook.match_conditions.iter().flatten();
     let seconds = webhook.timeout_seconds.and_then(|own| u64::try_from(own).ok());
     Webhook {
         configuration: configuration.to_owned(),
@@ -99,6 +98,9 @@ fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhoo
         matches_equivalents: webhook.match_policy.as_deref() == Some("Equivalent"),
         namespace_selector: selector(webhook.namespace_selector.as_ref()),
         object_selector: selector(webhook.object_selector.as_ref()),
+        conditions: conditions
+            .map(|own| Condition::compile(&own.expression))
+            .collect(),
         ignores_failure: webhook.failure_policy.as_deref() == Some("Ignore"),
         has_no_side_effects: matches!(&*webhook.side_effects, "None" | "NoneOnDryRun"),
         timeout: seconds.map(Duration::from_secs),

@@ -2,7 +2,7 @@
 //!
 //! [`Webhooks`] holds the webhooks of all configurations, compiled; the server replaces them as configurations change, so that a
 //! request reads none, and one without webhooks costs a look at two empty lists. A request goes through [`selection`]: selectors
-//! and rules, by its own resource or an equivalent one. [`mutating`] calls one webhook after the other and applies its patch;
+//! and rules, by its own resource or an equivalent one, and through [`conditions`]. [`mutating`] calls one webhook after the other and applies its patch;
 //! [`validating`] calls all at once. [`review`] is what is sent, [`answer`] what may come back, [`call`] the call with its time limit
 //! and its errors.
 //!
@@ -11,6 +11,7 @@
 
 mod answer;
 mod call;
+mod conditions;
 mod configuration;
 mod mutating;
 mod observer;

@@ -185,8 +185,13 @@ impl MutatingWebhooks {
             let Some(to) = selection.invocation(webhook, candidate.objects()).await? else {
                 continue;
             };
+            if !webhook.conditions.is_empty() {
+                candidate.convert(&to).await?;
+            }
+            let matches = selection.conditions_match(webhook, &to, candidate.objects());
             // A second pass calls nobody for the first time.
-            if is_second && !state.is_some_and(|state| state.is_due(&webhook.id)) {
+            let is_due = || !is_second || state.is_some_and(|state| state.is_due(&webhook.id));
+            if !matches.await? || !is_due() {
                 continue;
             }
             candidate.convert(&to).await?;

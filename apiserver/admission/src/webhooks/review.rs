@@ -87,16 +87,21 @@ impl<'a> From<&'a UserInfo> for User<'a> {
     }
 }
 
-/// The review as JSON.
-pub(super) fn json(
-    version: ReviewVersion,
-    uid: &str,
-    selection: &Selection<'_>,
-    invocation: &Equivalent,
-    objects: Objects<'_>,
-) -> Vec<u8> {
+/// The request as match conditions see it: all of the review but its objects.
+pub(super) fn request(selection: &Selection<'_>, invocation: &Equivalent) -> serde_json::Value {
+    let mut own = serde_json::to_value(head("", selection, invocation)).unwrap_or_default();
+    let options = selection.host.options();
+    let options = options.and_then(|own| serde_json::from_str(&own).ok());
+    if let Some(members) = own.as_object_mut() {
+        members.remove("uid");
+        members.insert("options".to_owned(), options.unwrap_or_default());
+    }
+    own
+}
+
+fn head<'a>(uid: &'a str, selection: &Selection<'a>, invocation: &'a Equivalent) -> Head<'a> {
     let (request, host) = (selection.request, selection.host);
-    let head = Head {
+    Head {
         uid,
         kind: (&invocation.kind).into(),
         resource: (&invocation.resource).into(),
@@ -109,7 +114,18 @@ pub(super) fn json(
         operation: request.operation.as_str(),
         user_info: request.user.into(),
         dry_run: request.dry_run,
-    };
+    }
+}
+
+/// The review as JSON.
+pub(super) fn json(
+    version: ReviewVersion,
+    uid: &str,
+    selection: &Selection<'_>,
+    invocation: &Equivalent,
+    objects: Objects<'_>,
+) -> Vec<u8> {
+    let head = head(uid, selection, invocation);
     let version = version.api_version();
     let mut text =
         format!("{{\"kind\":\"AdmissionReview\",\"apiVersion\":\"{version}\",\"request\":").into_bytes();
@@ -123,7 +139,7 @@ pub(super) fn json(
             None => text.extend_from_slice(b"null"),
         }
     }
-    let options = host.options();
+    let options = selection.host.options();
     text.extend_from_slice(b",\"options\":");
     text.extend_from_slice(options.as_deref().unwrap_or("null").as_bytes());
     text.extend_from_slice(b"}}");

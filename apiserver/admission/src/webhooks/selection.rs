@@ -1,5 +1,6 @@
 //! Decides whether a webhook is called for a request, and with which version of it (upstream's `ShouldCallHook`).
 
+use super::conditions::{self, Matched};
 use super::configuration::Webhook;
 use super::rules::Asked;
 use crate::host::{Equivalent, Host};
@@ -46,6 +47,27 @@ impl<'a> Selection<'a> {
 
     fn is_of_namespaces(&self) -> bool {
         self.request.group.is_empty() && self.request.resource == "namespaces"
+    }
+
+    /// Reports whether a webhook's conditions hold for a request that its rules and selectors match, which is in its version.
+    pub(super) async fn conditions_match(
+        &self,
+        webhook: &Webhook,
+        to: &Equivalent,
+        objects: Objects<'_>,
+    ) -> Result<bool, AdmissionError> {
+        if webhook.conditions.is_empty() {
+            return Ok(true);
+        }
+        match conditions::matched(&webhook.conditions, self, to, objects).await {
+            Matched::Yes => Ok(true),
+            Matched::No => Ok(false),
+            Matched::Failed(_) if webhook.ignores_failure => Ok(false),
+            Matched::Failed(why) => {
+                tracing::warn!(webhook = webhook.name, %why, "failed evaluating match conditions, failing closed");
+                Err(AdmissionError::Forbidden(why))
+            }
+        }
     }
 
     /// The request's own resource and kind.

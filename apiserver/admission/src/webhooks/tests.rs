@@ -1,4 +1,5 @@
 use super::answer::{self, BadAnswer};
+use super::conditions::{self, Matched};
 use super::configuration::{ConfiguredWebhooks, ReviewVersion};
 use super::mutating::apply;
 use super::rules::Asked;
@@ -152,6 +153,18 @@ impl Host for Deployments {
         Err("nothing is converted here".to_owned())
     }
 
+    async fn authorize(
+        &self,
+        _: Option<(&str, &str)>,
+        check: &machinery_cel::Check,
+        verb: &str,
+    ) -> machinery_cel::Decision {
+        machinery_cel::Decision {
+            allowed: check.resource == "deployments" && verb == "breakglass",
+            ..machinery_cel::Decision::default()
+        }
+    }
+
     fn set_defaults(&self, _: &mut Tree, _: &GroupVersionResource) {}
 
     fn field_owners_problem(&self, _: &Tree) -> Option<String> {
@@ -222,6 +235,7 @@ fn request<'a>(user: &'a UserInfo, host: &'a Deployments, namespace: &'a str) ->
         namespace,
         name: "name",
         dry_run: false,
+        remarks: &crate::Unheard,
         host: Some(host),
         reinvocation: None,
     }
@@ -324,18 +338,53 @@ fn webhook_answers_are_checked_as_upstreams() {
     }
 }
 
-#[test]
-fn webhook_with_match_conditions_is_not_called_yet() {
-    let conditions = json!([{"name": "own", "expression": "true"}]);
-    let text = json!({"webhooks": [
-        {"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"url": "https://a.example"}, "matchConditions": conditions},
-        {"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"url": "https://a.example"}},
-    ]});
-    let all = ConfiguredWebhooks::compile("own", text.to_string().as_bytes())
-        .unwrap()
-        .0;
-    let ids: Vec<&str> = all.iter().map(|own| own.id.as_str()).collect();
-    assert_eq!(ids, ["own/a.b.c/1"]);
+#[tokio::test]
+async fn webhook_match_conditions_decide_as_upstreams() {
+    let user = UserInfo::named("anna", ["staff"]);
+    let host = deployments("");
+    let request = request(&user, &host, "ns");
+    let selection = Selection::new(&request, &OneNamespace).unwrap();
+    let object = Tree::from_json(r#"{"metadata": {"name": "name", "labels": {"on": "yes"}}}"#).unwrap();
+    let objects = Objects {
+        new: Some(&object),
+        old: None,
+    };
+    let cases: [(&[&str], Matched); 8] = [
+        (
+            &["object.metadata.name == 'name'", "oldObject == null"][..],
+            Matched::Yes,
+        ),
+        (&["request.operation == 'DELETE'"], Matched::No),
+        (&["object.metadata.gone == 'x'", "false"], Matched::No),
+        (
+            &["'staff' in request.userInfo.groups && request.resource.group == 'apps'"],
+            Matched::Yes,
+        ),
+        (&["has(request.subResource)"], Matched::No),
+        (
+            &["authorizer.requestResource.check('breakglass').allowed()"],
+            Matched::Yes,
+        ),
+        (
+            &["authorizer.group('apps').resource('deployments').check('get').allowed()"],
+            Matched::No,
+        ),
+        (
+            &["object.metadata.gone == 'x'", "true"],
+            Matched::Failed(
+                "expression 'object.metadata.gone == 'x'' resulted in error: no such key: gone".to_owned(),
+            ),
+        ),
+    ];
+    for (expressions, expected) in cases {
+        let all: Vec<Value> = expressions
+            .iter()
+            .map(|own| json!({"name": "own", "expression": own}))
+            .collect();
+        let own = webhook(json!({"matchConditions": all}));
+        let found = conditions::matched(&own.conditions, &selection, &selection.own_version(), objects).await;
+        assert_eq!(found, expected, "{expressions:?}");
+    }
 }
 
 fn pod() -> Tree {

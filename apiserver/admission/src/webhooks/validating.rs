@@ -67,7 +67,10 @@ impl Plugin for ValidatingWebhooks {
         for webhook in all.iter() {
             if let Some(to) = selection.invocation(webhook, objects).await? {
                 let at = self.version(&selection, objects, &to, &mut versions).await?;
-                called.push((webhook, to, at));
+                let own = in_version(objects, at, &versions);
+                if selection.conditions_match(webhook, &to, own).await? {
+                    called.push((webhook, to, at));
+                }
             }
         }
         if called.is_empty() {
@@ -80,10 +83,7 @@ impl Plugin for ValidatingWebhooks {
                 to,
                 selection: &selection,
             };
-            let objects = at.and_then(|at| versions.get(at)).map_or(objects, |own| Objects {
-                new: own.new.as_ref(),
-                old: own.old.as_ref(),
-            });
+            let objects = in_version(objects, *at, &versions);
             self.call(invocation, objects, index)
         });
         let begun = self.0.runtime.monotonic();
@@ -91,6 +91,14 @@ impl Plugin for ValidatingWebhooks {
         selection.host.waited(false, self.since(begun));
         ends.into_iter().collect()
     }
+}
+
+/// The objects of a request in the version at this place; without one they are the request's own.
+fn in_version<'a>(objects: Objects<'a>, at: Option<usize>, versions: &'a [Version]) -> Objects<'a> {
+    at.and_then(|at| versions.get(at)).map_or(objects, |own| Objects {
+        new: own.new.as_ref(),
+        old: own.old.as_ref(),
+    })
 }
 
 impl ValidatingWebhooks {

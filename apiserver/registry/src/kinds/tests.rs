@@ -116,36 +116,6 @@ fn check_refusal(group: &str, kind: &str, plural: &str, object: &Value, expected
 }
 
 #[test]
-fn refusal_of_webhooks_goes_by_match_conditions_and_failure_policy() {
-    let conditions = json!([{"name": "own", "expression": "true"}]);
-    let webhooks = |policies: &[Value]| {
-        let of =
-            |policy: &Value| json!({"name": "a.b.c", "failurePolicy": policy, "matchConditions": conditions});
-        json!({"webhooks": policies.iter().map(of).collect::<Vec<_>>()})
-    };
-    for (kind, plural) in [
-        (
-            "ValidatingWebhookConfiguration",
-            "validatingwebhookconfigurations",
-        ),
-        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-    ] {
-        let check = |object: &Value, expected: Option<&str>| {
-            check_refusal("admissionregistration.k8s.io", kind, plural, object, expected)
-        };
-        check(&json!({}), None);
-        check(&webhooks(&[json!("Ignore")]), None);
-        check(
-            &json!({"webhooks": [{"name": "a.b.c", "failurePolicy": "Fail"}]}),
-            None,
-        );
-        let second = "webhooks[1].matchConditions: match conditions are not evaluated, and a webhook that has some is not called";
-        check(&webhooks(&[json!("Ignore"), json!("Fail")]), Some(second));
-        check(&webhooks(&[json!("Ignore"), Value::Null]), Some(second));
-    }
-}
-
-#[test]
 fn refusal_of_policies_goes_by_what_they_deny() {
     let group = "admissionregistration.k8s.io";
     let binding = |actions: Value, expected| {

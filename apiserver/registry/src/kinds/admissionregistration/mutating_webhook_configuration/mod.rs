@@ -8,8 +8,6 @@ pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "mutatin
     .traits(super::TRAITS)
     .rules(ValidationRules::create(webhooks::mutating).update(webhooks::mutating_update))
     .warnings(webhooks::warnings)
-    .refused(webhooks::refusal)
-    .fields_not_enforced(webhooks::conditions)
     .default_lines(&[
         super::defaults::WEBHOOKS,
         &["webhooks[].reinvocationPolicy=\"Never\""],

@@ -8,7 +8,5 @@ pub(crate) static KIND: Kind = Kind::of("admissionregistration.k8s.io", "validat
     .traits(super::TRAITS)
     .rules(ValidationRules::create(webhooks::validating).update(webhooks::validating_update))
     .warnings(webhooks::warnings)
-    .refused(webhooks::refusal)
-    .fields_not_enforced(webhooks::conditions)
     .default_lines(&[super::defaults::WEBHOOKS])
     .columns(super::columns::webhooks);

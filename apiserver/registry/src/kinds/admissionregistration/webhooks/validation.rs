@@ -4,10 +4,12 @@ use super::rules::{rule, texts};
 use crate::shared::validation::{
     Errors, Path, label_selector, one_of, webhook_service_problems, webhook_url_problems,
 };
+use machinery_cel::{AdmissionVariables, Env, Type, admission_env};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// Versions of AdmissionReview that this server speaks.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
@@ -212,9 +214,11 @@ fn conditions(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
     let mut names = HashSet::new();
     for (index, condition) in own.list("matchConditions").enumerate() {
         let path = path.index(index);
-        if condition.str("expression").trim().is_empty() {
-            errors.required(&path.child("expression"), "");
-        }
+        expression(
+            errors,
+            &path.child("expression"),
+            condition.str("expression").trim(),
+        );
         let name = condition.str("name");
         if name.is_empty() {
             errors.required(&path.child("name"), "");
@@ -225,6 +229,29 @@ fn conditions(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
             errors.duplicate(&path.child("name"), name);
         }
     }
+}
+
+static ENV: LazyLock<Env> = LazyLock::new(|| {
+    admission_env(AdmissionVariables {
+        params: false,
+        authorizer: true,
+    })
+});
+
+/// An expression about the request that is true or false.
+fn expression(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    if text.is_empty() {
+        return errors.required(path, "");
+    }
+    let problem = match ENV.compile(text) {
+        Err(issues) => format!("compilation failed: {issues}"),
+        Ok(own) if *own.ty() != Type::Bool => format!("must evaluate to bool but got {}", own.ty()),
+        Ok(own) => match own.program() {
+            Ok(_) => return,
+            Err(why) => format!("program instantiation failed: {why}"),
+        },
+    };
+    errors.invalid(path, text, problem);
 }
 
 fn reviews(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: Leniency) {
