@@ -2,6 +2,7 @@
 
 use crate::decision::{Nomination, Preemption};
 use crate::events::{PendingEvent, Recorder};
+use crate::extender::{Answer, Consultants, Question};
 use crate::meter::{ERROR, ExtensionPoint, SUCCESS};
 use crate::metrics::Metrics;
 use crate::pod::PodInfo;
@@ -35,10 +36,29 @@ pub(crate) struct Actions {
     recorder: Recorder,
     metrics: Metrics,
     pods: ApiResource,
+    extenders: Consultants,
+}
+
+/// A pod was not bound.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BindError {
+    #[error("running Bind plugin \"DefaultBinder\": {}", .0.chain())]
+    Api(ClientError),
+    #[error("{0}")]
+    Extender(String),
+}
+
+impl BindError {
+    pub(crate) fn pod_is_gone(&self) -> bool {
+        match self {
+            Self::Api(error) => error.is_not_found() || error.is_conflict(),
+            Self::Extender(_) => false,
+        }
+    }
 }
 
 impl Actions {
-    pub(crate) fn new(client: Client, runtime: Runtime, metrics: Metrics) -> Self {
+    pub(crate) fn new(client: Client, runtime: Runtime, metrics: Metrics, extenders: Consultants) -> Self {
         let recorder = Recorder::start(&client, &runtime);
         Self {
             client,
@@ -46,14 +66,26 @@ impl Actions {
             recorder,
             metrics,
             pods: ApiResource::of::<Pod>(),
+            extenders,
         }
+    }
+
+    /// Asks extenders.
+    pub(crate) async fn ask(&self, question: Question) -> Answer {
+        self.extenders.ask(question).await
     }
 
     /// Binds the pod and tells it so. Where the answer is lost the binding may not be: it is looked at and tried again
     /// on the same node, for the room that the pod was given must not go to another meanwhile.
-    pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), ClientError> {
+    pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), BindError> {
         let begun = self.runtime.monotonic();
-        let bound = self.bind_unmeasured(pod, node).await;
+        let bound = match self.extenders.bind(pod, node).await {
+            Some(bound) => bound.map_err(BindError::Extender),
+            None => self.bind_unmeasured(pod, node).await.map_err(BindError::Api),
+        };
+        if bound.is_ok() {
+            self.record_scheduled(pod, node);
+        }
         let took = self.runtime.monotonic().saturating_sub(begun);
         let status = if bound.is_ok() { SUCCESS } else { ERROR };
         let profile = &pod.pod.spec.scheduler_name;
@@ -77,12 +109,15 @@ impl Actions {
         if bound.is_err() && !(lost_once && self.is_bound(pod).await) {
             return bound;
         }
+        Ok(())
+    }
+
+    fn record_scheduled(&self, pod: &Arc<PodInfo>, node: &str) {
         let note = format!(
             "Successfully assigned {}/{} to {node}",
             pod.key.namespace, pod.key.name
         );
         self.record(pod, None, "Scheduled", "Binding", note);
-        Ok(())
     }
 
     async fn try_bind(&self, pod: &PodInfo, node: &str) -> Result<(), ClientError> {

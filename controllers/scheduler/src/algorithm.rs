@@ -3,6 +3,7 @@
 use crate::attempt::Attempt;
 use crate::diagnosis::Diagnosis;
 use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
+use crate::extender::{EXTENDER, Verdict};
 use crate::framework::{
     Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, Plugin, PluginRegistration, PluginSet, Rejection,
     Scope,
@@ -11,6 +12,7 @@ use crate::meter::{ExtensionPoint, Meter, SUCCESS};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 use crate::policy::{Nodes, Policy, Ranking};
+use crate::search::Search;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,24 @@ impl FitError {
             Self::Unfit { diagnosis, .. } => diagnosis.message(),
         }
     }
+}
+
+/// End of a cycle in which nodes fit.
+#[derive(Debug)]
+pub(crate) enum Placement {
+    On(NodeId),
+    /// The node that is promised to the pod, where it fits, and all that do: extenders are to be asked about them.
+    Ask(Option<NodeId>, Vec<NodeId>),
+}
+
+/// The part of extenders in a cycle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Extenders<'a> {
+    /// None is interested in the pod.
+    Absent,
+    /// They are to be asked.
+    Unasked,
+    Asked(&'a Verdict),
 }
 
 /// Pods that wait for their victims to go, by the node they are promised.
@@ -89,6 +109,9 @@ pub struct Algorithm {
     preparing: Vec<Arc<dyn Plugin>>,
     evaluations: Evaluations,
     ranking: Ranking,
+    search: Search,
+    /// One node that fits is as good as another.
+    takes_the_first: bool,
     /// The moment of the attempt: usage is of some moment too.
     now: Duration,
 }
@@ -97,10 +120,22 @@ impl Algorithm {
     pub fn new(plugins: PluginSet) -> Self {
         Self {
             preparing: plugins.preparing(),
+            takes_the_first: plugins.score.is_empty(),
             plugins,
             evaluations: Evaluations::default(),
             ranking: Ranking::default(),
+            search: Search::default(),
             now: Duration::ZERO,
+        }
+    }
+
+    /// The same with another share of nodes that is looked at; where extenders compare nodes, one is not enough.
+    #[must_use]
+    pub(crate) fn searching(self, percentage: usize, extenders_compare: bool) -> Self {
+        Self {
+            search: Search::new(percentage),
+            takes_the_first: self.takes_the_first && !extenders_compare,
+            ..self
         }
     }
 
@@ -134,6 +169,21 @@ impl Algorithm {
         nominations: &Nominations,
         random: u64,
     ) -> Result<NodeId, FitError> {
+        match self.place_with(attempt, nodes, nominations, random, Extenders::Absent)? {
+            Placement::On(node) => Ok(node),
+            Placement::Ask(_, fitting) => Ok(fitting[0]),
+        }
+    }
+
+    /// The same where extenders have a say.
+    pub(crate) fn place_with(
+        &mut self,
+        attempt: &Attempt,
+        nodes: &mut NodeTable,
+        nominations: &Nominations,
+        random: u64,
+        extenders: Extenders<'_>,
+    ) -> Result<Placement, FitError> {
         nodes.trim();
         if nodes.node_count() == 0 {
             return Err(FitError::NoNodes);
@@ -141,25 +191,48 @@ impl Algorithm {
         let (allowed, naming) = self.prepare(attempt, nodes)?;
         let begun = began(attempt);
         let promised = self.nominated(attempt, nodes, nominations);
+        nodes.order_by_zone();
         let nodes = &*nodes;
         let cycle = attempt.on(nodes);
+        let among = allowed.as_ref().map_or(nodes.node_count(), |names| names.len());
+        let wanted = match self.takes_the_first {
+            true => 1,
+            false => self.search.wanted(among),
+        };
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
         let evaluation = self.evaluations.of(&self.plugins, cycle, allowed);
+        let verdict = match extenders {
+            Extenders::Asked(verdict) => Some(verdict),
+            Extenders::Absent | Extenders::Unasked => None,
+        };
         let filters = Overlay {
             promised,
             filters: cluster_filters(&self.plugins.filter, cycle),
+            verdict: verdict.map(|verdict| (verdict, nodes)),
         };
-        let feasible = feasible(evaluation, &filters);
+        // The node where room was made for it, or that another component chose, where it fits (upstream's
+        // `evaluateNominatedNode`).
+        let nominated = nodes.id(&attempt.pod().pod.status.nominated_node_name);
+        let nominated = nominated.filter(|node| filters.fits(evaluation, *node));
+        let all = wanted >= among || verdict.is_some() || self.ranking.policy() != Policy::Default;
+        let feasible = match (all, nominated, extenders) {
+            (_, Some(node), Extenders::Absent | Extenders::Asked(_)) => vec![node],
+            (true, ..) => feasible(evaluation, &filters),
+            (false, ..) => {
+                let fits = |node| filters.fits(evaluation, node);
+                self.search.first(nodes.search_order(), wanted, fits)
+            }
+        };
         ran(attempt, ExtensionPoint::Filter, SUCCESS, begun);
         if feasible.is_empty() {
             return Err(diagnose(evaluation, &filters, nodes));
         }
         sample(&self.plugins, cycle, feasible[0]);
-        // The node where room was made for it, or that another component chose, where it fits (upstream's
-        // `evaluateNominatedNode`).
-        let promised = nodes.id(&attempt.pod().pod.status.nominated_node_name);
-        if let Some(node) = promised.filter(|node| feasible.binary_search(node).is_ok()) {
-            return Ok(node);
+        if matches!(extenders, Extenders::Unasked) {
+            return Ok(Placement::Ask(nominated, feasible));
+        }
+        if let Some(node) = nominated {
+            return Ok(Placement::On(node));
         }
         let ranked = Nodes {
             table: nodes,
@@ -169,12 +242,15 @@ impl Algorithm {
         };
         let best = self.ranking.best(ranked, random).unwrap_or(feasible);
         if let [only] = best[..] {
-            return Ok(only);
+            return Ok(Placement::On(only));
         }
         let begun = began(attempt);
-        let totals = scores(&self.plugins.score, evaluation, cycle, &best);
+        let mut totals = scores(&self.plugins.score, evaluation, cycle, &best);
+        if let Some(verdict) = verdict {
+            add_scores(&mut totals, verdict, nodes, &best);
+        }
         ran(attempt, ExtensionPoint::Score, SUCCESS, begun);
-        Ok(best[pick(&totals, random)])
+        Ok(Placement::On(best[pick(&totals, random)]))
     }
 
     /// Asks for the nodes that the pod names, and has the plugins make what they read.
@@ -384,21 +460,53 @@ fn scores(
 struct Overlay<'a> {
     promised: HashMap<NodeId, Failure>,
     filters: Vec<(&'static str, Box<dyn Filter + 'a>)>,
+    /// Answer of the extenders, and the names of the nodes that it is about.
+    verdict: Option<(&'a Verdict, &'a NodeTable)>,
 }
 
 impl Overlay<'_> {
     fn is_empty(&self) -> bool {
-        self.promised.is_empty() && self.filters.is_empty()
+        self.promised.is_empty() && self.filters.is_empty() && self.verdict.is_none()
+    }
+
+    fn fits(&self, evaluation: &Evaluation, node: NodeId) -> bool {
+        evaluation.verdicts.get(node) == Some(&FEASIBLE) && self.reject(node).is_none()
     }
 
     fn reject(&self, node: NodeId) -> Option<Failure> {
         if let Some(failure) = self.promised.get(&node) {
             return Some(failure.clone());
         }
-        self.filters.iter().find_map(|(plugin, filter)| {
+        let failure = self.filters.iter().find_map(|(plugin, filter)| {
             let rejection = filter.check(node).err()?;
             Some(Failure { plugin, rejection })
+        });
+        failure.or_else(|| self.reject_by_extenders(node))
+    }
+
+    /// A node that no extender named in its answer is rejected without a reason.
+    fn reject_by_extenders(&self, node: NodeId) -> Option<Failure> {
+        let (verdict, nodes) = self.verdict?;
+        let name = &nodes.names[node];
+        if verdict.scores.contains_key(name) {
+            return None;
+        }
+        let unnamed = || Rejection {
+            reasons: Vec::new(),
+            unresolvable: true,
+        };
+        Some(Failure {
+            plugin: EXTENDER,
+            rejection: verdict.rejected.get(name).cloned().unwrap_or_else(unnamed),
         })
+    }
+}
+
+/// Adds what extenders say of the nodes.
+fn add_scores(totals: &mut [i64], verdict: &Verdict, nodes: &NodeTable, feasible: &[NodeId]) {
+    for (total, node) in totals.iter_mut().zip(feasible) {
+        let more = verdict.scores.get(&nodes.names[*node]).copied().unwrap_or(0);
+        *total = total.saturating_add(more);
     }
 }
 

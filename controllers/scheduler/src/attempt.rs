@@ -98,6 +98,11 @@ impl Attempt {
         }
     }
 
+    /// Takes the durations of an attempt that begins anew.
+    pub(crate) fn into_meter(self) -> Option<Meter> {
+        self.meter
+    }
+
     /// Durations of this attempt, where they are measured.
     pub fn meter(&self) -> Option<&Meter> {
         self.meter.as_ref()

@@ -1,5 +1,6 @@
 //! Decisions of the scheduler about pods, to be carried out by others.
 
+use crate::extender::Question;
 use crate::pod::PodInfo;
 use crate::volumes::Reservation;
 use std::sync::Arc;
@@ -15,6 +16,10 @@ pub enum Decision {
         node: Box<str>,
         reservation: Reservation,
     },
+    /// Extenders are to be asked before it is decided.
+    Ask(Question),
+    /// Something went wrong before the pod had a node: say so.
+    Error { pod: Arc<PodInfo>, message: String },
     /// The pod is assumed on a node, and cannot be bound to it: say so.
     Fail { pod: Arc<PodInfo>, message: String },
     /// The pod fits nowhere: say so.

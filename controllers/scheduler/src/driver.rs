@@ -6,6 +6,7 @@
 use crate::actions::Actions;
 use crate::config::Configuration;
 use crate::decision::Decision;
+use crate::extender::{Answer, Consultants};
 use crate::intake::{Timed, take_in};
 use crate::meter::Clock;
 use crate::metrics::{GaugesOfRun, Metrics};
@@ -17,7 +18,7 @@ use crate::sources::{Changed, Sources};
 use crate::usage::Sample;
 use crate::volumes::Reservation;
 use crate::volumes::scheduling::PRE_BIND;
-use machinery_client::{Client, ClientError, Informers};
+use machinery_client::{Client, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,6 @@ use tokio::sync::mpsc;
 
 /// Bindings and rejections being carried out at the same time.
 pub const MAX_IN_FLIGHT: usize = 256;
-/// Beginning of upstream's message where a pod was not bound.
-const BIND: &str = "running Bind plugin \"DefaultBinder\"";
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone)]
@@ -49,11 +48,14 @@ pub fn start(client: Client, runtime: Runtime, settings: Settings) -> TaskHandle
     let inside = runtime.clone();
     runtime.spawn("scheduler", async move {
         let client = client.with_user_agent("kube-scheduler");
-        let sources = Sources::new(&Informers::new(client.clone(), inside.clone()));
+        let informers = Informers::new(client.clone(), inside.clone());
+        let sources = Sources::new(&informers);
         sources.synced(&inside).await;
+        let extenders = &settings.configuration.extenders;
+        let extenders = Consultants::start(extenders, &client, &informers, &inside).await;
         let (done, results) = mpsc::channel(MAX_IN_FLIGHT);
         let policy = PolicyTasks::start(&client, &inside);
-        let actions = Actions::new(client, inside.clone(), settings.metrics.clone());
+        let actions = Actions::new(client, inside.clone(), settings.metrics.clone(), extenders);
         let driver = Driver {
             _gauges: GaugesOfRun(settings.metrics.clone()),
             scheduler: settings.scheduler(&inside),
@@ -76,6 +78,7 @@ enum Outcome {
     /// The pod waits for its claims; none of the bindings at the same time is it.
     Reserved(Arc<PodInfo>, Box<str>, Reservation),
     NotReserved(Arc<PodInfo>, Reservation),
+    Answered(Answer),
     Told,
 }
 
@@ -179,6 +182,7 @@ impl Driver {
                 let now = self.runtime.monotonic();
                 self.scheduler.volumes_not_written(&pod, &reservation, now);
             }
+            Outcome::Answered(answer) => self.scheduler.answered(answer),
             Outcome::Told => {}
         }
     }
@@ -228,8 +232,8 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
         Decision::Bind { pod, node } => match actions.bind(&pod, &node).await {
             Ok(()) => Outcome::Bound(pod),
             Err(error) => {
-                if !pod_is_gone(&error) {
-                    let message = format!("{BIND}: {}", error.chain());
+                if !error.pod_is_gone() {
+                    let message = error.to_string();
                     tracing::warn!(pod = %pod.key, %node, %message);
                     actions.failed(&pod, &message).await;
                 }
@@ -241,6 +245,12 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             node,
             reservation,
         } => reserve(actions, pod, node, reservation).await,
+        Decision::Ask(question) => Outcome::Answered(actions.ask(question).await),
+        Decision::Error { pod, message } => {
+            tracing::warn!(pod = %pod.key, %message);
+            actions.failed(&pod, &message).await;
+            Outcome::Told
+        }
         Decision::Fail { pod, message } => {
             tracing::warn!(pod = %pod.key, %message);
             actions.failed(&pod, &message).await;
@@ -274,8 +284,4 @@ async fn reserve(
             Outcome::NotReserved(pod, reservation)
         }
     }
-}
-
-fn pod_is_gone(error: &ClientError) -> bool {
-    error.is_not_found() || error.is_conflict()
 }

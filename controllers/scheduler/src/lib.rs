@@ -2,7 +2,7 @@
 //!
 //! Events keep a table of nodes ([`nodes`]) and a queue of waiting pods ([`queue`]) current. One pod at a time
 //! is taken from the queue and placed ([`algorithm`]) by the plugins ([`plugins`], what they may do is in
-//! [`framework`]): filters reject nodes, scores rank the rest, all nodes every time. What the plugins answer for
+//! [`framework`]): filters reject nodes, scores rank the rest, or a share of them in a large cluster ([`search`]). What the plugins answer for
 //! single nodes is kept per pod shape ([`evaluation`]) and caught up row by row, so that the thousandth replica
 //! costs the one row that changed; what depends on other pods comes from counters ([`selector_counts`]).
 //! The pod is then assumed on its node and bound in the background. A pod that fits nowhere is told why, in
@@ -10,13 +10,14 @@
 //! happens that could help.
 //!
 //! Pods name a [`profile`], whose plugins and arguments are those of the [`config`]. What is done is counted ([`metrics`]). Among the nodes
-//! that a pod fits, the cluster's [`policy`] may choose instead of the scores.
+//! that a pod fits, the cluster's [`policy`] may choose instead of the scores. Other servers may be asked ([`extender`]).
 //!
 //! Everything but the driver is pure: no clock, no client, no randomness of its own.
 
 mod actions;
 mod active;
 pub mod algorithm;
+mod asking;
 pub mod attempt;
 pub mod cluster_events;
 pub mod config;
@@ -27,6 +28,7 @@ pub mod disks;
 mod driver;
 pub mod evaluation;
 mod events;
+mod extender;
 mod footprint;
 pub mod framework;
 mod intake;
@@ -51,6 +53,7 @@ pub mod queue;
 pub mod rejection;
 pub mod resources;
 pub mod scheduler;
+mod search;
 mod selector;
 pub mod selector_counts;
 mod sources;

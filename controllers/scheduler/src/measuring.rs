@@ -66,6 +66,14 @@ impl Measuring {
         attempt.measured(Meter::new(Arc::clone(clock), sampled))
     }
 
+    /// The same attempt with nothing computed yet.
+    pub(crate) fn again(pod: &Arc<PodInfo>, attempt: Attempt) -> Attempt {
+        match attempt.into_meter() {
+            Some(meter) => Attempt::new(pod).measured(meter),
+            None => Attempt::new(pod),
+        }
+    }
+
     /// It is decided about the pod.
     pub(crate) fn decided(&self, attempt: &Attempt) {
         let Some(((metrics, clock), meter)) = self.to.as_ref().zip(attempt.meter()) else {

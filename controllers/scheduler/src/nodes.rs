@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// Changes remembered; an evaluation that fell further behind starts over.
 const CHANGE_LOG: usize = 8192;
 
+/// Labels that make a zone.
+const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
 /// Topology columns kept from one attempt to the next; the least recently used goes first.
 const MAX_TOPOLOGIES: usize = 128;
 
@@ -65,6 +68,9 @@ pub struct NodeTable {
     /// Usage of nodes, where the policy needs it.
     pub(crate) usage: NodeUsages,
     namespaces: Namespaces,
+    /// Nodes in the order in which they are looked at, zone by turns; made anew where it is stale.
+    order: Vec<NodeId>,
+    order_is_current: bool,
     changes: Vec<NodeId>,
     changes_before: u64,
 }
@@ -130,6 +136,7 @@ impl NodeTable {
             self.set_images(id, node);
         }
         if change.labels || change.added {
+            self.order_is_current = false;
             self.count_label_keys(id, false);
             self.labels[id].clone_from(&node.metadata.labels);
             self.count_label_keys(id, true);
@@ -152,6 +159,31 @@ impl NodeTable {
                 }
             }
         }
+    }
+
+    /// Nodes as [`Self::order_by_zone`] made their order.
+    pub(crate) fn search_order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    /// Brings the order of the search up to date: one node of each zone, then the next of each (upstream's `nodeTree`).
+    pub(crate) fn order_by_zone(&mut self) {
+        if std::mem::replace(&mut self.order_is_current, true) {
+            return;
+        }
+        let mut zones: Vec<Vec<NodeId>> = Vec::new();
+        let mut places: HashMap<[&str; 2], usize> = HashMap::new();
+        for id in (0..self.names.len()).filter(|id| self.present[*id]) {
+            let zone = ZONE_LABELS.map(|key| self.labels[id].get(key).unwrap_or(""));
+            let place = *places.entry(zone).or_insert(zones.len());
+            if place == zones.len() {
+                zones.push(Vec::new());
+            }
+            zones[place].push(id);
+        }
+        let longest = zones.iter().map(Vec::len).max().unwrap_or(0);
+        let turn = |at: usize| zones.iter().filter_map(move |zone| zone.get(at).copied());
+        self.order = (0..longest).flat_map(turn).collect();
     }
 
     fn allocatable(&self, id: NodeId) -> Resources {
@@ -198,6 +230,7 @@ impl NodeTable {
     /// The node is gone; its pods may stay known for a while.
     pub fn remove_node(&mut self, name: &str) {
         let Some(id) = self.id(name) else { return };
+        self.order_is_current = false;
         self.present[id] = false;
         self.present_count -= 1;
         self.set_images(id, &Node::default());

@@ -1,9 +1,11 @@
 //! A pod that fits nowhere: others may have to go for it, and it is rejected in upstream's words.
 
 use crate::algorithm::FitError;
+use crate::asking::Preempting;
 use crate::attempt::Attempt;
 use crate::decision::{Decision, Nomination, Preemption};
 use crate::diagnosis::Diagnosis;
+use crate::extender::EXTENDER;
 use crate::framework::ClusterEvents;
 use crate::meter::{ExtensionPoint, Meter, SUCCESS, UNSCHEDULABLE};
 use crate::metrics::AttemptResult;
@@ -109,10 +111,42 @@ impl Scheduler {
             return None;
         }
         let pod = Arc::clone(begun.attempt.pod());
-        let end = self.preempt(&pod, begun.dry_run.end());
+        let found = match self.extenders.ask_about_victims(&pod) {
+            true => match begun.dry_run.candidates() {
+                Ok(candidates) => {
+                    let preempting = Preempting {
+                        diagnosis: begun.diagnosis,
+                        begun: begun.begun,
+                    };
+                    return Some(self.ask_about_victims(begun.attempt, candidates, preempting));
+                }
+                Err(impossible) => Err(impossible),
+            },
+            false => begun.dry_run.end(),
+        };
+        let end = self.preempt(&pod, found);
         let victims = end.preemption.as_ref().map(|own| own.victims.len());
         self.post_filter_ran(&begun.attempt, begun.begun, victims);
         Some(self.rejected(&begun.attempt, *begun.diagnosis, end, now))
+    }
+
+    /// Ends an attempt whose victims extenders were asked about.
+    pub(crate) fn preempt_as_answered(
+        &mut self,
+        attempt: &Attempt,
+        preempting: Preempting,
+        found: Result<Option<Candidate>, String>,
+        now: Duration,
+    ) -> Decision {
+        let pod = Arc::clone(attempt.pod());
+        let end = match found {
+            Ok(Some(candidate)) => self.preempt(&pod, Ok(candidate)),
+            Ok(None) => PostFilterEnd::kept("preemption: no candidate node for preemption".to_owned()),
+            Err(why) => PostFilterEnd::kept(format!("preemption: {why}")),
+        };
+        let victims = end.preemption.as_ref().map(|own| own.victims.len());
+        self.post_filter_ran(attempt, preempting.begun, victims);
+        self.rejected(attempt, *preempting.diagnosis, end, now)
     }
 
     fn rejected(
@@ -131,6 +165,8 @@ impl Scheduler {
         }
         let message = diagnosis.message();
         let plugins = self.profile_of(pod).map(|profile| profile.algorithm.plugins());
+        // An extender does not say what helps it.
+        let plugins = plugins.filter(|_| !diagnosis.plugins.contains(EXTENDER));
         let wakes_on = plugins.map_or(ClusterEvents::ANY, |own| own.requeue_on(&diagnosis.plugins));
         self.queue.reject(&pod.key, diagnosis.plugins, wakes_on, now);
         Decision::Reject {

@@ -31,7 +31,7 @@ pub type Budgets = HashMap<ObjectKey, Budget>;
 pub struct Candidate {
     pub node: NodeId,
     pub victims: Vec<Arc<PodInfo>>,
-    violations: usize,
+    pub(crate) violations: usize,
 }
 
 /// Nobody has to go because nothing would help; the message says why, in upstream's words.
@@ -129,14 +129,32 @@ impl DryRun {
     }
 
     /// The best node to preempt on.
-    pub fn end(mut self) -> Result<Candidate, PreemptionImpossible> {
+    pub fn end(self) -> Result<Candidate, PreemptionImpossible> {
+        let impossible = PreemptionImpossible(self.diagnosis_of_the_end().message());
+        best_of(self.candidates).ok_or(impossible)
+    }
+
+    /// All nodes where preempting helps.
+    pub(crate) fn candidates(self) -> Result<Vec<Candidate>, PreemptionImpossible> {
+        match self.candidates.is_empty() {
+            true => Err(PreemptionImpossible(self.diagnosis_of_the_end().message())),
+            false => Ok(self.candidates),
+        }
+    }
+
+    fn diagnosis_of_the_end(&self) -> Diagnosis {
+        let mut diagnosis = self.diagnosis.clone();
         if !self.left.is_empty() {
             let words = "Preemption was not tried, other nodes took too long";
-            self.diagnosis.add_reason(words, self.left.len());
+            diagnosis.add_reason(words, self.left.len());
         }
-        let best = self.candidates.into_iter().min_by_key(rank);
-        best.ok_or_else(|| PreemptionImpossible(self.diagnosis.message()))
+        diagnosis
     }
+}
+
+/// The best of these nodes.
+pub(crate) fn best_of(candidates: Vec<Candidate>) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(rank)
 }
 
 /// Candidates after which the dry run ends, of so many nodes.

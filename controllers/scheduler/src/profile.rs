@@ -3,6 +3,7 @@
 use crate::algorithm::Algorithm;
 use crate::config::args::DefaultPreemptionArgs;
 use crate::config::{Configuration, ProfileConfig};
+use crate::extender::Interests;
 use crate::meter::ExtensionPoint;
 use crate::plugins::plugin_set;
 use std::collections::BTreeMap;
@@ -21,13 +22,16 @@ pub struct Profile {
 }
 
 impl Profile {
-    fn new(config: &ProfileConfig) -> Self {
+    fn new(config: &ProfileConfig, configuration: &Configuration) -> Self {
+        let percentage = config.percentage_of_nodes_to_score;
+        let percentage = percentage.unwrap_or(configuration.percentage_of_nodes_to_score);
+        let extenders = Interests::new(&configuration.extenders);
         let preempts = config
             .plugins
             .has(ExtensionPoint::PostFilter, "DefaultPreemption");
         Self {
             name: (*config.scheduler_name).into(),
-            algorithm: Algorithm::new(plugin_set(config)),
+            algorithm: Algorithm::new(plugin_set(config)).searching(percentage, extenders.compare_nodes()),
             preemption: preempts.then_some(config.args.default_preemption),
             bind_timeout: config.args.volume_binding.bind_timeout,
         }
@@ -42,7 +46,8 @@ pub struct Profiles {
 
 impl Profiles {
     pub fn new(configuration: &Configuration) -> Self {
-        let profiles = configuration.profiles.iter().map(Profile::new);
+        let all = configuration.profiles.iter();
+        let profiles = all.map(|own| Profile::new(own, configuration));
         Self {
             by_name: profiles.map(|own| (Arc::clone(&own.name), own)).collect(),
         }

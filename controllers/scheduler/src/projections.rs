@@ -30,6 +30,15 @@ impl Projection for NodeView {
     }
 }
 
+/// A node as its JSON, for extenders that have no nodes of their own.
+pub(crate) struct NodeText(pub(crate) Box<[u8]>);
+
+impl Projection for NodeText {
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self(json.into()))
+    }
+}
+
 /// A service's selector; services without one select nothing.
 #[derive(Debug)]
 pub(crate) struct MapSelector(pub(crate) LabelSelector);

@@ -159,6 +159,12 @@ impl Queue {
         self.entries.contains_key(key)
     }
 
+    /// Reports whether this very pod is taken and not decided about.
+    pub(crate) fn is_tried(&self, pod: &PodInfo) -> bool {
+        let entry = self.entries.get(&pod.key);
+        entry.is_some_and(|own| own.place == QueuePosition::InFlight && own.pod.uid() == pod.uid())
+    }
+
     /// A pod without a node was added or changed. One that a plugin holds back, its `gate`, is kept aside.
     pub fn set(&mut self, pod: Arc<PodInfo>, gate: Option<&'static str>, now: Duration) {
         let Some(entry) = self.entries.get_mut(&pod.key) else {

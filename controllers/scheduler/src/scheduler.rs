@@ -1,9 +1,11 @@
 //! The scheduler as a value: changes go in, decisions come out.
 
-use crate::algorithm::Nominations;
+use crate::algorithm::{Extenders, Nominations, Placement};
+use crate::asking::Asking;
 use crate::attempt::Attempt;
 use crate::config::Configuration;
 use crate::decision::Decision;
+use crate::extender::Interests;
 use crate::framework::ClusterEvents;
 use crate::measuring::Measuring;
 use crate::meter::{Clock, ExtensionPoint, Meter, SUCCESS};
@@ -50,6 +52,9 @@ pub struct Scheduler {
     pub(crate) steps: usize,
     /// The attempt whose dry run of preemption goes on in the next burst.
     pub(crate) dry_run: Option<DryRunOf>,
+    pub(crate) extenders: Interests,
+    /// The attempt that waits for an answer of extenders.
+    pub(crate) asking: Option<Asking>,
 }
 
 impl Default for Scheduler {
@@ -75,6 +80,8 @@ impl Scheduler {
             binding: BindingPods::default(),
             steps: 0,
             dry_run: None,
+            extenders: Interests::new(&configuration.extenders),
+            asking: None,
         }
     }
 
@@ -228,7 +235,8 @@ impl Scheduler {
     /// Reports whether [`Self::decide`] has something to do.
     pub fn has_work(&self, now: Duration) -> bool {
         let over = self.binding.waiting.next_end().is_some_and(|end| end <= now);
-        self.is_in_dry_run() || over || !self.binding.decided.is_empty() || self.queue.has_next(now)
+        let may_try = !self.waits_for_an_answer() && (self.has_an_answer() || self.queue.has_next(now));
+        self.is_in_dry_run() || over || !self.binding.decided.is_empty() || may_try
     }
 
     /// Reports whether a dry run of preemption goes on in the next burst: no change may come in between.
@@ -239,6 +247,9 @@ impl Scheduler {
     /// Time to look again although nothing changed.
     pub fn next_wake(&self) -> Option<Duration> {
         let ends = self.binding.waiting.next_end();
+        if self.waits_for_an_answer() {
+            return ends;
+        }
         [self.queue.next_wake(), ends].into_iter().flatten().min()
     }
 
@@ -246,6 +257,9 @@ impl Scheduler {
     pub fn is_heavy_next(&mut self, now: Duration) -> bool {
         if self.is_in_dry_run() {
             return true;
+        }
+        if self.waits_for_an_answer() {
+            return false;
         }
         let among = self.nodes.rows().max(self.nodes.pod_count());
         let next = self.queue.peek(now);
@@ -282,35 +296,47 @@ impl Scheduler {
         if let Some(begun) = self.dry_run.take() {
             return self.go_on(begun, now);
         }
+        if self.waits_for_an_answer() {
+            return None;
+        }
+        if self.has_an_answer()
+            && let Some(decision) = self.go_on_with_answer(now, random)
+        {
+            return Some(decision);
+        }
+        if self.is_in_dry_run() || self.waits_for_an_answer() {
+            return None;
+        }
         let queued = self.queue.pop(now)?;
         let attempt = self.measuring.begin(&queued);
-        let pod = queued.pod;
-        let profile = self.profiles.get_mut(&pod.pod.spec.scheduler_name)?;
-        profile.algorithm.set_now(now);
-        let placed = profile
-            .algorithm
-            .place(&attempt, &mut self.nodes, &self.nominations, random);
-        self.charge(&attempt);
-        match placed {
-            Ok(node) => {
-                let reservation = self.reserve(&attempt, node);
-                self.measuring.decided(&attempt);
-                let node = self.nodes.names[node].clone();
-                self.assumed.insert(pod.key.clone(), pod.uid().into());
-                self.nodes.usage.placed(&node, assumed_usage(&pod), now);
-                self.nodes.set_pod(&pod, &node);
-                self.nominations.remove(&pod);
-                Some(if reservation.is_empty() {
-                    Decision::Bind { pod, node }
-                } else {
-                    Decision::Reserve {
-                        pod,
-                        node,
-                        reservation,
-                    }
-                })
-            }
+        let extenders = match self.extenders.ask_about_nodes(&queued.pod) {
+            true => Extenders::Unasked,
+            false => Extenders::Absent,
+        };
+        match self.place(&attempt, extenders, now, random)? {
+            Ok(Placement::On(node)) => Some(self.assume(&attempt, node, now)),
+            Ok(Placement::Ask(nominated, nodes)) => Some(self.ask_about_nodes(attempt, nominated, &nodes)),
             Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
+        }
+    }
+
+    /// Gives the pod its node, as far as the scheduler is concerned.
+    pub(crate) fn assume(&mut self, attempt: &Attempt, node: NodeId, now: Duration) -> Decision {
+        let pod = Arc::clone(attempt.pod());
+        let reservation = self.reserve(attempt, node);
+        self.measuring.decided(attempt);
+        let node = self.nodes.names[node].clone();
+        self.assumed.insert(pod.key.clone(), pod.uid().into());
+        self.nodes.usage.placed(&node, assumed_usage(&pod), now);
+        self.nodes.set_pod(&pod, &node);
+        self.nominations.remove(&pod);
+        if reservation.is_empty() {
+            return Decision::Bind { pod, node };
+        }
+        Decision::Reserve {
+            pod,
+            node,
+            reservation,
         }
     }
 

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 const MAX_ITEMS: usize = 256;
 /// Bytes of a text at most.
 const MAX_TEXT: usize = 4096;
+/// The same of certificates and keys.
+const MAX_LONG_TEXT: usize = 256 << 10;
 
 /// The value of a field that is not there.
 pub(super) static NOTHING: Value = Value::Null;
@@ -43,10 +45,14 @@ impl Document {
     }
 
     pub(super) fn text(&mut self, path: &FieldPath, value: &Value) -> Box<str> {
+        self.text_within(path, value, MAX_TEXT)
+    }
+
+    fn text_within(&mut self, path: &FieldPath, value: &Value, most: usize) -> Box<str> {
         match value {
-            Value::String(text) if text.len() <= MAX_TEXT => text.as_str().into(),
+            Value::String(text) if text.len() <= most => text.as_str().into(),
             Value::String(_) => {
-                self.problems.push(FieldError::too_long(path, MAX_TEXT));
+                self.problems.push(FieldError::too_long(path, most));
                 Box::default()
             }
             Value::Null => Box::default(),
@@ -121,6 +127,14 @@ impl<'v> Object<'v> {
         let path = self.path(name);
         self.take(name)
             .map_or_else(Box::default, |value| document.text(&path, value))
+    }
+
+    /// The same of a text that may be as long as a certificate with its chain.
+    pub(super) fn long_string(&mut self, document: &mut Document, name: &'static str) -> Box<str> {
+        let path = self.path(name);
+        self.take(name).map_or_else(Box::default, |value| {
+            document.text_within(&path, value, MAX_LONG_TEXT)
+        })
     }
 
     pub(super) fn list(&mut self, document: &mut Document, name: &'static str) -> &'v [Value] {

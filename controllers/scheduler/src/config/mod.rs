@@ -2,11 +2,12 @@
 //!
 //! A document is read field by field ([`document`]), checked and completed with upstream's defaults ([`profile`],
 //! [`plugin_args`]), with every problem listed. What has no effect here is accepted and named
-//! ([`Configuration::without_effect`]): all nodes are rated, by one thread.
+//! ([`Configuration::without_effect`]): nodes are rated by one thread.
 
 pub mod args;
 mod default_plugins;
 mod document;
+mod extenders;
 mod plugin_args;
 mod plugin_sets;
 mod profile;
@@ -14,6 +15,7 @@ mod profile;
 mod tests;
 
 pub use args::PluginArgs;
+pub use extenders::{ExtenderConfig, ExtenderTls};
 pub use profile::ProfileConfig;
 
 use document::{Document, Object};
@@ -36,6 +38,10 @@ pub struct Configuration {
     pub profiles: Vec<ProfileConfig>,
     pub pod_initial_backoff: Duration,
     pub pod_max_backoff: Duration,
+    /// Share of the nodes that is looked at where a profile says none; 0 is one that follows their number.
+    pub percentage_of_nodes_to_score: usize,
+    /// Servers that are asked about nodes, in this order.
+    pub extenders: Vec<ExtenderConfig>,
     /// Paths of fields that are set and have no effect here.
     pub without_effect: Vec<String>,
 }
@@ -47,6 +53,8 @@ impl Default for Configuration {
             profiles: vec![ProfileConfig::default()],
             pod_initial_backoff: Duration::from_secs(1),
             pod_max_backoff: Duration::from_secs(10),
+            percentage_of_nodes_to_score: 0,
+            extenders: Vec::new(),
             without_effect: Vec::new(),
         }
     }
@@ -90,11 +98,9 @@ fn read(document: &mut Document, value: &Value) -> Configuration {
         let detail = "should be an integer value greater than zero";
         document.invalid(&path.child("parallelism"), parallelism, detail);
     }
-    percentage_of_nodes(document, &mut object, &path);
+    let percentage = percentage_of_nodes(document, &mut object, &path).unwrap_or(0);
     let (initial, most) = backoff(document, &mut object, &path);
-    for name in ["parallelism", "percentageOfNodesToScore"] {
-        object.has_no_effect(document, name);
-    }
+    object.has_no_effect(document, "parallelism");
     for name in [
         "leaderElection",
         "clientConnection",
@@ -105,27 +111,36 @@ fn read(document: &mut Document, value: &Value) -> Configuration {
         object.take(name);
         object.has_no_effect(document, name);
     }
-    let extenders = object.list(document, "extenders");
-    if !extenders.is_empty() {
-        document.forbidden(&path.child("extenders"), "extenders are not supported");
+    let extenders = extenders::read(document, &mut object, &path);
+    let mut profiles = profiles(document, &mut object, &path);
+    // Resources that extenders take over are theirs, whatever the arguments of a profile say.
+    for profile in profiles
+        .iter_mut()
+        .filter(|_| !extenders.ignored_resources.is_empty())
+    {
+        let args = &mut profile.args.node_resources_fit;
+        args.ignored_resources.clone_from(&extenders.ignored_resources);
     }
-    let profiles = profiles(document, &mut object, &path);
     object.end(document);
     Configuration {
         profiles,
         pod_initial_backoff: initial,
         pod_max_backoff: most,
+        percentage_of_nodes_to_score: percentage,
+        extenders: extenders.all,
         without_effect: Vec::new(),
     }
 }
 
-/// The share of nodes to rate; all are rated, so that any share is met.
-fn percentage_of_nodes(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) {
+/// The share of the nodes to look at, where it is given.
+fn percentage_of_nodes(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) -> Option<usize> {
     let name = "percentageOfNodesToScore";
+    object.take(name)?;
     let percentage = object.integer(document, name, 0);
     if !(0..=100).contains(&percentage) {
         document.invalid(&path.child(name), percentage, "not in valid range [0-100]");
     }
+    usize::try_from(percentage).ok()
 }
 
 fn backoff(document: &mut Document, object: &mut Object<'_>, path: &FieldPath) -> (Duration, Duration) {

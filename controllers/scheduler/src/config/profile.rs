@@ -16,6 +16,8 @@ pub struct ProfileConfig {
     pub scheduler_name: Box<str>,
     pub plugins: Settled,
     pub args: PluginArgs,
+    /// Share of the nodes that is looked at for its pods, where it differs from that of the configuration.
+    pub percentage_of_nodes_to_score: Option<usize>,
 }
 
 impl Default for ProfileConfig {
@@ -24,6 +26,7 @@ impl Default for ProfileConfig {
             scheduler_name: DEFAULT_NAME.into(),
             plugins: Settled::default(),
             args: PluginArgs::default(),
+            percentage_of_nodes_to_score: None,
         }
     }
 }
@@ -38,8 +41,7 @@ impl ProfileConfig {
         } else if scheduler_name.is_empty() {
             document.required(&path.child("schedulerName"), "");
         }
-        percentage_of_nodes(document, &mut object, path);
-        object.has_no_effect(document, "percentageOfNodesToScore");
+        let percentage_of_nodes_to_score = percentage_of_nodes(document, &mut object, path);
         let plugins = object.object(document, "plugins");
         let plugins = PluginSets::read(document, plugins);
         let items = object.list(document, "pluginConfig");
@@ -50,6 +52,7 @@ impl ProfileConfig {
             scheduler_name,
             plugins,
             args,
+            percentage_of_nodes_to_score,
         }
     }
 }

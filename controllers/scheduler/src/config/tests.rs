@@ -102,10 +102,6 @@ fn configuration_names_every_problem_with_its_path() {
         "profiles[1].schedulerName: Duplicate value: \"profiles[0].schedulerName\"",
     );
     refused(json!({"profile": []}), "profile: Forbidden: unknown field");
-    refused(
-        json!({"extenders": [{"urlPrefix": "http://e"}]}),
-        "extenders: Forbidden: extenders are not supported",
-    );
     let many: Vec<Value> = (0..17)
         .map(|at| json!({"schedulerName": at.to_string()}))
         .collect();
@@ -127,13 +123,10 @@ fn fields_without_effect_are_named() {
         "profiles": [{"percentageOfNodesToScore": 35, "pluginConfig": [{"name": "Other", "args": {"a": 1}}]}]}));
     assert_eq!(
         read.without_effect,
-        [
-            "parallelism",
-            "leaderElection",
-            "profiles[0].percentageOfNodesToScore",
-            "profiles[0].pluginConfig[0]"
-        ]
+        ["parallelism", "leaderElection", "profiles[0].pluginConfig[0]"]
     );
+    assert_eq!(read.profiles[0].percentage_of_nodes_to_score, Some(35));
+    assert_eq!(read.percentage_of_nodes_to_score, 0);
     let read = valid(json!({"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 3}));
     assert_eq!(read.pod_initial_backoff, Duration::from_secs(2));
     assert_eq!(read.pod_max_backoff, Duration::from_secs(3));
@@ -384,4 +377,61 @@ fn shape_of_a_ratio_is_checked_and_linear_between_its_points() {
     };
     let scores = [0, 20, 30, 40, 60, 80, 100].map(|utilization| score_on(shape, utilization));
     assert_eq!(scores, [10, 10, 55, 100, 70, 40, 40]);
+}
+
+#[test]
+fn extenders_are_read_with_their_defaults() {
+    let read = valid(json!({"extenders": [
+        {"urlPrefix": "http://late", "ignorable": true, "filterVerb": "filter"},
+        {"urlPrefix": "https://first/x", "prioritizeVerb": "rate", "weight": 2, "bindVerb": "bind", "preemptVerb": "preempt",
+         "enableHTTPS": true, "httpTimeout": "1m30s", "nodeCacheCapable": true,
+         "tlsConfig": {"insecure": true, "serverName": "me", "caData": "YQ=="},
+         "managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": true}, {"name": "example.com/other"}]}]}));
+    let urls: Vec<&str> = read.extenders.iter().map(|own| &*own.url_prefix).collect();
+    assert_eq!(urls, ["https://first/x", "http://late"]);
+    let [first, late] = &read.extenders[..] else {
+        panic!("{read:?}")
+    };
+    assert_eq!(first.timeout, Duration::from_secs(90));
+    assert_eq!(late.timeout, Duration::from_secs(5));
+    assert!(first.enable_https && first.node_cache_capable && !first.ignorable);
+    assert_eq!(first.tls.as_ref().map(|own| &*own.ca_data), Some("YQ=="));
+    assert_eq!(first.managed_resources.len(), 2);
+    // What an extender manages alone is nothing that a node must have.
+    let ignored = &read.profiles[0].args.node_resources_fit.ignored_resources;
+    assert_eq!(
+        ignored.iter().map(|own| &**own).collect::<Vec<_>>(),
+        ["example.com/gpu"]
+    );
+}
+
+#[test]
+fn extenders_are_refused_as_upstream_refuses_them() {
+    let one = |extender: Value, problem: &str| {
+        refused(
+            json!({"extenders": [extender]}),
+            &format!("extenders[0].{problem}"),
+        );
+    };
+    one(
+        json!({"urlPrefix": "http://e", "prioritizeVerb": "rate"}),
+        "weight: Invalid value: 0: must have a positive weight applied to it",
+    );
+    one(
+        json!({"managedResources": [{"name": "foo"}]}),
+        "managedResources[0].name: Invalid value: \"foo\": is an invalid extended resource name",
+    );
+    one(
+        json!({"managedResources": [{"name": "a.b/c"}, {"name": "a.b/c"}]}),
+        "managedResources[1].name: Invalid value: \"a.b/c\": duplicate extender managed resource name",
+    );
+    one(
+        json!({"httpTimeout": "soon"}),
+        "httpTimeout: Invalid value: \"soon\": must be a duration that is not negative",
+    );
+    one(json!({"verb": "x"}), "verb: Forbidden: unknown field");
+    refused(
+        json!({"extenders": [{"bindVerb": "a"}, {"bindVerb": "b"}]}),
+        "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can implement bind",
+    );
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod dry_run;
+mod extenders;
 mod long_affinity;
 mod long_lists;
 mod long_terms;

@@ -5,7 +5,7 @@ use crate::config::{API_VERSION, Configuration};
 use crate::profile::Profiles;
 use crate::scheduler::SCHEDULER_NAME;
 
-fn configuration(rest: Value) -> Configuration {
+pub(super) fn configuration(rest: Value) -> Configuration {
     let mut all = json!({"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"});
     for (key, value) in rest.as_object().unwrap() {
         all[key] = value.clone();
@@ -24,7 +24,7 @@ fn with_args(plugin: &str, args: Value, alone: bool) -> Configuration {
 }
 
 /// A scheduler with nodes, and pods that run on them.
-fn scheduler(configuration: &Configuration, nodes: Value, running: &[(&str, Value)]) -> Scheduler {
+pub(super) fn scheduler(configuration: &Configuration, nodes: Value, running: &[(&str, Value)]) -> Scheduler {
     let mut scheduler = Scheduler::new(configuration);
     for node in nodes.as_array().unwrap() {
         let node = make_node(node);

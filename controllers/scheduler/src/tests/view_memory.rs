@@ -2,7 +2,7 @@
 //! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
 use crate::policy::object::WantedPolicy;
-use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
+use crate::projections::{BudgetView, FullSelector, MapSelector, NodeText, NodeView, PodView};
 use crate::sources::LabelsView;
 use crate::volumes::views::{
     AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
@@ -259,4 +259,9 @@ fn views_of_selectors_take_what_is_charged() {
             (object!(r#""status":{"disruptedPods":{@}}"#), r##""#":null"##),
         ],
     );
+}
+
+#[test]
+fn view_of_a_node_for_extenders_takes_what_is_charged() {
+    check::<NodeText>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
 }
