@@ -42,6 +42,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::volume_binder::ROW,
         crate::ephemeral_volume::ROW,
         crate::resource_claim::ROW,
+        crate::device_taint_eviction::ROW,
         crate::local_path::ROW,
         crate::storage_protection::VOLUME_ROW,
         crate::storage_protection::CLAIM_ROW,

@@ -26,6 +26,7 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod descriptor;
+mod device_taint_eviction;
 mod disruption;
 mod endpoint_slice;
 mod endpoint_slice_mirroring;

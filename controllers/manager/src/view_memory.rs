@@ -5,6 +5,7 @@ use crate::bootstrap_tokens::view::TokenView as BootstrapTokenView;
 use crate::certificates::view::RequestView;
 use crate::cluster_role_aggregation::RoleView;
 use crate::cluster_trust_bundles::BundleView;
+use crate::device_taint_eviction::view::{AllocationView, DevicesView, RuleView};
 use crate::endpoint_slice::view::SliceView;
 use crate::endpoint_slice_mirroring::MirroredView;
 use crate::endpoints::EndpointsView;
@@ -655,6 +656,42 @@ fn view_of_a_claim_of_devices_takes_what_is_charged() {
 fn view_of_a_migration_takes_what_is_charged() {
     check::<MigrationView>(MOST, &[(object!(r#""spec":{"resource":{"resource":"@"}}"#), "a")]);
     check::<MigrationView>(
+        OF_COMPONENTS,
+        &[(object!(r#""status":{"conditions":[@]}"#), CONDITION)],
+    );
+}
+
+/// Drivers, schedulers and administrators write these.
+#[test]
+fn views_of_tainted_devices_take_what_is_charged() {
+    let toleration = r##"{"key":"#","operator":"Exists"}"##;
+    check::<AllocationView>(
+        OF_COMPONENTS,
+        &[
+            (object!(r#""status":{"reservedFor":[@]}"#), r##"{"uid":"#"}"##),
+            (
+                object!(
+                    r#""status":{"allocation":{"devices":{"results":[{"driver":"d","tolerations":[@]}]}}}"#
+                ),
+                toleration,
+            ),
+            (
+                object!(r#""status":{"allocation":{"devices":{"results":[@]}}}"#),
+                r##"{"driver":"d","pool":"p","device":"#"}"##,
+            ),
+        ],
+    );
+    check::<DevicesView>(
+        OF_COMPONENTS,
+        &[
+            (object!(r#""spec":{"devices":[@]}"#), r##"{"name":"#"}"##),
+            (
+                object!(r#""spec":{"devices":[{"name":"d","taints":[@]}]}"#),
+                r##"{"key":"#"}"##,
+            ),
+        ],
+    );
+    check::<RuleView>(
         OF_COMPONENTS,
         &[(object!(r#""status":{"conditions":[@]}"#), CONDITION)],
     );
