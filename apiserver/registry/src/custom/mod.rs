@@ -6,8 +6,6 @@
 //! objects first. The store, the handlers and discovery cannot tell these rows from built-in ones.
 //!
 //! Versions differ in `apiVersion` alone, or a webhook converts them ([`version_webhook`](crate::version_webhook)).
-//!
-//! Not here yet: CEL rules, which say so when a definition asks for them.
 
 mod cleanup;
 mod columns;
@@ -15,6 +13,8 @@ mod controller;
 mod definition;
 pub(crate) mod json_path;
 mod names;
+#[cfg(test)]
+mod rule_tests;
 mod strategy;
 
 pub(crate) use cleanup::FINALIZER;

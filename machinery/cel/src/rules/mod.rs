@@ -4,6 +4,7 @@
 //! the same: fields of objects, and elements of lists with keys. All rules of an object share one budget.
 
 mod field_path;
+mod problems;
 mod run;
 
 use crate::declared::Declared;
@@ -11,6 +12,7 @@ use crate::env::Env;
 use crate::program::{Compiled, Program};
 use crate::types::Type;
 use crate::value::Data;
+use machinery_meta::{FieldError, FieldPath};
 use run::Run;
 pub use run::Verdict;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ struct Node {
     keys: Vec<String>,
     /// The map is replaced as a whole, so that its members have no past.
     atomic: bool,
+    /// Elements or entries, at most, as the schema says.
+    max_children: Option<u64>,
 }
 
 /// One rule.
@@ -53,7 +57,11 @@ struct Rule {
     field: String,
     optional_old_self: bool,
     program: Result<Program, String>,
-    message_expression: Option<Program>,
+    message_expression: Option<Result<Program, String>>,
+    /// Greatest costs of the rule and of its message.
+    costs: (u64, u64),
+    /// The value at the rule is at most this often in a request.
+    cardinality: u64,
 }
 
 impl Rules {
@@ -61,6 +69,11 @@ impl Rules {
     pub fn compile(schema: &serde_json::Value) -> Option<Self> {
         let schema = Data::from(schema);
         Node::compile(schema, schema, true, 0).map(|root| Self { root })
+    }
+
+    /// Problems of the rules themselves, with which a definition is refused; `path` leads to the schema.
+    pub fn problems(&self, path: &FieldPath) -> Vec<FieldError> {
+        problems::of(&self.root, path)
     }
 
     /// Runs the rules over an object, with what it was before an update.
@@ -113,6 +126,13 @@ impl Node {
     fn describe(&mut self, schema: Data<'_>) {
         self.ty = text(schema, "type");
         self.atomic = text(schema, "x-kubernetes-map-type") == "atomic";
+        let limit = if self.ty == "array" {
+            "maxItems"
+        } else {
+            "maxProperties"
+        };
+        let limit = schema.member(limit).and_then(Data::as_i64);
+        self.max_children = limit.map(|own| u64::try_from(own).unwrap_or_default());
         let keys = schema.member("x-kubernetes-list-map-keys");
         if let Some(keys) = keys.filter(|_| text(schema, "x-kubernetes-list-type") == "map") {
             let keys = (0..keys.len()).filter_map(|at| keys.item(at)?.as_str());
@@ -141,7 +161,7 @@ impl Rule {
         let rule_text = text(rule, "rule");
         let env = declared.and_then(|own| env(own, optional));
         let compiled = match &env {
-            Some(env) => compiled(
+            Some(env) => compiled_expression(
                 env,
                 &rule_text,
                 &Type::Bool,
@@ -150,16 +170,29 @@ impl Rule {
             None => Err("failed to convert to declType for CEL validation rules".to_owned()),
         };
         let message_text = text(rule, "messageExpression");
-        let expression = env.filter(|_| !message_text.is_empty()).and_then(|env| {
+        let expression = env.filter(|_| !message_text.is_empty()).map(|env| {
             let problem = "messageExpression must evaluate to a string";
-            compiled_program(&env, &message_text, &Type::String, problem).ok()
+            compiled_expression(&env, &message_text, &Type::String, problem).map_err(|problem| {
+                problem.replace("compilation failed", "messageExpression compilation failed")
+            })
         });
+        let greatest = |own: &Compiled| declared.map_or(0, |declared| own.estimate(declared).max);
+        let costs = (
+            compiled.as_ref().map_or(0, greatest),
+            expression
+                .as_ref()
+                .and_then(|own| own.as_ref().ok())
+                .map_or(0, greatest),
+        );
+        let program = |own: Compiled| {
+            let program = own.program();
+            program.map_err(|problem| format!("program instantiation failed: {problem}"))
+        };
         Self {
-            program: compiled.and_then(|own| {
-                let program = own.program();
-                program.map_err(|problem| format!("program instantiation failed: {problem}"))
-            }),
-            message_expression: expression,
+            program: compiled.and_then(program),
+            message_expression: expression.map(|own| own.and_then(program)),
+            costs,
+            cardinality: declared.map_or(1, Declared::max_cardinality),
             reason: text(rule, "reason"),
             field: field_path::normal(&text(rule, "fieldPath"), schema).unwrap_or_default(),
             optional_old_self: optional,
@@ -190,7 +223,7 @@ fn env(declared: &Declared, optional: bool) -> Option<Env> {
     Some(env.types(Arc::new(declared.clone())))
 }
 
-fn compiled(env: &Env, text: &str, ty: &Type, problem: &str) -> Result<Compiled, String> {
+fn compiled_expression(env: &Env, text: &str, ty: &Type, problem: &str) -> Result<Compiled, String> {
     let own = env
         .compile(text)
         .map_err(|issues| format!("compilation failed: {issues}"))?;
@@ -199,8 +232,4 @@ fn compiled(env: &Env, text: &str, ty: &Type, problem: &str) -> Result<Compiled,
     } else {
         Err(problem.to_owned())
     }
-}
-
-fn compiled_program(env: &Env, text: &str, ty: &Type, problem: &str) -> Result<Program, String> {
-    compiled(env, text, ty, problem)?.program()
 }

@@ -305,7 +305,7 @@ impl Run {
         path: &FieldPath,
         variables: &Variables<'_>,
     ) -> Result<Option<String>, Stop> {
-        let Some(program) = &rule.message_expression else {
+        let Some(Ok(program)) = &rule.message_expression else {
             return Ok(None);
         };
         let done = program.evaluate(variables, &Limits::default());

@@ -122,3 +122,51 @@ fn rules_that_do_not_compile_are_told() {
         ]
     );
 }
+
+#[test]
+fn rules_that_cannot_be_are_problems_of_the_definition() {
+    let schema = json!({"type": "object", "properties": {"l": {
+        "type": "array", "items": {"type": "string", "x-kubernetes-validations": [
+            {"rule": "self.contains('x')"},
+            {"rule": "self == oldSelf"},
+            {"rule": "self.nope()"},
+        ]},
+        "x-kubernetes-validations": [
+            {"rule": "self.all(a, self.all(b, a == b))"},
+            {"rule": "self.size() > 0", "messageExpression": "1"},
+            {"rule": "self.size() > 0", "optionalOldSelf": true},
+        ],
+    }}});
+    let path = machinery_meta::FieldPath::new("s");
+    let found = Rules::compile(&schema).unwrap().problems(&path);
+    let found: Vec<_> = found
+        .iter()
+        .map(|own| own.to_string().lines().next().unwrap().to_owned())
+        .collect();
+    let budget = "exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
+    let own = "s.properties[l].x-kubernetes-validations";
+    let items = "s.properties[l].items.x-kubernetes-validations";
+    assert_eq!(
+        found,
+        [
+            format!("{own}[0].rule: Forbidden: estimated rule cost {budget}"),
+            format!(
+                "{own}[1].messageExpression: Invalid value: \"self.size() > 0\": messageExpression must evaluate to a string"
+            ),
+            format!(
+                "{own}[2].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule"
+            ),
+            format!("{items}[0].rule: Forbidden: estimated rule cost {budget}"),
+            format!("{items}[1].rule: Forbidden: estimated rule cost {budget}"),
+            format!(
+                "{items}[1].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[l]"
+            ),
+            format!(
+                "{items}[2].rule: Invalid value: \"self.nope()\": compilation failed: ERROR: <input>:1:10: undeclared reference to 'nope' (in container '')"
+            ),
+            format!(
+                "s: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema {budget}"
+            ),
+        ]
+    );
+}

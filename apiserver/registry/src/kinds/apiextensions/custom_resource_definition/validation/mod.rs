@@ -22,6 +22,9 @@ pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Errors::new();
     problems.extend(own_name(object));
     problems.extend(validate_spec(object, None));
+    if problems.is_empty() {
+        versions::rules(object, &mut problems);
+    }
     problems.extend(validate_status(object));
     stored_versions(object, &mut problems);
     approval(object, None, &mut problems);
@@ -33,6 +36,11 @@ pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
 pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Errors::new();
     problems.extend(validate_spec(object, old.get("spec")));
+    // What was accepted before stays changeable in other ways.
+    let versions = |own: Ref<'_>| own.at(&["spec", "versions"]).map(Ref::to_json);
+    if problems.is_empty() && versions(object) != versions(old) {
+        versions::rules(object, &mut problems);
+    }
     let established = old
         .get("status")
         .into_iter()

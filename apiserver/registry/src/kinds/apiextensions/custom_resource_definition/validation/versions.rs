@@ -2,6 +2,7 @@
 
 use super::selectable;
 use crate::shared::validation::{Errors, present};
+use machinery_cel::Rules;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
@@ -97,6 +98,28 @@ pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Pattern
                 patterns,
             };
             rule(value, &place, problems);
+        }
+    }
+}
+
+/// Validates the rules of each version's schema, or of the one that all have.
+pub(super) fn rules(object: Ref<'_>, problems: &mut Errors) {
+    let Some(spec) = object.get("spec") else { return };
+    let shared = is_shared(spec, "schema");
+    let path = FieldPath::new("spec");
+    for (at, version) in spec.list("versions").enumerate() {
+        let place = match shared {
+            true => path.child("validation"),
+            false => path.child("versions").index(at).child("schema"),
+        };
+        let schema = version.at(&["schema", "openAPIV3Schema"]).map(Ref::to_json);
+        let schema = schema.filter(|own| own.contains("\"x-kubernetes-validations\""));
+        let schema = schema.and_then(|own| serde_json::from_str(&own).ok());
+        if let Some(rules) = schema.and_then(|own| Rules::compile(&own)) {
+            problems.extend(rules.problems(&place.child("openAPIV3Schema")));
+        }
+        if shared {
+            return;
         }
     }
 }

@@ -1,0 +1,45 @@
+//! Rules of a definition, run on writes of its objects.
+
+use super::definition::rows;
+use machinery_schema::{Strictness, Tree, decode_json};
+
+fn definition(rule: &str) -> Tree {
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"spec":{{"type":"object","x-kubernetes-validations":[{{"rule":"{rule}","message":"too many"}}],"properties":{{"n":{{"type":"integer"}},"s":{{"type":"string","maxLength":2}}}}}}}}}}"#
+    );
+    let text = format!(
+        r#"{{"spec":{{"group":"t.dev","scope":"Namespaced","names":{{"plural":"boats","kind":"Boat"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}}}]}},"status":{{"acceptedNames":{{"plural":"boats","kind":"Boat"}}}}}}"#
+    );
+    Tree::from_json(&text).unwrap()
+}
+
+#[track_caller]
+fn check(rule: &str, object: &str, expected: &[&str]) {
+    let rows = rows(&definition(rule), None);
+    let row = rows.first().expect("a version is served");
+    let object = decode_json(&row.schema, row.ty, object.as_bytes(), Strictness::Ignore).unwrap();
+    let found = row.strategy.validate(object.tree.root());
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn rules_of_a_definition_refuse_objects() {
+    check("self.n < 3", r#"{"spec":{"n":2}}"#, &[]);
+    check(
+        "self.n < 3",
+        r#"{"spec":{"n":3}}"#,
+        &["spec: Invalid value: too many"],
+    );
+}
+
+#[test]
+fn rules_are_not_run_on_what_has_no_right_form() {
+    let blocked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+    let found = r#"{"spec":{"n":3,"s":"long"}}"#;
+    check(
+        "self.n < 3",
+        found,
+        &["spec.s: Too long: may not be more than 2 bytes", blocked],
+    );
+}
