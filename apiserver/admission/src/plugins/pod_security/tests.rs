@@ -137,6 +137,8 @@ impl Case<'_> {
             host: None,
             reinvocation: None,
             remarks: &said,
+            host: None,
+            reinvocation: None,
         };
         let tree = |own: &Value| Tree::from_json(&own.to_string()).unwrap();
         let old = self.old.as_ref().map(tree);
@@ -504,6 +506,8 @@ impl Labelled<'_> {
             host: None,
             reinvocation: None,
             remarks: &said,
+            host: None,
+            reinvocation: None,
         };
         let tree = |labels: &Value| {
             let mut object: Value = serde_json::from_str(&namespace(labels.clone())).unwrap();
