@@ -450,6 +450,14 @@ fn views_of_services_and_endpoints_take_what_is_charged() {
             ),
         ],
     );
+    // These a tenant's Service dictates, once for each of its pods.
+    check::<SliceView>(
+        MOST,
+        &[(
+            object!(r#""addressType":"IPv4","endpoints":[],"ports":[@]"#),
+            r##"{"name":"#","port":1000,"protocol":"TCP"}"##,
+        )],
+    );
     check::<MirroredView>(
         MOST,
         &[(

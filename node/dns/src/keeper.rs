@@ -30,7 +30,7 @@ const SAID: (u32, Duration) = (20, Duration::from_secs(600));
 
 const HELD: &str = "nothing panics while it is held";
 
-/// The one who writes names of services into the zone.
+/// Writer of the names of services in the zone.
 pub(crate) struct Keeper {
     zone: Arc<RwLock<Zone>>,
     domain: Arc<str>,

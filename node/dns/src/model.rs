@@ -127,10 +127,12 @@ impl Projection for Slice {
                 ready: one.conditions.ready.unwrap_or(true),
             })
         };
+        let mut ports = full.ports.unwrap_or_default();
+        ports.shrink_to_fit();
         Ok(Self {
             service: format!("{}/{service}", header.key.namespace).into(),
             endpoints: full.endpoints.into_iter().flatten().filter_map(read).collect(),
-            ports: full.ports.unwrap_or_default(),
+            ports,
         })
     }
 }

@@ -53,6 +53,10 @@ fn views_of_services_and_slices_take_what_is_charged() {
                 object!(r#""endpoints":[@]"#),
                 r##"{"addresses":["::1"],"hostname":"#"}"##,
             ),
+            (
+                object!(r#""endpoints":[],"ports":[@]"#),
+                r##"{"name":"#","port":1000,"protocol":"TCP"}"##,
+            ),
         ],
     );
 }

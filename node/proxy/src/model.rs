@@ -194,11 +194,13 @@ impl Projection for Slice {
             .flatten()
             .filter_map(wire::Endpoint::read)
             .collect();
+        let mut ports = full.ports.unwrap_or_default();
+        ports.shrink_to_fit();
         let service = format!("{}/{service}", header.key.namespace).into();
         Ok(Self {
             service,
             endpoints,
-            ports: full.ports.unwrap_or_default(),
+            ports,
         })
     }
 }

@@ -28,7 +28,7 @@ const RULES: Family = Family::new(
 /// Services that are named in a window of time; the metric has all of them.
 const SAID: (u32, Duration) = (20, Duration::from_secs(600));
 
-/// Told that a service has fewer rules than it needs.
+/// Callback for a service that has fewer rules than it needs.
 pub(crate) type Short = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Elements in use by namespace.

@@ -66,6 +66,10 @@ fn views_of_services_and_slices_take_what_is_charged() {
                 object!(r#""addressType":"IPv4","endpoints":[@]"#),
                 r##"{"addresses":["1.1.1.1"],"nodeName":"#"}"##,
             ),
+            (
+                object!(r#""addressType":"IPv4","endpoints":[],"ports":[@]"#),
+                r##"{"name":"#","port":1000,"protocol":"TCP"}"##,
+            ),
         ],
     );
 }

@@ -114,6 +114,13 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: HEAVY_WORK,
             },
             Mutation {
+                name: "a heavy request that goes on counts as resting",
+                file: "mod.rs",
+                from: "state.stage = Stage::Waiting;\n                self.of.0.turns.lock().rests_no_longer(&self);",
+                to: "state.stage = Stage::Waiting;",
+                proof: HEAVY_WORK,
+            },
+            Mutation {
                 name: "a heavy request that has gone counts on",
                 file: "mod.rs",
                 from: "if before == Stage::Resting {",

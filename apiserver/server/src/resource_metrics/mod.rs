@@ -1,11 +1,12 @@
 //! Usage of nodes and pods, from the kubelets' `/metrics/resource` (metrics-server's scraper).
 //!
 //! While somebody asks, each round reads all kubelets, [`AT_ONCE`] at a time, each within [`SCRAPE_TIMEOUT`] and
-//! [`MAX_TEXT_BYTES`]; [`text`] reads the answers as they arrive, [`samples`] makes usage of two of them. A cluster in
+//! [`MAX_TEXT_BYTES`], those that were quick last beside the others, for which no round waits longer than [`PERIOD`] ([`lanes`]); [`text`] reads the answers as they arrive, [`samples`] makes usage of two of them. A cluster in
 //! which nobody has asked for [`KEPT_FOR`] pays nothing and keeps nothing; who asks first waits for two samples.
 //!
 //! A node's word counts for pods that run on it, and for no others.
 
+mod lanes;
 mod samples;
 mod text;
 
@@ -18,7 +19,9 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::stream::{self, Stream};
 use http_body_util::{BodyExt, Empty};
+use lanes::{Lanes, Standings};
 use machinery_meta::ObjectKey;
 use machinery_meta::reader::ObjectReader;
 use machinery_runtime::{Runtime, Watched};
@@ -122,9 +125,10 @@ impl ResourceMetrics {
                 self.wake.notified().await;
             }
             let (mut samples, mut rounds) = (Samples::default(), 0_u32);
+            let mut standings = Standings::default();
             while self.is_wanted() {
                 let begun = self.runtime.monotonic();
-                samples.store(self.round().await);
+                samples.store(self.round(&mut standings, begun + PERIOD).await);
                 self.current.store(Arc::new(samples.usage()));
                 rounds = rounds.saturating_add(1);
                 self.warm.replace(rounds > 1);
@@ -136,32 +140,52 @@ impl ResourceMetrics {
         }
     }
 
-    /// Reads every kubelet once; what does not answer is left out.
-    async fn round(&self) -> Vec<(Box<str>, NodeSamples)> {
+    /// Reads every kubelet once; what does not answer is left out. Kubelets that were quick last are waited for, the others
+    /// until `end` alone: however many do not answer, those that do are read in every round.
+    async fn round(&self, standings: &mut Standings, end: Duration) -> Vec<(Box<str>, NodeSamples)> {
         let (nodes, pods) = tokio::join!(self.list("nodes"), self.list("pods"));
         let placed = placed(&pods);
-        let names = nodes
-            .iter()
-            .map(|node| Box::from(node.record.header.key.name.as_str()));
-        let names: Vec<Box<str>> = names.collect();
-        let scraping = names.into_iter().map(|name| self.scraped(name, &placed));
-        let scraped = futures::stream::iter(scraping).buffer_unordered(AT_ONCE);
-        scraped.filter_map(std::future::ready).collect().await
+        let headers = nodes.iter().map(|node| &*node.record.header);
+        let Lanes { quick, others } = standings.lanes(headers);
+        let end = Box::pin(self.runtime.sleep_until(end));
+        let (mut scraped, others): (Vec<_>, Vec<_>) = tokio::join!(
+            self.lane(quick, &placed).collect(),
+            self.lane(others, &placed).take_until(end).collect()
+        );
+        scraped.extend(others);
+        let mut found = Vec::new();
+        for (node, took, samples) in scraped {
+            standings.note(&node, samples.is_some().then_some(took));
+            found.extend(samples.map(|samples| (node, samples)));
+        }
+        found
+    }
+
+    /// Reads these kubelets, [`AT_ONCE`] at a time: the time each took, and its samples if there are any.
+    fn lane<'a>(
+        &'a self,
+        nodes: Vec<Box<str>>,
+        placed: &'a Placed,
+    ) -> impl Stream<Item = (Box<str>, Duration, Option<NodeSamples>)> + 'a {
+        let scraping = nodes.into_iter().map(move |node| {
+            Box::pin(async move {
+                let begun = self.runtime.monotonic();
+                let samples = self.scraped(&node, placed).await;
+                (node, self.runtime.monotonic().saturating_sub(begun), samples)
+            })
+        });
+        stream::iter(scraping).buffer_unordered(AT_ONCE)
     }
 
     /// Reads a kubelet in its time; why it failed is logged.
-    fn scraped<'a>(
-        &'a self,
-        node: Box<str>,
-        placed: &'a Placed,
-    ) -> BoxFuture<'a, Option<(Box<str>, NodeSamples)>> {
+    fn scraped<'a>(&'a self, node: &'a str, placed: &'a Placed) -> BoxFuture<'a, Option<NodeSamples>> {
         Box::pin(async move {
             let limited = self
                 .runtime
-                .timeout(SCRAPE_TIMEOUT, self.scrape(&node, placed))
+                .timeout(SCRAPE_TIMEOUT, self.scrape(node, placed))
                 .await;
             match limited.unwrap_or(Err(ScrapeError::TimedOut)) {
-                Ok(samples) => Some((node, samples)),
+                Ok(samples) => Some(samples),
                 Err(error) => {
                     let source = std::error::Error::source(&error);
                     tracing::debug!(%node, %error, ?source, "reading resource metrics failed");

@@ -1,6 +1,6 @@
 //! From pods to endpoints, and from endpoints to the fewest changes of slices. Pure.
 
-use super::view::{Conditions, Endpoint, Port, SliceView, TargetRef};
+use super::view::{Conditions, Endpoint, Port, Protocol, SliceView, TargetRef};
 use super::{CONTROLLER, HEADLESS, MANAGED_BY, MAX_ENDPOINTS, SERVICE_NAME};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) added: usize,
     /// Endpoints of slices that are to go.
     pub(super) removed: usize,
+    /// Pods that are no endpoints, as the ports of their group have no room.
+    pub(super) left_out: usize,
 }
 
 /// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
@@ -61,17 +63,17 @@ fn is_labelled(slice: &SliceRef, wanted: &BTreeMap<&str, &str>) -> bool {
 
 /// Ports of all groups of a service. Where pods have other numbers for one name, each group has all ports of the service:
 /// slices, and what every node keeps of them, would be the product of pods and ports (decision 0095).
-const MAX_PORTS: usize = 16_384;
+pub(super) const MAX_PORTS: usize = 16_384;
 
-/// The endpoints a service should have, by group.
+/// The endpoints a service should have, by group, and the number of pods whose group has no room.
 pub(super) fn desired(
     service: &Object<ServiceView>,
     pods: &[Arc<Object<PodView>>],
     zone: impl Fn(&str) -> Option<String>,
-) -> BTreeMap<Group, Vec<Endpoint>> {
+) -> (BTreeMap<Group, Vec<Endpoint>>, usize) {
     let mut groups: BTreeMap<Group, Vec<Endpoint>> = BTreeMap::new();
     let service_ports = service.ports.items();
-    let mut room = MAX_PORTS;
+    let (mut room, mut left_out) = (MAX_PORTS, 0);
     for pod in pods
         .iter()
         .filter(|pod| service.selects(&pod.header) && counts(pod))
@@ -93,6 +95,7 @@ pub(super) fn desired(
             if !groups.contains_key(&group) {
                 let Some(left) = room.checked_sub(ports.len()) else {
                     tracing::debug!(service = %service.key(), pod = pod.name(), "no endpoint: the ports of its group are too many");
+                    left_out += 1;
                     continue;
                 };
                 room = left;
@@ -107,7 +110,7 @@ pub(super) fn desired(
             groups.insert((family.to_owned(), Vec::new()), Vec::new());
         }
     }
-    groups
+    (groups, left_out)
 }
 
 fn counts(pod: &Object<PodView>) -> bool {
@@ -147,10 +150,10 @@ fn family_of(ip: &str) -> Option<&'static str> {
 
 fn port(target: machinery_semantics::ServicePortTarget) -> Port {
     Port {
-        name: target.name,
-        protocol: target.protocol,
+        name: target.name.into(),
+        protocol: Protocol::of(&target.protocol),
         port: target.port,
-        app_protocol: target.app_protocol,
+        app_protocol: target.app_protocol.map(Into::into),
     }
 }
 
@@ -183,11 +186,14 @@ fn endpoint(
 
 /// The changes that make the slices say what is desired.
 pub(super) fn plan(
-    mut desired: BTreeMap<Group, Vec<Endpoint>>,
+    (mut desired, left_out): (BTreeMap<Group, Vec<Endpoint>>, usize),
     labels: &BTreeMap<&str, &str>,
     slices: &[SliceRef],
 ) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        left_out,
+        ..Plan::default()
+    };
     let mut by_group: BTreeMap<Group, Vec<SliceRef>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| !slice.header.is_deleting()) {
         let mut ports = slice.ports.clone();

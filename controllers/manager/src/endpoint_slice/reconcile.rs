@@ -2,7 +2,7 @@
 
 use super::ROW;
 use super::metrics::SliceMetrics;
-use super::plan::{Plan, desired, labels, plan};
+use super::plan::{MAX_PORTS, Plan, desired, labels, plan};
 use super::view::SliceView;
 use crate::heavy;
 use crate::pod_control::reference;
@@ -51,6 +51,9 @@ impl Reconciler for SliceReconciler {
             }
             let plan = self.plan(&service).await;
             self.metrics.planned(&plan);
+            if plan.left_out > 0 {
+                self.say_left_out(&service);
+            }
             let done = self.act(&service, &plan).await;
             self.metrics
                 .synced(if done.is_ok() { "success" } else { "error" });
@@ -71,28 +74,45 @@ impl Reconciler for SliceReconciler {
     }
 }
 
+/// A plan, made in the turn of the service's namespace where many pods have many ports.
+pub(super) async fn planned(
+    runtime: &Runtime,
+    service: &Arc<Object<ServiceView>>,
+    pods: Vec<Arc<Object<PodView>>>,
+    zone: impl Fn(&str) -> Option<String> + Send + 'static,
+    existing: Vec<Arc<Object<SliceView>>>,
+) -> Plan {
+    let steps = pods.len().saturating_mul(service.steps());
+    let flow = || heavy::flow(ROW.name, service.namespace());
+    let own = Arc::clone(service);
+    let planning = move || plan(desired(&own, &pods, zone), &labels(&own), &existing);
+    heavy::step(runtime, flow, steps, planning).await
+}
+
 impl SliceReconciler {
     fn existing(&self, key: &ObjectKey) -> Vec<Arc<Object<SliceView>>> {
         self.slices.by_index(SliceView::SERVICE, &key.to_string())
     }
 
+    /// The event says no number: each would be an event of its own.
+    fn say_left_out(&self, service: &Object<ServiceView>) {
+        let about = reference(&ApiResource::of::<Service>(), &service.header);
+        let message = format!(
+            "Some pods of Service {} are no endpoints: named target ports have other numbers in each, which makes more than {MAX_PORTS} ports in Endpoint Slices",
+            service.key()
+        );
+        self.recorder.warning(&about, "TooManyEndpointPorts", message);
+    }
+
     /// Plans; for many pods with many ports in the namespace's turn.
     async fn plan(&self, service: &Arc<Object<ServiceView>>) -> Plan {
         let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
-        let steps = pods.len().saturating_mul(service.steps());
-        let (own, nodes, existing) = (service.clone(), self.nodes.clone(), self.existing(service.key()));
-        let planning = move || {
-            let zone = |node: &str| {
-                let node = nodes.get(&ObjectKey::cluster(node))?;
-                node.zone.clone()
-            };
-            plan(desired(&own, &pods, zone), &labels(&own), &existing)
+        let nodes = self.nodes.clone();
+        let zone = move |node: &str| {
+            let node = nodes.get(&ObjectKey::cluster(node))?;
+            node.zone.clone()
         };
-        if steps <= heavy::LIGHT {
-            return planning();
-        }
-        let flow = heavy::flow(ROW.name, service.namespace());
-        self.runtime.heavy(flow, planning).await
+        planned(&self.runtime, service, pods, zone, self.existing(service.key())).await
     }
 
     async fn act(&self, service: &Object<ServiceView>, plan: &Plan) -> Result<(), ClientError> {

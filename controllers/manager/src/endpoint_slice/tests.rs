@@ -1,6 +1,7 @@
 //! Tables for endpoints and for changes of slices.
 
 use super::plan::{SliceRef, addresses, desired, labels, plan};
+use super::reconcile::planned;
 use super::view::SliceView;
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
@@ -31,7 +32,7 @@ fn pod(name: &str, ip: &str, ready: bool, change: Value) -> Arc<Object<PodView>>
 
 fn slice(name: &str, ips: &[String]) -> SliceRef {
     let pods: Vec<_> = ips.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
-    let groups = desired(&service(), &pods, |_| None);
+    let (groups, _) = desired(&service(), &pods, |_| None);
     let endpoints = groups.into_values().next().unwrap();
     let json = json!({"metadata": {"name": name, "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints});
@@ -143,7 +144,7 @@ fn endpoints_say_how_their_pods_are() {
         pod("d", "10.0.0.4", true, ended),
         pod("e", "10.0.0.5", true, named),
     ];
-    let groups = desired(&service(), &pods, |_| Some("z".to_owned()));
+    let (groups, _) = desired(&service(), &pods, |_| Some("z".to_owned()));
     let endpoints = groups.values().next().unwrap();
     assert_eq!(
         addresses(endpoints),
@@ -180,7 +181,7 @@ fn pods_at_addresses_that_no_endpoint_may_have_are_left_out() {
         pod("b", "127.0.0.1", true, json!({})),
         pod("c", "169.254.169.254", true, json!({})),
     ];
-    let groups = desired(&service(), &pods, |_| None);
+    let (groups, _) = desired(&service(), &pods, |_| None);
     let found: Vec<usize> = groups.values().map(Vec::len).collect();
     assert_eq!(found, [1]);
 }
@@ -199,7 +200,31 @@ fn ports_of_a_services_groups_are_bounded() {
         pod(&ip, &ip, true, json!({"spec": {"containers": container}}))
     };
     let pods: Vec<_> = (0..40).map(of).collect();
-    let groups = desired(&service, &pods, |_| None);
+    let (groups, left_out) = desired(&service, &pods, |_| None);
     let all: usize = groups.keys().map(|(_, ports)| ports.len()).sum();
-    assert_eq!((groups.len(), all), (16, 16_000));
+    assert_eq!((groups.len(), all, left_out), (16, 16_000, 24));
+    let plan = plan((groups, left_out), &labels(&service), &[]);
+    assert_eq!(plan.left_out, 24, "the reconciler says so");
+}
+
+/// Few are planned at once, on the thread of the controller.
+#[tokio::test]
+async fn endpoints_of_many_pods_and_ports_take_their_turn() {
+    let runtime = machinery_runtime::Runtime::real();
+    let ports: Vec<Value> = (1..=1_000)
+        .map(|number| json!({"name": format!("p{number}"), "port": number, "targetPort": number, "protocol": "TCP"}))
+        .collect();
+    let large = json!({"metadata": {"name": "web", "namespace": "n"},
+        "spec": {"selector": {"app": "web"}, "ports": ports, "ipFamilies": ["IPv4"]}});
+    let large: Arc<Object<ServiceView>> = Arc::new(object_of(&large.to_string()).unwrap());
+    let pods = |count: usize| -> Vec<_> {
+        let all = ips(0..count);
+        all.iter().map(|ip| pod(ip, ip, true, json!({}))).collect()
+    };
+    let turns = || runtime.heavy_figures().turns;
+    let few = planned(&runtime, &Arc::new(service()), pods(10), |_| None, Vec::new()).await;
+    assert_eq!((few.added, turns()), (10, 0));
+    let many = planned(&runtime, &large, pods(100), |_| None, Vec::new()).await;
+    assert_eq!(many.added, 100);
+    assert!(turns() > 0);
 }

@@ -17,13 +17,35 @@ pub(crate) struct SliceView {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Port {
     #[serde(default)]
-    pub(super) name: String,
+    pub(super) name: Box<str>,
     #[serde(default)]
-    pub(super) protocol: String,
+    pub(super) protocol: Protocol,
     #[serde(default)]
     pub(super) port: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) app_protocol: Option<String>,
+    pub(super) app_protocol: Option<Box<str>>,
+}
+
+/// A port's protocol, without an allocation: a tenant's Service may dictate very many ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Protocol {
+    Sctp,
+    Udp,
+    /// Validation lets no other pass.
+    #[default]
+    #[serde(other)]
+    Tcp,
+}
+
+impl Protocol {
+    pub(super) fn of(text: &str) -> Self {
+        match text {
+            "SCTP" => Self::Sctp,
+            "UDP" => Self::Udp,
+            _ => Self::Tcp,
+        }
+    }
 }
 
 /// An endpoint.
@@ -92,9 +114,11 @@ impl Projection for SliceView {
             endpoints: Option<Vec<Endpoint>>,
         }
         let slice: Slice = serde_json::from_slice(json)?;
+        let mut ports = slice.ports.unwrap_or_default();
+        ports.shrink_to_fit();
         Ok(Self {
             address_type: slice.address_type,
-            ports: slice.ports.unwrap_or_default(),
+            ports,
             endpoints: slice.endpoints.unwrap_or_default(),
         })
     }

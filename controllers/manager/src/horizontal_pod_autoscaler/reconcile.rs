@@ -211,8 +211,10 @@ impl AutoscalerReconciler {
                 .iter()
                 .map(|name| format!("{{{name} {}}}", key.namespace));
             let shown = shown.collect::<Vec<_>>().join(" ");
-            let message =
-                format!("pods by selector {selector} are controlled by more than one HPA (e.g. [{shown}])");
+            let message = format!(
+                "pods by selector {} are controlled by more than one HPA (e.g. [{shown}])",
+                cut(selector)
+            );
             return Err(unusable("AmbiguousSelector", "AmbiguousSelector", message));
         }
         let of = Selection {
@@ -293,4 +295,16 @@ struct ReadScale {
 struct ReadReplicas {
     replicas: i32,
     selector: String,
+}
+
+/// Bytes of a selector in a message: each autoscaler of one target would keep a long one in its status.
+const MAX_SELECTOR_SHOWN: usize = 256;
+
+/// The beginning of a selector.
+fn cut(selector: &str) -> std::borrow::Cow<'_, str> {
+    if selector.len() <= MAX_SELECTOR_SHOWN {
+        return selector.into();
+    }
+    let end = selector.floor_char_boundary(MAX_SELECTOR_SHOWN);
+    format!("{}…", &selector[..end]).into()
 }

@@ -13,7 +13,7 @@ const SHOWN: usize = 2;
 /// A selector that an autoscaler has.
 #[derive(Debug)]
 pub(super) struct Selected {
-    pub(super) text: Box<str>,
+    pub(super) text: Arc<str>,
     pub(super) selector: LabelSelector,
 }
 
@@ -24,17 +24,29 @@ impl Selected {
     }
 }
 
-/// Names of autoscalers by the value of a label.
-type ByValue = BTreeMap<Box<str>, BTreeSet<Box<str>>>;
+/// Number of a text among those of a namespace.
+type Id = u64;
+/// Texts by the value of a label.
+type ByValue = BTreeMap<Box<str>, BTreeSet<Id>>;
 
-/// Selectors by the names of their autoscalers.
+/// A selector, and the autoscalers that have it: many may have one target, whose selector may be long.
+#[derive(Debug, Clone)]
+struct Shared {
+    selected: Arc<Selected>,
+    autoscalers: BTreeSet<Box<str>>,
+}
+
+/// Selectors of a namespace's autoscalers, each once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selectors {
-    all: BTreeMap<Box<str>, Arc<Selected>>,
-    /// Autoscalers by a label and the value that they ask for.
+    autoscalers: BTreeMap<Box<str>, Id>,
+    by_text: HashMap<Arc<str>, Id>,
+    shared: BTreeMap<Id, Shared>,
+    last: Id,
+    /// Selectors by a label and the value that they ask for.
     by_label: HashMap<Box<str>, ByValue>,
-    /// Autoscalers without an equality.
-    loose: BTreeSet<Box<str>>,
+    /// Selectors without an equality.
+    loose: BTreeSet<Id>,
 }
 
 /// Labels and values that a selector asks for.
@@ -53,40 +65,82 @@ pub(super) fn equalities(selector: &LabelSelector) -> impl Iterator<Item = (&str
 
 impl Selectors {
     pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.autoscalers.is_empty()
     }
 
-    pub(super) fn of(&self, autoscaler: &str) -> Option<Arc<Selected>> {
-        self.all.get(autoscaler).cloned()
+    /// The selector of this text, whoever has it.
+    pub(super) fn of_text(&self, text: &str) -> Option<Arc<Selected>> {
+        let shared = self.shared.get(self.by_text.get(text)?)?;
+        Some(Arc::clone(&shared.selected))
+    }
+
+    /// Reports whether an autoscaler has the selector of this text.
+    pub(super) fn has(&self, autoscaler: &str, text: &str) -> bool {
+        let own = self.autoscalers.get(autoscaler);
+        own.is_some_and(|own| self.by_text.get(text) == Some(own))
     }
 
     pub(super) fn add(&mut self, autoscaler: &str, selected: Arc<Selected>) {
-        let mut is_loose = true;
+        let id = match self.by_text.get(&selected.text) {
+            Some(id) => *id,
+            None => self.add_text(selected),
+        };
+        if let Some(shared) = self.shared.get_mut(&id) {
+            shared.autoscalers.insert(autoscaler.into());
+        }
+        self.autoscalers.insert(autoscaler.into(), id);
+    }
+
+    fn add_text(&mut self, selected: Arc<Selected>) -> Id {
+        self.last += 1;
+        let (id, mut is_loose) = (self.last, true);
         for (label, value) in equalities(&selected.selector) {
             is_loose = false;
             let values = self.by_label.entry(label.into()).or_default();
-            values.entry(value.into()).or_default().insert(autoscaler.into());
+            values.entry(value.into()).or_default().insert(id);
         }
         if is_loose {
-            self.loose.insert(autoscaler.into());
+            self.loose.insert(id);
         }
-        self.all.insert(autoscaler.into(), selected);
+        self.by_text.insert(Arc::clone(&selected.text), id);
+        let autoscalers = BTreeSet::new();
+        self.shared.insert(
+            id,
+            Shared {
+                selected,
+                autoscalers,
+            },
+        );
+        id
     }
 
     /// Returns the labels that no selector asks for any more.
     pub(super) fn remove(&mut self, autoscaler: &str) -> Vec<Box<str>> {
-        let mut unused = Vec::new();
-        let Some(selected) = self.all.remove(autoscaler) else {
-            return unused;
+        let Some(id) = self.autoscalers.remove(autoscaler) else {
+            return Vec::new();
         };
-        self.loose.remove(autoscaler);
+        if let Some(shared) = self.shared.get_mut(&id) {
+            shared.autoscalers.remove(autoscaler);
+            if !shared.autoscalers.is_empty() {
+                return Vec::new();
+            }
+        }
+        self.shared
+            .remove(&id)
+            .map_or_else(Vec::new, |shared| self.remove_text(id, &shared.selected))
+    }
+
+    fn remove_text(&mut self, id: Id, selected: &Selected) -> Vec<Box<str>> {
+        let mut unused = Vec::new();
+        self.by_text.remove(&selected.text);
+        self.loose.remove(&id);
         for (label, value) in equalities(&selected.selector) {
             let Some(values) = self.by_label.get_mut(label) else {
                 continue;
             };
-            if let Some(names) = values.get_mut(value) {
-                names.remove(autoscaler);
-                if names.is_empty() {
+            if let Some(ids) = values.get_mut(value) {
+                ids.remove(&id);
+                if ids.is_empty() {
                     values.remove(value);
                 }
             }
@@ -98,16 +152,14 @@ impl Selectors {
         unused
     }
 
-    /// Autoscalers that may select an object with these labels.
-    fn candidates(&self, header: &ObjectHeader) -> BTreeMap<&str, &Selected> {
+    /// Selectors that may select an object with these labels.
+    fn candidates(&self, header: &ObjectHeader) -> BTreeMap<Id, &Shared> {
         let equal = header
             .labels
             .iter()
             .filter_map(|(label, value)| self.by_label.get(label)?.get(value));
-        let names = self.loose.iter().chain(equal.flatten());
-        names
-            .filter_map(|name| Some((&**name, &**self.all.get(name)?)))
-            .collect()
+        let ids = self.loose.iter().chain(equal.flatten());
+        ids.filter_map(|id| Some((*id, self.shared.get(id)?))).collect()
     }
 
     /// A search for the autoscalers that select some of these pods.
@@ -142,16 +194,16 @@ impl Search {
             let labels = self.hasher.hash_one(&pod.header.labels);
             if !self.seen.contains(&labels) {
                 let candidates = self.selectors.candidates(&pod.header);
-                let takes: usize = candidates.values().map(|own| own.comparisons()).sum();
+                let takes: usize = candidates.values().map(|own| own.selected.comparisons()).sum();
                 if takes > left && pods >= at_least {
                     return false;
                 }
                 (left, pods) = (left.saturating_sub(takes), pods + 1);
                 let selecting = candidates
-                    .into_iter()
-                    .filter(|(_, own)| own.selector.matches(&pod.header));
-                self.found
-                    .extend(selecting.take(SHOWN).map(|(name, _)| name.into()));
+                    .into_values()
+                    .filter(|own| own.selected.selector.matches(&pod.header));
+                let names = selecting.flat_map(|own| own.autoscalers.iter().take(SHOWN));
+                self.found.extend(names.cloned());
                 self.seen.insert(labels);
             }
             self.pods.pop();

@@ -81,14 +81,18 @@ impl Targets {
 
     fn note(&self, autoscaler: &ObjectKey, text: &str) -> Result<Arc<Selected>, ParseSelectorError> {
         let (namespace, name) = (autoscaler.namespace.as_str(), autoscaler.name.as_str());
-        let known = self.selectors(namespace).of(name);
-        if let Some(known) = known.filter(|known| *known.text == *text) {
-            return Ok(known);
-        }
-        let selected = Arc::new(Selected {
-            text: text.into(),
-            selector: LabelSelector::parse(text)?,
-        });
+        let selectors = self.selectors(namespace);
+        let known = selectors.of_text(text);
+        let has_it = selectors.has(name, text);
+        drop(selectors);
+        let selected = match known {
+            Some(known) if has_it => return Ok(known),
+            Some(known) => known,
+            None => Arc::new(Selected {
+                text: text.into(),
+                selector: LabelSelector::parse(text)?,
+            }),
+        };
         let mut state = self.state.lock();
         state.forget(autoscaler);
         state.note(autoscaler, Arc::clone(&selected), &self.pods);

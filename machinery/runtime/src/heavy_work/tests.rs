@@ -152,6 +152,10 @@ async fn heavy_work_that_goes_on_rests_no_longer() {
             let _ = done.send(());
         };
         let _task = work.spawn(flow.clone(), Kind::Request, task.boxed());
+        // Woken before it rests it would not count as resting at all.
+        while !work.0.turns.lock().has_resting(&flow) {
+            tokio::task::yield_now().await;
+        }
         wake.send(()).unwrap();
         ended.await.unwrap();
     }

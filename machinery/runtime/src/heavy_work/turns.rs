@@ -118,6 +118,12 @@ impl Turns {
         has_begun_all || own >= MAX_WAITING_OF_FLOW || (own > 0 && self.requests >= MAX_WAITING)
     }
 
+    /// Reports whether a task of the flow's account or namespace awaits something else than a thread.
+    #[cfg(test)]
+    pub(super) fn has_resting(&self, flow: &HeavyFlow) -> bool {
+        self.usages(flow).any(|usage| usage.resting > 0)
+    }
+
     /// Notes that a task has left its thread to await something else than a thread.
     pub(super) fn rest(&mut self, task: &Task) {
         if task.kind == Kind::Request {
