@@ -375,3 +375,100 @@ fn node_growth_by_its_own_objects_is_known_again_after_a_start() {
         refused(node.create("b", "x", LARGE).await);
     });
 }
+
+/// Without a bound a bearer of a token could fill what all objects without a namespace may take (half of the store).
+#[test]
+fn certificate_requests_of_a_user_are_bounded_in_bytes() {
+    story(async |world| {
+        let bearer = UserInfo::named("system:bootstrap:abcdef", ["system:bootstrappers"]);
+        let request = |name: &str, bytes: usize| {
+            json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+                "metadata": {"name": name, "annotations": {"a": "x".repeat(bytes)}},
+                "spec": {"request": "", "signerName": "a.b/c", "usages": ["client auth"], "username": "system:bootstrap:abcdef"}})
+        };
+        let requests = |user: UserInfo| {
+            let mut client = world.client(user);
+            client.store = world
+                .registry
+                .preferred_store("certificates.k8s.io", "certificatesigningrequests")
+                .unwrap();
+            client
+        };
+        let create = async |client: &Client<'_>, name: &str| {
+            client
+                .create_as("", &request(name, 100_000), CreateOptions::default())
+                .await
+        };
+        let token = requests(bearer.clone());
+        let mut made = 0;
+        let said = loop {
+            match create(&token, &format!("r{made}")).await {
+                Ok(()) => made += 1,
+                other => break refused(other),
+            }
+        };
+        assert!((8..=11).contains(&made), "{made}: {said}");
+        assert!(
+            said.ends_with("that user \"system:bootstrap:abcdef\" wrote to make room"),
+            "{said}"
+        );
+        // Whatever else it may write, others have accounts of their own, and administrators none.
+        refused(world.client(bearer.clone()).create("a", "x", LARGE).await);
+        let anna = requests(UserInfo::named("anna", ["system:authenticated"]));
+        create(&anna, "anna").await.unwrap();
+        for at in 0..15 {
+            create(
+                &requests(UserInfo::named("tester", [UserInfo::MASTERS])),
+                &format!("t{at}"),
+            )
+            .await
+            .unwrap();
+        }
+        // After a start it is counted again.
+        let world = world.restarted();
+        let mut token = world.client(bearer);
+        token.store = world
+            .registry
+            .preferred_store("certificates.k8s.io", "certificatesigningrequests")
+            .unwrap();
+        refused(create(&token, "late").await);
+    });
+}
+
+/// After a start, too, a node has what its static pods take.
+#[test]
+fn node_growth_knows_mirror_pods_after_a_start() {
+    story(async |world| {
+        let pod = |name: &str, owner: Value| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name,
+                "annotations": {"kubernetes.io/config.mirror": "hash", "a": "x".repeat(250_000)}, "ownerReferences": owner},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}})
+        };
+        let owned =
+            json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": true}]);
+        let mut node = world.node("n1");
+        node.store = world.registry.preferred_store("", "pods").unwrap();
+        for name in ["a", "b", "c"] {
+            node.create_as("static", &pod(name, owned.clone()), CreateOptions::default())
+                .await
+                .unwrap();
+        }
+        let restarted = world.restarted();
+        let node = restarted.node("n1");
+        node.create("d", "x", 100_000).await.unwrap();
+        refused(node.create("d", "y", LARGE).await);
+        // One that somebody else made so is not charged.
+        let admin = world.admin();
+        let mut pods = world.admin();
+        pods.store = world.registry.preferred_store("", "pods").unwrap();
+        for name in ["x", "y", "z"] {
+            let mut own = pod(name, json!([]));
+            own["spec"]["nodeName"] = json!("n2");
+            pods.create_as("d", &own, CreateOptions::default()).await.unwrap();
+        }
+        drop(admin);
+        let again = world.restarted();
+        again.node("n2").create("d", "w", LARGE).await.unwrap();
+        again.node("n2").create("d", "v", LARGE).await.unwrap();
+    });
+}

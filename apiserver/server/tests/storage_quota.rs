@@ -192,9 +192,13 @@ async fn storage_quota_of_a_tenant_is_nobody_elses() {
     ask(Method::PATCH, path("p"), one).await.is(200);
     let more = json!({"metadata": {"annotations": {"a": "m".repeat(3_000)}}});
     ask(Method::PATCH, path("p"), more).await.is(403);
+    let wide = json!({"metadata": {"name": "wide", "labels": {"knarr.dev/storage-quota-bytes": "200k"}}});
+    let made = cluster.admin().post("/api/v1/namespaces", wide.to_string()).await;
+    made.is(201);
     let metrics = cluster.admin().get("/metrics").await.is(200).body;
     for expected in [
         format!("knarr_storage_namespace_quota_bytes {SHARE}"),
+        "knarr_storage_namespace_own_quota_bytes{namespace=\"wide\"} 200000".to_owned(),
         "knarr_storage_namespace_used_bytes{expiring=\"true\",namespace=\"loud\"}".to_owned(),
         "knarr_storage_quota_refused_writes_total{quota=\"namespace\"} ".to_owned(),
     ] {

@@ -61,6 +61,10 @@ const NAMESPACE_QUOTA: (&str, &str) = (
     "knarr_storage_namespace_quota_bytes",
     "Bytes of memory that the stored objects of one namespace may take; 0 sets no bound.",
 );
+const OWN_QUOTA: (&str, &str) = (
+    "knarr_storage_namespace_own_quota_bytes",
+    "Bytes of memory that a Namespace sets for its stored objects, of those that set a number; 0 sets no bound.",
+);
 const NAMESPACE_USED: (&str, &str) = (
     "knarr_storage_namespace_used_bytes",
     "Bytes of memory that stored objects take, by namespace, of the ten largest; those with a time to live by themselves.",
@@ -99,6 +103,7 @@ impl StorageCollector {
             QUOTA,
             USED,
             NAMESPACE_QUOTA,
+            OWN_QUOTA,
             NAMESPACE_USED,
             QUOTA_FULL,
             OVER_QUOTA,
@@ -160,6 +165,11 @@ fn of_usage(usage: &Usage) -> Vec<MetricFamily> {
         family(OVER_QUOTA, MetricType::COUNTER, refused.to_vec()),
         gauge(QUOTA_FULL, u64::from(usage.is_full)),
     ];
+    let own = usage.own_shares.iter();
+    let own = own
+        .map(|(namespace, bytes)| labelled(vec![label(("namespace", namespace.as_str()))], a_gauge(*bytes)));
+    let own: Vec<Metric> = own.collect();
+    families.extend((!own.is_empty()).then(|| family(OWN_QUOTA, MetricType::GAUGE, own)));
     let largest: Vec<Metric> = largest.collect();
     families.extend((!largest.is_empty()).then(|| family(NAMESPACE_USED, MetricType::GAUGE, largest)));
     families

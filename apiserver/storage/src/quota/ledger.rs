@@ -10,6 +10,8 @@ use std::sync::Arc;
 const NAMESPACES: &str = "/registry/namespaces/";
 /// Namespaces that [`Usage`] names.
 const LARGEST: usize = 10;
+/// Namespaces with a share of their own that it names.
+const SHOWN_SHARES: usize = 1_000;
 /// The log says again that the store is full when this part of it was free in between, however often a user fills it.
 const FREE_PART: u64 = 64;
 
@@ -335,7 +337,15 @@ impl Ledger {
             lasting_bytes: account.lasting,
             expiring_bytes: account.expiring,
         });
+        let own_shares = self.own_shares.iter();
+        let mut own_shares: Vec<(&str, u64)> = own_shares.map(|(name, bytes)| (&**name, *bytes)).collect();
+        own_shares.sort_unstable();
+        own_shares.truncate(SHOWN_SHARES);
+        let own_shares = own_shares
+            .into_iter()
+            .map(|(name, bytes)| (name.to_owned(), bytes));
         Usage {
+            own_shares: own_shares.collect(),
             quota: self.quota.clone(),
             bytes: self.total,
             largest: largest.collect(),

@@ -59,6 +59,8 @@ pub struct Usage {
     pub bytes: u64,
     /// Namespaces that take the most, the largest first; cluster-scoped objects are in the one without a name.
     pub largest: Vec<NamespaceUsage>,
+    /// Bytes that Namespaces set for their objects, by name, a thousand at most; 0 sets no bound.
+    pub own_shares: Vec<(String, u64)>,
     /// The last write that the bound of the store refused has no room yet.
     pub is_full: bool,
     /// Writes refused by the bound of the store.

@@ -463,6 +463,7 @@ fn namespace_sets_its_own_share_and_loses_it_with_its_label_and_itself() {
     };
     let mut read = Ledger::of(quota, [entry_of(&wide)].iter());
     assert!(fits(&mut read, 150_000) && !fits(&mut read, 250_000));
+    assert_eq!(read.usage().own_shares, [("a".to_owned(), 200_000)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A node writes statuses, mirror pods, leases and requests for certificates, in everybody's namespaces and in none. Within the
 //! bounds of namespaces and of the system alone, whoever has the key of one node could use them up, so that each node has a
-//! bound of its own. An account has what the node's own writes added to each object; its writes that shrink an object give
+//! bound of its own; so have bearers of bootstrap tokens, and each user in what certificates he requests ([`accounts`]). An account has what the node's own writes added to each object; its writes that shrink an object give
 //! back, as does a deletion, whoever deletes. Objects with a time to live have bounds of their own.
 //!
 //! Much of what a node writes tenants decide: a status repeats images and paths of its pod. So what a node adds to an
@@ -12,6 +12,7 @@
 //! Accounts are of this process: one begins with what can be told from the stored objects ([`past`]), and each of several
 //! servers has its own.
 
+mod accounts;
 mod past;
 
 use super::Store;
@@ -288,7 +289,7 @@ impl Drop for NodeRoom {
 }
 
 impl Store {
-    /// Room for what a node writes; `None` for other users.
+    /// Room for what a node writes, or who else has an account; `None` for other users.
     ///
     /// Errors: [`RegistryError::Forbidden`], where it grows beyond the bound of the node. Deletions, and their marks, do
     /// not.
@@ -299,9 +300,11 @@ impl Store {
         write: &Write,
     ) -> Result<Option<NodeRoom>, RegistryError> {
         let growth = self.registry.node_growth();
-        let Some(node) = ctx.user.node_name().filter(|_| growth.is_bounded()) else {
+        let account = accounts::of(&ctx.user, &self.row.group_resource());
+        let Some(node) = account.filter(|_| growth.is_bounded()) else {
             return Ok(None);
         };
+        let node = &*node;
         let wanted = match admitted.attributes().operation {
             Operation::Delete => None,
             _ => self.growth_of(write).await?,
@@ -321,7 +324,8 @@ impl Store {
             } = exceeded;
             let detail = format!(
                 "exceeded quota: storage, requested: bytes={requested}, used: bytes={used}, limited: bytes={limited}; \
-                 delete objects that node {node:?} wrote to make room"
+                 delete objects that {who} wrote to make room",
+                who = accounts::shown(node),
             );
             RegistryError::forbidden(&self.row.group_resource(), &admitted.attributes().name, detail)
         })

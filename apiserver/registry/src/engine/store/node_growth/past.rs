@@ -1,17 +1,18 @@
 //! A node's account after a start: the growth that can be read from what is stored.
 //!
 //! An object does not say who wrote how much of it, and tenants may write most of what names a node. So only that is
-//! counted which nobody but the node (or an administrator) writes: its own objects, its requests for certificates, and the
-//! statuses of its pods, as far as they exceed the rest of the pod. What it made beside these is forgotten.
+//! counted which nobody but the node (or an administrator) writes: its own objects, its requests for certificates, its slices of devices, its mirror
+//! pods, and the statuses of its other pods, as far as they exceed the rest of the pod. What it made beside these is
+//! forgotten. Of the accounts of users only requests for certificates are told.
 
 use super::super::Store;
-use super::{Account, Added, NodeGrowth};
+use super::{Account, Added, NodeGrowth, accounts};
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::RegistryError;
 use crate::engine::options::{ListOptions, RevisionMatch};
 use crate::engine::scope::Scope;
 use apiserver_storage::Entry;
-use machinery_meta::{FieldSelector, Predicate, UserInfo};
+use machinery_meta::{FieldSelector, Predicate};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
@@ -22,10 +23,14 @@ const OWN: [(&str, &str, &str); 3] = [
     ("coordination.k8s.io", "leases", "kube-node-lease"),
 ];
 
+/// Annotation of mirror pods.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// The way in which the part of an object that a node wrote is found.
 #[derive(Clone, Copy)]
 enum Written {
     All,
+    /// The status of a pod, and all of a mirror pod.
     Status,
     /// All of it, where the node requested it.
     Requested,
@@ -35,12 +40,12 @@ impl Written {
     fn bytes(self, object: &Tree, node: &str, size: u64) -> u64 {
         match self {
             Self::All => size,
+            Self::Status if is_mirror_pod(object, node) => size,
             Self::Status => object
                 .get("status")
                 .map_or(0, |status| status.to_json().len() as u64),
             Self::Requested => {
-                let user = UserInfo::node(node);
-                if object.str_at(&["spec", "username"]) == user.name {
+                if object.str_at(&["spec", "username"]) == accounts::user(node) {
                     size
                 } else {
                     0
@@ -48,6 +53,17 @@ impl Written {
             }
         }
     }
+}
+
+/// Reports whether a pod is the mirror of a static pod: one that is annotated as such and owned by its node. Who makes one
+/// that looks like it charges the node with it, in a namespace that is full first.
+fn is_mirror_pod(pod: &Tree, node: &str) -> bool {
+    let metadata = pod.get("metadata");
+    let mut owners = metadata
+        .into_iter()
+        .flat_map(|metadata| metadata.list("ownerReferences"));
+    !pod.str_at(&["metadata", "annotations", MIRROR]).is_empty()
+        && owners.any(|owner| owner.str("kind") == "Node" && owner.str("name") == node)
 }
 
 impl NodeGrowth {
@@ -79,6 +95,11 @@ impl Store {
         if !self.registry.node_growth().is_first(node) {
             return Ok(());
         }
+        let requests = ("certificates.k8s.io", "certificatesigningrequests", "");
+        if !accounts::is_node(node) {
+            let all = FieldSelector::default();
+            return self.recall(ctx, node, requests, all, Written::Requested).await;
+        }
         let selector = |field: &str| FieldSelector::parse(&format!("{field}={node}")).unwrap_or_default();
         for (group, resource, namespace) in OWN {
             let fields = selector("metadata.name");
@@ -88,7 +109,9 @@ impl Store {
         let pods = ("", "pods", "");
         self.recall(ctx, node, pods, selector("spec.nodeName"), Written::Status)
             .await?;
-        let requests = ("certificates.k8s.io", "certificatesigningrequests", "");
+        let slices = ("resource.k8s.io", "resourceslices", "");
+        self.recall(ctx, node, slices, selector("spec.nodeName"), Written::All)
+            .await?;
         self.recall(ctx, node, requests, FieldSelector::default(), Written::Requested)
             .await
     }
