@@ -526,3 +526,32 @@ async fn webhook_match_conditions_choose_requests() {
         message(&refused)
     );
 }
+
+/// An object that was moved would be listed as one of the other namespace, and never be found there.
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_moves_no_object_into_another_namespace() {
+    let world = World::new().await;
+    let own = world.webhook("m", "/move", &maps(), json!({}));
+    world.configure(MUTATING, "m", vec![own]).await;
+    let refused = world.make("moved").await.is(400);
+    assert!(message(&refused).contains("namespace"), "{}", message(&refused));
+    world
+        .cluster
+        .admin()
+        .get("/api/v1/namespaces/kube-system/configmaps/moved")
+        .await
+        .is(404);
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let rule = rule("rbac.authorization.k8s.io", "v1", "clusterroles", &["CREATE"]);
+    let own = world.webhook("r", "/move", &rule, json!({}));
+    world.configure(MUTATING, "r", vec![own]).await;
+    let role = json!({"metadata": {"name": "moved", "labels": {"own": "yes"}}});
+    let made = world
+        .cluster
+        .admin()
+        .post(roles, role.to_string())
+        .await
+        .is(201)
+        .json();
+    assert!(made["metadata"]["namespace"].is_null(), "{made}");
+}

@@ -212,6 +212,9 @@ fn patch(path: &str, request: &Value) -> Option<Value> {
                 .unwrap_or(0);
             set("count", (count + 1).to_string())
         }
+        "/move" => {
+            json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}])
+        }
         "/break-owners" => {
             let broken = json!([{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"x": 1}}]);
             json!([{"op": "replace", "path": "/metadata/managedFields", "value": broken}])

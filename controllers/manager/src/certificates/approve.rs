@@ -45,7 +45,7 @@ const REQUESTED_FROM: &str = "knarr.dev/requested-from";
 /// Pauses between reviews of a requestor who has not the right (yet).
 const REVIEW_AGAIN: (SignedDuration, SignedDuration) =
     (SignedDuration::from_millis(200), SignedDuration::from_secs(1_000));
-/// Until a request for the identity of a node that is there is looked at again: the node may be deleted.
+/// Until a request for the identity of a node that is there is looked at again, and ever more seldom: the node may be deleted.
 const NODE_AGAIN: Duration = Duration::from_secs(10);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
@@ -183,9 +183,11 @@ impl Approver {
             };
         }
         if is_taken {
-            tracing::info!(request = %key, node = %request.common_name,
+            tracing::debug!(request = %key, node = %request.common_name,
                 "waits for an administrator: the node is there, and another client requests its identity");
-            return Ok(Outcome::RequeueAfter(NODE_AGAIN));
+            let created = live.request.metadata.creation_timestamp.as_ref();
+            let created = created.map_or(self.runtime.now(), |at| at.0);
+            return Ok(Outcome::RequeueAfter(node_again(created, self.runtime.now())));
         }
         if recognized.is_empty() {
             return Ok(Outcome::Done);
@@ -216,6 +218,11 @@ impl Approver {
         let answer: Value = decode("a review", &answer)?;
         Ok(answer["status"]["allowed"] == true)
     }
+}
+
+/// Pause before the next look at a request for the identity of a node that is there.
+pub(super) fn node_again(created: Timestamp, now: Timestamp) -> Duration {
+    pause(created, now).max(NODE_AGAIN)
 }
 
 /// Doubles what has passed, as a backoff does.

@@ -6,12 +6,27 @@ use crate::views::PodView;
 use crate::views::device_claims::{DeviceClaim, DeviceClaimSource, MadeClaim};
 use machinery_client::Object;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) type ClaimRef = Arc<Object<DeviceClaimView>>;
 
 /// The finalizer of a claim whose devices the scheduler chose.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// Claims that a pod controls, by the pod's own names of them: it may have thousands.
+pub(super) type Owned = HashMap<Box<str>, ClaimRef>;
+
+/// Of two with one name the first counts.
+pub(super) fn by_pod_claim(owned: impl IntoIterator<Item = ClaimRef>) -> Owned {
+    let mut all = Owned::new();
+    for claim in owned {
+        if let Some(name) = claim.pod_claim.clone() {
+            all.entry(name).or_insert(claim);
+        }
+    }
+    all
+}
 
 /// Next step for one claim of a pod.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,12 +45,7 @@ pub(super) enum PodStep {
 
 /// Decides on one claim of a pod. `noted` is the claim that the pod's status names, as the cache or the server has it, and
 /// `owned` are the claims that the pod controls.
-pub(super) fn of_pod(
-    pod: &Object<PodView>,
-    claim: &DeviceClaim,
-    noted: Noted<'_>,
-    owned: &[ClaimRef],
-) -> PodStep {
+pub(super) fn of_pod(pod: &Object<PodView>, claim: &DeviceClaim, noted: Noted<'_>, owned: &Owned) -> PodStep {
     let template = match claim.source() {
         DeviceClaimSource::Unknown => return PodStep::Unsupported,
         DeviceClaimSource::Claim(_) | DeviceClaimSource::Template(_, MadeClaim::NotNeeded) => {
@@ -53,10 +63,7 @@ pub(super) fn of_pod(
         }
     };
     // Made by a look whose status was not written.
-    let made = owned
-        .iter()
-        .find(|own| own.pod_claim.as_deref() == Some(claim.name()));
-    match made {
+    match owned.get(claim.name()) {
         Some(own) => PodStep::Note(own.name().to_owned()),
         None => PodStep::Create(template.into()),
     }

@@ -3,7 +3,10 @@
 use super::is_done;
 use super::metrics::ClaimMetrics;
 use super::new_claim::{new_claim, prefix};
-use super::plan::{ClaimRef, FINALIZER, Noted, PodStep, Verdict, is_to_be_reserved, judge, of_claim, of_pod};
+use super::plan::{
+    ClaimRef, FINALIZER, Noted, Owned, PodStep, Verdict, by_pod_claim, is_to_be_reserved, judge, of_claim,
+    of_pod,
+};
 use super::view::{Consumer, DeviceClaimView, TemplateView};
 use crate::pod_control::reference;
 use crate::views::device_claims::{DeviceClaim, DeviceClaims};
@@ -24,6 +27,8 @@ use std::sync::Arc;
 
 /// Field manager of pods' statuses.
 const MANAGER: &str = "ResourceClaimController";
+/// Claims that one look makes or notes. Where they cannot be noted, no more are made.
+const CLAIMS_PER_LOOK: usize = 512;
 
 /// Things to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,9 +91,14 @@ impl ClaimReconciler {
             // What is missing will wake us.
             return Ok(());
         }
+        let owned = by_pod_claim(self.claims.controlled(pod.namespace(), pod.uid()));
         let mut made = BTreeMap::new();
         for claim in &own.claims {
-            match self.of_pod(&pod, claim).await {
+            if made.len() >= CLAIMS_PER_LOOK {
+                // Once these are noted, the pod's event begins the next look.
+                break;
+            }
+            match self.of_pod(&pod, claim, &owned).await {
                 Ok(None) => {}
                 Ok(Some(name)) => drop(made.insert(claim.name().to_owned(), name)),
                 Err(why) => {
@@ -127,14 +137,18 @@ impl ClaimReconciler {
     }
 
     /// The claim that is to be noted for one of a pod's claims, made where there is none; or why it cannot be.
-    async fn of_pod(&self, pod: &PodRef, claim: &DeviceClaim) -> Result<Option<String>, String> {
-        let owned = self.claims.controlled(pod.namespace(), pod.uid());
+    async fn of_pod(
+        &self,
+        pod: &PodRef,
+        claim: &DeviceClaim,
+        owned: &Owned,
+    ) -> Result<Option<String>, String> {
         let known = claim
             .claim()
             .and_then(|name| self.claims.get(&ObjectKey::new(pod.namespace(), name)));
         let uid = known.as_ref().map(owner_of);
         let noted = uid.as_deref().map_or(Noted::Unknown, Noted::OwnedBy);
-        let mut step = of_pod(pod, claim, noted, &owned);
+        let mut step = of_pod(pod, claim, noted, owned);
         if let PodStep::Ask(name) = &step {
             let key = ObjectKey::new(pod.namespace(), &**name);
             let live = self
@@ -147,7 +161,7 @@ impl ClaimReconciler {
                 Err(error) => return Err(format!("checking claim existence: {error}")),
             };
             let noted = owner.as_deref().map_or(Noted::Gone, Noted::OwnedBy);
-            step = of_pod(pod, claim, noted, &owned);
+            step = of_pod(pod, claim, noted, owned);
         }
         match step {
             PodStep::Nothing | PodStep::Ask(_) => Ok(None),

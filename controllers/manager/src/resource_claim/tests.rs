@@ -4,7 +4,8 @@
 use super::keys_of_pod;
 use super::new_claim::{new_claim, prefix};
 use super::plan::{
-    ClaimPlan, ClaimRef, FINALIZER, Noted, PodStep, Verdict, is_to_be_reserved, judge, of_claim, of_pod,
+    ClaimPlan, ClaimRef, FINALIZER, Noted, PodStep, Verdict, by_pod_claim, is_to_be_reserved, judge,
+    of_claim, of_pod,
 };
 use super::reconcile::Key;
 use super::view::DeviceClaimView;
@@ -63,7 +64,12 @@ fn claim(owner: &str) -> ClaimRef {
 fn check_pod(case: &str, change: &Value, noted: Noted<'_>, owned: &[ClaimRef], expected: &PodStep) {
     let pod = pod(change);
     let claims = pod.device_claims.clone().unwrap();
-    assert_eq!(of_pod(&pod, &claims.claims[0], noted, owned), *expected, "{case}");
+    let owned = by_pod_claim(owned.iter().cloned());
+    assert_eq!(
+        of_pod(&pod, &claims.claims[0], noted, &owned),
+        *expected,
+        "{case}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Claims of devices that a pod names in `spec.resourceClaims`, and those that were made for it.
 
 use serde::Deserialize;
+use std::collections::HashMap;
 
 /// Claims of a pod that has some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -141,8 +142,13 @@ pub(super) fn read(
     if spec.is_empty() && extended.is_none() {
         return None;
     }
+    // By name, of which the first counts: both lists may have thousands.
+    let mut by_name: HashMap<&str, &PodClaimStatus> = HashMap::new();
+    for status in &status {
+        by_name.entry(&status.name).or_insert(status);
+    }
     let claims = spec.into_iter().map(|own| {
-        let noted = status.iter().find(|status| status.name == own.name);
+        let noted = by_name.get(&*own.name).copied();
         let made = noted.and_then(|status| status.resource_claim_name.as_deref());
         let (source, kind) = match (&own.resource_claim_name, &own.resource_claim_template_name) {
             (Some(claim), _) => (&**claim, Kind::Claim),

@@ -64,6 +64,8 @@ impl Store {
         attributes.addressed = options.addressed;
         attributes.options = options.into();
         let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
+        // A webhook may have moved it: stored here it would be listed there.
+        metadata::match_namespace(&mut object, &self.row, self.place(scope)?)?;
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();
         if !generated {
