@@ -41,3 +41,25 @@ pub(super) fn shown(account: &str) -> String {
         None => format!("node {account:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificate_requests_of_ordinary_users_are_counted() {
+        let requests = GroupResource::new("certificates.k8s.io", "certificatesigningrequests");
+        let maps = GroupResource::new("", "configmaps");
+        let anna = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
+        assert_eq!(of(&anna, &requests).as_deref(), Some("user anna"));
+        assert_eq!(of(&anna, &maps), None);
+        let admin = UserInfo::named("anna", [UserInfo::MASTERS]);
+        assert_eq!(of(&admin, &requests), None);
+        let bearer = UserInfo::named("system:bootstrap:a", [BOOTSTRAPPERS]);
+        assert_eq!(of(&bearer, &maps).as_deref(), Some("user system:bootstrap:a"));
+        let node = UserInfo::node("n1");
+        assert_eq!(of(&node, &maps).as_deref(), Some("n1"));
+        assert_eq!(user("n1"), node.name);
+        assert_eq!((user("user anna"), is_node("user anna")), ("anna".into(), false));
+    }
+}
