@@ -3,7 +3,7 @@
 //! [`CriClient`] speaks CRI v1: sandboxes, containers, images, with a deadline on every call. What CRI
 //! of containerd 1.6 does not offer goes to containerd's own services on the same socket: the stream
 //! of task events ([`events`]), processes with half-closable input ([`process`]) and images brought in
-//! from an archive ([`import`]). [`archive`] writes and reads such archives.
+//! from an archive ([`import`]), and read-only views of images for volumes ([`image_view`]). [`archive`] writes and reads such archives.
 //!
 //! Nothing here knows what a pod should look like; it carries requests.
 
@@ -11,6 +11,7 @@ pub mod archive;
 mod client;
 mod error;
 pub mod events;
+pub mod image_view;
 pub mod import;
 pub mod process;
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::detached_mount::DetachedMount;
@@ -52,6 +53,14 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// `source`. What appears there has these options from the first moment.
     fn bind_apart(&self, source: &Path, target: &Path, _flags: MountFlags) -> Result<(), MountError> {
         self.bind(source, target)
+    }
+
+    /// Makes folders visible at `target`, which must exist, as one: of two files of one path that of the folder named first. Nobody can
+    /// write there, and nothing there is run or is a device. One folder alone is no stack: there must be two.
+    fn read_only_layers(&self, folders: &[PathBuf], target: &Path) -> Result<(), MountError> {
+        folders
+            .first()
+            .map_or(Ok(()), |topmost| self.bind(topmost, target))
     }
 
     /// Mount points that show just what a path does.
@@ -108,6 +117,37 @@ impl Mounter for LinuxMounter {
                 .map_err(failed("setting the options of", target))?;
         }
         tree.attach(target).map_err(failed("bind mounting", target))
+    }
+
+    fn read_only_layers(&self, folders: &[PathBuf], target: &Path) -> Result<(), MountError> {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::OpenOptionsExt;
+        let open = |folder: &PathBuf| {
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            let opened = std::fs::File::options()
+                .read(true)
+                .custom_flags(flags.bits())
+                .open(folder);
+            opened.map_err(|source| MountError {
+                action: "opening a layer",
+                path: folder.clone(),
+                source,
+            })
+        };
+        let opened = folders.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        // The kernel takes one page of options: paths of a hundred layers are longer, and may have characters that end one.
+        let paths: Vec<String> = opened
+            .iter()
+            .map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()))
+            .collect();
+        let options = format!("lowerdir={}", paths.join(":"));
+        let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOEXEC | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        let overlay = Some("overlay");
+        outcome(
+            "mounting layers on",
+            target,
+            mount(overlay, target, overlay, flags, Some(options.as_str())),
+        )
     }
 
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError> {

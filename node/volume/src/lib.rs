@@ -10,6 +10,7 @@
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
 //! | persistentVolumeClaim, ephemeral | `persistent` | the claim's hostPath or local volume, mounted below the pod's folder |
+//! | image | `image` | the layers of an image, mounted read-only when a container that has it starts |
 //! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, tokens, trust anchors and certificates, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
@@ -22,6 +23,7 @@ pub mod downward;
 mod empty_dir;
 mod error;
 mod host_path;
+mod image;
 pub mod payload;
 mod persistent;
 mod room;

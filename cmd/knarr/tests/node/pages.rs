@@ -16,9 +16,15 @@ fn check(cluster: &Cluster, namespace: &str, page: &str) {
 }
 
 fn with_own_image(script: &str) -> String {
-    let line = |line: &str| match line.strip_suffix("image: busybox:1.37") {
-        Some(indent) => format!("{indent}image: {TOOLS}\n{indent}imagePullPolicy: IfNotPresent\n"),
-        None => format!("{line}\n"),
+    let line = |line: &str| {
+        let own = |field: &str, policy: &str| {
+            let indent = line.strip_suffix(&format!("{field}: busybox:1.37"))?;
+            Some(format!(
+                "{indent}{field}: {TOOLS}\n{indent}{policy}: IfNotPresent\n"
+            ))
+        };
+        let replaced = own("image", "imagePullPolicy").or_else(|| own("reference", "pullPolicy"));
+        replaced.unwrap_or_else(|| format!("{line}\n"))
     };
     script.lines().map(line).collect()
 }

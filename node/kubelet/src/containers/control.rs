@@ -208,6 +208,7 @@ impl ContainerControl {
         start: &Start,
         with: PodFacilities<'_>,
     ) -> Result<(), StartError> {
+        self.show_images(pod, container, with).await?;
         let image = self.images.ensure(pod, container, with.objects).await?;
         let id = self.create(pod, container, start, &image, with).await?;
         self.events.container(

@@ -12,6 +12,7 @@ pub mod env;
 pub mod env_files;
 pub mod files;
 pub mod hooks;
+mod image_volumes;
 pub mod resources;
 pub mod runtime_class;
 pub mod sandbox;

@@ -233,10 +233,17 @@ fn volume_mount<'v>(
     Ok(v1::Mount {
         container_path,
         host_path: host.display().to_string(),
-        readonly: mount.read_only == Some(true) || is_of_objects(volume) || is_read_only_claim(volume),
+        readonly: is_read_only(mount, volume),
         propagation: propagation as i32,
         ..v1::Mount::default()
     })
+}
+
+/// Reports whether the runtime mounts a volume read-only. That of an image is so already, and for all: runc would replace its other
+/// options (no program of it runs) by this one.
+fn is_read_only(mount: &VolumeMount, volume: &Volume) -> bool {
+    let wanted = mount.read_only == Some(true) || is_of_objects(volume) || is_read_only_claim(volume);
+    wanted && volume.image.is_none()
 }
 
 /// Reports whether a volume has its files from API objects: it is replaced as a whole and mounted read-only.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use node_cri::image_view::viewed_images;
 use node_cri::v1;
 use node_sys::fs::FsUsage;
 use parking_lot::Mutex;
@@ -152,8 +153,10 @@ impl ImageManager {
         let containers = self
             .cri
             .list_containers(v1::ListContainersRequest { filter: None });
-        let (images, containers) = futures::try_join!(images, containers).map_err(failed)?;
-        let used: HashSet<String> = containers.containers.into_iter().flat_map(images_of).collect();
+        let viewed = viewed_images(&self.cri);
+        let (images, containers, viewed) = futures::try_join!(images, containers, viewed).map_err(failed)?;
+        let of_containers = containers.containers.into_iter().flat_map(images_of);
+        let used: HashSet<String> = of_containers.chain(viewed).collect();
         let mut asked = self.collection.asked.lock();
         asked.retain(|_, at| now.saturating_sub(*at) < ABOUT_TO_BE_USED);
         let found = images.images.into_iter().map(|image| {

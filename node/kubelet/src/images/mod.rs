@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
@@ -25,6 +25,7 @@ mod credentials;
 mod pull_records;
 mod reference;
 mod upkeep;
+mod volumes;
 
 pub use collection::ImageCollectionConfig;
 pub use collector::collect_images;
@@ -33,6 +34,7 @@ use collector::Collection;
 use credentials::Credential;
 use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
 use reference::with_tag;
+pub use volumes::VolumeCounts;
 
 /// An image that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub struct ImageManager {
     failures: Mutex<Failures>,
     records: Arc<PullRecords>,
     collection: Collection,
+    volumes: VolumeCounts,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +80,7 @@ impl ImageManager {
             failures: Mutex::default(),
             records,
             collection: Collection::default(),
+            volumes: VolumeCounts::default(),
         }
     }
 
@@ -92,33 +96,63 @@ impl ImageManager {
         container: &Container,
         objects: &dyn ObjectSource,
     ) -> Result<PresentImage, StartError> {
-        let image = self.bring(pod, container, objects).await?;
+        let wanted = container.image.as_deref().unwrap_or_default();
+        let policy = container.image_pull_policy.as_deref().unwrap_or_default();
+        let subject = Some(container.name.as_str());
+        self.bring_and_note(pod, subject, (wanted, policy), objects).await
+    }
+
+    /// Makes the image of a volume be there, or says why it is not. Its events are the pod's.
+    pub async fn ensure_volume(
+        &self,
+        pod: &Pod,
+        volume: &Volume,
+        objects: &dyn ObjectSource,
+    ) -> Result<PresentImage, StartError> {
+        let source = volume.image.as_ref();
+        let wanted = source
+            .and_then(|own| own.reference.as_deref())
+            .unwrap_or_default();
+        let policy = source
+            .and_then(|own| own.pull_policy.as_deref())
+            .unwrap_or_default();
+        self.bring_and_note(pod, None, (wanted, policy), objects).await
+    }
+
+    /// Counts of volumes of images.
+    pub fn volumes(&self) -> &VolumeCounts {
+        &self.volumes
+    }
+
+    async fn bring_and_note(
+        &self,
+        pod: &Pod,
+        container: Option<&str>,
+        (wanted, policy): (&str, &str),
+        objects: &dyn ObjectSource,
+    ) -> Result<PresentImage, StartError> {
+        let image = with_tag(wanted);
+        let pulling = Wanted {
+            pod,
+            container,
+            wanted,
+            image: image.as_deref().unwrap_or_default(),
+            objects,
+        };
+        if image.is_none() {
+            return Err(self.invalid_name(pulling));
+        }
+        let image = self.bring(pulling, policy).await?;
         self.asked_for(&image.id);
         Ok(image)
     }
 
-    async fn bring(
-        &self,
-        pod: &Pod,
-        container: &Container,
-        objects: &dyn ObjectSource,
-    ) -> Result<PresentImage, StartError> {
-        let wanted = container.image.clone().unwrap_or_default();
-        let Some(image) = with_tag(&wanted) else {
-            return Err(self.invalid_name(pod, container, &wanted));
-        };
-        let pulling = Wanted {
-            pod,
-            container,
-            wanted: &wanted,
-            image: &image,
-            objects,
-        };
-        let policy = container.image_pull_policy.as_deref().unwrap_or_default();
+    async fn bring(&self, pulling: Wanted<'_>, policy: &str) -> Result<PresentImage, StartError> {
+        let wanted = pulling.wanted;
         if policy == "Always" {
             return self.pull(pulling).await;
         }
-        let present = match self.present(&image).await? {
+        let present = match self.present(pulling.image).await? {
             Some(found) if self.may_use(pulling, &found).await => Some(found),
             _ => None,
         };
@@ -127,25 +161,27 @@ impl ImageManager {
                 let message = format!(
                     "Container image \"{wanted}\" already present on machine and can be accessed by the pod"
                 );
-                self.events
-                    .container(pod, &container.name, EventKind::Normal, "Pulled", message);
+                self.record_event(pulling, EventKind::Normal, "Pulled", message);
                 Ok(present)
             }
             // Whether it is there is not for those who may not use it.
-            (None, "Never") => Err(self.never_pulled(pod, container, &wanted)),
+            (None, "Never") => Err(self.never_pulled(pulling)),
             _ => self.pull(pulling).await,
         }
     }
 
-    fn never_pulled(&self, pod: &Pod, container: &Container, wanted: &str) -> StartError {
+    /// Records an event of the container, or of the pod where a volume wants the image.
+    fn record_event(&self, of: Wanted<'_>, kind: EventKind, reason: &'static str, message: String) {
+        match of.container {
+            Some(container) => self.events.container(of.pod, container, kind, reason, message),
+            None => self.events.pod(of.pod, kind, reason, message),
+        }
+    }
+
+    fn never_pulled(&self, pulling: Wanted<'_>) -> StartError {
+        let wanted = pulling.wanted;
         let message = format!("Container image \"{wanted}\" is not present with pull policy of Never");
-        self.events.container(
-            pod,
-            &container.name,
-            EventKind::Warning,
-            "ErrImageNeverPull",
-            message.as_str(),
-        );
+        self.record_event(pulling, EventKind::Warning, "ErrImageNeverPull", message.clone());
         StartError {
             reason: "ErrImageNeverPull",
             message,
@@ -183,18 +219,13 @@ impl ImageManager {
         }
     }
 
-    fn invalid_name(&self, pod: &Pod, container: &Container, wanted: &str) -> StartError {
+    fn invalid_name(&self, pulling: Wanted<'_>) -> StartError {
+        let wanted = pulling.wanted;
         let message = format!(
             "Failed to apply default image tag \"{wanted}\": couldn't parse image name \"{wanted}\": \
              invalid reference format"
         );
-        self.events.container(
-            pod,
-            &container.name,
-            EventKind::Warning,
-            "InspectFailed",
-            message.as_str(),
-        );
+        self.record_event(pulling, EventKind::Warning, "InspectFailed", message.clone());
         StartError {
             reason: "InvalidImageName",
             message,
@@ -218,22 +249,12 @@ impl ImageManager {
 
     async fn pull(&self, pulling: Wanted<'_>) -> Result<PresentImage, StartError> {
         let Wanted {
-            pod,
-            container,
-            wanted,
-            image,
-            ..
+            pod, wanted, image, ..
         } = pulling;
         let key = format!("{}_{wanted}", uid(pod));
-        self.check_backoff(pod, container, wanted, &key)?;
-        let name = container.name.as_str();
-        self.events.container(
-            pod,
-            name,
-            EventKind::Normal,
-            "Pulling",
-            format!("Pulling image \"{wanted}\""),
-        );
+        self.check_backoff(pulling, &key)?;
+        let message = format!("Pulling image \"{wanted}\"");
+        self.record_event(pulling, EventKind::Normal, "Pulling", message);
         let began = self.runtime.monotonic();
         match self.pull_and_record(pulling).await {
             Ok(present) => {
@@ -242,8 +263,7 @@ impl ImageManager {
                 let message = format!(
                     "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
                 );
-                self.events
-                    .container(pod, name, EventKind::Normal, "Pulled", message);
+                self.record_event(pulling, EventKind::Normal, "Pulled", message);
                 present.ok_or_else(|| StartError {
                     reason: "ErrImagePull",
                     message: format!("image \"{image}\" is not there after pulling it"),
@@ -252,8 +272,7 @@ impl ImageManager {
             Err(reason) => {
                 self.failures.lock().failed(key, self.runtime.now(), &reason);
                 let message = format!("Failed to pull image \"{wanted}\": {reason}");
-                self.events
-                    .container(pod, name, EventKind::Warning, "Failed", message);
+                self.record_event(pulling, EventKind::Warning, "Failed", message);
                 Err(StartError {
                     reason: "ErrImagePull",
                     message: reason,
@@ -299,13 +318,8 @@ impl ImageManager {
         Ok(present)
     }
 
-    fn check_backoff(
-        &self,
-        pod: &Pod,
-        container: &Container,
-        wanted: &str,
-        key: &str,
-    ) -> Result<(), StartError> {
+    fn check_backoff(&self, pulling: Wanted<'_>, key: &str) -> Result<(), StartError> {
+        let wanted = pulling.wanted;
         let waits = {
             let failures = self.failures.lock();
             let last = failures.last.get(key);
@@ -315,13 +329,7 @@ impl ImageManager {
         };
         let Some(reason) = waits else { return Ok(()) };
         let message = format!("Back-off pulling image \"{wanted}\"");
-        self.events.container(
-            pod,
-            &container.name,
-            EventKind::Normal,
-            "BackOff",
-            message.as_str(),
-        );
+        self.record_event(pulling, EventKind::Normal, "BackOff", message.clone());
         Err(StartError {
             reason: "ImagePullBackOff",
             message: format!("{message}: ErrImagePull: {reason}"),
@@ -394,12 +402,13 @@ struct PullFailure {
     is_final: bool,
 }
 
-/// The image of a container of a pod.
+/// The image of a container or volume of a pod.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     pod: &'a Pod,
-    container: &'a Container,
-    /// As the container writes it.
+    /// The container; `None` where a volume wants it.
+    container: Option<&'a str>,
+    /// As the pod writes it.
     wanted: &'a str,
     /// With a tag.
     image: &'a str,

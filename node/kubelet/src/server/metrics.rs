@@ -60,6 +60,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
             "kubelet_image_garbage_collected_total{{reason=\"{reason}\"}} {count}"
         );
     }
+    context.workers.control.images.volumes().write(&mut out);
     certificates(&context.workers.objects.certificates().states(), &mut out);
     components::metrics(context.runtime.components(), &mut out);
     // Those of service rules and names.

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{ThisNode, VolumeError, atomic_writer, bounds, empty_dir, host_path, persistent, sub_path, used};
+use crate::{
+    ThisNode, VolumeError, atomic_writer, bounds, empty_dir, host_path, image, persistent, sub_path, used,
+};
 
 /// Allocatable resources of a node, which replace limits that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -194,6 +196,10 @@ impl VolumeSet {
                 false => Content::Host(source.clone()),
             });
         }
+        // Its image is pulled, and mounted, when a container starts that has it.
+        if volume.image.is_some() {
+            return Ok(Content::Mounted);
+        }
         if let Some(claim) = persistent::claim_of(pod, volume) {
             return self.claimed(pod, volume, &claim).await;
         }
@@ -313,8 +319,35 @@ impl VolumeSet {
     ) -> Result<PathBuf, VolumeError> {
         let folder = self.pod_folder.join("volume-subpaths").join(&volume.name);
         let target = folder.join(container).join(mount.to_string());
-        sub_path::show(self.mounter.as_ref(), &self.host_path(volume), inside, &target)?;
-        Ok(target)
+        let shown = sub_path::show(self.mounter.as_ref(), &self.host_path(volume), inside, &target);
+        match shown {
+            // Nothing can be made in an image.
+            Err(VolumeError::Io { source, .. })
+                if volume.image.is_some() && source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                Err(VolumeError::Invalid(format!(
+                    "the image has no file or folder {inside:?}"
+                )))
+            }
+            shown => shown.map(|()| target),
+        }
+    }
+
+    /// Reports whether the image of a volume is mounted. Blocks.
+    pub fn shows_image(&self, volume: &Volume) -> Result<bool, VolumeError> {
+        Ok(self.mounter.is_mount_point(&self.host_path(volume))?)
+    }
+
+    /// Mounts the folders of an image, the topmost first, as the volume. Blocks.
+    pub fn show_image(&self, volume: &Volume, folders: Vec<PathBuf>) -> Result<(), VolumeError> {
+        let empty = self.pod_folder.join("empty-layer");
+        image::show(self.mounter.as_ref(), &self.host_path(volume), folders, empty)
+    }
+
+    /// Reports whether the pod has or had volumes of images, by its folder. Blocks.
+    pub fn had_images(&self) -> bool {
+        let folder = self.pod_folder.join("volumes").join(image::PLUGIN_FOLDER);
+        folder.try_exists().unwrap_or(true)
     }
 
     /// Unmounts and removes everything below the pod's folder, the folder included.
@@ -366,6 +399,8 @@ enum Content {
 fn plugin_folder(volume: &Volume) -> &'static str {
     if volume.empty_dir.is_some() {
         empty_dir::PLUGIN_FOLDER
+    } else if volume.image.is_some() {
+        image::PLUGIN_FOLDER
     } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
         "kubernetes.io~local-volume"
     } else if volume.config_map.is_some() {

@@ -10,6 +10,7 @@ use crate::containers::stopping::{Hook, grace_period};
 use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
 use crate::pods::{full_name, is_static, name, namespace, termination};
+use node_cri::image_view::remove_views;
 
 /// Outcome of stopping a pod.
 enum Stopped {
@@ -111,6 +112,9 @@ impl PodWorker {
         if self.cleaned {
             return true;
         }
+        if !self.remove_image_views(pod).await {
+            return false;
+        }
         if let Err(error) = self.volumes.tear_down().await {
             tracing::warn!(pod = %full_name(pod), error = %error, "volumes not taken down");
             return false;
@@ -130,6 +134,25 @@ impl PodWorker {
         };
         tracing::warn!(pod = %full_name(pod), error = failure, "pod group not removed");
         false
+    }
+
+    /// Removes views of images, before the folder by which they are known to be there.
+    async fn remove_image_views(&self, pod: &Pod) -> bool {
+        let volumes = self.volumes.clone();
+        let look = move || volumes.had_images();
+        match self.lane.run("looking for volumes of images", look).await {
+            Ok(false) => return true,
+            Ok(true) => {}
+            Err(error) => {
+                tracing::warn!(pod = %full_name(pod), error = %error, "volumes not taken down");
+                return false;
+            }
+        }
+        let removed = remove_views(&self.context.control.cri, &self.uid).await;
+        if let Err(error) = &removed {
+            tracing::warn!(pod = %full_name(pod), error = %error, "views of images not removed");
+        }
+        removed.is_ok()
     }
 
     async fn remove_everything(&self, observed: &ObservedPod) -> Result<(), node_cri::CriError> {

@@ -5,12 +5,13 @@ use crate::shared::validation::Path;
 use machinery_schema::Ref;
 
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
-const PROVIDED_VOLUMES: [&str; 8] = [
+const PROVIDED_VOLUMES: [&str; 9] = [
     "configMap",
     "downwardAPI",
     "emptyDir",
     "ephemeral",
     "hostPath",
+    "image",
     "persistentVolumeClaim",
     "projected",
     "secret",
