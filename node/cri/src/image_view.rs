@@ -30,9 +30,9 @@ use crate::client::Transport;
 use crate::{CriClient, CriError, in_namespace, v1};
 
 const ACTION: &str = "viewing an image";
-/// Whose a view is.
+/// Label of a view with its owner.
 const OWNER: &str = "knarr.io/image-volume-of";
-/// Image that a view shows.
+/// Label of a view with its image.
 const IMAGE: &str = "knarr.io/image";
 /// A snapshot that the collector of containerd leaves alone.
 const ROOT: &str = "containerd.io/gc.root";
