@@ -7,6 +7,7 @@ mod deny_service_external_ips;
 pub mod event_rate_limit;
 mod limit_ranger;
 mod namespace_lifecycle;
+mod node_declared_feature_validator;
 mod node_restriction;
 mod objects;
 mod persistent_volume_claim_resize;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -52,6 +53,7 @@ pub const NAMES: [&str; 20] = [
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
+    "NodeDeclaredFeatureValidator",
     "PodResizeValidator",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
@@ -80,7 +82,7 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 11] = [
+    let rest: [Box<dyn Plugin>; 12] = [
         Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize::new(
@@ -90,6 +92,7 @@ pub fn all(
         Box::new(DefaultClass::ingress(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
+        Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator::new(reader)),
         Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
         Box::new(MutatingWebhooks::new(webhooks)),
         Box::new(ValidatingWebhooks::new(webhooks)),

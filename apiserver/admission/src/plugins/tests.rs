@@ -392,7 +392,7 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         admit, both, both, admit, admit, validate, both, admit, validate, admit, admit, validate, both,
-        admit, validate, admit, validate, admit, validate, validate,
+        admit, validate, admit, validate, validate, admit, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);

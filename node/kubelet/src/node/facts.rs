@@ -29,6 +29,14 @@ pub struct NodeFacts {
     pub supplemental_groups_policy: bool,
 }
 
+/// Features that not every node has, of those that servers and schedulers ask for (component-helpers' `nodedeclaredfeatures`):
+/// streams by WebSocket, and resizes of pods as a whole and of init containers. Sorted.
+const DECLARED_FEATURES: [&str; 3] = [
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+];
+
 /// Runtime version that upstream's kubelet reports before the runtime has answered.
 const RUNTIME_UNKNOWN: &str = "containerd://Unknown";
 
@@ -176,6 +184,7 @@ pub fn status(
     status.features = facts.supplemental_groups_policy.then_some(NodeFeatures {
         supplemental_groups_policy: Some(true),
     });
+    status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).into());
     status.conditions = Some(conditions(health, pressure, now, previous));
     status
 }
