@@ -1,5 +1,5 @@
 //! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
-//! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
+//! API takes, as its view. It is one long table, a row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
 use crate::bootstrap_tokens::view::TokenView as BootstrapTokenView;
 use crate::certificates::view::RequestView;
