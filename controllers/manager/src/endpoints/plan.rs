@@ -4,11 +4,16 @@ use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_semantics::endpoints::{PodFacts, counts_as_endpoint, is_endpoint_address, resolve_port};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Addresses beyond this are left out, and an annotation says so.
 const MAX_ADDRESSES: usize = 1_000;
+/// Ports of all subsets, as of a service's slices: pods that have other numbers for one name make a subset each, with all ports of the
+/// service. Long names count as several.
+const MAX_PORTS: usize = 16_384;
+/// Bytes of a name that count as one port.
+const NAME_BYTES: usize = 48;
 
 /// Addresses that share their ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +51,7 @@ struct TargetRef {
     uid: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Port {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -58,12 +63,21 @@ pub(super) struct Port {
     app_protocol: Option<String>,
 }
 
+impl Port {
+    /// Ports that it counts as.
+    fn cost(&self) -> usize {
+        let protocol = self.app_protocol.as_ref().map_or(0, String::len);
+        1 + (self.name.len() + protocol) / NAME_BYTES
+    }
+}
+
 /// The subsets of a service, and whether some addresses had no room. Endpoints know no terminating addresses.
 pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>>]) -> (Vec<Subset>, bool) {
     // Addresses by their ports, so that equal port lists share a subset.
     let mut by_address: BTreeMap<(Address, bool), Vec<Port>> = BTreeMap::new();
     let mut truncated = false;
     let service_ports = service.ports.items();
+    let (mut room, mut known) = (MAX_PORTS, HashSet::new());
     for pod in pods.iter().filter(|pod| service.selects(&pod.header)) {
         let Some(address) = address(service, pod) else {
             continue;
@@ -80,6 +94,14 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
         if by_address.len() >= MAX_ADDRESSES {
             truncated = true;
             break;
+        }
+        if !known.contains(&ports) {
+            let Some(left) = room.checked_sub(ports.iter().map(Port::cost).sum()) else {
+                truncated = true;
+                continue;
+            };
+            room = left;
+            known.insert(ports.clone());
         }
         by_address.entry((address, ready)).or_default().extend(ports);
     }
@@ -143,6 +165,29 @@ mod tests {
     use super::*;
     use machinery_client::object::object_of;
     use serde_json::json;
+
+    /// Each pod that has another number for a name has a subset of its own, with all ports of the service.
+    #[test]
+    fn ports_of_a_services_subsets_are_bounded() {
+        let check = |protocol: &str, expected: usize| {
+            let ports: Vec<_> = (0..1_000)
+                .map(|number| json!({"name": format!("p{number}"), "port": number + 1, "targetPort": "p", "protocol": "TCP", "appProtocol": protocol}))
+                .collect();
+            let service = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"}, "ports": ports}});
+            let pods: Vec<_> = (1..=40).map(|number| {
+                let ip = format!("10.0.0.{number}");
+                let pod = json!({"metadata": {"name": ip, "namespace": "n", "uid": ip, "labels": {"app": "web"}},
+                    "spec": {"nodeName": "node", "containers": [{"name": "c", "ports": [{"name": "p", "containerPort": number, "protocol": "TCP"}]}]},
+                    "status": {"phase": "Running", "podIPs": [{"ip": ip}]}});
+                Arc::new(object_of(&pod.to_string()).unwrap())
+            }).collect();
+            let (subsets, truncated) = subsets(&object_of(&service.to_string()).unwrap(), &pods);
+            assert!(truncated);
+            assert_eq!(subsets.len(), expected);
+        };
+        check("http", 16);
+        check(&"x".repeat(250), 2);
+    }
 
     #[test]
     fn addresses_share_a_subset_by_their_ports() {
