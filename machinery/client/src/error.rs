@@ -132,13 +132,6 @@ impl ClientError {
 
     /// The message with its causes, for logs and conditions.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(next) = cause {
-            text.push_str(": ");
-            text.push_str(&next.to_string());
-            cause = next.source();
-        }
-        text
+        machinery_meta::error_chain::error_chain(self)
     }
 }

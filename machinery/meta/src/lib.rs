@@ -7,6 +7,7 @@
 //! for connections that fail ([`dial`]) and what release this is ([`version`]).
 
 pub mod dial;
+pub mod error_chain;
 pub mod field;
 pub mod field_selector;
 pub mod fields;

@@ -82,14 +82,7 @@ impl ReconcileError {
 
     /// The error with its causes, as events and the log show it.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(next) = cause {
-            text.push_str(": ");
-            text.push_str(&next.to_string());
-            cause = next.source();
-        }
-        text
+        machinery_meta::error_chain::error_chain(self)
     }
 }
 

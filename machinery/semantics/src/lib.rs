@@ -10,6 +10,7 @@ pub mod cron_schedule;
 pub mod endpoints;
 pub mod host_ports;
 pub mod node_affinity;
+pub mod node_labels;
 pub mod pod_status;
 pub mod quota;
 pub mod resources;

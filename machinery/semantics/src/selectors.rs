@@ -25,7 +25,11 @@ pub fn from_api(selector: Option<&ApiSelector>) -> Result<Option<LabelSelector>,
     Ok(Some(out))
 }
 
-fn operator(text: &str) -> Result<Operator, ParseSelectorError> {
+/// The operator of a `matchExpressions` by its name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn operator(text: &str) -> Result<Operator, ParseSelectorError> {
     Ok(match text {
         "In" => Operator::In,
         "NotIn" => Operator::NotIn,

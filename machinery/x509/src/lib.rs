@@ -7,6 +7,8 @@
 //! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), and the group of those who
 //! proved an identity ([`with_authenticated_group`]).
 //!
+//! A client of servers that no known authority vouches for judges what they show by a function ([`ServerCheck`]).
+//!
 //! Signing requests are read here too ([`CertificateRequest`]), by the reader of certificates, and certificates are written for them
 //! ([`Issue`]); the key that signs them is elsewhere. RSA keys are generated here ([`generate_rsa_key`]), for `ring` does not.
 //!
@@ -33,6 +35,7 @@ mod peer;
 mod pem;
 mod request;
 mod rsa_key;
+mod server_check;
 mod signature;
 mod text;
 mod unverified;
@@ -52,6 +55,7 @@ pub use peer::{PeerCertificate, Verified};
 pub use pem::{PemBlock, first_certificate_validity, pem_blocks, pem_text, public_key_pin};
 pub use request::{CertificateRequest, RequestError};
 pub use rsa_key::{KeyError, generate_rsa_key};
+pub use server_check::{ServerCheck, ShownChain};
 pub use unverified::{MAX_CERTIFICATES, Unverified};
 pub use usages::{UnknownUsages, Usages};
 pub use user::UserError;

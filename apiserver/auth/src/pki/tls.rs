@@ -1,53 +1,11 @@
 //! rustls configurations of our certificates.
 
 use super::{Identity, PkiError, ServingIdentity};
-use machinery_x509::RequestClientCertificate;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
+use machinery_x509::{RequestClientCertificate, ServerCheck};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
-
-/// Checks that the peer holds the key of the certificate it shows, and of that certificate nothing.
-#[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _leaf: &CertificateDer<'_>,
-        _rest: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
-}
 
 /// HTTP/2 and 1.1 over TLS 1.2 or 1.3, with optional client certificates.
 pub fn server_config(
@@ -81,7 +39,7 @@ pub fn client_config(
 /// A client that trusts whoever answers and shows nothing of ours: upstream's towards pods, services and what else listens on
 /// a node.
 pub fn unverified_client_config(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, PkiError> {
-    let any = AnyCertificate(provider.signature_verification_algorithms);
+    let any = ServerCheck::any_certificate(provider.signature_verification_algorithms);
     Ok(ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()?
         .dangerous()

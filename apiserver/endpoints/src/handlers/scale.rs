@@ -10,12 +10,14 @@ use apiserver_registry::columns;
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::managed_fields::{self, Subject, Writer};
 use apiserver_registry::options::{FieldValidation, RevisionMatch, UpdateOptions};
+use apiserver_registry::validation::parse_label_selector;
 use apiserver_registry::{
     ObjectPart, RegistryError, RequestContext, ScalePaths, Store, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
+use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::{Ref, Schema, Step, Tree, TypeId, Value};
 use std::sync::{Arc, LazyLock};
@@ -78,41 +80,21 @@ fn scale_or_unset(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryErr
     Ok(scale)
 }
 
-/// A label selector as the text of a query: objects are written out, text stays.
+/// A label selector as the text of a query: objects are written out, text stays. A map of labels is a selector, too.
 fn selector_text(selector: Ref<'_>) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
     }
-    let plain_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
-    let labels = if plain_map {
-        Some(selector)
-    } else {
-        selector.get("matchLabels")
+    let is_object = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    let parsed = match is_object {
+        true => parse_label_selector(Some(selector)).unwrap_or_default(),
+        false => LabelSelector::from_pairs(
+            selector
+                .entries()
+                .filter_map(|(key, value)| Some((key, value.as_str()?))),
+        ),
     };
-    let mut terms: Vec<(String, String)> = labels
-        .into_iter()
-        .flat_map(Ref::entries)
-        .filter_map(|(key, value)| Some((key.to_owned(), format!("{key}={}", value.as_str()?))))
-        .collect();
-    for requirement in selector.list("matchExpressions") {
-        let key = requirement.str("key");
-        let mut values: Vec<&str> = requirement.list("values").filter_map(Ref::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let term = match requirement.str("operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            _ => format!("!{key}"),
-        };
-        terms.push((key.to_owned(), term));
-    }
-    terms.sort();
-    terms
-        .into_iter()
-        .map(|(_, term)| term)
-        .collect::<Vec<_>>()
-        .join(",")
+    parsed.to_string()
 }
 
 pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {

@@ -6,14 +6,14 @@
 use super::arguments::Server;
 use apiserver_server::pki::LOOPBACK_CLIENT_NAME;
 use machinery_runtime::Runtime;
-use machinery_x509::{first_certificate_validity, public_key_pin};
+use machinery_x509::{ServerCheck, ShownChain, first_certificate_validity, public_key_pin};
 use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -59,25 +59,33 @@ pub(super) async fn authority(
     runtime: &Runtime,
 ) -> Result<String, DiscoveryError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let pinned = Arc::new(Pinned {
-        hash: hash.to_owned(),
-        provider: Arc::clone(&provider),
-        found: Mutex::default(),
-    });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::clone(&pinned) as Arc<dyn ServerCertVerifier>)
-        .with_no_client_auth();
+    let found = Arc::new(Mutex::new(None));
+    let config = pinning_config(hash, provider, Arc::clone(&found))?;
     let greeted = runtime.timeout(WITHIN, greet(server, config)).await;
     let greeted = greeted.map_err(|_| DiscoveryError::Silent)?;
-    let found = pinned.found.lock().take();
+    let found = found.lock().take();
     match (greeted, found) {
         (Ok(()), Some(found)) => Ok(found),
         (Err(error @ DiscoveryError::Handshake(_)), Some(_)) => Err(error),
         (Ok(()) | Err(DiscoveryError::Handshake(_)), _) => Err(DiscoveryError::Another),
         (Err(error), _) => Err(error),
     }
+}
+
+/// A client of the server that shows the authority with this hash, which it leaves in `found`.
+fn pinning_config(
+    hash: &str,
+    provider: Arc<CryptoProvider>,
+    found: Arc<Mutex<Option<String>>>,
+) -> Result<ClientConfig, Error> {
+    let (hash, own) = (hash.to_owned(), Arc::clone(&provider));
+    let check = move |shown: &ShownChain<'_>| check_pinned(shown, &hash, &own, &found);
+    let check = ServerCheck::new(provider.signature_verification_algorithms, check);
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(check))
+        .with_no_client_auth())
 }
 
 async fn greet(server: &Server, config: ClientConfig) -> Result<(), DiscoveryError> {
@@ -89,66 +97,32 @@ async fn greet(server: &Server, config: ClientConfig) -> Result<(), DiscoveryErr
     greeted.map(drop).map_err(DiscoveryError::Handshake)
 }
 
-/// Takes the authority with the hash for the root of what is shown.
-#[derive(Debug)]
-struct Pinned {
-    hash: String,
-    provider: Arc<CryptoProvider>,
-    found: Mutex<Option<String>>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let is_pinned = |own: &&CertificateDer<'_>| public_key_pin(own).as_ref() == Some(&self.hash);
-        let authority = rest.iter().find(is_pinned).ok_or(unknown)?.clone().into_owned();
-        let pem = to_pem(&authority);
-        if first_certificate_validity(pem.as_bytes()).is_none() {
-            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
-        }
-        *self.found.lock() = Some(pem);
-        let mut roots = RootCertStore::empty();
-        roots.add(authority)?;
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
-        let verifier = verifier
-            .build()
-            .map_err(|error| Error::General(error.to_string()))?;
-        verifier.verify_server_cert(leaf, rest, name, ocsp_response, now)
+/// Takes the authority with this hash for the root of what a server shows; it is in `found` although it may not vouch for
+/// the server.
+fn check_pinned(
+    shown: &ShownChain<'_>,
+    hash: &str,
+    provider: &Arc<CryptoProvider>,
+    found: &Mutex<Option<String>>,
+) -> Result<(), Error> {
+    let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    let is_pinned = |own: &&CertificateDer<'_>| public_key_pin(own).as_deref() == Some(hash);
+    let pinned = shown.rest.iter().find(is_pinned).ok_or(unknown)?;
+    let authority = pinned.clone().into_owned();
+    let pem = to_pem(&authority);
+    if first_certificate_validity(pem.as_bytes()).is_none() {
+        return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
     }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
+    *found.lock() = Some(pem);
+    let mut roots = RootCertStore::empty();
+    roots.add(authority)?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let verifier = verifier
+        .build()
+        .map_err(|error| Error::General(error.to_string()))?;
+    verifier
+        .verify_server_cert(shown.leaf, shown.rest, shown.name, shown.ocsp_response, shown.now)
+        .map(drop)
 }
 
 fn to_pem(certificate: &CertificateDer<'_>) -> String {

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinery_runtime::{Runtime, Watched};
+use machinery_semantics::node_labels::{KUBELET_LABELS, WINDOWS_BUILD};
 use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
@@ -19,20 +20,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 
 /// Labels that are set again on a Node that is there already, as upstream's `updateDefaultLabels` does it. Others, of `--node-labels`
 /// too, are the administrator's from the registration on.
-const DEFAULT_LABELS: [&str; 12] = [
-    "kubernetes.io/hostname",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "node.kubernetes.io/windows-build",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-];
+fn default_labels() -> impl Iterator<Item = &'static str> {
+    KUBELET_LABELS.into_iter().chain([WINDOWS_BUILD])
+}
 
 /// The Node object as registered, once it is. Clones are of the same registration.
 #[derive(Debug, Clone)]
@@ -110,7 +100,7 @@ async fn attempt(
 fn changes(wanted: &ObjectMeta, existing: &ObjectMeta) -> Option<Value> {
     let (wanted_labels, labels) = (wanted.labels.as_ref()?, existing.labels.as_ref());
     let mut changed = Map::new();
-    for label in DEFAULT_LABELS {
+    for label in default_labels() {
         let own = labels.and_then(|labels| labels.get(label));
         match wanted_labels.get(label).map(String::as_str) {
             Some("") if own.is_some() => drop(changed.insert(label.to_owned(), Value::Null)),

@@ -3,24 +3,11 @@
 use super::{LEASE_NAMESPACE, NodeRequest, Verdict, refuse, same};
 use crate::Operation;
 use machinery_schema::{Ref, Tree};
+use machinery_semantics::node_labels::KUBELET_LABELS;
 use std::collections::BTreeSet;
 
 const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
 
-/// Labels below `kubernetes.io` that a node may set on itself.
-const KUBELET_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-];
 const KUBELET_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 pub(super) fn node(asked: NodeRequest<'_>) -> Verdict {

@@ -1,6 +1,7 @@
 //! Phrases that several kinds' cells share.
 
 use super::{Cell, age};
+use crate::shared::validation::parse_label_selector;
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
@@ -52,38 +53,16 @@ pub(crate) fn labels(map: Option<Ref<'_>>) -> String {
     }
 }
 
-/// A label selector object as text: `<none>` without one or when empty, as upstream formats it.
+/// A label selector object as text: `<none>` without one or when empty, `<error>` for one that does not parse, as upstream
+/// formats it.
 pub(crate) fn selector(selector: Option<Ref<'_>>) -> String {
-    let Some(selector) = selector else {
+    if selector.is_none_or(Ref::is_null) {
         return NONE.into();
-    };
-    let mut terms: Vec<(String, String)> = Vec::new();
-    for (key, value) in selector.get("matchLabels").into_iter().flat_map(Ref::entries) {
-        terms.push((
-            key.to_owned(),
-            format!("{key}={}", value.as_str().unwrap_or_default()),
-        ));
     }
-    for requirement in selector.list("matchExpressions") {
-        let key = requirement.str("key");
-        let mut values: Vec<&str> = requirement.list("values").filter_map(Ref::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let term = match requirement.str("operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => continue,
-        };
-        terms.push((key.to_owned(), term));
-    }
-    terms.sort_by(|a, b| a.0.cmp(&b.0));
-    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
-    if terms.is_empty() {
-        NONE.into()
-    } else {
-        terms.join(",")
+    match parse_label_selector(selector).map(|parsed| parsed.to_string()) {
+        Some(text) if text.is_empty() => NONE.into(),
+        Some(text) => text,
+        None => "<error>".into(),
     }
 }
 

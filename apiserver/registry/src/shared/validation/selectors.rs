@@ -4,6 +4,7 @@ use super::{Errors, Path};
 use machinery_meta::label_selector::{LabelSelector, MAX_REQUIREMENTS, Operator, ParseSelectorError};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use machinery_semantics::selectors::operator;
 
 /// A map of labels.
 pub fn labels(errors: &mut Errors, path: &Path<'_>, labels: Option<Ref<'_>>) {
@@ -82,17 +83,7 @@ pub fn parse_label_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> 
 }
 
 fn read_requirement(expression: Ref<'_>) -> Result<(&str, Operator, Vec<String>), ParseSelectorError> {
-    let operator = match expression.str("operator") {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        other => {
-            return Err(ParseSelectorError(format!(
-                "{other:?} is not a valid label selector operator"
-            )));
-        }
-    };
+    let operator = operator(expression.str("operator"))?;
     let values = expression.list("values");
     let values = values.filter_map(|value| value.as_str().map(str::to_owned));
     Ok((expression.str("key"), operator, values.collect()))
