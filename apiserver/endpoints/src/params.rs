@@ -367,6 +367,9 @@ pub(crate) fn unreadable_collection() -> RegistryError {
 impl RawDeleteOptions {
     /// From the query; a body, where there is one, is used instead.
     pub fn from_query(query: &Query) -> Result<Self, RegistryError> {
+        // Preconditions, and none where they are empty (`Convert_url_Values_To_v1_DeleteOptions`).
+        let precondition = |name: &str| query.get(name).filter(|own| !own.is_empty());
+        let (uid, resource_version) = (precondition("uid"), precondition("resourceVersion"));
         Ok(Self {
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
             grace_period_seconds: integer(query, "gracePeriodSeconds")?,
@@ -374,9 +377,9 @@ impl RawDeleteOptions {
             orphan_dependents: query
                 .get("orphanDependents")
                 .map(|_| query.boolean("orphanDependents")),
-            uid: None,
-            resource_version: None,
-            has_preconditions: false,
+            uid: uid.map(str::to_owned),
+            resource_version: resource_version.map(str::to_owned),
+            has_preconditions: uid.or(resource_version).is_some(),
             ignore_store_read_error: query
                 .get(IGNORE_STORE_READ_ERROR)
                 .map(|_| query.boolean(IGNORE_STORE_READ_ERROR)),

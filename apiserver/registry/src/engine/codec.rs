@@ -44,6 +44,26 @@ pub(crate) fn migrate_record(row: &ResourceRow, entry: &Entry) -> Result<Record,
     Ok(record(row, &as_stored(row, tree)))
 }
 
+/// The record that storage keeps of one that was converted: the new one where the content is the same, the old one with
+/// the new header otherwise; `None` where that is what it has.
+pub(crate) fn kept_record(old: &Record, new: &Record) -> Option<Record> {
+    if has_same_content(old, new) {
+        return Some(new.clone());
+    }
+    (old.header != new.header).then(|| Record {
+        header: Arc::clone(&new.header),
+        ..old.clone()
+    })
+}
+
+fn has_same_content(left: &Record, right: &Record) -> bool {
+    let content = |record: &Record| {
+        let document = document(record, "").ok()?;
+        serde_json::from_str::<serde_json::Value>(&document.to_json()).ok()
+    };
+    matches!((content(left), content(right)), (Some(left), Some(right)) if left == right)
+}
+
 /// A record as a document without a schema, with a revision where it has one.
 pub(crate) fn document(record: &Record, revision: &str) -> Result<Tree, RegistryError> {
     let [meta, head, tail] = &record.parts;

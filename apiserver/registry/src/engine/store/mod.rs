@@ -124,9 +124,11 @@ impl Store {
         })
     }
 
-    /// An entry in the form of the row's schema now. A record of an older one is converted once: storage keeps the new
-    /// form where it holds records in memory, and nothing is written and nobody is told. What cannot be read stays as it
-    /// is, and whoever asks for it is told why.
+    /// An entry in the form of the row's schema now. A record of an older one that has the same content in the new form is
+    /// converted once: storage keeps the new form where it holds records in memory, and nothing is written and nobody is
+    /// told. Where the content differs (a field is pruned or has a default), storage keeps what was written, with the
+    /// header of now, and each read converts it, as upstream's does: the next schema may have the field again. What
+    /// cannot be read stays as it is, and whoever asks for it is told why.
     pub(crate) fn migrate_entry(&self, entry: Arc<Entry>) -> Arc<Entry> {
         if entry.record.fingerprint == self.row.stored.fingerprint {
             return entry;
@@ -138,7 +140,9 @@ impl Store {
                 return entry;
             }
         };
-        self.storage().recache(&entry.key, entry.revision, record.clone());
+        if let Some(kept) = codec::kept_record(&entry.record, &record) {
+            self.storage().recache(&entry.key, entry.revision, kept);
+        }
         Arc::new(Entry {
             key: entry.key.clone(),
             revision: entry.revision,
