@@ -14,5 +14,5 @@ mod tunnel;
 
 pub use address::{AllowedAddresses, OwnAddresses};
 pub use dialer::{Destination, Dialer, EgressError, OutgoingBody, Security};
-pub use hooks::{HookCall, HookClient, HookError, HookTarget, TargetError};
+pub use hooks::{HookCall, HookClient, HookError, HookPlace, HookTarget, TargetError};
 pub use tunnel::tunnel;

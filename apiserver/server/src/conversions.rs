@@ -74,15 +74,19 @@ impl ConversionCall for Webhook {
     async fn post(&self, review: Vec<u8>) -> Result<Vec<u8>, String> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let query = format!("timeout={}s", TIMEOUT.as_secs());
-        let call = HookCall {
-            target,
+        let posted = async {
             // Objects of all namespaces are converted together.
-            namespace: "",
-            query: &query,
-            body: review.into(),
-            limit: MAX_ANSWER_BYTES,
+            let place = target.enter("", review.len()).await;
+            let call = HookCall {
+                target,
+                place,
+                query: &query,
+                body: review.into(),
+                limit: MAX_ANSWER_BYTES,
+            };
+            self.client.post(call).await
         };
-        match self.runtime.timeout(TIMEOUT, self.client.post(call)).await {
+        match self.runtime.timeout(TIMEOUT, posted).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!(
                 "Post {:?}: context deadline exceeded",

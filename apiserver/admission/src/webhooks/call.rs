@@ -9,8 +9,9 @@ use super::selection::{Objects, Selection};
 use crate::host::Equivalent;
 use crate::rejection::Rejection;
 use crate::{AdmissionError, Step};
-use apiserver_egress::{HookCall, HookError};
+use apiserver_egress::{HookCall, HookError, HookPlace, HookTarget};
 use machinery_meta::syntax;
+use machinery_schema::Tree;
 use std::time::Duration;
 
 /// Bytes of an answer: a patch in base64 of the largest object, and some more.
@@ -28,6 +29,8 @@ pub(super) enum CallError {
     },
     /// The webhook said no.
     Rejected(Box<Rejection>),
+    /// The request's time was over before the webhook had a place for it.
+    Late,
     /// The server cannot do what the webhook asks for.
     Internal(String),
     BadRequest(String),
@@ -78,11 +81,12 @@ impl Webhooks {
             code: 500,
         })?;
         let uid = self.runtime.uuid().to_string();
+        let place = self.place(target, selection, objects).await?;
         let limit = limit(webhook.timeout, selection.host.time_left());
         let query = limit.map(query).unwrap_or_default();
         let call = HookCall {
             target,
-            namespace: selection.namespace(),
+            place,
             query: &query,
             body: review::json(version, &uid, selection, to, objects).into(),
             limit: MAX_ANSWER_BYTES,
@@ -123,6 +127,30 @@ impl Webhooks {
                 &webhook.name,
                 answer.status,
             )))),
+        }
+    }
+
+    /// Waits for the call's places: for as long as the request may take, since others are in the way and not the webhook, whose
+    /// own timeout and failure policy are for itself.
+    async fn place<'a>(
+        &self,
+        target: &'a HookTarget,
+        selection: &'a Selection<'_>,
+        objects: Objects<'_>,
+    ) -> Result<HookPlace<'a>, CallError> {
+        let bytes = [objects.new, objects.old]
+            .into_iter()
+            .flatten()
+            .map(Tree::arena_bytes)
+            .sum();
+        let entered = target.enter(selection.namespace(), bytes);
+        match selection.host.time_left() {
+            None => Ok(entered.await),
+            Some(left) => self
+                .runtime
+                .timeout(left, entered)
+                .await
+                .map_err(|_| CallError::Late),
         }
     }
 
@@ -169,6 +197,7 @@ impl Webhooks {
                 let code = rejection.code;
                 refuse("no_error", code, AdmissionError::Rejected(rejection))
             }
+            Some(CallError::Late) => refuse("apiserver_internal_error", 0, too_late()),
             Some(CallError::Internal(why)) => {
                 refuse("apiserver_internal_error", 0, AdmissionError::Internal(why))
             }
@@ -182,11 +211,13 @@ impl Webhooks {
 /// Refuses a request whose own time is over: there is no point in going on.
 pub(super) fn in_time(selection: &Selection<'_>) -> Result<(), AdmissionError> {
     match selection.host.time_left() {
-        Some(Duration::ZERO) => Err(AdmissionError::Timeout(
-            "request did not complete within requested timeout".to_owned(),
-        )),
+        Some(Duration::ZERO) => Err(too_late()),
         _ => Ok(()),
     }
+}
+
+fn too_late() -> AdmissionError {
+    AdmissionError::Timeout("request did not complete within requested timeout".to_owned())
 }
 
 /// The time that a call may take.

@@ -1,5 +1,5 @@
 //! Calls of one webhook that are under way: bounded together, and for each namespace, so that one tenant's requests do not
-//! take all places while a webhook is slow.
+//! take all places while a webhook is slow. A large call takes several places: its body is made once it has them.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,7 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 /// Calls of one webhook.
 const MAX_CALLS: usize = 128;
 /// Of these for requests of one namespace.
-const SHARE_OF_NAMESPACE: usize = 64;
+const SHARE_OF_NAMESPACE: u32 = 64;
+/// Bytes of objects for which a call takes another place.
+const BYTES_OF_PLACE: usize = 128 << 10;
+/// The most places of one call: four of the largest are under way for a namespace.
+const MAX_PLACES: u32 = SHARE_OF_NAMESPACE / 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -18,9 +22,9 @@ pub(super) struct Gate {
     shares: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
-/// A place; others may have it once this is dropped.
+/// Places of a call; others may have them once this is dropped.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub struct HookPlace<'a> {
     gate: &'a Gate,
     namespace: &'a str,
     _share: Option<OwnedSemaphorePermit>,
@@ -35,22 +39,24 @@ impl Gate {
         }
     }
 
-    /// Waits for a place; the caller's timeout bounds it.
-    pub(super) async fn enter<'a>(&'a self, namespace: &'a str) -> Place<'a> {
+    /// Waits for the places of a call with so many bytes; the caller's time bounds it.
+    pub(super) async fn enter<'a>(&'a self, namespace: &'a str, bytes: usize) -> HookPlace<'a> {
+        let places = 1 + u32::try_from(bytes / BYTES_OF_PLACE).unwrap_or(MAX_PLACES);
+        let places = places.min(MAX_PLACES);
         let share = {
             let mut shares = self.shares.lock();
             let share = shares.entry(namespace.into());
-            Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(SHARE_OF_NAMESPACE))))
+            Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(SHARE_OF_NAMESPACE as usize))))
         };
-        let mut place = Place {
+        let mut place = HookPlace {
             gate: self,
             namespace,
             _share: None,
             _all: None,
         };
         // Neither is ever closed.
-        place._share = share.acquire_owned().await.ok();
-        place._all = self.all.acquire().await.ok();
+        place._share = share.acquire_many_owned(places).await.ok();
+        place._all = self.all.acquire_many(places).await.ok();
         place
     }
 
@@ -61,7 +67,7 @@ impl Gate {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for HookPlace<'_> {
     fn drop(&mut self) {
         self._share = None;
         let mut shares = self.gate.shares.lock();

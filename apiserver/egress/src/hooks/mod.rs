@@ -5,7 +5,7 @@
 //! dial, and the dialer looks at the very address that it connects to: of services only what pods and others outside of this
 //! machine can have, of URLs anything but the way back to this server.
 //!
-//! Bounded: calls under way by webhook and namespace ([`gate`]), the bytes of an answer, and how many large answers are held at
+//! Bounded: calls under way by webhook and namespace ([`HookPlace`]), the bytes of an answer, and how many large answers are held at
 //! once. Time is the caller's: a call that is dropped ends its connection.
 
 mod gate;
@@ -18,6 +18,7 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
+pub use gate::HookPlace;
 pub use target::{HookTarget, TargetError};
 
 use crate::dialer::Dialer;
@@ -61,11 +62,11 @@ impl fmt::Debug for HookClient {
 }
 
 /// A call.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct HookCall<'a> {
     pub target: &'a HookTarget,
-    /// Calls are shared out by it; empty without one.
-    pub namespace: &'a str,
+    /// The target's places for it ([`HookTarget::enter`]): who has none has no reason to make a body.
+    pub place: HookPlace<'a>,
     /// Without a question mark; empty for none.
     pub query: &'a str,
     pub body: Bytes,
@@ -87,7 +88,6 @@ impl HookClient {
     /// # Errors
     /// See [`HookError`].
     pub async fn post(&self, call: HookCall<'_>) -> Result<Vec<u8>, HookError> {
-        let _place = call.target.gate().enter(call.namespace).await;
         let failed = |why: String| HookError::Failed {
             url: call.target.url(call.query),
             why,

@@ -1,6 +1,6 @@
 //! The address of one webhook.
 
-use super::gate::Gate;
+use super::gate::{Gate, HookPlace};
 use super::pool::Pool;
 use super::service;
 use super::trust::Trust;
@@ -116,6 +116,12 @@ impl HookTarget {
         })
     }
 
+    /// Waits for the places of a call for a namespace (empty without one) with so many bytes of objects.
+    pub async fn enter<'a>(&'a self, namespace: &'a str, bytes: usize) -> HookPlace<'a> {
+        self.gate.enter(namespace, bytes).await
+    }
+
+    #[cfg(test)]
     pub(super) fn gate(&self) -> &Gate {
         &self.gate
     }

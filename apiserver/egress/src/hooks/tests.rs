@@ -143,14 +143,23 @@ async fn hook_places_are_shared_out_by_namespace() {
     let gate = Gate::new();
     let mut held = Vec::new();
     for _ in 0..64 {
-        held.push(gate.enter("red").await);
+        held.push(gate.enter("red", 0).await);
     }
-    let full = futures_now(gate.enter("red"));
+    let full = futures_now(gate.enter("red", 0));
     assert!(full.is_none(), "a 65th call of a namespace waits");
-    held.push(gate.enter("blue").await);
+    held.push(gate.enter("blue", 0).await);
     assert_eq!(gate.namespaces(), 2);
     held.clear();
     assert_eq!(gate.namespaces(), 0);
+    for _ in 0..4 {
+        held.push(gate.enter("red", usize::MAX).await);
+    }
+    let full = futures_now(gate.enter("red", 0));
+    assert!(
+        full.is_none(),
+        "four of the largest calls take all places of a namespace"
+    );
+    held.push(gate.enter("blue", usize::MAX).await);
 }
 
 /// The output of a future that need not wait.

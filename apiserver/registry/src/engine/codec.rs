@@ -59,7 +59,7 @@ pub(crate) fn kept_record(old: &Record, new: &Record) -> Option<Record> {
 fn has_same_content(left: &Record, right: &Record) -> bool {
     let content = |record: &Record| {
         let document = document(record, "").ok()?;
-        serde_json::from_str::<serde_json::Value>(&document.to_json()).ok()
+        serde_json::from_str::<serde_json::Value>(&document.root().to_json()).ok()
     };
     matches!((content(left), content(right)), (Some(left), Some(right)) if left == right)
 }

@@ -4,7 +4,9 @@ use super::{Node, Rule};
 use crate::eval::{Activation, Limits, Meter, RUNTIME_BUDGET};
 use crate::value::{Data, ErrorKind, Evaluated, Value};
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of a message that an expression made.
@@ -20,35 +22,55 @@ pub struct Verdict {
     pub cost: u64,
 }
 
+/// A value and its past, which are compared once: all elements of a list without keys ask for the list.
+#[derive(Clone)]
+struct Pair<'o> {
+    now: Data<'o>,
+    before: Data<'o>,
+    is_same: Rc<OnceCell<bool>>,
+}
+
+impl<'o> Pair<'o> {
+    fn new(now: Data<'o>, before: Data<'o>) -> Self {
+        let is_same = Rc::default();
+        Self { now, before, is_same }
+    }
+
+    fn is_same(&self) -> bool {
+        *self.is_same.get_or_init(|| {
+            let mut meter = Meter::new(Limits::default());
+            let same = self.now.value().equals(&self.before.value(), &mut meter);
+            same.unwrap_or(false)
+        })
+    }
+}
+
 /// A value, with its past where that is known, and the nearest of what it is in.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Past<'o> {
-    own: Option<(Data<'o>, Data<'o>)>,
-    parent: Option<(Data<'o>, Data<'o>)>,
+    own: Option<Pair<'o>>,
+    parent: Option<Pair<'o>>,
 }
 
 impl<'o> Past<'o> {
-    fn child(self, name: Option<&str>, now: Data<'o>, before: Option<Data<'o>>) -> Self {
+    fn child(&self, name: Option<&str>, now: Data<'o>, before: Option<Data<'o>>) -> Self {
         if self.own.is_none() {
-            return self;
+            return self.clone();
         }
         // The type of the whole object says nothing of its members.
         if self.parent.is_none() && matches!(name, Some("apiVersion" | "kind")) {
             return Self::default();
         }
         Self {
-            own: before.map(|before| (now, before)),
-            parent: self.own,
+            own: before.map(|before| Pair::new(now, before)),
+            parent: self.own.clone(),
         }
     }
 
     /// Reports whether an update leaves the value as it was.
-    fn is_unchanged(self) -> bool {
-        let Some((now, before)) = self.own.or(self.parent) else {
-            return false;
-        };
-        let mut meter = Meter::new(Limits::default());
-        now.value().equals(&before.value(), &mut meter).unwrap_or(false)
+    fn is_unchanged(&self) -> bool {
+        let known = self.own.as_ref().or(self.parent.as_ref());
+        known.is_some_and(Pair::is_same)
     }
 }
 
@@ -84,10 +106,10 @@ impl Run {
 
     pub(super) fn object(mut self, node: &Node, object: Data<'_>, old: Option<Data<'_>>) -> Verdict {
         let past = Past {
-            own: old.map(|old| (object, old)),
+            own: old.map(|old| Pair::new(object, old)),
             parent: None,
         };
-        let _ = self.value(node, &FieldPath::root(), object, old, past);
+        let _ = self.value(node, &FieldPath::root(), object, old, &past);
         self.verdict
     }
 
@@ -97,7 +119,7 @@ impl Run {
         path: &FieldPath,
         value: Data<'_>,
         old: Option<Data<'_>>,
-        past: Past<'_>,
+        past: &Past<'_>,
     ) -> Result<(), Stop> {
         if value.is_null() {
             return Ok(());
@@ -107,9 +129,9 @@ impl Run {
         for part in &node.all_of {
             let past = Past {
                 own: None,
-                parent: past.parent,
+                parent: past.parent.clone(),
             };
-            self.value(part, path, value, old, past)?;
+            self.value(part, path, value, old, &past)?;
         }
         if value.is_list() {
             return self.elements(node, path, value, old, past);
@@ -123,20 +145,20 @@ impl Run {
         path: &FieldPath,
         value: Data<'_>,
         old: Option<Data<'_>>,
-        past: Past<'_>,
+        past: &Past<'_>,
     ) -> Result<(), Stop> {
         let before = |name: &str| old.filter(|_| !node.atomic).and_then(|old| old.member(name));
         if let Some(values) = &node.values {
             for name in value.names() {
                 let Some(own) = value.member(name) else { continue };
                 let past = past.child(Some(name), own, before(name));
-                self.value(values, &path.key(name), own, before(name), past)?;
+                self.value(values, &path.key(name), own, before(name), &past)?;
             }
         }
         for (name, field) in &node.fields {
             let Some(own) = value.member(name) else { continue };
             let past = past.child(Some(name), own, before(name));
-            self.value(field, &path.child(name), own, before(name), past)?;
+            self.value(field, &path.child(name), own, before(name), &past)?;
         }
         Ok(())
     }
@@ -147,7 +169,7 @@ impl Run {
         path: &FieldPath,
         value: Data<'_>,
         old: Option<Data<'_>>,
-        past: Past<'_>,
+        past: &Past<'_>,
     ) -> Result<(), Stop> {
         let Some(items) = &node.items else { return Ok(()) };
         let mut known = HashMap::new();
@@ -160,7 +182,13 @@ impl Run {
         for at in 0..value.len() {
             let Some(own) = value.item(at) else { continue };
             let before = composite(own, &node.keys).and_then(|key| known.get(&key).copied());
-            self.value(items, &path.index(at), own, before, past.child(None, own, before))?;
+            self.value(
+                items,
+                &path.index(at),
+                own,
+                before,
+                &past.child(None, own, before),
+            )?;
         }
         Ok(())
     }
@@ -171,7 +199,7 @@ impl Run {
         path: &FieldPath,
         value: Data<'_>,
         old: Option<Data<'_>>,
-        past: Past<'_>,
+        past: &Past<'_>,
     ) -> Result<(), Stop> {
         let Some(declared) = &node.declared else {
             return Ok(());

@@ -137,8 +137,6 @@ impl Case<'_> {
             host: None,
             reinvocation: None,
             remarks: &said,
-            host: None,
-            reinvocation: None,
         };
         let tree = |own: &Value| Tree::from_json(&own.to_string()).unwrap();
         let old = self.old.as_ref().map(tree);
@@ -506,8 +504,6 @@ impl Labelled<'_> {
             host: None,
             reinvocation: None,
             remarks: &said,
-            host: None,
-            reinvocation: None,
         };
         let tree = |labels: &Value| {
             let mut object: Value = serde_json::from_str(&namespace(labels.clone())).unwrap();
