@@ -35,9 +35,10 @@ pub use engine::master_leases::MasterLeases;
 pub use engine::node_ports::NodePorts;
 pub use engine::operation_options::OperationOptions;
 pub use engine::point_of_no_return::PointOfNoReturn;
-pub use engine::registry::{Registry, Rows};
-pub use engine::row::{OpenApiSchema, ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};
+pub use engine::registry::{Registry, Rows, WeakRegistry};
+pub use engine::row::{OpenApiSchema, ResourceRow, ScalePaths, Subresource, SubresourceRole};
 pub use engine::scope::Scope;
+pub use engine::selectable::Selectable;
 pub use engine::store::{
     Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written,
 };

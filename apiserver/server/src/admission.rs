@@ -147,17 +147,29 @@ impl Permissions for Authorizers {
     }
 }
 
+/// Parts of the server that plugins ask.
+pub(crate) struct Sources<'a> {
+    pub(crate) reader: &'a Arc<dyn ObjectReader>,
+    pub(crate) rbac: &'a Arc<RbacAuthorizer>,
+    pub(crate) authorizers: &'a AuthorizerChain,
+    pub(crate) registry: &'a Registry,
+    pub(crate) webhooks: &'a Arc<Webhooks>,
+}
+
 impl AdmissionChain {
     pub(crate) fn new(
-        reader: &Arc<dyn ObjectReader>,
-        rbac: &Arc<RbacAuthorizer>,
-        authorizers: &AuthorizerChain,
-        registry: &Registry,
+        sources: &Sources<'_>,
         runtime: &Runtime,
         usage: Arc<dyn UsageWriter>,
-        webhooks: &Arc<Webhooks>,
         config: &ServerConfig,
     ) -> Result<Self, AdmissionConfigurationError> {
+        let Sources {
+            reader,
+            rbac,
+            authorizers,
+            registry,
+            webhooks,
+        } = *sources;
         let parameters = Parameters {
             authorizers: authorizers.clone(),
             reader: Arc::clone(reader),

@@ -1,7 +1,7 @@
 //! Registry, admission, authentication, authorization and endpoints, put together.
 
 use crate::account_keys::AccountKeys;
-use crate::admission::AdmissionChain;
+use crate::admission::{AdmissionChain, Sources};
 use crate::authenticators;
 use crate::config::ServerConfig;
 use crate::conversions::Conversions;
@@ -20,7 +20,7 @@ use crate::metrics::{
 };
 use crate::openid::{self, OpenId};
 use crate::quota_usage::QuotaUsage;
-use crate::reader::RegistryReader;
+use crate::reader::{RegistryReader, WeakReader};
 use crate::resource_metrics::ResourceMetrics;
 use crate::startup::error::StartupError;
 use crate::state::ServerState;
@@ -113,7 +113,10 @@ pub(crate) async fn assemble(
     };
     runtime.keep("resource metrics", scrape).detach();
     let observer = WebhookMetrics::new(metrics.families())?;
-    let client = Arc::new(HookClient::new(dialer.clone(), Arc::clone(&reader)));
+    let client = Arc::new(HookClient::new(
+        dialer.clone(),
+        Arc::new(WeakReader::new(&registry)),
+    ));
     let conversions = ConversionMetrics::new(metrics.families())?;
     registry.convert_by(Arc::new(Conversions::new(&client, runtime, conversions)));
     let webhooks = Webhooks::new(client, Arc::clone(&reader), runtime.clone(), observer);
@@ -142,16 +145,14 @@ pub(crate) async fn assemble(
     };
     let door = doors.door(SystemWriter::QuotaUsage);
     let usage = QuotaUsage::new(registry.clone(), door, runtime.clone());
-    let admission = AdmissionChain::new(
-        &reader,
-        &rbac,
-        &authorizers,
-        &registry,
-        runtime,
-        Arc::new(usage),
-        &webhooks,
-        &config,
-    )?;
+    let sources = Sources {
+        reader: &reader,
+        rbac: &rbac,
+        authorizers: &authorizers,
+        registry: &registry,
+        webhooks: &webhooks,
+    };
+    let admission = AdmissionChain::new(&sources, runtime, Arc::new(usage), &config)?;
     let admission = admission.measured(&metrics, runtime)?;
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;

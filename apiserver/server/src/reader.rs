@@ -1,7 +1,7 @@
 //! Lets authentication, authorization and admission read objects from the registry.
 
 use apiserver_registry::options::{ListOptions, RevisionMatch};
-use apiserver_registry::{Registry, RegistryError, Scope};
+use apiserver_registry::{Registry, RegistryError, Scope, WeakRegistry};
 use apiserver_storage::Entry;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey, Predicate, Revision};
@@ -148,6 +148,42 @@ impl ObjectReader for RegistryReader {
             let page = page.map_err(|error| failed(resource, namespace, &error))?;
             Ok(!page.entries.is_empty())
         })
+    }
+}
+
+/// The same for what the registry holds itself: conversion webhooks, whose services are looked up.
+pub(crate) struct WeakReader(WeakRegistry);
+
+impl WeakReader {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self(registry.downgrade())
+    }
+
+    fn reader(&self, resource: &GroupResource, key: &str) -> Result<RegistryReader, ReadError> {
+        let registry = self.0.upgrade().ok_or_else(|| ReadError {
+            resource: resource.to_string(),
+            key: key.to_owned(),
+            cause: "the server ends".to_owned(),
+        })?;
+        Ok(RegistryReader { registry })
+    }
+}
+
+impl ObjectReader for WeakReader {
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        key: &'a ObjectKey,
+    ) -> ReadFuture<'a, Option<ReadObject>> {
+        Box::pin(async move { self.reader(resource, &key.name)?.get(resource, key).await })
+    }
+
+    fn list<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+    ) -> ReadFuture<'a, Vec<ReadObject>> {
+        Box::pin(async move { self.reader(resource, namespace)?.list(resource, namespace).await })
     }
 }
 

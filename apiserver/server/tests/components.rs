@@ -44,7 +44,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 21] = [
+const PROOFS: [(&str, Proof); 22] = [
     ("API services", Proof::RegistersVersions),
     ("audit", Proof::Audits),
     ("authorities of extensions", Proof::Runs),
@@ -66,10 +66,11 @@ const PROOFS: [(&str, Proof); 21] = [
     ("storage room", Proof::Runs),
     ("storage scrub", Proof::Runs),
     ("stored object counts", Proof::Runs),
+    ("webhook configurations", Proof::Runs),
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 10] = [
+const SHORT_LIVED: [&str; 11] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
@@ -82,6 +83,7 @@ const SHORT_LIVED: [&str; 10] = [
     "tunnel",
     // Begun by each watch that finds a share spent.
     "unread-memory",
+    "webhook-connection",
     "websocket",
 ];
 

@@ -44,6 +44,8 @@ async fn cluster_with_vera() -> Cluster {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "vera"}]});
     let binding = object("ClusterRoleBinding", "author", &binding);
     admin().post(BINDINGS, binding).await.is(201);
+    // Rules are kept by event: they are known a moment after they are stored.
+    until_vera_may(&cluster, "create", "").await;
     cluster
 }
 
@@ -97,8 +99,8 @@ const DEFAULT_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/defau
 const DEFAULT_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
 const NOT_HELD: &str = "is attempting to grant RBAC permissions not currently held";
 
-async fn until_vera_may_escalate(cluster: &Cluster, name: &str) {
-    let right = json!({"group": "rbac.authorization.k8s.io", "resource": "roles", "verb": "escalate",
+async fn until_vera_may(cluster: &Cluster, verb: &str, name: &str) {
+    let right = json!({"group": "rbac.authorization.k8s.io", "resource": "roles", "verb": verb,
         "namespace": "default", "name": name});
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": right}})
@@ -125,7 +127,7 @@ async fn escalate_by_name_counts_where_the_address_has_the_name() {
         )
         .await
         .is(200);
-    until_vera_may_escalate(&cluster, "esc").await;
+    until_vera_may(&cluster, "escalate", "esc").await;
     let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
     let role = |name: &str| object("Role", name, &rules);
     let path = |name: &str| format!("{DEFAULT_ROLES}/{name}");

@@ -4,7 +4,7 @@ use crate::env::Provider;
 use crate::escaping::escape;
 use crate::library::times;
 use crate::types::Type;
-use crate::value::{Data, Error, Evaluated, Foreign, List, Map, Text, Timestamp, Value};
+use crate::value::{Data, EvalError, Evaluated, Foreign, List, Map, Text, Timestamp, Value};
 use base64::Engine as _;
 use std::collections::BTreeMap;
 
@@ -332,7 +332,7 @@ impl Declared {
             if self.nullable {
                 return Ok(Value::Null);
             }
-            return Err(Error::new(
+            return Err(EvalError::new(
                 "invalid data, got null for schema with nullable=false",
             ));
         }
@@ -340,7 +340,7 @@ impl Declared {
             data,
             declared: Some(self),
         };
-        let invalid = |wanted: &str| Error::new(format!("invalid data, expected {wanted}"));
+        let invalid = |wanted: &str| EvalError::new(format!("invalid data, expected {wanted}"));
         match &self.form {
             Form::Unknown => Ok(data.value()),
             Form::Object { .. } | Form::Map { .. } | Form::Opaque if data.is_map() => {
@@ -378,20 +378,20 @@ fn formatted<'a>(form: &Form, own: &Text<'a>) -> Evaluated<'a> {
         Form::Bytes => base64::engine::general_purpose::STANDARD
             .decode(text)
             .map(|own| Value::Bytes(own.into()))
-            .map_err(|error| Error::new(format!("Invalid byte formatted string {text}: {error}"))),
+            .map_err(|error| EvalError::new(format!("Invalid byte formatted string {text}: {error}"))),
         Form::Duration => times::parse_long_duration(text)
             .map(Value::Duration)
             .ok_or_else(|| {
-                Error::new(format!(
+                EvalError::new(format!(
                     "Invalid duration {text}: unable to parse {text} as duration"
                 ))
             }),
         Form::Date => times::parse_timestamp(&format!("{text}T00:00:00Z"))
             .filter(|_| text.len() == 10)
             .map(Value::Timestamp)
-            .ok_or_else(|| Error::new(format!("Invalid date formatted string {text}: cannot be parsed"))),
+            .ok_or_else(|| EvalError::new(format!("Invalid date formatted string {text}: cannot be parsed"))),
         Form::DateTime => date_time(text).map(Value::Timestamp).ok_or_else(|| {
-            Error::new(format!(
+            EvalError::new(format!(
                 "Invalid date-time formatted string {text}: cannot be parsed"
             ))
         }),

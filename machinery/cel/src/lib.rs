@@ -48,6 +48,6 @@ pub use rules::{Rules, Verdict};
 pub use source::{Issue, Issues, Location};
 pub use types::{Type, UnknownType};
 pub use value::{
-    Authorizer, Check, Data, Decision, Entries, Error, ErrorKind, Evaluated, Fields, Foreign, List, Map,
+    Authorizer, Check, Data, Decision, Entries, ErrorKind, EvalError, Evaluated, Fields, Foreign, List, Map,
     Object, Opaque, Subject, Text, Timestamp, Value,
 };

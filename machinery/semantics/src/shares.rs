@@ -22,7 +22,7 @@ pub struct ShareBounds {
     pub assured: usize,
 }
 
-/// What one object has of what it needs.
+/// Units that one object has of those it needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
     /// Units it has.

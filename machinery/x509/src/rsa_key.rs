@@ -160,7 +160,7 @@ fn greatest_common_divisor(one: &BigUint, other: &BigUint) -> BigUint {
 fn small_primes() -> Vec<u32> {
     let is_prime = |number: &u32| {
         let mut divisors = (3..).step_by(2).take_while(|own| own * own <= *number);
-        divisors.all(|own| number % own != 0)
+        divisors.all(|own| !number.is_multiple_of(own))
     };
     (3..SMALL_PRIMES_BELOW).step_by(2).filter(is_prime).collect()
 }

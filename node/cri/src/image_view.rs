@@ -441,7 +441,10 @@ mod tests {
     fn image_view_has_the_folders_of_its_layers() {
         let paths = |mounts: &[Mount]| folders(mounts).map_err(|error| error.to_string());
         let bind = mount("bind", "/s/1/fs", &["ro", "rbind"]);
-        assert_eq!(paths(&[bind.clone()]).unwrap(), [PathBuf::from("/s/1/fs")]);
+        assert_eq!(
+            paths(std::slice::from_ref(&bind)).unwrap(),
+            [PathBuf::from("/s/1/fs")]
+        );
         let overlay = mount("overlay", "overlay", &["index=off", "lowerdir=/s/2/fs:/s/1/fs"]);
         let expected = ["/s/2/fs", "/s/1/fs"].map(PathBuf::from);
         assert_eq!(paths(&[overlay]).unwrap(), expected);

@@ -124,7 +124,7 @@ fn share_of_records_is_never_exceeded() {
     }
 }
 
-/// What a saved zone had is counted, and given back with its service.
+/// Records of a saved zone are counted, and given back with its service.
 #[tokio::test]
 async fn share_of_records_counts_a_zone_that_was_there() {
     let mut saved = Zone::new("cluster.local");

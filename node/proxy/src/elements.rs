@@ -114,6 +114,10 @@ pub struct Elements {
 #[derive(Debug)]
 enum Owners {
     One(Arc<str>, Value),
+    #[expect(
+        clippy::box_collection,
+        reason = "few elements have several owners, and all are as large as this one"
+    )]
     Several(Box<BTreeMap<Arc<str>, Value>>),
 }
 

@@ -36,7 +36,7 @@ fn slice(ports: &Json, endpoints: usize) -> Slice {
         ..ObjectHeader::default()
     };
     let endpoint = |at: usize| {
-        let node = if at % 2 == 0 { "here" } else { "there" };
+        let node = if at.is_multiple_of(2) { "here" } else { "there" };
         json!({"addresses": [format!("10.244.{}.{}", at / 250, at % 250)], "nodeName": node})
     };
     let endpoints: Json = (0..endpoints).map(endpoint).collect();
@@ -63,7 +63,7 @@ fn metrics(runtime: &Runtime, name: &str) -> f64 {
         .sum()
 }
 
-/// What an attacker had: 3 GB in each agent, of 6 MB of objects.
+/// An attacker's services: 3 GB in each agent, of 6 MB of objects.
 #[tokio::test]
 async fn share_of_rules_bounds_a_hundred_large_services() {
     let ports = ports(1_000);

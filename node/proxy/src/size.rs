@@ -2,7 +2,7 @@
 
 use crate::slots::{slot_counts, slots_for};
 
-/// What the number of elements depends on.
+/// Counts that the number of elements depends on.
 #[derive(Debug)]
 pub(crate) struct Size {
     /// Frontends of a port, those with two scopes twice.

@@ -22,6 +22,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "apiserver-egress",
         "apiserver-endpoints",
         "machinery-semantics",
+        "machinery-cel",
     ];
     const CONTROLLER: &[&str] = &[
         "machinery-meta",
@@ -93,6 +94,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-api",
                 "machinery-semantics",
                 "machinery-pod-security",
+                "machinery-cel",
                 "apiserver-egress",
             ],
         ),

@@ -121,11 +121,6 @@ impl HookTarget {
         self.gate.enter(namespace, bytes).await
     }
 
-    #[cfg(test)]
-    pub(super) fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }

@@ -4,9 +4,10 @@ use super::columns::columns;
 use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
 use crate::engine::row::{
-    Conversion, OpenApiSchema, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
+    Conversion, OpenApiSchema, ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole,
     record_fingerprint, storage_version_hash,
 };
+use crate::engine::selectable::Selectable;
 use crate::engine::verbs::{Verb, Verbs};
 use crate::engine::version_webhook::{ConversionCalls, StorageVersion, VersionWebhook};
 use machinery_cel::Rules;

@@ -1,7 +1,8 @@
 //! Between trees in a served version and the records storage keeps.
 
 use crate::engine::error::RegistryError;
-use crate::engine::row::{ResourceRow, Selectable};
+use crate::engine::row::ResourceRow;
+use crate::engine::selectable::Selectable;
 use apiserver_storage::{Entry, Record};
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
 use machinery_schema::{Exceeded, Ref, Strictness, Tree, decode_json, encode_split};

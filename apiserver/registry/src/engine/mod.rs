@@ -26,6 +26,7 @@ pub(crate) mod point_of_no_return;
 pub mod registry;
 pub mod row;
 pub mod scope;
+pub(crate) mod selectable;
 pub mod store;
 pub(crate) mod stored;
 pub mod strategy;

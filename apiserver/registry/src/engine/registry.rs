@@ -10,11 +10,22 @@ use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use machinery_runtime::Runtime;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Everything served. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Registry(Arc<Inner>);
+
+/// The registry, for what it holds itself and what so must not hold it.
+#[derive(Debug, Clone)]
+pub struct WeakRegistry(Weak<Inner>);
+
+impl WeakRegistry {
+    /// The registry; `None` once its server has ended.
+    pub fn upgrade(&self) -> Option<Registry> {
+        self.0.upgrade().map(Registry)
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -253,7 +264,12 @@ impl Registry {
         }))
     }
 
-    /// Sets the way to conversion webhooks, once, before custom resources are served.
+    /// A way to it that does not keep it.
+    pub fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.0))
+    }
+
+    /// Sets the way to conversion webhooks, which must not hold the registry, once, before custom resources are served.
     pub fn convert_by(&self, calls: Arc<dyn ConversionCalls>) {
         let _ = self.0.conversions.set(calls);
     }

@@ -225,7 +225,8 @@ impl AutoscalerReconciler {
         Ok(Measured { pods, fetched, took })
     }
 
-    /// Writes the size, anew where somebody else was faster.
+    /// Writes the size, anew where somebody else was faster; a target that was emptied meanwhile is left alone, and the conflict
+    /// told.
     async fn resize(
         &self,
         key: &ObjectKey,
@@ -247,12 +248,15 @@ impl AutoscalerReconciler {
                 .client
                 .update(&scale.resource, &target, "scale", edit.body())
                 .await;
-            match written {
-                Err(error) if error.is_conflict() && attempt < SCALE_ATTEMPTS => {}
-                written => return written.map(drop),
+            let lost = written.as_ref().is_err_and(ClientError::is_conflict);
+            if !lost || attempt >= SCALE_ATTEMPTS {
+                return written.map(drop);
             }
             self.runtime.sleep(SCALE_RETRY).await;
             if let Ok(latest) = self.scale_at(&key.namespace, name, &scale.resource).await {
+                if latest.replicas.spec == 0 && scale.replicas.spec != 0 {
+                    return written.map(drop);
+                }
                 scale = latest;
             }
         }

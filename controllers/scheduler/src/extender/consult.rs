@@ -58,7 +58,8 @@ impl Consultants {
             extenders.push(Extender::new(config, runtime).await);
         }
         let shows_nodes = |own: &ExtenderConfig| {
-            !own.node_cache_capable && !(own.filter_verb.is_empty() && own.prioritize_verb.is_empty())
+            let asks = !own.filter_verb.is_empty() || !own.prioritize_verb.is_empty();
+            asks && !own.node_cache_capable
         };
         let nodes = configs
             .iter()
@@ -166,8 +167,8 @@ fn arguments(extender: &Extender, shown: &Shown, names: &[Box<str>]) -> Vec<u8> 
     if extender.config.node_cache_capable {
         return wire::arguments(&shown.pod, None, Some(names));
     }
-    let of = |name: &Box<str>| shown.nodes.as_ref()?.get(&ObjectKey::cluster(&**name));
-    let objects: Vec<_> = names.iter().filter_map(of).collect();
+    let of = |name: &str| shown.nodes.as_ref()?.get(&ObjectKey::cluster(name));
+    let objects: Vec<_> = names.iter().filter_map(|name| of(name)).collect();
     let texts: Vec<&[u8]> = objects.iter().map(|own| &*own.projection.0).collect();
     wire::arguments(&shown.pod, Some(&texts), None)
 }

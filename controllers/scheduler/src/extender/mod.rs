@@ -102,6 +102,6 @@ impl Interests {
 
 /// Reports whether the pod asks for one of the resources; without any every pod concerns an extender.
 fn concerns(managed: &BTreeSet<Box<str>>, pod: &PodInfo) -> bool {
-    let asks_for = |name: &Box<str>| managed.contains(name);
-    managed.is_empty() || pod.shape.requests.scalars.keys().any(asks_for)
+    let mut asked_for = pod.shape.requests.scalars.keys();
+    managed.is_empty() || asked_for.any(|name| managed.contains(name))
 }

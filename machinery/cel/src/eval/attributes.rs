@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::plan::{Attribute, Base, Qualifier, QualifierKey};
-use crate::value::{Error, Evaluated, Value, as_int};
+use crate::value::{EvalError, Evaluated, Value, as_int};
 
 /// How a qualifier is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl<'a> Machine<'a> {
             Base::Conditional(own) => match self.eval(&own.0)? {
                 Value::Bool(true) => self.resolve(&own.1, false)?,
                 Value::Bool(false) => self.resolve(&own.2, false)?,
-                _ => return Err(Error::no_overload()),
+                _ => return Err(EvalError::no_overload()),
             },
         };
         if own.qualifiers.is_empty() {
@@ -62,7 +62,7 @@ impl<'a> Machine<'a> {
         qualifier: &'a Qualifier,
         mode: Mode,
         test: bool,
-    ) -> Result<Option<Value<'a>>, Error> {
+    ) -> Result<Option<Value<'a>>, EvalError> {
         let key = match &qualifier.key {
             QualifierKey::Const(own) => Ok(super::machine::constant(own)),
             QualifierKey::Attribute(own) => self.resolve(own, false),
@@ -89,7 +89,7 @@ impl<'a> Machine<'a> {
 }
 
 /// A part of a value.
-fn lookup<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, Error> {
+fn lookup<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, EvalError> {
     match value {
         Value::Map(own) => own.find(key).transpose(),
         Value::List(own) => {
@@ -104,23 +104,23 @@ fn lookup<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, E
     }
 }
 
-fn missing(value: &Value<'_>, key: &Value<'_>) -> Error {
+fn missing(value: &Value<'_>, key: &Value<'_>) -> EvalError {
     match value {
-        Value::List(_) => Error::new(format!("index out of bounds: {}", key.shown())),
-        _ => Error::new(format!("no such key: {}", key.shown())),
+        Value::List(_) => EvalError::new(format!("index out of bounds: {}", key.shown())),
+        _ => EvalError::new(format!("no such key: {}", key.shown())),
     }
 }
 
 /// Place in a list.
-fn index(key: &Value<'_>) -> Result<i64, Error> {
-    let unsupported = || Error::new(format!("unsupported index value {} in list", key.shown()));
+fn index(key: &Value<'_>) -> Result<i64, EvalError> {
+    let unsupported = || EvalError::new(format!("unsupported index value {} in list", key.shown()));
     match key {
         Value::Int(own) => Ok(*own),
         Value::Uint(own) => i64::try_from(*own).map_err(|_| unsupported()),
         Value::Double(own) => as_int(*own).ok_or_else(unsupported),
         other => {
             let name = other.ty();
-            Err(Error::new(format!(
+            Err(EvalError::new(format!(
                 "unsupported index type '{}' in list",
                 name.name()
             )))

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, Slot};
 use super::plan::{Fold, Node, Step};
-use crate::value::{Entries, Error, Evaluated, List, Map, Value};
+use crate::value::{Entries, EvalError, Evaluated, List, Map, Value};
 use std::sync::Arc;
 
 impl<'a> Machine<'a> {
@@ -18,7 +18,7 @@ impl<'a> Machine<'a> {
         result
     }
 
-    fn iterate(&mut self, fold: &'a Fold, range: &Value<'a>) -> Result<(), Error> {
+    fn iterate(&mut self, fold: &'a Fold, range: &Value<'a>) -> Result<(), EvalError> {
         match range {
             Value::List(list) => {
                 for (at, element) in list.iter().enumerate() {
@@ -46,13 +46,13 @@ impl<'a> Machine<'a> {
                     }
                 }
             }
-            _ => return Err(Error::no_overload()),
+            _ => return Err(EvalError::no_overload()),
         }
         Ok(())
     }
 
     /// One turn of a loop; reports whether there may be another.
-    fn turn(&mut self, fold: &'a Fold, first: Slot<'a>, second: Option<Slot<'a>>) -> Result<bool, Error> {
+    fn turn(&mut self, fold: &'a Fold, first: Slot<'a>, second: Option<Slot<'a>>) -> Result<bool, EvalError> {
         self.meter.check_interrupt()?;
         self.meter.work(1)?;
         self.locals.truncate(fold.slot + 1);
@@ -87,7 +87,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Reports whether a filter holds; when it fails, so does the accumulator.
-    fn filtered(&mut self, filter: Option<&'a Node>, slot: usize) -> Result<bool, Error> {
+    fn filtered(&mut self, filter: Option<&'a Node>, slot: usize) -> Result<bool, EvalError> {
         let Some(filter) = filter else { return Ok(true) };
         let error = match self.eval(filter) {
             Ok(Value::Bool(true)) => return Ok(true),
@@ -96,7 +96,7 @@ impl<'a> Machine<'a> {
                 let _ = self.local(slot);
                 return Ok(false);
             }
-            Ok(_) => Error::no_overload(),
+            Ok(_) => EvalError::no_overload(),
             Err(error) if error.is_final() => return Err(error),
             Err(error) => error,
         };
@@ -123,7 +123,7 @@ impl<'a> Machine<'a> {
         // The call of `_+_`.
         self.meter.spend(1)?;
         let (Value::List(own), Value::List(added)) = (accumulator?, added?) else {
-            return Err(Error::no_overload());
+            return Err(EvalError::no_overload());
         };
         let List::Values(mut own) = own else {
             return Ok(Value::List(own.join(added).0));
@@ -138,7 +138,7 @@ impl<'a> Machine<'a> {
 
     fn insert(&mut self, args: &'a [Node], slot: usize) -> Evaluated<'a> {
         let Value::Map(Map::Values(mut own)) = self.take(slot)? else {
-            return Err(Error::no_overload());
+            return Err(EvalError::no_overload());
         };
         let entries = Arc::make_mut(&mut own);
         match args {
@@ -155,16 +155,16 @@ impl<'a> Machine<'a> {
                 }
                 self.meter.spend(1)?;
                 let Value::Map(map) = map? else {
-                    return Err(Error::no_overload());
+                    return Err(EvalError::no_overload());
                 };
                 self.merge(entries, &map)?;
             }
-            _ => return Err(Error::no_overload()),
+            _ => return Err(EvalError::no_overload()),
         }
         Ok(Value::Map(Map::Values(own)))
     }
 
-    fn merge(&mut self, entries: &mut Entries<'a>, map: &Map<'a>) -> Result<(), Error> {
+    fn merge(&mut self, entries: &mut Entries<'a>, map: &Map<'a>) -> Result<(), EvalError> {
         for key in map.keys() {
             self.meter.hold(6 * size_of::<Value<'_>>())?;
             if let Some(value) = map.find(&key) {

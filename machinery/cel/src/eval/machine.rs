@@ -3,7 +3,7 @@
 use super::plan::{Call, ListNode, MapEntryNode, Node, ObjectNode, PatternUse, Runner};
 use super::{Activation, Limits, Meter};
 use crate::library::regex;
-use crate::value::{Entries, Error, Evaluated, Key, List, Map, Object, Text, Value};
+use crate::value::{Entries, EvalError, Evaluated, Key, List, Map, Object, Text, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Slot<'a> {
     Value(Value<'a>),
-    Failed(Error),
+    Failed(EvalError),
     /// Evaluated when it is asked for.
     Later(&'a Node),
 }
@@ -48,7 +48,7 @@ impl<'a> Machine<'a> {
             return known.clone();
         }
         let name = &self.names[slot];
-        let missing = || Err(Error::new(format!("no such attribute(s): {name}")));
+        let missing = || Err(EvalError::new(format!("no such attribute(s): {name}")));
         let value = self.activation.resolve(name).unwrap_or_else(missing);
         self.variables[slot] = Some(value.clone());
         value
@@ -121,7 +121,7 @@ impl<'a> Machine<'a> {
             let error = match self.eval(term) {
                 Ok(Value::Bool(own)) if own == decisive => return Ok(Value::Bool(decisive)),
                 Ok(Value::Bool(_)) => continue,
-                Ok(_) => Error::no_overload(),
+                Ok(_) => EvalError::no_overload(),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => error,
             };
@@ -212,7 +212,7 @@ impl<'a> Machine<'a> {
             Value::Optional(Some(own)) if value => Ok((*own).clone()),
             own @ Value::Optional(Some(_)) => Ok(own),
             Value::Optional(None) => self.eval(&sides[1]),
-            _ => Err(Error::no_overload()),
+            _ => Err(EvalError::no_overload()),
         }
     }
 
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
                     let shown = other.shown();
                     let message =
                         format!("cannot initialize optional list element from non-optional value {shown}");
-                    return Err(Error::new(message));
+                    return Err(EvalError::new(message));
                 }
             }
         }
@@ -308,9 +308,9 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn not_optional(name: &str, value: &Value<'_>) -> Error {
+fn not_optional(name: &str, value: &Value<'_>) -> EvalError {
     let shown = value.shown();
-    Error::new(format!(
+    EvalError::new(format!(
         "cannot initialize optional entry '{name}' from non-optional value {shown}"
     ))
 }

@@ -1,6 +1,6 @@
 //! What an evaluation may cost, hold and do.
 
-use crate::value::{Error, ErrorKind};
+use crate::value::{ErrorKind, EvalError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,40 +50,43 @@ impl Meter {
     }
 
     /// Adds to the cost.
-    pub(crate) fn spend(&mut self, cost: u64) -> Result<(), Error> {
+    pub(crate) fn spend(&mut self, cost: u64) -> Result<(), EvalError> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limits.cost {
             let message = "operation cancelled: actual cost limit exceeded";
-            return Err(Error::of_kind(ErrorKind::CostLimit, message));
+            return Err(EvalError::of_kind(ErrorKind::CostLimit, message));
         }
         Ok(())
     }
 
     /// Counts bytes that are about to be allocated.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.memory = self.memory.saturating_add(bytes);
         if self.memory > MAX_MEMORY {
             let message = "operation cancelled: the expression takes more memory than is allowed";
-            return Err(Error::of_kind(ErrorKind::ResourceLimit, message));
+            return Err(EvalError::of_kind(ErrorKind::ResourceLimit, message));
         }
         Ok(())
     }
 
     /// Counts work that the cost does not.
-    pub(crate) fn work(&mut self, steps: u64) -> Result<(), Error> {
+    pub(crate) fn work(&mut self, steps: u64) -> Result<(), EvalError> {
         self.work = self.work.saturating_add(steps);
         if self.work > MAX_WORK {
             let message = "operation cancelled: the expression takes more work than is allowed";
-            return Err(Error::of_kind(ErrorKind::ResourceLimit, message));
+            return Err(EvalError::of_kind(ErrorKind::ResourceLimit, message));
         }
         Ok(())
     }
 
     /// Asks whether the caller wants an end.
-    pub(crate) fn check_interrupt(&self) -> Result<(), Error> {
+    pub(crate) fn check_interrupt(&self) -> Result<(), EvalError> {
         let interrupt = self.limits.interrupt.as_ref();
         if interrupt.is_some_and(|own| own.load(Ordering::Relaxed)) {
-            return Err(Error::of_kind(ErrorKind::Interrupted, "operation interrupted"));
+            return Err(EvalError::of_kind(
+                ErrorKind::Interrupted,
+                "operation interrupted",
+            ));
         }
         Ok(())
     }

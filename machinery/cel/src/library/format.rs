@@ -1,7 +1,7 @@
 //! `format`: clauses of a format string, applied to values.
 
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, List, Map, Value};
+use crate::value::{EvalError, Evaluated, List, Map, Value};
 use std::fmt::Write as _;
 
 /// Digits after the point, when the clause does not say.
@@ -93,7 +93,7 @@ pub(super) fn format<'a>(text: &str, args: &List<'a>, meter: &mut Meter) -> Eval
     let (mut out, mut rest, mut used) = (String::new(), text, 0);
     while !rest.is_empty() {
         let has_arg = if used < args.len() { Ok(()) } else { Err(used) };
-        let (piece, after) = piece(rest, has_arg).map_err(Error::new)?;
+        let (piece, after) = piece(rest, has_arg).map_err(EvalError::new)?;
         let before = out.len();
         match piece {
             Piece::Text(own) => {
@@ -135,8 +135,8 @@ pub(super) fn problem(clause: Clause, name: &str) -> String {
 }
 
 impl Writer<'_> {
-    fn clause(&mut self, clause: Clause, value: &Value<'_>) -> Result<(), Error> {
-        let unusable = || Error::new(problem(clause, value.ty().name()));
+    fn clause(&mut self, clause: Clause, value: &Value<'_>) -> Result<(), EvalError> {
+        let unusable = || EvalError::new(problem(clause, value.ty().name()));
         let out = &mut *self.out;
         match (clause, value) {
             (Clause::String, _) => return self.string(value).map_err(|error| error.unwrap_or_else(unusable)),
@@ -164,7 +164,7 @@ impl Writer<'_> {
     }
 
     /// A value of a string clause; none of a type that has no text.
-    fn string(&mut self, value: &Value<'_>) -> Result<(), Option<Error>> {
+    fn string(&mut self, value: &Value<'_>) -> Result<(), Option<EvalError>> {
         match value {
             Value::List(own) => self.list(own),
             Value::Map(own) => self.map(own),
@@ -182,12 +182,12 @@ impl Writer<'_> {
     }
 
     /// An element of a list or map, as an expression has it.
-    fn element(&mut self, value: &Value<'_>) -> Result<(), Option<Error>> {
+    fn element(&mut self, value: &Value<'_>) -> Result<(), Option<EvalError>> {
         self.meter.work(1)?;
         if self.out.len() > crate::eval::MAX_MEMORY {
             self.meter.hold(self.out.len())?;
         }
-        let own = |name: &str, value: &Value<'_>| -> Result<String, Error> {
+        let own = |name: &str, value: &Value<'_>| -> Result<String, EvalError> {
             let text = value.convert(crate::value::To::String)?;
             Ok(format!("{name}(\"{}\")", text.as_str().unwrap_or_default()))
         };
@@ -210,14 +210,16 @@ impl Writer<'_> {
             Value::Timestamp(_) => self.out.push_str(&own("timestamp", value)?),
             Value::Object(_) | Value::Optional(_) | Value::Opaque(_) => {
                 let message = format!("no formatting function for {}", value.ty().name());
-                return Err(Some(Error::new(format!("error during formatting: {message}"))));
+                return Err(Some(EvalError::new(format!(
+                    "error during formatting: {message}"
+                ))));
             }
             other => self.string(other)?,
         }
         Ok(())
     }
 
-    fn list(&mut self, list: &List<'_>) -> Result<(), Option<Error>> {
+    fn list(&mut self, list: &List<'_>) -> Result<(), Option<EvalError>> {
         self.out.push('[');
         for (at, element) in list.iter().enumerate() {
             if at > 0 {
@@ -229,7 +231,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn map(&mut self, map: &Map<'_>) -> Result<(), Option<Error>> {
+    fn map(&mut self, map: &Map<'_>) -> Result<(), Option<EvalError>> {
         let mut entries = Vec::new();
         for key in map.keys() {
             let mut own = [String::new(), String::new()];

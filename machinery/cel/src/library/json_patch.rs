@@ -2,7 +2,7 @@
 
 use super::{Function, text};
 use crate::env::JSON_PATCH;
-use crate::value::{Error, Value};
+use crate::value::{EvalError, Value};
 use std::sync::Arc;
 
 pub(super) fn function(name: &str) -> Option<Function> {
@@ -16,7 +16,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
 }
 
 /// Checks the fields of an object that is made.
-pub(crate) fn check(type_name: &str, fields: &[(Arc<str>, Value<'_>)]) -> Result<(), Error> {
+pub(crate) fn check(type_name: &str, fields: &[(Arc<str>, Value<'_>)]) -> Result<(), EvalError> {
     if type_name != JSON_PATCH {
         return Ok(());
     }
@@ -25,10 +25,10 @@ pub(crate) fn check(type_name: &str, fields: &[(Arc<str>, Value<'_>)]) -> Result
             "op" | "path" | "from" if value.as_str().is_none() => {
                 let ty = value.ty();
                 let message = format!("unexpected type {} for JSONPatchType '{name}' field", ty.name());
-                return Err(Error::new(message));
+                return Err(EvalError::new(message));
             }
             "op" | "path" | "from" | "value" => {}
-            _ => return Err(Error::new(format!("unexpected JSONPatchType field: {name}"))),
+            _ => return Err(EvalError::new(format!("unexpected JSONPatchType field: {name}"))),
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::operators::includes;
 use super::strings::{index_of, last_index_of};
 use super::{Function, fail};
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, List, Value};
+use crate::value::{EvalError, Evaluated, List, Value};
 use std::cmp::Ordering;
 
 /// Elements of a range, at most.
@@ -59,7 +59,7 @@ fn one<'a>(args: &[Value<'a>], run: impl FnOnce(&List<'a>) -> Evaluated<'a>) -> 
 
 fn two<'a>(
     args: &[Value<'a>],
-    run: impl FnOnce(&List<'a>, &List<'a>) -> Result<bool, Error>,
+    run: impl FnOnce(&List<'a>, &List<'a>) -> Result<bool, EvalError>,
 ) -> Option<Evaluated<'a>> {
     match args {
         [Value::List(own), Value::List(other)] => Some(run(own, other).map(Value::Bool)),
@@ -67,7 +67,7 @@ fn two<'a>(
     }
 }
 
-fn all_in<'a>(part: &List<'a>, whole: &List<'a>, meter: &mut Meter) -> Result<bool, Error> {
+fn all_in<'a>(part: &List<'a>, whole: &List<'a>, meter: &mut Meter) -> Result<bool, EvalError> {
     for element in part.iter() {
         if !includes(whole, &element?, meter)? {
             return Ok(false);
@@ -76,7 +76,7 @@ fn all_in<'a>(part: &List<'a>, whole: &List<'a>, meter: &mut Meter) -> Result<bo
     Ok(true)
 }
 
-fn any_in<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, Error> {
+fn any_in<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, EvalError> {
     for element in own.iter() {
         if includes(other, &element?, meter)? {
             return Ok(true);
@@ -107,7 +107,7 @@ fn sum<'a>(list: &List<'a>, zero: Value<'a>, meter: &mut Meter) -> Evaluated<'a>
         let element = element?;
         total = Some(match total {
             None => element,
-            Some(total) => add(meter, &[total, element]).unwrap_or_else(|| Err(Error::no_overload()))?,
+            Some(total) => add(meter, &[total, element]).unwrap_or_else(|| Err(EvalError::no_overload()))?,
         });
     }
     Ok(total.unwrap_or(zero))
@@ -123,7 +123,7 @@ fn best<'a>(list: &List<'a>, name: &str, other: Ordering, meter: &mut Meter) -> 
             _ => element,
         });
     }
-    best.ok_or_else(|| Error::new(format!("{name} called on empty list")))
+    best.ok_or_else(|| EvalError::new(format!("{name} called on empty list")))
 }
 
 /// Place of an element in a list, or of a part in a string.
@@ -140,7 +140,12 @@ fn index<'a>(meter: &mut Meter, args: &[Value<'a>], last: bool) -> Option<Evalua
     Some(found.map(Value::Int))
 }
 
-fn position<'a>(list: &List<'a>, wanted: &Value<'a>, last: bool, meter: &mut Meter) -> Result<i64, Error> {
+fn position<'a>(
+    list: &List<'a>,
+    wanted: &Value<'a>,
+    last: bool,
+    meter: &mut Meter,
+) -> Result<i64, EvalError> {
     let mut found = -1;
     for (at, element) in list.iter().enumerate() {
         if element?.equals(wanted, meter)? {
@@ -199,7 +204,7 @@ fn flatten_into<'a>(
     depth: i64,
     out: &mut Vec<Value<'a>>,
     meter: &mut Meter,
-) -> Result<(), Error> {
+) -> Result<(), EvalError> {
     for element in list.iter() {
         meter.work(1)?;
         match element? {

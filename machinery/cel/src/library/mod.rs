@@ -21,7 +21,7 @@ pub(crate) mod times;
 pub(crate) mod urls;
 
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, List, Value};
+use crate::value::{EvalError, Evaluated, List, Value};
 
 /// A function; none when it does not take the arguments.
 pub(crate) type Function = for<'a> fn(&mut Meter, &[Value<'a>]) -> Option<Evaluated<'a>>;
@@ -54,17 +54,17 @@ pub(crate) fn is_conversion(name: &str) -> bool {
 }
 
 /// The error of arguments that a function does not take.
-pub(crate) fn no_overload(name: &str, args: &[Value<'_>]) -> Error {
+pub(crate) fn no_overload(name: &str, args: &[Value<'_>]) -> EvalError {
     match name {
-        "size" => Error::new("no such overload: size"),
-        "contains" | "startsWith" | "endsWith" | "includes" => Error::no_overload(),
+        "size" => EvalError::new("no such overload: size"),
+        "contains" | "startsWith" | "endsWith" | "includes" => EvalError::no_overload(),
         _ if args.first().is_some_and(|own| !has_operator(name, own)) => {
-            Error::new(format!("no such overload: {name}"))
+            EvalError::new(format!("no such overload: {name}"))
         }
-        _ if name.contains(['_', '@']) => Error::no_overload(),
+        _ if name.contains(['_', '@']) => EvalError::no_overload(),
         _ => {
             let types: Vec<_> = args.iter().map(|own| own.ty().name().to_owned()).collect();
-            Error::new(format!("no such overload: {name}({})", types.join(", ")))
+            EvalError::new(format!("no such overload: {name}({})", types.join(", ")))
         }
     }
 }
@@ -106,5 +106,5 @@ fn yes<'a>(own: bool) -> Option<Evaluated<'a>> {
 
 /// An error of a function.
 fn fail<'a>(message: impl Into<String>) -> Option<Evaluated<'a>> {
-    Some(Err(Error::new(message.into())))
+    Some(Err(EvalError::new(message.into())))
 }

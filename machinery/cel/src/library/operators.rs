@@ -3,7 +3,7 @@
 use super::{Function, yes};
 use crate::declared::ListKind;
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, Key, List, Map, Value, compare};
+use crate::value::{EvalError, Evaluated, Key, List, Map, Value, compare};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,12 +45,12 @@ fn ordered<'a>(meter: &mut Meter, args: &[Value<'a>], holds: fn(Ordering) -> boo
     Some(left.order(right).map(|own| Value::Bool(holds(own))))
 }
 
-fn overflow() -> Error {
-    Error::new("integer overflow")
+fn overflow() -> EvalError {
+    EvalError::new("integer overflow")
 }
 
-fn unsigned() -> Error {
-    Error::new("unsigned integer overflow")
+fn unsigned() -> EvalError {
+    EvalError::new("unsigned integer overflow")
 }
 
 fn int<'a>(own: Option<i64>) -> Option<Evaluated<'a>> {
@@ -64,7 +64,7 @@ fn uint<'a>(own: Option<u64>) -> Option<Evaluated<'a>> {
 fn duration<'a>(own: Option<i64>) -> Option<Evaluated<'a>> {
     Some(
         own.map(Value::Duration)
-            .ok_or_else(|| Error::new("duration overflow")),
+            .ok_or_else(|| EvalError::new("duration overflow")),
     )
 }
 
@@ -74,7 +74,7 @@ fn double<'a>(own: f64) -> Option<Evaluated<'a>> {
 
 fn later<'a>(own: crate::value::Timestamp, nanos: i128) -> Option<Evaluated<'a>> {
     let found = own.after(nanos).map(Value::Timestamp);
-    Some(found.ok_or_else(|| Error::new("timestamp overflow")))
+    Some(found.ok_or_else(|| EvalError::new("timestamp overflow")))
 }
 
 fn add<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
@@ -120,7 +120,7 @@ fn kept<'a>(values: Vec<Value<'a>>, kind: &'a ListKind, meter: &mut Meter) -> Ev
     Ok(Value::List(List::Kept(Arc::new(values), kind)))
 }
 
-fn union<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Result<Vec<Value<'a>>, Error> {
+fn union<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Result<Vec<Value<'a>>, EvalError> {
     let (mut seen, mut out) = (HashSet::new(), Vec::new());
     for element in left.iter() {
         let element = element?;
@@ -142,7 +142,7 @@ fn merged<'a>(
     right: &List<'a>,
     keys: &[String],
     meter: &mut Meter,
-) -> Result<Vec<Value<'a>>, Error> {
+) -> Result<Vec<Value<'a>>, EvalError> {
     let (mut places, mut out) = (std::collections::HashMap::new(), Vec::new());
     for element in left.iter() {
         let element = element?;
@@ -227,7 +227,11 @@ fn contains<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> 
 }
 
 /// Reports whether a list has an element.
-pub(super) fn includes<'a>(list: &List<'a>, wanted: &Value<'a>, meter: &mut Meter) -> Result<bool, Error> {
+pub(super) fn includes<'a>(
+    list: &List<'a>,
+    wanted: &Value<'a>,
+    meter: &mut Meter,
+) -> Result<bool, EvalError> {
     for element in list.iter() {
         if wanted.equals(&element?, meter)? {
             return Ok(true);

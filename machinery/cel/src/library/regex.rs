@@ -2,7 +2,7 @@
 
 use super::Function;
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, Text, Value};
+use crate::value::{EvalError, Evaluated, Text, Value};
 use machinery_schema::structural::Search;
 
 pub(super) fn function(name: &str) -> Option<Function> {
@@ -20,7 +20,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
                     return None;
                 }
                 Some(with(pattern, meter, |search, meter| {
-                    found_all(search, text, count, meter).unwrap_or_else(|| Err(Error::no_overload()))
+                    found_all(search, text, count, meter).unwrap_or_else(|| Err(EvalError::no_overload()))
                 }))
             }
             _ => None,
@@ -30,7 +30,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
 }
 
 /// Compiles a pattern that is no constant; all of them together take no more memory than an evaluation may.
-pub(super) fn compiled(pattern: &str, meter: &mut Meter) -> Result<Result<Search, String>, Error> {
+pub(super) fn compiled(pattern: &str, meter: &mut Meter) -> Result<Result<Search, String>, EvalError> {
     meter.hold(pattern.len() * 16)?;
     let search = Search::new(pattern);
     if let Ok(search) = &search {
@@ -46,7 +46,7 @@ fn with<'a>(
 ) -> Evaluated<'a> {
     match compiled(pattern.as_str(), meter)? {
         Ok(search) => run(&search, meter),
-        Err(message) => Err(Error::new(format!("Illegal regex: {message}"))),
+        Err(message) => Err(EvalError::new(format!("Illegal regex: {message}"))),
     }
 }
 

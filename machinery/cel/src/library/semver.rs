@@ -81,7 +81,7 @@ fn read(args: &[Value<'_>]) -> Option<Result<Semver, String>> {
 /// A version with a `v` before it, too few parts or zeros before them.
 fn parse_tolerant(text: &str) -> Result<Semver, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    let mut parts: Vec<String> = text.splitn(3, '.').map(|part| without_zeros(part)).collect();
+    let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
     if parts.len() < 3 {
         if parts.last().is_some_and(|own| own.contains(['+', '-'])) {
             return Err("short version cannot contain PreRelease/Build meta data".to_owned());

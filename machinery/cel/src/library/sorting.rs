@@ -2,7 +2,7 @@
 
 use super::{Function, fail};
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, List, Value};
+use crate::value::{EvalError, Evaluated, List, Value};
 use std::cmp::Ordering;
 
 pub(super) fn function(name: &str) -> Option<Function> {
@@ -40,10 +40,10 @@ fn by_keys<'a>(list: &List<'a>, keys: &List<'a>, meter: &mut Meter) -> Evaluated
     meter.work(steps.saturating_mul(u64::from(steps.max(1).ilog2()) + 1))?;
     meter.hold(keys.len() * 2 * size_of::<Value<'_>>())?;
     if first.order(first).is_err() && !matches!(first, Value::Double(own) if own.is_nan()) {
-        return Err(Error::new("list elements must be comparable"));
+        return Err(EvalError::new("list elements must be comparable"));
     }
     if keys.iter().any(|own| own.ty() != first.ty()) {
-        return Err(Error::new("list elements must have the same type"));
+        return Err(EvalError::new("list elements must have the same type"));
     }
     let mut places: Vec<usize> = (0..keys.len()).collect();
     places.sort_by(|own, other| keys[*own].order(&keys[*other]).unwrap_or(Ordering::Equal));

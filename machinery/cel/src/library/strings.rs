@@ -3,7 +3,7 @@
 use super::regex::part;
 use super::{Function, fail, text};
 use crate::eval::Meter;
-use crate::value::{Error, Evaluated, Text, Value};
+use crate::value::{EvalError, Evaluated, Text, Value};
 
 pub(super) fn function(name: &str) -> Option<Function> {
     Some(match name {
@@ -30,8 +30,8 @@ pub(super) fn function(name: &str) -> Option<Function> {
     })
 }
 
-fn out_of_range(at: i64) -> Error {
-    Error::new(format!("index out of range: {at}"))
+fn out_of_range(at: i64) -> EvalError {
+    EvalError::new(format!("index out of range: {at}"))
 }
 
 /// Place in bytes of a code point, or of the end.
@@ -194,7 +194,7 @@ fn join<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
 }
 
 /// Place of a part in a string by code points, from `from` on.
-pub(super) fn index_of(own: &str, wanted: &str, from: Option<i64>) -> Result<i64, Error> {
+pub(super) fn index_of(own: &str, wanted: &str, from: Option<i64>) -> Result<i64, EvalError> {
     let from = from.unwrap_or_default();
     if from < 0 {
         return Err(out_of_range(from));
@@ -211,7 +211,7 @@ pub(super) fn index_of(own: &str, wanted: &str, from: Option<i64>) -> Result<i64
 }
 
 /// The last place of a part in a string by code points, not behind `from`.
-pub(super) fn last_index_of(own: &str, wanted: &str, from: Option<i64>) -> Result<i64, Error> {
+pub(super) fn last_index_of(own: &str, wanted: &str, from: Option<i64>) -> Result<i64, EvalError> {
     let length = count(own);
     let from = match from {
         Some(from) if from < 0 => return Err(out_of_range(from)),

@@ -2,7 +2,7 @@
 
 use super::Function;
 use crate::value::timestamp::{MAX_SECONDS, MIN_SECONDS};
-use crate::value::{Error, Evaluated, Timestamp, Value};
+use crate::value::{EvalError, Evaluated, Timestamp, Value};
 use machinery_schema::leaf::{civil_from_days, days_from_civil, parse_rfc3339};
 
 pub(super) fn function(name: &str) -> Option<Function> {
@@ -65,17 +65,17 @@ fn parts(own: Timestamp, offset_seconds: i32) -> Parts {
 }
 
 /// Seconds east of Greenwich at a time: of a zone by name, or as `+01:30`.
-fn offset(own: Timestamp, zone: &str) -> Result<i32, Error> {
+fn offset(own: Timestamp, zone: &str) -> Result<i32, EvalError> {
     if let Some((hours, minutes)) = zone.split_once(':') {
         let number = |text: &str| {
             let quoted = machinery_schema::leaf::go_quote(text);
-            let problem = || Error::new(format!("strconv.Atoi: parsing {quoted}: invalid syntax"));
+            let problem = || EvalError::new(format!("strconv.Atoi: parsing {quoted}: invalid syntax"));
             text.parse::<i32>().map_err(|_| problem())
         };
         let (hours, minutes) = (number(hours)?, number(minutes)?);
         if !(0..=59).contains(&minutes) {
             let message = format!("timezone offset minutes out of range [0, 59]: {zone}");
-            return Err(Error::new(message));
+            return Err(EvalError::new(message));
         }
         let negative = zone.starts_with('-');
         let total = hours.saturating_mul(60);
@@ -89,7 +89,7 @@ fn offset(own: Timestamp, zone: &str) -> Result<i32, Error> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Ok(0);
     }
-    let unknown = || Error::new(format!("unknown time zone {zone}"));
+    let unknown = || EvalError::new(format!("unknown time zone {zone}"));
     let found = jiff::tz::TimeZone::get(zone).map_err(|_| unknown())?;
     let at = jiff::Timestamp::from_second(own.seconds).map_err(|_| unknown())?;
     Ok(found.to_offset(at).seconds())

@@ -267,7 +267,7 @@ impl Run {
         node: &Node,
         rule: &Rule,
         path: &FieldPath,
-        error: &crate::Error,
+        error: &crate::EvalError,
     ) -> Result<(), Stop> {
         let (text, shown) = (error.to_string(), rule.shown());
         if error.kind != ErrorKind::Failed {

@@ -1,7 +1,7 @@
 //! Equality and order of values.
 
 use super::numbers;
-use super::{Error, List, Map, Value};
+use super::{EvalError, List, Map, Value};
 use crate::declared::{Form, ListKind};
 use crate::eval::Meter;
 use std::cmp::Ordering;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 impl<'a> Value<'a> {
     /// Reports whether values are equal; each pair of parts is work.
-    pub(crate) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Error> {
+    pub(crate) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, EvalError> {
         meter.work(1)?;
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -44,7 +44,7 @@ impl<'a> Value<'a> {
     }
 
     /// Order of two values of types that have one.
-    pub(crate) fn order(&self, other: &Self) -> Result<Ordering, Error> {
+    pub(crate) fn order(&self, other: &Self) -> Result<Ordering, EvalError> {
         let is_nan = |own: &Self| matches!(own, Self::Double(own) if own.is_nan());
         let is_number = |own: &Self| matches!(own, Self::Int(_) | Self::Uint(_) | Self::Double(_));
         Ok(match (self, other) {
@@ -54,15 +54,15 @@ impl<'a> Value<'a> {
             (Self::Timestamp(own), Self::Timestamp(other)) => own.cmp(other),
             (Self::Duration(own), Self::Duration(other)) => own.cmp(other),
             _ if is_number(self) && (is_number(other) || is_nan(self)) => {
-                let nan = || Error::new("NaN values cannot be ordered");
+                let nan = || EvalError::new("NaN values cannot be ordered");
                 numbers::compare(self, other).ok_or_else(nan)?
             }
-            _ => return Err(Error::no_overload()),
+            _ => return Err(EvalError::no_overload()),
         })
     }
 }
 
-fn list_equals<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, Error> {
+fn list_equals<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, EvalError> {
     if own.len() != other.len() {
         return Ok(false);
     }
@@ -92,7 +92,7 @@ pub(crate) fn kind<'a>(list: &List<'a>) -> Option<&'a ListKind> {
 }
 
 /// Elements by what they are, without their order.
-fn set_equals<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, Error> {
+fn set_equals<'a>(own: &List<'a>, other: &List<'a>, meter: &mut Meter) -> Result<bool, EvalError> {
     let mut sets: [HashSet<String>; 2] = Default::default();
     for (set, list) in sets.iter_mut().zip([own, other]) {
         for element in list.iter() {
@@ -108,7 +108,7 @@ fn keyed_equals<'a>(
     other: &List<'a>,
     keys: &[String],
     meter: &mut Meter,
-) -> Result<bool, Error> {
+) -> Result<bool, EvalError> {
     let mut found = std::collections::HashMap::new();
     for element in own.iter() {
         let element = element?;
@@ -132,9 +132,9 @@ pub(crate) fn composite<'a>(
     element: &Value<'a>,
     keys: &[String],
     meter: &mut Meter,
-) -> Result<String, Error> {
+) -> Result<String, EvalError> {
     let Value::Map(map) = element else {
-        return Err(Error::no_overload());
+        return Err(EvalError::no_overload());
     };
     let mut out = String::new();
     for key in keys {
@@ -148,7 +148,7 @@ pub(crate) fn composite<'a>(
     Ok(out)
 }
 
-fn map_equals<'a>(own: &Map<'a>, other: &Map<'a>, meter: &mut Meter) -> Result<bool, Error> {
+fn map_equals<'a>(own: &Map<'a>, other: &Map<'a>, meter: &mut Meter) -> Result<bool, EvalError> {
     if own.len() != other.len() {
         return Ok(false);
     }

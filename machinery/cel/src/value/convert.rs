@@ -1,6 +1,6 @@
 //! Conversions between types.
 
-use super::{Error, Opaque, Timestamp, Value};
+use super::{EvalError, Opaque, Timestamp, Value};
 use crate::library::times;
 use crate::types::Type;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ impl To {
 
 impl<'a> Value<'a> {
     /// The value as another type.
-    pub(crate) fn convert(&self, to: To) -> Result<Value<'a>, Error> {
-        let overflow = || Error::new("integer overflow");
-        let unsigned = || Error::new("unsigned integer overflow");
+    pub(crate) fn convert(&self, to: To) -> Result<Value<'a>, EvalError> {
+        let overflow = || EvalError::new("integer overflow");
+        let unsigned = || EvalError::new("unsigned integer overflow");
         Ok(match (to, self) {
             (To::Bool, Self::Bool(_))
             | (To::Bytes, Self::Bytes(_))
@@ -58,23 +58,23 @@ impl<'a> Value<'a> {
             (To::Timestamp, Self::Int(own)) if times::in_range(*own) => {
                 Self::Timestamp(Timestamp::utc(*own, 0))
             }
-            (To::Timestamp, Self::Int(_)) => return Err(Error::new("timestamp overflow")),
+            (To::Timestamp, Self::Int(_)) => return Err(EvalError::new("timestamp overflow")),
             (_, Self::String(own)) => return from_text(own.as_str(), to),
             (To::String, _) => return self.to_text(),
             _ => return Err(self.no_conversion(to)),
         })
     }
 
-    fn no_conversion(&self, to: To) -> Error {
+    fn no_conversion(&self, to: To) -> EvalError {
         let from = self.ty();
-        Error::new(format!(
+        EvalError::new(format!(
             "type conversion error from '{}' to '{}'",
             from.name(),
             to.name()
         ))
     }
 
-    fn to_text(&self) -> Result<Value<'a>, Error> {
+    fn to_text(&self) -> Result<Value<'a>, EvalError> {
         Ok(Value::owned(match self {
             Self::Bool(_)
             | Self::Int(_)
@@ -86,7 +86,7 @@ impl<'a> Value<'a> {
             Self::Duration(own) => format!("{}s", seconds(*own)),
             Self::Bytes(own) => match std::str::from_utf8(own) {
                 Ok(text) => text.to_owned(),
-                Err(_) => return Err(Error::new("invalid UTF-8 in bytes, cannot convert to string")),
+                Err(_) => return Err(EvalError::new("invalid UTF-8 in bytes, cannot convert to string")),
             },
             Self::Opaque(own) => match &**own {
                 Opaque::Ip(own) => own.to_string(),
@@ -133,10 +133,10 @@ fn to_int(own: f64) -> Option<i64> {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
 fn to_uint(own: f64) -> Option<u64> {
     const EDGE: f64 = 18_446_744_073_709_551_616.0;
-    (own >= 0.0 && own < EDGE).then_some(own as u64)
+    (0.0..EDGE).contains(&own).then_some(own as u64)
 }
 
-fn from_text(text: &str, to: To) -> Result<Value<'static>, Error> {
+fn from_text(text: &str, to: To) -> Result<Value<'static>, EvalError> {
     let parsed = match to {
         To::Int => go_digits(text).and_then(|own| own.parse().ok()).map(Value::Int),
         To::Uint => (!text.starts_with('+'))
@@ -153,7 +153,7 @@ fn from_text(text: &str, to: To) -> Result<Value<'static>, Error> {
         To::Duration => times::parse_duration(text).map(Value::Duration),
         To::Timestamp => match times::parse_timestamp(text) {
             Some(own) => Some(Value::Timestamp(own)),
-            None if times::is_timestamp(text) => return Err(Error::new("timestamp overflow")),
+            None if times::is_timestamp(text) => return Err(EvalError::new("timestamp overflow")),
             None => None,
         },
         To::String => Some(Value::owned(text)),

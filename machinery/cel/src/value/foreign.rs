@@ -1,6 +1,6 @@
 //! Values of objects, read in place: Knarr's trees, and JSON values.
 
-use super::{Entries, Error, Evaluated, List, Map, Text, Value};
+use super::{Entries, EvalError, Evaluated, List, Map, Text, Value};
 use crate::declared::{Declared, Form};
 use crate::eval::Meter;
 use machinery_schema::tree::{Kind, Ref};
@@ -192,7 +192,7 @@ impl<'a> Foreign<'a> {
     }
 
     /// Reports whether members that are not declared are equal where both have them.
-    pub(crate) fn undeclared_equal(&self, other: &Self, meter: &mut Meter) -> Result<bool, Error> {
+    pub(crate) fn undeclared_equal(&self, other: &Self, meter: &mut Meter) -> Result<bool, EvalError> {
         let declared = match self.declared.map(|own| &own.form) {
             Some(Form::Object { fields, .. }) => Some(fields),
             Some(Form::Opaque) => None,
@@ -214,7 +214,7 @@ impl<'a> Foreign<'a> {
 
     /// The answer to a key that is no string.
     pub(crate) fn no_such_key(&self) -> Option<Evaluated<'a>> {
-        self.declared.map(|_| Err(Error::no_overload()))
+        self.declared.map(|_| Err(EvalError::no_overload()))
     }
 
     /// Names of members, as expressions have them.

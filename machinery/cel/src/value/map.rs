@@ -1,6 +1,6 @@
 //! Maps.
 
-use super::{Error, Evaluated, Foreign, Text, Value, as_int, as_uint};
+use super::{EvalError, Evaluated, Foreign, Text, Value, as_int, as_uint};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Adds an entry, or gives another value to the one that is there.
-    pub(crate) fn set(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Error> {
+    pub(crate) fn set(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), EvalError> {
         let own = Key::of(&key).ok_or_else(|| unsupported(&key))?;
         if let Some(at) = self.position(&own) {
             self.list[at].1 = value;
@@ -102,10 +102,10 @@ impl<'a> Entries<'a> {
     }
 
     /// Adds an entry whose key is new.
-    pub(crate) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Error> {
+    pub(crate) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), EvalError> {
         let own = Key::of(&key).ok_or_else(|| unsupported(&key))?;
         if self.position(&own).is_some() {
-            return Err(Error::new(format!(
+            return Err(EvalError::new(format!(
                 "insert failed: key {} already exists",
                 key.shown()
             )));
@@ -130,8 +130,8 @@ impl<'a> Entries<'a> {
     }
 }
 
-fn unsupported(key: &Value<'_>) -> Error {
-    Error::new(format!("unsupported key type: {}", key.ty().name()))
+fn unsupported(key: &Value<'_>) -> EvalError {
+    EvalError::new(format!("unsupported key type: {}", key.ty().name()))
 }
 
 impl<'a> Map<'a> {

@@ -60,11 +60,11 @@ impl<'a> Object<'a> {
 }
 
 /// A value, or the reason why there is none.
-pub type Evaluated<'a> = Result<Value<'a>, Error>;
+pub type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
 /// The reason why an expression has no value; its text is upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+pub struct EvalError {
     pub kind: ErrorKind,
     message: Arc<str>,
 }
@@ -82,7 +82,7 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-impl Error {
+impl EvalError {
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self {
             kind: ErrorKind::Failed,
@@ -107,13 +107,13 @@ impl Error {
     }
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for EvalError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for EvalError {}
 
 impl<'a> Value<'a> {
     pub fn string(text: &'a str) -> Self {

@@ -1,6 +1,6 @@
 //! Texts of values.
 
-use super::{Error, List, Map, Value};
+use super::{EvalError, List, Map, Value};
 use crate::eval::Meter;
 use std::fmt::Write as _;
 
@@ -22,14 +22,14 @@ impl<'a> Value<'a> {
     }
 
     /// A text that is the same for equal values.
-    pub(crate) fn canonical(&self, meter: &mut Meter) -> Result<String, Error> {
+    pub(crate) fn canonical(&self, meter: &mut Meter) -> Result<String, EvalError> {
         let mut out = String::new();
         write_canonical(self, &mut out, meter)?;
         Ok(out)
     }
 }
 
-fn write_canonical(value: &Value<'_>, out: &mut String, meter: &mut Meter) -> Result<(), Error> {
+fn write_canonical(value: &Value<'_>, out: &mut String, meter: &mut Meter) -> Result<(), EvalError> {
     meter.work(1)?;
     match value {
         Value::String(own) => {
@@ -51,7 +51,7 @@ fn write_canonical(value: &Value<'_>, out: &mut String, meter: &mut Meter) -> Re
     Ok(())
 }
 
-fn write_list(list: &List<'_>, out: &mut String, meter: &mut Meter) -> Result<(), Error> {
+fn write_list(list: &List<'_>, out: &mut String, meter: &mut Meter) -> Result<(), EvalError> {
     out.push('[');
     for element in list.iter() {
         write_canonical(&element?, out, meter)?;
@@ -61,7 +61,7 @@ fn write_list(list: &List<'_>, out: &mut String, meter: &mut Meter) -> Result<()
     Ok(())
 }
 
-fn write_map(map: &Map<'_>, out: &mut String, meter: &mut Meter) -> Result<(), Error> {
+fn write_map(map: &Map<'_>, out: &mut String, meter: &mut Meter) -> Result<(), EvalError> {
     let mut entries = Vec::new();
     for key in map.keys() {
         let mut entry = key.canonical(meter)?;

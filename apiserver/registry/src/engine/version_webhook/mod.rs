@@ -15,7 +15,7 @@ mod review;
 mod tests;
 
 use crate::engine::error::RegistryError;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use async_trait::async_trait;
 use cache::Cache;
 pub(crate) use cache::Converted;

@@ -10,7 +10,7 @@ pub mod validation;
 
 use crate::engine::kind::Kind;
 use crate::engine::options::DeleteOptions;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Tree;

@@ -6,7 +6,7 @@ pub(crate) mod validation;
 
 use crate::engine::context::RequestContext;
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::strategy::ObjectPart;
 use crate::engine::traits::{NameRule, Traits};
 use crate::engine::validation_rules::ValidationRules;

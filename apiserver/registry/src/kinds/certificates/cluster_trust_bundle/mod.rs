@@ -4,7 +4,7 @@ mod columns;
 pub mod validation;
 
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::{NameRule, Traits};
 use crate::engine::validation_rules::ValidationRules;
 

@@ -9,7 +9,7 @@ mod proof;
 pub mod validation;
 
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 

@@ -7,7 +7,7 @@ pub mod validation;
 pub(crate) use conversion::EventsConversion;
 
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::{NameRule, Traits};
 use crate::engine::validation_rules::ValidationRules;
 use std::time::Duration;

@@ -5,7 +5,7 @@ mod defaults;
 pub mod validation;
 
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 

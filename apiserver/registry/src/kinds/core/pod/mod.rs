@@ -15,7 +15,7 @@ pub(crate) mod workload_warnings;
 use crate::engine::context::RequestContext;
 use crate::engine::kind::Kind;
 use crate::engine::metadata;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::strategy::ObjectPart;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;

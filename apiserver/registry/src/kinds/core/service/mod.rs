@@ -24,7 +24,7 @@ pub use crate::engine::node_ports::NodePorts;
 use crate::engine::context::RequestContext;
 use crate::engine::kind::{Allocation, Kind};
 use crate::engine::registry::Registry;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::strategy::{AllocationChange, ObjectPart};
 use crate::engine::traits::{NameRule, Traits};
 use crate::engine::validation_rules::ValidationRules;

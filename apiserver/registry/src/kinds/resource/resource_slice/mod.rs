@@ -3,7 +3,7 @@
 mod columns;
 
 use crate::engine::kind::Kind;
-use crate::engine::row::Selectable;
+use crate::engine::selectable::Selectable;
 use crate::engine::traits::Traits;
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceslices")
