@@ -378,10 +378,10 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: VOLUMES,
             },
             Mutation {
-                name: "tokens of a pod have no bound",
+                name: "projections of a pod have no bound",
                 file: "bounds.rs",
-                from: "tokens().nth(TOKENS_MAX)",
-                to: "tokens().nth(usize::MAX)",
+                from: "projections(is_such).nth(most)",
+                to: "projections(is_such).nth(most.max(usize::MAX))",
                 proof: VOLUMES,
             },
         ],

@@ -69,7 +69,7 @@ pub struct EvalError {
     message: Arc<str>,
 }
 
-/// Kind of an [`Error`].
+/// Kind of an [`EvalError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The expression itself failed; `||` and `&&` can do without the value.
