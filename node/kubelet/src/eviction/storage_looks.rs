@@ -2,7 +2,8 @@
 //!
 //! A pod may write millions of files: a pass looks at a bounded number of names, goes on with a large tree in the next, and
 //! begins a tree again only after twenty times the time that the last count of it took, so that counting costs a twentieth
-//! of a thread at most. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
+//! of a thread at most. Counts that go on hold folders open, a bounded number in all: one that begins ends the one that took
+//! longest, which stands at what it found. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
 //! tree was seen whole. Only pods with limits are looked at, and all while the node's disk is short.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,6 +32,8 @@ const REST_PER_COUNT: u32 = 20;
 const NAMES_PER_PASS: usize = 300_000;
 /// Of them in one tree, so that none keeps the others waiting.
 const NAMES_PER_TREE: usize = 60_000;
+/// Descriptors that all counts together hold: the deepest trees are counted some eight at a time.
+const DESCRIPTORS_MAX: usize = 8 * TreeCount::MAX_DESCRIPTORS;
 /// A pass that takes longer is stuck in the file system.
 const PASS_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -114,8 +117,12 @@ impl Trees {
                 self.next = Some(key.clone());
                 break;
             }
-            let tree = self.all.entry(key.clone()).or_default();
             let began = clock.monotonic();
+            let known = self.all.get(key);
+            if known.is_none_or(|tree| tree.count.is_none() && tree.is_due(began)) {
+                self.make_room(began);
+            }
+            let tree = self.all.entry(key.clone()).or_default();
             if tree.is_due(began) {
                 let names = left.min(NAMES_PER_TREE);
                 tree.go_on(path, names);
@@ -124,6 +131,20 @@ impl Trees {
             }
         }
         self.sizes(pods)
+    }
+
+    /// Ends counts until the deepest tree has room, those that took longest first.
+    fn make_room(&mut self, now: Duration) {
+        let held = |tree: &Tree| tree.count.as_ref().map_or(0, TreeCount::descriptors);
+        let mut all: usize = self.all.values().map(held).sum();
+        while all + TreeCount::MAX_DESCRIPTORS > DESCRIPTORS_MAX {
+            let going_on = self.all.values_mut().filter(|tree| tree.count.is_some());
+            let Some(longest) = going_on.max_by_key(|tree| tree.took) else {
+                return;
+            };
+            all -= held(longest);
+            longest.give_up(now);
+        }
     }
 
     fn sizes(&self, pods: &[Arc<Pod>]) -> HashMap<String, PodStorage> {
@@ -168,6 +189,13 @@ impl Tree {
             self.whole = count.counted();
             self.count = None;
         }
+    }
+
+    /// Ends a count before its end: at least what it has found is there.
+    fn give_up(&mut self, now: Duration) {
+        self.whole = self.usage();
+        self.count = None;
+        self.ended_at = Some(now);
     }
 
     fn rest_after(&mut self, began: Duration, now: Duration) {
@@ -243,6 +271,38 @@ mod tests {
             let after = trees.pass(&config, std::slice::from_ref(&one), &clock);
             assert!(after["one"].volumes["disk"].bytes < 1 << 20);
             assert_eq!(trees.all.len(), 2);
+        });
+    }
+
+    #[test]
+    fn storage_of_many_deep_trees_holds_few_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KubeletConfig::for_data_dir(folder.path().to_owned());
+        let simulation = machinery_runtime::Simulation::new(1);
+        let clock = simulation.runtime();
+        let pods: Vec<Arc<Pod>> = (0..20).map(|number| pod(&format!("{number:02}"))).collect();
+        for number in 0..20 {
+            let mut deep =
+                node_volume::empty_dir_path(&files::pod_folder(&config, &format!("{number:02}")), "disk");
+            (0..300).for_each(|_| deep.push("d"));
+            std::fs::create_dir_all(&deep).unwrap();
+        }
+        simulation.run(async move {
+            let mut trees = Trees::default();
+            let at = Duration::from_secs;
+            for (number, pod) in pods.iter().enumerate() {
+                trees.make_room(at(number as u64));
+                for (name, path) in trees_of(&config, pod) {
+                    let tree = trees.all.entry((uid(pod).to_owned(), name)).or_default();
+                    tree.go_on(&path, 290);
+                    tree.rest_after(clock.monotonic(), clock.monotonic());
+                }
+                let held = trees.all.values().filter_map(|tree| tree.count.as_ref());
+                let held: usize = held.map(TreeCount::descriptors).sum();
+                assert!(held <= DESCRIPTORS_MAX, "{held} descriptors after {number} pods");
+            }
+            let first = &trees.all[&("00".to_owned(), TreeName::Volume("disk".to_owned()))];
+            assert!(first.usage().inodes > 200, "what was found stands");
         });
     }
 

@@ -12,8 +12,10 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
 use super::tree::own_name;
 
-/// Folders open at once, two descriptors each. What lies deeper is not counted.
+/// Folders open at once. What lies deeper is not counted.
 const DEPTH_MAX: usize = 256;
+/// Descriptors of an open folder: its own, and that of the list of its names.
+const DESCRIPTORS_OF_FOLDER: usize = 2;
 /// Files with several names that are known again; a file beyond counts once for each name.
 const LINKS_MAX: usize = 1 << 20;
 /// The unit of `st_blocks` (stat(2)).
@@ -77,6 +79,9 @@ const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_CLOEXEC);
 
 impl TreeCount {
+    /// Descriptors of the deepest count.
+    pub const MAX_DESCRIPTORS: usize = DEPTH_MAX * DESCRIPTORS_OF_FOLDER;
+
     /// Begins to count the tree below a folder, itself included.
     ///
     /// # Errors
@@ -116,6 +121,11 @@ impl TreeCount {
     /// Room that was counted so far: no less is used.
     pub fn counted(&self) -> DiskUsage {
         self.counted
+    }
+
+    /// Descriptors that it holds; [`TreeCount::MAX_DESCRIPTORS`] at most.
+    pub fn descriptors(&self) -> usize {
+        self.way.len() * DESCRIPTORS_OF_FOLDER
     }
 
     /// Reports whether folders were left out that lie deeper than [`DEPTH_MAX`].
