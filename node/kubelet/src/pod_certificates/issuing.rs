@@ -133,15 +133,15 @@ impl Issuing {
         events.pod(&self.pod, EventKind::Warning, reason, message);
     }
 
-    /// Requests until a request has an answer; returns the key, too.
+    /// Requests until a request has an answer; returns the key, too. All attempts are for one key: making it costs seconds.
     async fn obtain(&self, is_refresh: bool) -> (Vec<u8>, Answer) {
-        let mut pause = BACKOFF.0;
+        let (mut pause, mut made) = (BACKOFF.0, None);
         loop {
-            match self.request().await {
-                Ok((_, Answer::Deleted)) => {
+            match self.request(&mut made).await {
+                Ok(Answer::Deleted) => {
                     tracing::debug!(pod = %full_name(&self.pod), "pod certificate request was deleted");
                 }
-                Ok(answered) => return answered,
+                Ok(answer) => return (made.map(|own| own.key).unwrap_or_default(), answer),
                 Err(RequestError::Key(error @ KeyError::Unsupported(_))) => {
                     let why = error.to_string();
                     self.warn("Failed", why.clone());
@@ -170,18 +170,21 @@ impl Issuing {
         });
     }
 
-    /// Creates one request and waits for its answer.
-    async fn request(&self) -> Result<(Vec<u8>, Answer), RequestError> {
+    /// Creates one request and waits for its answer. The key is made where there is none yet.
+    async fn request(&self, made: &mut Option<KeyAndProof>) -> Result<Answer, RequestError> {
         let (context, pod) = (&self.context, &self.pod);
         let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), namespace(pod));
         let account = accounts.get(account_of(pod)).await;
         let account = account.map_err(RequestError::ServiceAccount)?;
         let node_uid = context.node.lock().metadata.uid.clone();
         let node_uid = node_uid.ok_or_else(|| RequestError::Node(context.node_name.clone()))?;
-        let made = self.make_key().await?;
+        let proof = match made {
+            Some(made) => made.request.clone(),
+            None => made.insert(self.make_key().await?).request.clone(),
+        };
         let own = format!("req-{:016x}", context.runtime.random_u64());
         let account_uid = account.metadata.uid.unwrap_or_default();
-        let body = self.body(&own, account_uid, node_uid, made.request);
+        let body = self.body(&own, account_uid, node_uid, proof);
         let expected = context.requests.expect(namespace(pod), &own);
         let api: Api<PodCertificateRequest> = Api::namespaced(context.client.clone(), namespace(pod));
         let created = api.create(&PostParams::default(), &body).await;
@@ -189,7 +192,7 @@ impl Issuing {
         tracing::debug!(pod = %full_name(pod), request = own, "pod certificate requested");
         let answer = context.requests.answer(&expected).await;
         self.report(&own, &answer);
-        Ok((made.key, answer))
+        Ok(answer)
     }
 
     /// A key of RSA takes seconds of a processor: those for pods take turns.
