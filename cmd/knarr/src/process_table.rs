@@ -1,9 +1,13 @@
 //! The processes of the machine, with their parents: known by the files that they hold open and the directories that they work in.
+//!
+//! The kernel shows paths as the process has them, which in a container may be anything: a file counts where the path leads
+//! here to the very same file.
 
 use node_sys::process::ProcessIdentity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// See the module.
 #[derive(Debug)]
@@ -28,15 +32,15 @@ impl Table {
                 .into_iter()
                 .flatten()
                 .flatten();
-            open.map(|entry| link(&entry.path()))
-                .any(|path| path.starts_with(folder))
+            open.map(|entry| entry.path())
+                .any(|link| leads_below(&link, folder))
         };
         self.others().filter(holds).collect()
     }
 
     /// Processes whose working directory lies below the folder.
     pub(crate) fn working_below(&self, folder: &Path) -> Vec<u32> {
-        let works = |pid: &u32| link(Path::new(&format!("/proc/{pid}/cwd"))).starts_with(folder);
+        let works = |pid: &u32| leads_below(Path::new(&format!("/proc/{pid}/cwd")), folder);
         self.others().filter(works).collect()
     }
 
@@ -55,9 +59,17 @@ impl Table {
     }
 }
 
-fn link(path: &Path) -> PathBuf {
-    // A process that ended meanwhile has no files.
-    fs::read_link(path).unwrap_or_default()
+/// Reports whether a link of `/proc` leads to a file below the folder. A process that ended meanwhile has no files.
+fn leads_below(link: &Path, folder: &Path) -> bool {
+    let shown = fs::read_link(link).ok();
+    let is_same = |shown: &Path| identity_of(link).is_some_and(|own| identity_of(shown) == Some(own));
+    shown.is_some_and(|shown| shown.starts_with(folder) && is_same(&shown))
+}
+
+/// Device and inode of a file that can be read.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 fn parent(pid: u32) -> Option<u32> {
