@@ -261,7 +261,6 @@ pub fn update(query: &Query, kind: &str) -> Result<UpdateOptions, RegistryError>
         field_validation: common.field_validation,
         force: query.boolean("force"),
         create_missing: false,
-        patches: kind == "PatchOptions",
     })
 }
 

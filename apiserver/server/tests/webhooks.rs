@@ -147,7 +147,7 @@ async fn webhook_changes_and_refuses_requests_in_order() {
         seen["oldObject"]["data"],
         json!({"first": "yes", "second": "yes"})
     );
-    assert_eq!(seen["options"]["kind"], "PatchOptions");
+    assert_eq!(seen["options"]["kind"], "UpdateOptions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -396,7 +396,7 @@ async fn webhook_warnings_reach_the_client_and_broken_owners_are_put_back() {
     assert!(owners[0]["fieldsV1"]["f:metadata"].is_object());
 }
 
-/// What a service leads to others decide than those who configure webhooks: never this machine.
+/// A service never leads to this machine: its addresses are decided by others than the webhook's.
 #[tokio::test(flavor = "multi_thread")]
 async fn webhook_of_a_service_is_not_looked_for_on_this_machine() {
     let world = World::new().await;

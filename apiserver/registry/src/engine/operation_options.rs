@@ -11,10 +11,6 @@ pub enum OperationOptions {
     None,
     Create(WriteOptions),
     Update(WriteOptions),
-    Patch {
-        write: WriteOptions,
-        force: bool,
-    },
     Delete(Box<DeleteOptions>),
 }
 
@@ -38,18 +34,11 @@ impl From<&CreateOptions> for OperationOptions {
 
 impl From<&UpdateOptions> for OperationOptions {
     fn from(own: &UpdateOptions) -> Self {
-        let write = WriteOptions {
+        Self::Update(WriteOptions {
             dry_run: own.dry_run,
             field_manager: own.field_manager.clone(),
             field_validation: own.field_validation,
-        };
-        match own.patches {
-            true => Self::Patch {
-                write,
-                force: own.force,
-            },
-            false => Self::Update(write),
-        }
+        })
     }
 }
 
@@ -66,13 +55,6 @@ impl OperationOptions {
             Self::None => return None,
             Self::Create(write) => ("CreateOptions", write.members()),
             Self::Update(write) => ("UpdateOptions", write.members()),
-            Self::Patch { write, force } => {
-                let mut members = write.members();
-                if *force {
-                    members.insert("force".to_owned(), json!(true));
-                }
-                ("PatchOptions", members)
-            }
             Self::Delete(own) => ("DeleteOptions", of_delete(own)),
         };
         members.insert("kind".to_owned(), json!(kind));
@@ -144,12 +126,12 @@ mod tests {
         };
         let expected = json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"], "fieldManager": "me", "fieldValidation": "Strict"});
         assert_eq!(json((&create).into()), expected);
+        // A patch is an update to webhooks, and `force` is not among its options (upstream's `patchToUpdateOptions`).
         let patch = UpdateOptions {
             force: true,
-            patches: true,
             ..UpdateOptions::default()
         };
-        let expected = json!({"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "force": true});
+        let expected = json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"});
         assert_eq!(json((&patch).into()), expected);
         let delete = DeleteOptions {
             grace_period_seconds: Some(0),

@@ -31,8 +31,6 @@ pub struct UpdateOptions {
     pub force: bool,
     /// A missing object is created, where the kind allows it (or always, for an apply).
     pub create_missing: bool,
-    /// They are those of a patch.
-    pub patches: bool,
 }
 
 /// The revision that a read requests.
