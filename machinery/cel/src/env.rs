@@ -1,4 +1,4 @@
-//! What expressions may refer to: variables with their types, and types of objects.
+//! Declarations that expressions may refer to: variables with their types, and types of objects.
 
 use crate::types::Type;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ pub trait Provider: std::fmt::Debug + Send + Sync {
 
 /// Variables and types that an expression may use.
 ///
-/// Functions and macros are those of Kubernetes 1.37.
+/// Functions and macros are those that Kubernetes 1.37 lets new expressions use.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
     pub(crate) variables: HashMap<String, Type>,
@@ -22,15 +22,18 @@ pub struct Env {
     pub(crate) features: Features,
 }
 
-/// What the language offers beyond Kubernetes' environment for validations.
+/// Parts of the language beyond Kubernetes' environment for validations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Features {
     /// `Object{}` and `JSONPatch{}`, `jsonpatch.escapeKey` (mutating admission policies).
     pub(crate) mutation: bool,
-    /// `cel.bind`, which cel-spec has and Kubernetes has not.
+    /// `cel.bind`, which cel-spec has, and Kubernetes in selectors of devices alone.
     pub(crate) bind: bool,
     /// Lists and maps of values of several types.
     pub(crate) mixed_literals: bool,
+    /// Functions that 1.37 adds: expressions may use them from the next release on, so that a server of the last one
+    /// still reads all that is stored (upstream's `DefaultCompatibilityVersion`).
+    pub(crate) newest: bool,
 }
 
 impl Env {

@@ -9,6 +9,9 @@ use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Rules that cost no more run where the request is: some milliseconds.
+const LIGHT_RULES_COST: u64 = 20_000;
+
 /// See the module's comment.
 #[derive(Debug, Clone)]
 pub(super) struct SchemaStrategy {
@@ -108,6 +111,11 @@ impl Strategy for SchemaStrategy {
         self.check_replicas(object, &mut problems);
         self.check_rules(object, Some(old), &mut problems);
         problems
+    }
+
+    fn is_heavy_to_validate(&self) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.greatest_cost() > LIGHT_RULES_COST)
     }
 
     fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {

@@ -71,6 +71,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         self.rules().of_changed(part, object, old, ctx.runtime.now())
     }
 
+    /// Reports whether validation may cost much whatever the size of the object is.
+    fn is_heavy_to_validate(&self) -> bool {
+        false
+    }
+
     /// Warnings about an accepted object; `old` on update.
     fn warnings(&self, _object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
         Vec::new()

@@ -43,7 +43,12 @@ impl Checker<'_> {
 
     fn function(&self, name: &str) -> Option<&'static [Overload]> {
         let name = name.trim_start_matches('.');
-        if name == "jsonpatch.escapeKey" && !self.env.features.mutation {
+        let is_known = match name {
+            "jsonpatch.escapeKey" => self.env.features.mutation,
+            "includes" => self.env.features.newest,
+            _ => true,
+        };
+        if !is_known {
             return None;
         }
         ALL.get(name).map(Vec::as_slice)

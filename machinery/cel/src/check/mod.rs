@@ -97,7 +97,7 @@ struct Checker<'c> {
     scopes: Vec<(String, Type)>,
 }
 
-/// What a name refers to.
+/// Declaration that a name refers to.
 enum Resolved {
     Variable(String, Type),
     TypeName(Type),

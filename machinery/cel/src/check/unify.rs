@@ -6,7 +6,7 @@ use crate::types::Type;
 #[derive(Debug, Default)]
 pub(super) struct Mapping {
     found: Vec<Option<Type>>,
-    /// What was there before each change since the last decision.
+    /// Types before each change since the last decision.
     undo: Vec<(usize, Option<Type>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of an expression beyond its types: literals that can be read, lists and maps of one type.
+//! Demands on an expression beyond its types: literals that can be read, lists and maps of one type.
 
 use super::Checked;
 use crate::ast::{CallExpr, Expr, ExprKind, Literal};

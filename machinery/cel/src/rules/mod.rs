@@ -24,6 +24,7 @@ const MAX_DEPTH: usize = 64;
 #[derive(Debug)]
 pub struct Rules {
     root: Node,
+    greatest_cost: u64,
 }
 
 /// Rules of a value and of what is in it.
@@ -68,7 +69,16 @@ impl Rules {
     /// Compiles the rules of the schema of whole objects; none when it has none.
     pub fn compile(schema: &serde_json::Value) -> Option<Self> {
         let schema = Data::from(schema);
-        Node::compile(schema, schema, true, 0).map(|root| Self { root })
+        Node::compile(schema, schema, true, 0).map(|root| Self {
+            greatest_cost: problems::greatest_cost(&root),
+            root,
+        })
+    }
+
+    /// Greatest cost of all rules of an object together, as estimated from the schema; a check ends at a tenth of the greatest
+    /// that a definition may have.
+    pub fn greatest_cost(&self) -> u64 {
+        self.greatest_cost
     }
 
     /// Problems of the rules themselves, with which a definition is refused; `path` leads to the schema.

@@ -8,12 +8,13 @@ const MAX_COST: u64 = 10_000_000;
 /// The same of all rules of a schema together.
 const MAX_TOTAL_COST: u64 = 100_000_000;
 
+/// Greatest cost of all rules of an object together.
+pub(super) fn greatest_cost(root: &Node) -> u64 {
+    Finder::over(root, &FieldPath::root()).total
+}
+
 pub(super) fn of(root: &Node, path: &FieldPath) -> Vec<FieldError> {
-    let mut finder = Finder {
-        found: Vec::new(),
-        total: 0,
-    };
-    finder.node(root, path, Some(1), None);
+    let mut finder = Finder::over(root, path);
     if finder.total > MAX_TOTAL_COST {
         let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         let detail = exceeded(name, finder.total, MAX_TOTAL_COST);
@@ -28,6 +29,15 @@ struct Finder {
 }
 
 impl Finder {
+    fn over(root: &Node, path: &FieldPath) -> Self {
+        let mut finder = Self {
+            found: Vec::new(),
+            total: 0,
+        };
+        finder.node(root, path, Some(1), None);
+        finder
+    }
+
     /// `count` is how often the value can be in an object, when that is known; `apart` leads to what replaces it as a whole.
     fn node(&mut self, node: &Node, path: &FieldPath, count: Option<u64>, apart: Option<&FieldPath>) {
         let rules = path.child("x-kubernetes-validations");

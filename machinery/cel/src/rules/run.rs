@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Bytes of a message that an expression made.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// What rules say of an object.
+/// Outcome of the rules of an object.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub problems: Vec<FieldError>,

@@ -1,7 +1,7 @@
 //! Rules of whole schemas, run over objects.
 
 use crate::value::Data;
-use crate::{Rules, Verdict};
+use crate::{Env, Rules, Verdict};
 use serde_json::{Value as Json, json};
 
 fn checked(schema: &Json, object: &Json, old: Option<&Json>) -> Verdict {
@@ -169,4 +169,24 @@ fn rules_that_cannot_be_are_problems_of_the_definition() {
             ),
         ]
     );
+}
+
+#[test]
+fn rules_use_no_function_of_this_release_yet() {
+    let refused = Env::new().compile("[1].includes(1)").unwrap_err().to_string();
+    assert!(
+        refused.contains("undeclared reference to 'includes' (in container '')"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn rules_know_their_greatest_cost() {
+    let cost = |rule: &str| {
+        let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
+            "x-kubernetes-validations": [{"rule": rule}]});
+        Rules::compile(&schema).unwrap().greatest_cost()
+    };
+    assert!(cost("has(self.l)") < 100);
+    assert!(cost("self.l.all(a, self.l.all(b, a >= b))") > 10_000_000);
 }

@@ -13,6 +13,7 @@ const FILES: [(&str, &str); 3] = [
 
 fn env(case: &Json) -> Env {
     let mut env = Env::new();
+    env.features.newest = true;
     env.features.mutation = case["expr"].as_str().is_some_and(|own| own.contains("jsonpatch"));
     for (name, _) in case["vars"].as_object().into_iter().flatten() {
         env = env.variable(name, Type::Dyn);
@@ -54,7 +55,7 @@ const OTHERWISE: [(&str, &str); 8] = [
     ),
 ];
 
-/// What a case says, and what we answer, as one text each.
+/// Recorded and own answers of a case, as one text each.
 fn answers(case: &Json) -> (String, String) {
     let text = case["expr"].as_str().expect("an expression");
     let env = env(case);

@@ -2,7 +2,7 @@
 
 use super::{Committed, Store, Target, Written};
 use crate::engine::admission::{Door, Mutated, Operation};
-use crate::engine::context::{LARGE_OBJECT_BYTES, RequestContext};
+use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::options::CreateOptions;
 use crate::engine::scope::Scope;
@@ -180,7 +180,7 @@ impl Store {
     }
 
     async fn validate_created(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
-        ctx.heavy_from(object.arena_bytes(), LARGE_OBJECT_BYTES).await?;
+        self.turn_to_validate(ctx, object.arena_bytes()).await?;
         self.validate_new(object)
     }
 

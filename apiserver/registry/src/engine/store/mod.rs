@@ -28,7 +28,7 @@ pub use watch::{WatchEvent, Watcher};
 
 use crate::engine::admission::{Admitted, Attributes, Door, Mutated, Operation};
 use crate::engine::codec;
-use crate::engine::context::RequestContext;
+use crate::engine::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::engine::error::RegistryError;
 use crate::engine::latency::LatencyPart;
 use crate::engine::operation_options::OperationOptions;
@@ -151,6 +151,15 @@ impl Store {
             record,
             seal: entry.seal,
         })
+    }
+
+    /// Waits for a turn among the heavy work where validation of so many bytes is heavy, or that of the kind.
+    async fn turn_to_validate(&self, ctx: &RequestContext, bytes: usize) -> Result<(), RegistryError> {
+        let bytes = match self.row.strategy.is_heavy_to_validate() {
+            true => bytes.max(LARGE_OBJECT_BYTES),
+            false => bytes,
+        };
+        ctx.heavy_from(bytes, LARGE_OBJECT_BYTES).await
     }
 
     /// The namespace of a scope in which this kind's objects can be. A cluster-scoped kind has none below a namespace,

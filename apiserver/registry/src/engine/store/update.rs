@@ -2,7 +2,7 @@
 
 use super::{Committed, Store, Written, claim};
 use crate::engine::admission::{Admitted, Door, Operation};
-use crate::engine::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES, RequestContext};
+use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::engine::managed_fields::{self, Subject};
 use crate::engine::metadata;
@@ -333,7 +333,7 @@ impl Store {
         old: &Tree,
     ) -> Result<(), RegistryError> {
         let bytes = object.arena_bytes().max(old.arena_bytes());
-        ctx.heavy_from(bytes, LARGE_OBJECT_BYTES).await?;
+        self.turn_to_validate(ctx, bytes).await?;
         self.validate_changed(ctx, part, object, old)
     }
 
