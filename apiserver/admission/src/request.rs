@@ -15,6 +15,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Delete, Self::Connect];
+
     /// As upstream's messages have it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -5,7 +5,8 @@ use super::rules::Rule;
 use apiserver_egress::HookTarget;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WrittenSelector;
-use machinery_meta::label_selector::{LabelSelector, Operator, ParseSelectorError};
+use machinery_meta::label_selector::LabelSelector;
+use machinery_semantics::selectors::from_api;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -132,24 +133,9 @@ fn target(client: &WebhookClientConfig) -> Result<HookTarget, String> {
 
 /// No selector matches nothing; the defaults write an empty one, which matches everything.
 fn selector(written: Option<&WrittenSelector>) -> Result<LabelSelector, String> {
-    let Some(written) = written else {
-        return LabelSelector::parse("a,!a").map_err(|error| error.0);
-    };
-    let mut selector = LabelSelector::from_pairs(written.match_labels.clone().unwrap_or_default());
-    let expressions = written.match_expressions.iter().flatten().map(|own| {
-        let operator = match own.operator.as_str() {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            other => {
-                return Err(ParseSelectorError(format!(
-                    "{other:?} is not a valid label selector operator"
-                )));
-            }
-        };
-        Ok((own.key.as_str(), operator, own.values.clone().unwrap_or_default()))
-    });
-    selector.require_all(expressions).map_err(|error| error.0)?;
-    Ok(selector)
+    let selector = from_api(written).map_err(|error| error.0)?;
+    match selector {
+        Some(selector) => Ok(selector),
+        None => LabelSelector::parse("a,!a").map_err(|error| error.0),
+    }
 }

@@ -45,12 +45,7 @@ impl Plugin for MutatingWebhooks {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Create,
-            Operation::Update,
-            Operation::Delete,
-            Operation::Connect,
-        ]
+        Operation::ALL
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -41,6 +41,62 @@ impl super::WebhookClient for Nobody {
     }
 }
 
+/// A webhook that refuses everything at once.
+struct Refusing;
+
+#[async_trait]
+impl super::WebhookClient for Refusing {
+    async fn post(
+        &self,
+        call: apiserver_egress::HookCall<'_>,
+    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let response = json!({"uid": review["request"]["uid"], "allowed": false});
+        let answer =
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+        Ok(answer.to_string().into_bytes())
+    }
+}
+
+/// Calls of others are not the webhook's failure: with `Ignore`, too, a request waits for a place however long that takes.
+#[test]
+fn webhook_is_passed_by_nobody_while_its_places_are_taken() {
+    const LARGE: usize = 8 << 20;
+    let simulation = machinery_runtime::Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let reader: Arc<dyn ObjectReader> = Arc::new(OneNamespace);
+        let webhooks = super::Webhooks::new(Arc::new(Refusing), reader, runtime.clone(), Arc::new(Nobody));
+        let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]});
+        let own = webhook(json!({"rules": [rule], "failurePolicy": "Ignore", "timeoutSeconds": 1,
+            "clientConfig": {"url": "https://hooks.example/deny"}, "sideEffects": "None", "admissionReviewVersions": ["v1"]}));
+        let (user, host) = (UserInfo::named("anna", ["staff"]), deployments(""));
+        let asked = request(&user, &host, "ns");
+        let selection = Selection::new(&asked, &OneNamespace).unwrap();
+        let objects = Objects { new: None, old: None };
+        let to = selection.invocation(&own, objects).await.unwrap().unwrap();
+        let invocation = super::call::Invocation {
+            webhook: &own,
+            to: &to,
+            selection: &selection,
+        };
+        let target = own.target.as_ref().unwrap();
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            others.push(target.enter("ns", LARGE).await);
+        }
+        let mut called = std::pin::pin!(webhooks.call(&invocation, objects, crate::Step::Validate));
+        let hour = runtime.timeout(Duration::from_secs(3_600), &mut called).await;
+        assert!(hour.is_err(), "it waits: {hour:?}");
+        others.clear();
+        let refused = called.await;
+        assert!(
+            matches!(refused, Err(super::call::CallError::Rejected(_))),
+            "{refused:?}"
+        );
+    });
+}
+
 impl super::WebhookObserver for Nobody {
     fn called(&self, _: super::WebhookCall<'_>, _: Duration, _: bool, _: u16) {}
 

@@ -40,12 +40,7 @@ impl Plugin for ValidatingWebhooks {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Create,
-            Operation::Update,
-            Operation::Delete,
-            Operation::Connect,
-        ]
+        Operation::ALL
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

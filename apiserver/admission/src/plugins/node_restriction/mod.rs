@@ -1,7 +1,7 @@
 //! NodeRestriction: a node's agent writes only about its own node and about pods bound to it (upstream's plugin of that
 //! name in 1.37, with its default feature gates).
 //!
-//! What a kubelet may ask to be signed, `apiserver-server` checks beside the other rules about signers.
+//! Certificates that a kubelet may request are checked by `apiserver-server`, beside the other rules about signers.
 
 mod certificates;
 mod nodes;

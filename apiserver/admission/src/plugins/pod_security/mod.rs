@@ -7,6 +7,8 @@
 
 mod configuration;
 mod existing;
+#[cfg(test)]
+mod namespace_tests;
 mod namespaces;
 mod records;
 #[cfg(test)]
