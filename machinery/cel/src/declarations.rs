@@ -106,7 +106,7 @@ fn declare(all: &mut Functions, line: &'static str) {
     all.entry(function).or_default().push(overload);
 }
 
-/// What is in the first brackets, and what is after them.
+/// The text in the first brackets, and the text after them.
 fn brackets(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     for (at, own) in text.char_indices() {

@@ -59,7 +59,7 @@ const CALLS: [&str; 10] = [
 ];
 
 /// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 32] = [
+const PLAIN: [&str; 33] = [
     "apiserver/admission/src/",
     "apiserver/auth/src/",
     "apiserver/egress/src/",
@@ -74,6 +74,7 @@ const PLAIN: [&str; 32] = [
     "controllers/manager/src/",
     "controllers/scheduler/src/",
     "machinery/api/src/",
+    "machinery/cel/src/",
     "machinery/client/src/",
     "machinery/fuzz/src/",
     "machinery/meta/src/",

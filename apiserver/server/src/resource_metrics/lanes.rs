@@ -1,7 +1,7 @@
 //! Two lanes for the kubelets of a round: those that were quick last, and the others.
 //!
-//! Who has a bootstrap token, or a part of the network that is cut off, makes thousands of nodes that do not answer. They
-//! wait in a lane of their own, behind nodes that failed less often and are older.
+//! The bearer of a bootstrap token, or a part of the network that is cut off, makes thousands of nodes that do not answer.
+//! They wait in a lane of their own, behind nodes that failed less often and are older.
 
 use machinery_meta::ObjectHeader;
 use std::collections::HashMap;

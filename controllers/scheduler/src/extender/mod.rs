@@ -1,6 +1,6 @@
 //! Extenders: other servers that are asked about the nodes of a pod.
 //!
-//! Where an extender is interested in a pod, the attempt stops after the filters with a [`Question`]: [`Consultants`] ask one
+//! An attempt for a pod that an extender is interested in stops after the filters with a [`Question`]: [`Consultants`] ask one
 //! extender after the other which nodes will do, then all of them how good these are ([`consult`]), by POSTs of JSON ([`call`],
 //! [`wire`]). With the [`Answer`] the attempt goes on where it stopped, on the nodes as they are by then. The same happens
 //! with the victims of a preemption ([`preempting`]); an extender that binds takes the place of the binding.

@@ -66,7 +66,7 @@ pub(super) struct Entry {
     value: Range,
 }
 
-/// What is known of a variable of a loop.
+/// Knowledge of a variable of a loop.
 #[derive(Debug, Clone, Default)]
 struct Local {
     path: Option<Rc<Path>>,

@@ -4,7 +4,7 @@ use super::range::scaled;
 use super::{CHECK, LIST, OBJECT, PATTERN, TRAVERSAL};
 use crate::value::{List, Map, Opaque, Value};
 
-/// How the cost of a call is found.
+/// Rule by which the cost of a call is found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CallRule {
     Fixed(u64),

@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::plan::{Attribute, Base, Qualifier, QualifierKey};
 use crate::value::{EvalError, Evaluated, Value, as_int};
 
-/// How a qualifier is applied.
+/// Way in which a qualifier is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Value,

@@ -1,4 +1,4 @@
-//! What an evaluation may cost, hold and do.
+//! Limits of an evaluation: its cost, its memory and its work.
 
 use crate::value::{ErrorKind, EvalError};
 use std::sync::Arc;

@@ -68,7 +68,7 @@ pub(crate) struct Call {
     pub(crate) lenient: bool,
 }
 
-/// What a call does.
+/// Work of a call.
 #[derive(Debug)]
 pub(crate) enum Runner {
     Function(Function),
@@ -114,7 +114,7 @@ pub(crate) struct Fold {
     pub(crate) result: Node,
 }
 
-/// What is done with each element.
+/// Work on each element.
 #[derive(Debug)]
 pub(crate) enum Step {
     Other(Node),

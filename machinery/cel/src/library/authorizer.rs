@@ -66,7 +66,7 @@ fn made<'a>(own: Opaque<'a>) -> Option<Evaluated<'a>> {
     Some(Ok(Value::opaque(own)))
 }
 
-/// What a function is called on, and its string.
+/// The receiver of a function, and its string.
 fn parts<'v, 'a>(args: &'v [Value<'a>]) -> Option<(&'v Opaque<'a>, &'v str)> {
     match args {
         [Value::Opaque(own), Value::String(text)] => Some((own, text.as_str())),

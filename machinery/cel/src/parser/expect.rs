@@ -1,4 +1,4 @@
-//! What may come next, and how one wrong token is repaired.
+//! Tokens that may come next, and the repair of one wrong token.
 
 use super::lexer::{Kind, Token, shown};
 use super::{Parser, Read, Stop};

@@ -5,7 +5,7 @@ use crate::ast::{
     ACCUMULATOR, CallExpr, Comprehension, Expr, ExprKind, Id, Literal, MapEntry, OLD_ACCUMULATOR,
 };
 
-/// What a macro is called on, and how it makes nodes: all of them at the place of the call.
+/// Expansion of a macro: its nodes are all at the place of the call.
 struct Expander<'a, 's> {
     parser: &'a mut Parser<'s>,
     offset: usize,

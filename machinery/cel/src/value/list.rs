@@ -12,7 +12,7 @@ pub enum List<'a> {
     Joined(Arc<Joined<'a>>),
     /// A list of an object.
     Foreign(Foreign<'a>),
-    /// What lists of an object that are sets or maps were joined to.
+    /// Elements of lists of an object, sets or maps, that were joined.
     Kept(Arc<Vec<Value<'a>>>, &'a ListKind),
 }
 
