@@ -1,6 +1,5 @@
 //! Words that users see: log messages, texts of errors, help of flags and metrics. The dialect that `docs/glossary.md`
-//! replaces is not to come back there, and no help begins with a clause for a subject; docs of items do not either in the
-//! crates that are through.
+//! replaces is not to come back there, and neither help nor a doc of an item begins with a clause for a subject.
 
 use std::collections::BTreeMap;
 
@@ -58,48 +57,10 @@ const CALLS: [&str; 10] = [
     "#[error(",
 ];
 
-/// Folders of crates whose docs begin with a noun or a verb everywhere. A crate that gets there is added.
-const PLAIN: [&str; 33] = [
-    "apiserver/admission/src/",
-    "apiserver/auth/src/",
-    "apiserver/egress/src/",
-    "apiserver/endpoints/src/",
-    "apiserver/etcd-model/src/",
-    "apiserver/registry/src/",
-    "apiserver/server/src/",
-    "apiserver/storage/src/",
-    "cluster/src/",
-    "cmd/knarr/src/",
-    "conformance/src/",
-    "controllers/manager/src/",
-    "controllers/scheduler/src/",
-    "machinery/api/src/",
-    "machinery/cel/src/",
-    "machinery/client/src/",
-    "machinery/fuzz/src/",
-    "machinery/meta/src/",
-    "machinery/pod-security/src/",
-    "machinery/reconcile/src/",
-    "machinery/runtime/src/",
-    "machinery/schema/src/",
-    "machinery/semantics/src/",
-    "machinery/x509/src/",
-    "node/cri-model/src/",
-    "node/cri/src/",
-    "node/dns/src/",
-    "node/kubelet/src/",
-    "node/network/src/",
-    "node/proxy/src/",
-    "node/sys/src/",
-    "node/volume/src/",
-    "xtask/src/",
-];
-
-/// Docs of items in [`PLAIN`] that begin with a clause.
+/// Docs of items that begin with a clause, in all crates, tests and examples.
 pub(super) fn docs(texts: &BTreeMap<String, String>) -> Vec<String> {
     let mut problems = Vec::new();
-    let plain = |path: &str| path.ends_with(".rs") && PLAIN.iter().any(|folder| path.starts_with(folder));
-    for (path, text) in texts.iter().filter(|(path, _)| plain(path)) {
+    for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".rs")) {
         let mut inside = false;
         for (number, line) in text.lines().enumerate() {
             let doc = line.trim_start();
@@ -267,14 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn docs_that_begin_with_a_clause_are_found_in_plain_crates() {
+    fn docs_that_begin_with_a_clause_are_found() {
         let text = "//! How it works.\n\nstruct A;\n    /// Lines\n    /// What follows.\n/// Who waits.\n/// Why.\nfn f() {}\n/// Whether.\n";
         let texts = |path: &str| BTreeMap::from([(path.to_owned(), text.to_owned())]);
-        let found = docs(&texts("node/sys/src/x.rs"));
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].starts_with("node/sys/src/x.rs:1: "), "{found:?}");
-        assert!(found[1].starts_with("node/sys/src/x.rs:9: "), "{found:?}");
-        assert_eq!(docs(&texts("apiserver/auth/tests/x.rs")), [""; 0]);
+        for path in ["node/sys/src/x.rs", "apiserver/auth/tests/x.rs"] {
+            let found = docs(&texts(path));
+            assert_eq!(found.len(), 2, "{found:?}");
+            assert!(found[0].starts_with(&format!("{path}:1: ")), "{found:?}");
+            assert!(found[1].starts_with(&format!("{path}:9: ")), "{found:?}");
+        }
+        assert_eq!(docs(&texts("docs/x.md")), [""; 0]);
     }
 
     #[test]
