@@ -4,7 +4,7 @@ use super::objects::{
     AccessModes, Attachment, Capacity, Claim, ClaimRef, Class, CsiNode, CsiSource, Driver, TopologyTerm,
     Volume,
 };
-use crate::object::{LabelSelector, Labels, NodeSelector, OwnerReference};
+use crate::object::{LabelSelector, Labels, NodeSelector, NodeSelectorTerm, OwnerReference, Requirement};
 use machinery_client::{Folded, Projection};
 use machinery_meta::{ObjectHeader, Quantity, Revision};
 use serde::Deserialize;
@@ -15,6 +15,10 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotation that held the class before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// The bundled provisioner, and its note of the node that has the folder (decision 0102).
+const LOCAL_PATH: &str = "knarr/local-path";
+const MADE_ON: &str = "knarr/node";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Deserialize, Default)]
@@ -36,6 +40,12 @@ impl Metadata {
 
     fn says(&self, annotation: &str) -> bool {
         self.annotations.contains_key(annotation)
+    }
+
+    /// The node that has the folder of a volume of the bundled provisioner.
+    fn made_on(&self) -> Option<&str> {
+        let text = |name: &str| self.annotations.get(name).map(|own| &**own);
+        text(MADE_ON).filter(|_| text(PROVISIONED_BY) == Some(LOCAL_PATH))
     }
 
     fn class(&self, field: Option<Box<str>>) -> Box<str> {
@@ -150,8 +160,13 @@ impl Projection for VolumeView {
             spec,
             status,
         } = serde_json::from_slice(json)?;
+        let nodes = spec.node_affinity.and_then(|affinity| affinity.required);
         Ok(Self(Volume {
             revision: metadata.revision(),
+            nodes: match metadata.made_on() {
+                Some(node) => Some(on_node(nodes, node)),
+                None => nodes,
+            },
             class: metadata.class(spec.storage_class_name),
             capacity: storage(&spec.capacity).unwrap_or_default(),
             access_modes: spec.access_modes,
@@ -163,10 +178,25 @@ impl Projection for VolumeView {
             claim: spec.claim_ref,
             name: metadata.name,
             labels: metadata.labels,
-            nodes: spec.node_affinity.and_then(|affinity| affinity.required),
             csi: spec.csi,
         }))
     }
+}
+
+/// The nodes of an affinity, of them the one of this name alone. A node writes its own host name, by which volumes have their
+/// affinity, and nobody else's name: pods that have their data elsewhere would be drawn to it.
+fn on_node(nodes: Option<NodeSelector>, name: &str) -> NodeSelector {
+    let mut nodes = nodes.unwrap_or_else(|| NodeSelector {
+        node_selector_terms: vec![NodeSelectorTerm::default()],
+    });
+    for term in &mut nodes.node_selector_terms {
+        term.match_fields.push(Requirement {
+            key: "metadata.name".into(),
+            operator: "In".into(),
+            values: vec![name.into()],
+        });
+    }
+    nodes
 }
 
 /// A StorageClass.

@@ -275,6 +275,30 @@ fn volume_and_node_that_part_fail_the_pod() {
     story.fails("pv \"v\" node affinity doesn't match node \"b\": no matching NodeSelectorTerms");
 }
 
+/// A node writes its own host name (upstream's may), and has no other node's folders by it.
+#[test]
+fn volume_of_the_bundled_provisioner_is_on_the_node_that_made_it() {
+    let arrange = |annotations: Value| {
+        let mut story = Story::new();
+        let mut eve = make_node(&json!({"name": "a"}));
+        eve.metadata.labels = serde_json::from_value(json!({"kubernetes.io/hostname": "b"})).unwrap();
+        story.0.node_changed("a", Some(&eve), NOW);
+        story.0.node_changed("b", None, NOW);
+        story.claim("data", 1, waiting("local"));
+        story.volume("v", 1, "b", json!({"metadata": {"annotations": annotations}}));
+        story.pod("p", &["data"]);
+        story
+    };
+    let by = |provisioner: &str| json!({"pv.kubernetes.io/provisioned-by": provisioner, "knarr/node": "b"});
+    let (_, node, _) = arrange(by("example.com/p")).reserved();
+    assert_eq!(
+        &*node, "a",
+        "the label is all that another provisioner's volume has"
+    );
+    let decision = arrange(by("knarr/local-path")).decide();
+    assert!(!matches!(decision, Decision::Reserve { .. }), "{decision:?}");
+}
+
 #[test]
 fn node_or_volume_that_goes_fails_the_pod() {
     let arrange = || {
