@@ -28,6 +28,7 @@ mod deployment;
 mod descriptor;
 mod device_taint_eviction;
 mod disruption;
+mod endpoint_shares;
 mod endpoint_slice;
 mod endpoint_slice_mirroring;
 mod endpoints;

@@ -29,6 +29,8 @@ pub enum Outcome {
     Done,
     /// There is, after this time.
     RequeueAfter(Duration),
+    /// Nothing, and whatever changes within this time is looked at after it, all together: the look was dear to others.
+    Rest(Duration),
 }
 
 /// Reason why a reconcile is retried.
@@ -245,8 +247,13 @@ impl<R: Reconciler> Controller<R> {
             let (looked, outcome) = time_first_poll(&runtime, reconciliation).await;
             let outcome = outcome.unwrap_or_else(|ended| Err(ReconcileError::Unusable(ended.to_string())));
             stats.reconciled(outcome.is_err());
+            let mut cooldown = cooldown_after(looked);
             match outcome {
                 Ok(Outcome::Done) => queue.forget(&key),
+                Ok(Outcome::Rest(rest)) => {
+                    queue.forget(&key);
+                    cooldown = cooldown.max(rest);
+                }
                 Ok(Outcome::RequeueAfter(delay)) => {
                     queue.forget(&key);
                     queue.add_after(key.clone(), delay);
@@ -257,7 +264,7 @@ impl<R: Reconciler> Controller<R> {
                     log((name, &key), &error, failures, (&lines, now));
                 }
             }
-            queue.done_with_cooldown(&key, cooldown_after(looked));
+            queue.done_with_cooldown(&key, cooldown);
         })
     }
 }
@@ -467,5 +474,57 @@ mod tests {
         let seen = seen.lock();
         assert_eq!(seen.iter().filter(|key| **key == 7).count(), 4);
         assert_eq!(seen.iter().filter(|key| **key == 8).count(), 1);
+    }
+
+    /// Rests for ten seconds after each look at 1.
+    struct Dear(Arc<Mutex<Vec<(u32, Duration)>>>, Runtime);
+
+    impl Reconciler for Dear {
+        type Key = u32;
+
+        fn reconcile<'a>(&'a self, key: &'a u32) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+            self.0.lock().push((*key, self.1.monotonic()));
+            let outcome = match key {
+                1 => Outcome::Rest(Duration::from_secs(10)),
+                _ => Outcome::Done,
+            };
+            Box::pin(async move { Ok(outcome) })
+        }
+    }
+
+    #[test]
+    fn key_that_rests_is_looked_at_once_for_all_its_changes() {
+        let simulation = Simulation::new(5);
+        let (runtime, seen) = (simulation.runtime(), Arc::new(Mutex::new(Vec::new())));
+        let reconciler = Dear(seen.clone(), runtime.clone());
+        simulation.run(async move {
+            let controller = Controller::<Dear>::new("dear", "dear", runtime.clone());
+            let (queue, stats) = (controller.queue(), controller.stats());
+            drop(runtime.spawn("dear", controller.run(reconciler)));
+            queue.add(1);
+            for round in 0..5 {
+                while stats.snapshot().reconciles < 1 + round {
+                    runtime.sleep(Duration::from_millis(1)).await;
+                }
+                queue.add(1);
+                queue.add(2);
+            }
+            while !queue.is_idle() {
+                runtime.sleep(Duration::from_millis(100)).await;
+            }
+        });
+        let seen = seen.lock();
+        let ones: Vec<Duration> = seen
+            .iter()
+            .filter(|(key, _)| *key == 1)
+            .map(|(_, at)| *at)
+            .collect();
+        assert_eq!(ones.len(), 2, "{seen:?}");
+        assert!(ones[1] - ones[0] >= Duration::from_secs(10));
+        assert!(
+            seen.iter()
+                .filter(|(key, _)| *key == 2)
+                .all(|(_, at)| *at < ones[1])
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! units in any case; beyond it those of all together are first come first served, up to a bound for each. An object that
 //! has less than it needs is *short*, and is due as soon as there is room for twice as much.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Namespaces whose objects are the system's own; nothing bounds them.
 const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
@@ -35,6 +35,35 @@ impl Part {
     fn is_short(self) -> bool {
         self.has < self.needs
     }
+
+    /// Units more that are worth another attempt: as many as it has, or all it needs.
+    fn growth(self) -> usize {
+        let more = self.has.saturating_mul(2).max(MIN_GROWTH);
+        more.min(self.needs).saturating_sub(self.has)
+    }
+}
+
+/// Objects of a namespace that are short.
+#[derive(Debug, Default)]
+struct Short {
+    parts: BTreeMap<Box<str>, Part>,
+    /// The same, those first that need least to be due.
+    by_growth: BTreeSet<(usize, Box<str>)>,
+}
+
+impl Short {
+    fn insert(&mut self, object: &str, part: Part) -> Option<Part> {
+        let before = self.remove(object);
+        self.by_growth.insert((part.growth(), object.into()));
+        self.parts.insert(object.into(), part);
+        before
+    }
+
+    fn remove(&mut self, object: &str) -> Option<Part> {
+        let part = self.parts.remove(object)?;
+        self.by_growth.remove(&(part.growth(), object.into()));
+        Some(part)
+    }
 }
 
 /// Units in use by namespace, and the objects that are short. Objects are named `namespace/name`.
@@ -43,9 +72,11 @@ pub struct NamespaceShares {
     bounds: ShareBounds,
     by_namespace: HashMap<Box<str>, usize>,
     all: usize,
-    short: BTreeMap<Box<str>, Part>,
-    /// Units were given back since [`due`](Self::due) was last asked.
-    freed: bool,
+    short: BTreeMap<Box<str>, Short>,
+    /// Namespaces with short objects that gave units back since [`due`](Self::due) was last called.
+    freed: BTreeSet<Box<str>>,
+    /// What all share had become so little that units which were given back may help any namespace.
+    freed_for_all: bool,
 }
 
 fn namespace_of(object: &str) -> &str {
@@ -60,7 +91,8 @@ impl NamespaceShares {
             by_namespace: HashMap::new(),
             all: 0,
             short: BTreeMap::new(),
-            freed: false,
+            freed: BTreeSet::new(),
+            freed_for_all: false,
         }
     }
 
@@ -80,7 +112,12 @@ impl NamespaceShares {
     /// An object had `before` units and now has these. Reports whether it has become short.
     pub fn set(&mut self, object: &str, before: usize, now: Part) -> bool {
         let namespace = namespace_of(object);
-        self.freed |= now.has < before;
+        if now.has < before {
+            self.freed_for_all |= self.bounds.of_all.saturating_sub(self.all) < self.bounds.of_namespace;
+            if self.short.contains_key(namespace) {
+                self.freed.insert(namespace.into());
+            }
+        }
         self.all = (self.all + now.has).saturating_sub(before);
         let own = (self.of_namespace(namespace) + now.has).saturating_sub(before);
         if own == 0 {
@@ -90,40 +127,73 @@ impl NamespaceShares {
         } else {
             self.by_namespace.insert(namespace.into(), own);
         }
+        self.note(namespace, object, now)
+    }
+
+    fn note(&mut self, namespace: &str, object: &str, now: Part) -> bool {
         if now.is_short() {
-            self.short.insert(object.into(), now).is_none()
-        } else {
-            self.short.remove(object);
-            false
+            if !self.short.contains_key(namespace) {
+                self.short.insert(namespace.into(), Short::default());
+            }
+            let short = self.short.get_mut(namespace);
+            return short.is_some_and(|short| short.insert(object, now).is_none());
         }
+        if let Some(short) = self.short.get_mut(namespace) {
+            short.remove(object);
+            if short.parts.is_empty() {
+                self.short.remove(namespace);
+            }
+        }
+        false
     }
 
     /// Objects that are short and have room for all they need or for twice what they have; none as long as nothing was given
     /// back since the last call. Each attempt at least doubles what an object has, so that a namespace which gives back and
-    /// takes again causes little work.
+    /// takes again causes little work. Looks at the objects that are due, whatever the others are.
     pub fn due(&mut self) -> Vec<Box<str>> {
-        if !std::mem::take(&mut self.freed) {
-            return Vec::new();
+        let freed = std::mem::take(&mut self.freed);
+        let mut due = Vec::new();
+        if std::mem::take(&mut self.freed_for_all) {
+            let each = self.short.iter();
+            each.for_each(|(namespace, short)| self.due_of(namespace, short, &mut due));
+            return due;
         }
-        let short = self.short.keys();
-        short.filter(|object| self.is_due(object)).cloned().collect()
+        for namespace in &freed {
+            if let Some(short) = self.short.get(namespace) {
+                self.due_of(namespace, short, &mut due);
+            }
+        }
+        due
+    }
+
+    fn due_of(&self, namespace: &str, short: &Short, due: &mut Vec<Box<str>>) {
+        let free = self.free(namespace);
+        let each = short.by_growth.iter().take_while(|(growth, _)| *growth <= free);
+        due.extend(each.map(|(_, object)| object.clone()));
+    }
+
+    /// Units that a namespace may have beyond those it has.
+    fn free(&self, namespace: &str) -> usize {
+        let used = self.of_namespace(namespace);
+        let common = self.bounds.of_all.saturating_sub(self.all);
+        let own = self.bounds.of_namespace.saturating_sub(used);
+        own.min(common).max(self.bounds.assured.saturating_sub(used))
     }
 
     /// Reports whether an object is short and has room for more.
     pub fn is_due(&self, object: &str) -> bool {
-        self.short.get(object).is_some_and(|part| {
-            let more = part.has.saturating_mul(2).max(MIN_GROWTH);
-            self.room(object, part.has) >= more.min(part.needs)
-        })
+        let namespace = namespace_of(object);
+        let short = self.short.get(namespace);
+        let part = short.and_then(|short| short.parts.get(object));
+        part.is_some_and(|part| part.growth() <= self.free(namespace))
     }
 
     /// Number of objects that are short, by namespace.
     pub fn short_by_namespace(&self) -> BTreeMap<&str, usize> {
-        let mut out = BTreeMap::new();
-        for object in self.short.keys() {
-            *out.entry(namespace_of(object)).or_default() += 1;
-        }
-        out
+        let counted = self.short.iter();
+        counted
+            .map(|(namespace, short)| (&**namespace, short.parts.len()))
+            .collect()
     }
 
     /// Units in use by all namespaces.
@@ -205,5 +275,36 @@ mod tests {
         assert!(!shares.set("n/a", 1, short));
         assert!(!shares.set("n/a", 1, Part { has: 2, needs: 2 }));
         assert!(shares.set("n/a", 2, short), "again");
+    }
+
+    /// Short objects of others are not looked at for what one namespace gives back to itself.
+    #[test]
+    fn share_given_back_is_of_its_own_namespace_while_all_have_room() {
+        let mut shares = shares();
+        for namespace in ["a", "b"] {
+            take(&mut shares, &format!("{namespace}/large"), 0, 4_000);
+            take(&mut shares, &format!("{namespace}/short"), 0, 500);
+        }
+        take(&mut shares, "a/large", 4_000, 3_000);
+        assert_eq!(shares.due(), ["a/short".into()]);
+        take(&mut shares, "a/large", 3_000, 4_000);
+        // With little left for all, what one gives back is for any.
+        assert_eq!(take(&mut shares, "c/large", 0, 2_900), 2_000);
+        take(&mut shares, "b/large", 4_000, 3_000);
+        assert_eq!(shares.due(), ["b/short".into(), "c/large".into()]);
+    }
+
+    #[test]
+    fn share_goes_to_those_that_need_least_first() {
+        let mut shares = shares();
+        take(&mut shares, "n/a", 0, 4_000);
+        for (object, needs) in [("n/b", 900), ("n/c", 20), ("n/d", 64)] {
+            assert_eq!(take(&mut shares, object, 0, needs), 0);
+        }
+        take(&mut shares, "n/a", 4_000, 3_970);
+        assert_eq!(shares.due(), ["n/c".into()]);
+        assert!(shares.is_due("n/c") && !shares.is_due("n/b"));
+        take(&mut shares, "n/a", 3_970, 3_900);
+        assert_eq!(shares.due(), ["n/c".into(), "n/b".into(), "n/d".into()]);
     }
 }

@@ -34,6 +34,12 @@ const DESIRED_SLICES: Family = Family::new(
     "[BETA] Number of EndpointSlices that would exist with perfect endpoint allocation",
     &[],
 );
+/// Of ours.
+pub(super) const SHORT: Family = Family::new(
+    "knarr_endpoint_slice_services_short_of_room",
+    "Services that have fewer endpoints in EndpointSlices than pods, as their namespace has its share.",
+    &["namespace"],
+);
 pub(super) const CHANGES: Family = Family::new(
     "endpoint_slice_controller_changes",
     "[ALPHA] Number of EndpointSlice changes",

@@ -2,7 +2,8 @@
 //!
 //! Owns: EndpointSlices labelled as managed by it. Watches: Services (the key), pods (every Service that selects the
 //! pod, before or after), slices (their Service), nodes (the zone of endpoints; read when something else wakes us).
-//! A slice has one address family, one set of ports, at most [`MAX_ENDPOINTS`]; a change rewrites as few as it can.
+//! A slice has one address family, one set of ports, at most [`MAX_ENDPOINTS`]; a change rewrites as few as it can. The slices
+//! of a namespace have a bounded number of ports and endpoints ([`crate::endpoint_shares`]).
 
 mod metrics;
 mod plan;
@@ -13,6 +14,7 @@ pub(crate) mod view;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::endpoint_shares::EndpointShares;
 use crate::slice_writer::SliceWriter;
 use crate::views::{NodeView, PodView, ServiceView};
 use futures::future::BoxFuture;
@@ -20,7 +22,8 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Change, IndexName, Informer, ListWatch};
 use machinery_meta::ObjectKey;
-use metrics::{CHANGES, SliceMetrics};
+use metrics::{CHANGES, SHORT, SliceMetrics};
+pub(crate) use plan::own_labels;
 use view::SliceView;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
@@ -59,7 +62,10 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         });
     let client = context.client(ROW.service_account);
     let metrics = context.runtime.metrics();
+    let queue = controller.queue();
     controller.run(reconcile::SliceReconciler {
+        queue,
+        shares: EndpointShares::new(&context.runtime, &SHORT),
         recorder: context.recorder(&client, ROW.name),
         writer: SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES)),
         metrics: SliceMetrics::new(metrics, &slices),

@@ -2,11 +2,13 @@
 
 use super::view::{Conditions, Endpoint, Port, Protocol, SliceView, TargetRef};
 use super::{CONTROLLER, HEADLESS, MANAGED_BY, MAX_ENDPOINTS, SERVICE_NAME};
+use crate::endpoint_shares::{ENDPOINT, port_units};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_semantics::endpoints::{
     EndpointState, PodFacts, counts_as_endpoint, is_endpoint_address, resolve_port,
 };
+use machinery_semantics::shares::Part;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,14 +29,25 @@ pub(super) struct Plan {
     pub(super) removed: usize,
     /// Pods that are no endpoints, as the ports of their group have no room.
     pub(super) left_out: usize,
+    /// Units of the namespace's share.
+    pub(super) part: Part,
+}
+
+/// Endpoints that a service should have.
+#[derive(Debug, Default)]
+pub(super) struct Desired {
+    pub(super) groups: BTreeMap<Group, Vec<Endpoint>>,
+    /// Pods whose ports would be too many for the service.
+    pub(super) left_out: usize,
+    /// Units of the namespace's share; pods beyond it are no endpoints.
+    pub(super) part: Part,
 }
 
 /// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
 const MAX_LABEL_BYTES: usize = 64 << 10;
 
-/// The labels of a service's slices: its own, as far as they have room, and those that are ours to set (upstream's
-/// `setEndpointSliceLabels`).
-pub(super) fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
+/// The labels that a service has itself, as far as they have room.
+pub(crate) fn own_labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
     let mut room = MAX_LABEL_BYTES;
     let has_room = |(key, value): &(&str, &str)| {
         let left = room.checked_sub(key.len() + value.len());
@@ -47,7 +60,12 @@ pub(super) fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
         .iter()
         .map(|(key, value)| (&**key, &**value))
         .take_while(has_room);
-    let mut labels: BTreeMap<&str, &str> = own.filter(|(key, _)| *key != HEADLESS).collect();
+    own.filter(|(key, _)| *key != HEADLESS).collect()
+}
+
+/// The labels of a service's slices: its own, and those that are ours to set (upstream's `setEndpointSliceLabels`).
+pub(super) fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
+    let mut labels = own_labels(service);
     labels.insert(MANAGED_BY, CONTROLLER);
     labels.insert(SERVICE_NAME, service.name());
     if service.headless {
@@ -65,15 +83,16 @@ fn is_labelled(slice: &SliceRef, wanted: &BTreeMap<&str, &str>) -> bool {
 /// slices, and what every node keeps of them, would be the product of pods and ports (decision 0095).
 pub(super) const MAX_PORTS: usize = 16_384;
 
-/// The endpoints a service should have, by group, and the number of pods whose group has no room.
+/// The endpoints a service should have, by group, with so many units of its namespace's share.
 pub(super) fn desired(
     service: &Object<ServiceView>,
     pods: &[Arc<Object<PodView>>],
     zone: impl Fn(&str) -> Option<String>,
-) -> (BTreeMap<Group, Vec<Endpoint>>, usize) {
-    let mut groups: BTreeMap<Group, Vec<Endpoint>> = BTreeMap::new();
+    room: usize,
+) -> Desired {
+    let mut out = Desired::default();
     let service_ports = service.ports.items();
-    let (mut room, mut left_out) = (MAX_PORTS, 0);
+    let mut ports_left = MAX_PORTS;
     for pod in pods
         .iter()
         .filter(|pod| service.selects(&pod.header) && counts(pod))
@@ -92,25 +111,56 @@ pub(super) fn desired(
                 continue;
             };
             let group = (family.to_owned(), ports.clone());
-            if !groups.contains_key(&group) {
-                let Some(left) = room.checked_sub(ports.len()) else {
-                    tracing::debug!(service = %service.key(), pod = pod.name(), "no endpoint: the ports of its group are too many");
-                    left_out += 1;
-                    continue;
-                };
-                room = left;
+            if out.has_room(&group, &mut ports_left, room) {
+                let endpoint = endpoint(service, pod, address, zone(&pod.node));
+                out.groups.entry(group).or_default().push(endpoint);
+            } else {
+                tracing::debug!(service = %service.key(), pod = pod.name(), "no endpoint: there is no room for its ports");
             }
-            let endpoint = endpoint(service, pod, address, zone(&pod.node));
-            groups.entry(group).or_default().push(endpoint);
         }
     }
     // A service without endpoints keeps one empty slice per family: it says that nothing is there.
     for family in families(service) {
-        if !groups.keys().any(|(own, _)| own == family) {
-            groups.insert((family.to_owned(), Vec::new()), Vec::new());
+        if !out.groups.keys().any(|(own, _)| own == family) {
+            out.groups.insert((family.to_owned(), Vec::new()), Vec::new());
         }
     }
-    (groups, left_out)
+    out
+}
+
+impl Desired {
+    /// Takes the room of another endpoint of a group, and of its ports where it is the first of a slice.
+    fn has_room(&mut self, group: &Group, ports_left: &mut usize, room: usize) -> bool {
+        let before = self.groups.get(group).map_or(0, Vec::len);
+        let new_ports = if before == 0 { group.1.len() } else { 0 };
+        let Some(left) = ports_left.checked_sub(new_ports) else {
+            self.left_out += 1;
+            return false;
+        };
+        let is_first = before.is_multiple_of(MAX_ENDPOINTS);
+        let units = ENDPOINT + if is_first { units_of(&group.1) } else { 0 };
+        self.part.needs += units;
+        if self.part.has + units > room {
+            return false;
+        }
+        self.part.has += units;
+        *ports_left = left;
+        true
+    }
+}
+
+fn units_of(ports: &[Port]) -> usize {
+    let names = |port: &Port| port.name.len() + port.app_protocol.as_ref().map_or(0, |own| own.len());
+    ports.iter().map(|port| port_units(names(port))).sum()
+}
+
+/// Units that a slice takes of its namespace's share.
+pub(super) fn slice_units(slice: &SliceView) -> usize {
+    let endpoints = slice.endpoints.len();
+    if endpoints == 0 {
+        return 0;
+    }
+    ENDPOINT * endpoints + units_of(&slice.ports)
 }
 
 fn counts(pod: &Object<PodView>) -> bool {
@@ -185,15 +235,13 @@ fn endpoint(
 }
 
 /// The changes that make the slices say what is desired.
-pub(super) fn plan(
-    (mut desired, left_out): (BTreeMap<Group, Vec<Endpoint>>, usize),
-    labels: &BTreeMap<&str, &str>,
-    slices: &[SliceRef],
-) -> Plan {
+pub(super) fn plan(desired: Desired, labels: &BTreeMap<&str, &str>, slices: &[SliceRef]) -> Plan {
     let mut plan = Plan {
-        left_out,
+        left_out: desired.left_out,
+        part: desired.part,
         ..Plan::default()
     };
+    let mut groups = desired.groups;
     let mut by_group: BTreeMap<Group, Vec<SliceRef>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| !slice.header.is_deleting()) {
         let mut ports = slice.ports.clone();
@@ -204,7 +252,7 @@ pub(super) fn plan(
             .push(slice.clone());
     }
     let mut sorted: BTreeMap<Group, (Vec<Port>, Vec<Endpoint>)> = BTreeMap::new();
-    while let Some(((family, ports), endpoints)) = desired.pop_first() {
+    while let Some(((family, ports), endpoints)) = groups.pop_first() {
         let mut key = ports.clone();
         key.sort();
         sorted

@@ -2,8 +2,9 @@
 
 use super::ROW;
 use super::metrics::SliceMetrics;
-use super::plan::{MAX_PORTS, Plan, desired, labels, plan};
+use super::plan::{MAX_PORTS, Plan, desired, labels, plan, slice_units};
 use super::view::SliceView;
+use crate::endpoint_shares::{EndpointShares, Taken, say_short};
 use crate::heavy;
 use crate::pod_control::reference;
 use crate::slice_writer::SliceWriter;
@@ -14,7 +15,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{ApiResource, ClientError, Edit, IndexName, Informer, Object};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, WorkQueue};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(super) struct SliceReconciler {
     pub(super) metrics: SliceMetrics,
     pub(super) recorder: EventRecorder,
     pub(super) runtime: Runtime,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) shares: EndpointShares,
     pub(super) services: Informer<ServiceView>,
     pub(super) pods: Informer<PodView>,
     pub(super) nodes: Informer<NodeView>,
@@ -42,6 +45,7 @@ impl Reconciler for SliceReconciler {
             let no_endpoints =
                 service.selector.is_empty() || service.external_name || service.header.is_deleting();
             if no_endpoints {
+                self.count(key);
                 return Ok(Outcome::Done);
             }
             if !self.writer.is_settled(key, &self.slices) {
@@ -49,8 +53,12 @@ impl Reconciler for SliceReconciler {
                 self.metrics.synced("stale");
                 return Ok(Outcome::Done);
             }
-            let plan = self.plan(&service).await;
+            let (plan, taken) = self.plan(&service).await;
             self.metrics.planned(&plan);
+            if taken.is_short {
+                say_short(&self.recorder, &service, "EndpointSlices");
+            }
+            self.look_at(taken.due);
             if plan.left_out > 0 {
                 self.say_left_out(&service);
             }
@@ -68,7 +76,7 @@ impl Reconciler for SliceReconciler {
                     }
                     Err(ReconcileError::doing("writing endpoint slices")(error))
                 }
-                Ok(()) => Ok(Outcome::Done),
+                Ok(()) => Ok(Outcome::Rest(self.shares.rest(service.namespace()))),
             }
         })
     }
@@ -81,11 +89,12 @@ pub(super) async fn planned(
     pods: Vec<Arc<Object<PodView>>>,
     zone: impl Fn(&str) -> Option<String> + Send + 'static,
     existing: Vec<Arc<Object<SliceView>>>,
+    room: usize,
 ) -> Plan {
     let steps = pods.len().saturating_mul(service.steps());
     let flow = || heavy::flow(ROW.name, service.namespace());
     let own = Arc::clone(service);
-    let planning = move || plan(desired(&own, &pods, zone), &labels(&own), &existing);
+    let planning = move || plan(desired(&own, &pods, zone, room), &labels(&own), &existing);
     heavy::step(runtime, flow, steps, planning).await
 }
 
@@ -104,15 +113,39 @@ impl SliceReconciler {
         self.recorder.warning(&about, "TooManyEndpointPorts", message);
     }
 
-    /// Plans; for many pods with many ports in the namespace's turn.
-    async fn plan(&self, service: &Arc<Object<ServiceView>>) -> Plan {
-        let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
-        let nodes = self.nodes.clone();
-        let zone = move |node: &str| {
-            let node = nodes.get(&ObjectKey::cluster(node))?;
-            node.zone.clone()
-        };
-        planned(&self.runtime, service, pods, zone, self.existing(service.key())).await
+    /// Plans; for many pods with many ports in the namespace's turn. Takes what it needs of the namespace's share.
+    async fn plan(&self, service: &Arc<Object<ServiceView>>) -> (Plan, Taken) {
+        self.shares.seed(|add| {
+            self.slices.for_each(|slice| {
+                if let Some(service) = slice.header.label(super::SERVICE_NAME) {
+                    add(ObjectKey::new(slice.namespace(), service), slice_units(slice));
+                }
+            });
+        });
+        let key = service.key();
+        let mut attempt = 0;
+        loop {
+            let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
+            let nodes = self.nodes.clone();
+            let zone = move |node: &str| nodes.get(&ObjectKey::cluster(node))?.zone.clone();
+            let (existing, room) = (self.existing(key), self.shares.room(key));
+            let plan = planned(&self.runtime, service, pods, zone, existing, room).await;
+            if let Some(taken) = self.shares.take(key, plan.part, attempt) {
+                return (plan, taken);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Counts the slices that are there of a service that has none any more, or whose slices are its user's.
+    fn count(&self, key: &ObjectKey) {
+        let slices = self.existing(key);
+        let units = slices.iter().map(|slice| slice_units(slice)).sum();
+        self.look_at(self.shares.note(key, units));
+    }
+
+    fn look_at(&self, services: Vec<ObjectKey>) {
+        services.into_iter().for_each(|key| self.queue.add(key));
     }
 
     async fn act(&self, service: &Object<ServiceView>, plan: &Plan) -> Result<(), ClientError> {
@@ -142,6 +175,7 @@ impl SliceReconciler {
             let deleted = self.writer.delete(&slice).await;
             deleted.map_err(ReconcileError::doing("removing endpoint slices"))?;
         }
+        self.look_at(self.shares.note(key, 0));
         Ok(Outcome::Done)
     }
 }

@@ -1,13 +1,19 @@
 //! Tables for endpoints and for changes of slices.
 
+use super::metrics::SHORT;
 use super::plan::{SliceRef, addresses, desired, labels, plan};
 use super::reconcile::planned;
 use super::view::SliceView;
+use crate::endpoint_shares::EndpointShares;
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_client::object::object_of;
+use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Room for everything.
+const ALL: usize = usize::MAX;
 
 fn service() -> Object<ServiceView> {
     let json = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"},
@@ -32,7 +38,7 @@ fn pod(name: &str, ip: &str, ready: bool, change: Value) -> Arc<Object<PodView>>
 
 fn slice(name: &str, ips: &[String]) -> SliceRef {
     let pods: Vec<_> = ips.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
-    let (groups, _) = desired(&service(), &pods, |_| None);
+    let groups = desired(&service(), &pods, |_| None, ALL).groups;
     let endpoints = groups.into_values().next().unwrap();
     let json = json!({"metadata": {"name": name, "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints});
@@ -55,7 +61,7 @@ fn check(
 ) {
     let pods: Vec<_> = wanted.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
     let plan = plan(
-        desired(&service(), &pods, |_| None),
+        desired(&service(), &pods, |_| None, ALL),
         &labels(&service()),
         existing,
     );
@@ -100,7 +106,7 @@ fn slices_change_as_little_as_they_can() {
 
 #[test]
 fn endpoint_slice_of_service_without_endpoints_is_empty() {
-    let plan = plan(desired(&service(), &[], |_| None), &labels(&service()), &[]);
+    let plan = plan(desired(&service(), &[], |_| None, ALL), &labels(&service()), &[]);
     assert_eq!(plan.create.len(), 1);
     assert!(plan.create[0].1.is_empty() && plan.create[0].2.is_empty());
 }
@@ -113,7 +119,11 @@ fn endpoint_slice_has_labels_of_its_service() {
     let pods = [pod("10.0.0.1", "10.0.0.1", true, json!({}))];
     let existing = [slice("a", &ips(0..1))];
     let updates = |service: &Object<ServiceView>| {
-        let plan = plan(desired(service, &pods, |_| None), &labels(service), &existing);
+        let plan = plan(
+            desired(service, &pods, |_| None, ALL),
+            &labels(service),
+            &existing,
+        );
         assert!(plan.create.is_empty() && plan.delete.is_empty());
         plan.update.len()
     };
@@ -144,7 +154,7 @@ fn endpoints_say_how_their_pods_are() {
         pod("d", "10.0.0.4", true, ended),
         pod("e", "10.0.0.5", true, named),
     ];
-    let (groups, _) = desired(&service(), &pods, |_| Some("z".to_owned()));
+    let groups = desired(&service(), &pods, |_| Some("z".to_owned()), ALL).groups;
     let endpoints = groups.values().next().unwrap();
     assert_eq!(
         addresses(endpoints),
@@ -181,30 +191,92 @@ fn pods_at_addresses_that_no_endpoint_may_have_are_left_out() {
         pod("b", "127.0.0.1", true, json!({})),
         pod("c", "169.254.169.254", true, json!({})),
     ];
-    let (groups, _) = desired(&service(), &pods, |_| None);
+    let groups = desired(&service(), &pods, |_| None, ALL).groups;
     let found: Vec<usize> = groups.values().map(Vec::len).collect();
     assert_eq!(found, [1]);
 }
 
-/// Each pod that has another number for a name has a group of its own, with all ports of the service.
-#[test]
-fn ports_of_a_services_groups_are_bounded() {
+/// A service of a thousand ports that are all the pods' port `p`.
+fn large_service(name: &str, namespace: &str) -> Object<ServiceView> {
     let ports: Vec<Value> = (0..1_000).map(|number| json!({"name": format!("p{number}"), "port": number + 1, "targetPort": "p", "protocol": "TCP"})).collect();
-    let service = json!({"metadata": {"name": "web", "namespace": "n"},
+    let service = json!({"metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"app": "web"}, "ports": ports, "ipFamilies": ["IPv4"]}});
-    let service = object_of(&service.to_string()).unwrap();
+    object_of(&service.to_string()).unwrap()
+}
+
+/// Pods each of which has another number for its port `p`.
+fn pods_of_other_numbers(count: usize) -> Vec<Arc<Object<PodView>>> {
     let of = |number: usize| {
         let container =
             json!([{"name": "c", "ports": [{"name": "p", "containerPort": number + 1, "protocol": "TCP"}]}]);
         let ip = format!("10.0.0.{}", number + 1);
         pod(&ip, &ip, true, json!({"spec": {"containers": container}}))
     };
-    let pods: Vec<_> = (0..40).map(of).collect();
-    let (groups, left_out) = desired(&service, &pods, |_| None);
-    let all: usize = groups.keys().map(|(_, ports)| ports.len()).sum();
-    assert_eq!((groups.len(), all, left_out), (16, 16_000, 24));
-    let plan = plan((groups, left_out), &labels(&service), &[]);
+    (0..count).map(of).collect()
+}
+
+/// Each pod that has another number for a name has a group of its own, with all ports of the service.
+#[test]
+fn ports_of_a_services_groups_are_bounded() {
+    let (service, pods) = (large_service("web", "n"), pods_of_other_numbers(40));
+    let made = desired(&service, &pods, |_| None, ALL);
+    let all: usize = made.groups.keys().map(|(_, ports)| ports.len()).sum();
+    assert_eq!((made.groups.len(), all, made.left_out), (16, 16_000, 24));
+    let plan = plan(made, &labels(&service), &[]);
     assert_eq!(plan.left_out, 24, "the reconciler says so");
+}
+
+/// An attacker's 25 services, 1.5 MB of objects, were 294 slices of a thousand ports, and the server stood still.
+#[tokio::test]
+async fn ports_of_all_services_of_a_namespace_are_bounded() {
+    let runtime = machinery_runtime::Runtime::real();
+    let shares = EndpointShares::new(&runtime, &SHORT);
+    let pods = pods_of_other_numbers(100);
+    let take = |service: &Object<ServiceView>| {
+        let made = desired(service, &pods, |_| None, shares.room(service.key()));
+        let taken = shares.take(service.key(), made.part, 0).unwrap();
+        let ports: usize = made.groups.keys().map(|(_, ports)| ports.len()).sum();
+        let endpoints: usize = made.groups.values().map(Vec::len).sum();
+        (ports, endpoints, taken)
+    };
+    let (mut ports, mut short) = (0, 0);
+    for at in 0..25 {
+        let (own, _, taken) = take(&large_service(&format!("s{at}"), "greedy"));
+        ports += own;
+        short += usize::from(taken.is_short);
+    }
+    assert!((30_000..=32_768).contains(&ports), "{ports} ports in slices");
+    assert_eq!(short, 23, "two have room for the ports of 16 pods");
+    let rest = shares.rest("greedy");
+    assert!(rest > std::time::Duration::from_secs(3), "{rest:?}");
+    // Another namespace has what it needs.
+    let (own, endpoints, taken) = take(&large_service("s", "modest"));
+    assert_eq!((own, endpoints, taken.is_short), (16_000, 16, false));
+    // One service goes: the room is another's.
+    let due = shares.note(&ObjectKey::new("greedy", "s0"), 0);
+    assert!(!due.is_empty());
+    let (own, _, _) = take(&large_service(&due[0].name, "greedy"));
+    assert!(own >= 1_000, "{own}");
+}
+
+/// A slice more of the same ports counts as well.
+#[test]
+fn endpoints_count_with_the_ports_of_each_slice() {
+    let of = |count: usize| {
+        let pods: Vec<_> = ips(0..count)
+            .iter()
+            .map(|ip| pod(ip, ip, true, json!({})))
+            .collect();
+        desired(&service(), &pods, |_| None, ALL).part
+    };
+    assert_eq!((of(0).has, of(1).has, of(100).has, of(101).has), (0, 9, 108, 117));
+    let pods: Vec<_> = ips(0..101)
+        .iter()
+        .map(|ip| pod(ip, ip, true, json!({})))
+        .collect();
+    let made = desired(&service(), &pods, |_| None, 50);
+    assert_eq!((made.part.has, made.part.needs), (50, 109));
+    assert_eq!(super::plan::slice_units(&slice("a", &ips(0..3))), 11);
 }
 
 /// Few are planned at once, on the thread of the controller.
@@ -222,9 +294,17 @@ async fn endpoints_of_many_pods_and_ports_take_their_turn() {
         all.iter().map(|ip| pod(ip, ip, true, json!({}))).collect()
     };
     let turns = || runtime.heavy_figures().turns;
-    let few = planned(&runtime, &Arc::new(service()), pods(10), |_| None, Vec::new()).await;
+    let few = planned(
+        &runtime,
+        &Arc::new(service()),
+        pods(10),
+        |_| None,
+        Vec::new(),
+        ALL,
+    )
+    .await;
     assert_eq!((few.added, turns()), (10, 0));
-    let many = planned(&runtime, &large, pods(100), |_| None, Vec::new()).await;
+    let many = planned(&runtime, &large, pods(100), |_| None, Vec::new(), ALL).await;
     assert_eq!(many.added, 100);
     assert!(turns() > 0);
 }

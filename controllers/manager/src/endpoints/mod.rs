@@ -1,31 +1,27 @@
 //! Keeps the Endpoints object (deprecated, and still read by many) of every Service that has a selector.
 //!
 //! Owns: Endpoints named as their Service. Watches: Services (the key), pods, Endpoints. Those that a user wrote go with
-//! their Service too; they stay where there never was one, until the next start.
+//! their Service too; they stay where there never was one, until the next start. Those of a namespace have a bounded number of
+//! ports and addresses ([`crate::endpoint_shares`]).
 
 mod plan;
+mod reconcile;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
+use crate::endpoint_shares::EndpointShares;
 use crate::endpoint_slice::services_of_pod;
-use crate::heavy;
-use crate::pod_control::reference;
 use crate::views::{PodView, ServiceView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
-use machinery_client::{
-    ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Object, Projection,
-};
+use machinery_client::{Informer, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{
-    EventRecorder, Outcome, QueueKey, ReconcileError, Reconciler, WorkQueue, WriteTracker,
-};
-use machinery_runtime::Runtime;
-use plan::{Subset, subsets};
+use machinery_reconcile::{QueueKey, WriteTracker};
+use machinery_runtime::metrics::Family;
+use plan::Subset;
+use reconcile::EndpointsReconciler;
 use serde::Deserialize;
-use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpoints-controller",
@@ -40,10 +36,12 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 /// Marks the record of an election.
 pub(crate) const ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
-const HEADLESS: &str = "service.kubernetes.io/headless";
-/// Says that there are more addresses than the object holds.
-const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-const TRUNCATED: &str = "truncated";
+/// Of ours.
+const SHORT: Family = Family::new(
+    "knarr_endpoints_services_short_of_room",
+    "Services that have fewer addresses in Endpoints than pods, as their namespace has its share.",
+    &["namespace"],
+);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let services: Informer<ServiceView> = context.informers.of::<Service, _>();
@@ -69,6 +67,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let recorder = context.recorder(&client, CONTROLLER);
     controller.run(EndpointsReconciler {
         queue,
+        shares: EndpointShares::new(&context.runtime, &SHORT),
         client,
         runtime: context.runtime.clone(),
         recorder,
@@ -133,158 +132,6 @@ impl Projection for EndpointsView {
     }
 }
 
-struct EndpointsReconciler {
-    client: Client,
-    runtime: Runtime,
-    recorder: EventRecorder,
-    services: Informer<ServiceView>,
-    pods: Informer<PodView>,
-    endpoints: Informer<EndpointsView>,
-    own_writes: WriteTracker,
-    queue: WorkQueue<Key>,
-}
-
-impl Reconciler for EndpointsReconciler {
-    type Key = Key;
-
-    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
-        Box::pin(async move {
-            let Key::Service(key) = key else {
-                self.look_for_leftovers();
-                return Ok(Outcome::Done);
-            };
-            let result = match self.services.get(key) {
-                None => self.remove(key).await,
-                Some(service) if service.selector.is_empty() || service.external_name => Ok(()),
-                Some(service) => self.write(&service).await,
-            };
-            match result {
-                Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
-                Err(error) => Err(ReconcileError::doing("writing endpoints")(error)),
-                Ok(()) => Ok(Outcome::Done),
-            }
-        })
-    }
-}
-
-impl EndpointsReconciler {
-    /// Puts Endpoints without a Service in line. Records of elections never had one.
-    fn look_for_leftovers(&self) {
-        self.endpoints.for_each(|own| {
-            if !own.has_annotation(ELECTION) && self.services.get(own.key()).is_none() {
-                self.queue.add(Key::Service(own.key().clone()));
-            }
-        });
-    }
-
-    /// The Service is gone, and its Endpoints go with it, whoever wrote them, as upstream's.
-    async fn remove(&self, key: &ObjectKey) -> Result<(), ClientError> {
-        self.own_writes.forget(key);
-        // The cache may be behind; the name says enough.
-        let own = self.endpoints.get(key);
-        let options = own.map_or_else(DeleteOptions::default, |own| DeleteOptions::uid(own.uid()));
-        match self
-            .client
-            .delete(&ApiResource::of::<Endpoints>(), key, &options)
-            .await
-        {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    async fn write(&self, service: &Arc<Object<ServiceView>>) -> Result<(), ClientError> {
-        let own = self.endpoints.get(service.key());
-        if own
-            .as_ref()
-            .is_some_and(|own| self.own_writes.cache_is_stale(own))
-        {
-            return Ok(());
-        }
-        let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
-        let steps = pods.len().saturating_mul(service.steps());
-        let (subsets, truncated) = if steps <= heavy::LIGHT {
-            subsets(service, &pods)
-        } else {
-            let (own, flow) = (service.clone(), heavy::flow(ROW.name, service.namespace()));
-            let planning = move || subsets(&own, &pods);
-            self.runtime.heavy(flow, planning).await
-        };
-        let labels = labels(service);
-        let resource = ApiResource::of::<Endpoints>();
-        let Some(own) = own else {
-            return self.create(service, &labels, &subsets, truncated).await;
-        };
-        let same_labels = own
-            .header
-            .labels
-            .iter()
-            .map(|(k, v)| (&**k, &**v))
-            .eq(labels.iter().map(|(k, v)| (*k, *v)));
-        let noted = own.annotations.contains_key(OVER_CAPACITY);
-        if own.subsets == subsets && same_labels && noted == truncated {
-            return Ok(());
-        }
-        let mut edit = Edit::of(&resource, &own.json())?;
-        edit.set("subsets", &subsets)?;
-        edit.set_in("metadata", "labels", &labels)?;
-        if noted != truncated {
-            let mut annotations = own.annotations.clone();
-            annotations.remove(OVER_CAPACITY);
-            if truncated {
-                annotations.insert(OVER_CAPACITY.to_owned(), TRUNCATED.to_owned());
-            }
-            edit.set_in("metadata", "annotations", &annotations)?;
-        }
-        let written = self
-            .client
-            .update(&resource, service.key(), "", edit.body())
-            .await?;
-        self.own_writes.record_write(service.key(), &written);
-        Ok(())
-    }
-
-    async fn create(
-        &self,
-        service: &Object<ServiceView>,
-        labels: &BTreeMap<&str, &str>,
-        subsets: &[Subset],
-        truncated: bool,
-    ) -> Result<(), ClientError> {
-        let mut body = json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
-            "metadata": {"name": service.name(), "namespace": service.namespace(), "labels": labels}});
-        if truncated {
-            body["metadata"]["annotations"] = json!({OVER_CAPACITY: TRUNCATED});
-        }
-        match self
-            .client
-            .create(&ApiResource::of::<Endpoints>(), service.namespace(), &body)
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                if error.is_forbidden() && !error.has_cause("NamespaceTerminating") {
-                    let about = reference(&ApiResource::of::<Service>(), &service.header);
-                    let message = format!("Failed to create endpoint for service {}: {error}", service.key());
-                    self.recorder.warning(&about, "FailedToCreateEndpoint", message);
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
 fn is_ours(header: &ObjectHeader) -> bool {
     header.label(MANAGED_BY) == Some(CONTROLLER)
-}
-
-fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
-    let mut labels: BTreeMap<&str, &str> = service.header.labels.iter().map(|(k, v)| (&**k, &**v)).collect();
-    labels.insert(MANAGED_BY, CONTROLLER);
-    if service.headless {
-        labels.insert(HEADLESS, "");
-    } else {
-        labels.remove(HEADLESS);
-    }
-    labels
 }

@@ -1,8 +1,10 @@
 //! From pods to subsets, in upstream's canonical form. Pure.
 
+use crate::endpoint_shares::{ENDPOINT, port_units};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_semantics::endpoints::{PodFacts, counts_as_endpoint, is_endpoint_address, resolve_port};
+use machinery_semantics::shares::Part;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,8 +14,6 @@ const MAX_ADDRESSES: usize = 1_000;
 /// Ports of all subsets, as of a service's slices: pods that have other numbers for one name make a subset each, with all ports of the
 /// service. Long names count as several.
 const MAX_PORTS: usize = 16_384;
-/// Bytes of a name that count as one port.
-const NAME_BYTES: usize = 48;
 
 /// Addresses that share their ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,21 +63,73 @@ pub(super) struct Port {
     app_protocol: Option<String>,
 }
 
-impl Port {
-    /// Ports that it counts as.
-    fn cost(&self) -> usize {
-        let protocol = self.app_protocol.as_ref().map_or(0, String::len);
-        1 + (self.name.len() + protocol) / NAME_BYTES
+/// Subsets of a service.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) subsets: Vec<Subset>,
+    /// Some addresses had no room.
+    pub(super) truncated: bool,
+    /// Units of the namespace's share.
+    pub(super) part: Part,
+}
+
+/// Units that an object takes of its namespace's share.
+pub(super) fn object_units(subsets: &[Subset]) -> usize {
+    let of = |subset: &Subset| {
+        let addresses = subset.addresses.len() + subset.not_ready_addresses.len();
+        ENDPOINT * addresses + units_of(&subset.ports)
+    };
+    subsets.iter().map(of).sum()
+}
+
+fn units_of(ports: &[Port]) -> usize {
+    let names = |port: &Port| port.name.len() + port.app_protocol.as_ref().map_or(0, String::len);
+    ports.iter().map(|port| port_units(names(port))).sum()
+}
+
+/// Room of a service and of its namespace.
+struct Room {
+    /// Units of the service's own ports.
+    ports: usize,
+    namespace: usize,
+    known: HashSet<Vec<Port>>,
+    part: Part,
+}
+
+impl Room {
+    /// Takes the room of an address, and of its ports where no other has the same.
+    fn take(&mut self, ports: &[Port]) -> bool {
+        let is_known = self.known.contains(ports);
+        let of_ports = if is_known { 0 } else { units_of(ports) };
+        let Some(left) = self.ports.checked_sub(of_ports) else {
+            return false;
+        };
+        let units = ENDPOINT + of_ports;
+        self.part.needs += units;
+        if self.part.has + units > self.namespace {
+            return false;
+        }
+        self.part.has += units;
+        self.ports = left;
+        if !is_known {
+            self.known.insert(ports.to_vec());
+        }
+        true
     }
 }
 
-/// The subsets of a service, and whether some addresses had no room. Endpoints know no terminating addresses.
-pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>>]) -> (Vec<Subset>, bool) {
+/// The subsets of a service with so many units of its namespace's share. Endpoints know no terminating addresses.
+pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>>], room: usize) -> Planned {
     // Addresses by their ports, so that equal port lists share a subset.
     let mut by_address: BTreeMap<(Address, bool), Vec<Port>> = BTreeMap::new();
     let mut truncated = false;
     let service_ports = service.ports.items();
-    let (mut room, mut known) = (MAX_PORTS, HashSet::new());
+    let mut room = Room {
+        ports: port_units(0) * MAX_PORTS,
+        namespace: room,
+        known: HashSet::new(),
+        part: Part::default(),
+    };
     for pod in pods.iter().filter(|pod| service.selects(&pod.header)) {
         let Some(address) = address(service, pod) else {
             continue;
@@ -95,16 +147,20 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
             truncated = true;
             break;
         }
-        if !known.contains(&ports) {
-            let Some(left) = room.checked_sub(ports.iter().map(Port::cost).sum()) else {
-                truncated = true;
-                continue;
-            };
-            room = left;
-            known.insert(ports.clone());
+        if !room.take(&ports) {
+            truncated = true;
+            continue;
         }
         by_address.entry((address, ready)).or_default().extend(ports);
     }
+    Planned {
+        subsets: canonical(by_address),
+        truncated,
+        part: room.part,
+    }
+}
+
+fn canonical(by_address: BTreeMap<(Address, bool), Vec<Port>>) -> Vec<Subset> {
     let mut by_ports: BTreeMap<Vec<Port>, Subset> = BTreeMap::new();
     for ((address, ready), mut ports) in by_address {
         ports.sort();
@@ -119,7 +175,7 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
             subset.not_ready_addresses.push(address)
         }
     }
-    (by_ports.into_values().collect(), truncated)
+    by_ports.into_values().collect()
 }
 
 fn address(service: &Object<ServiceView>, pod: &Object<PodView>) -> Option<Address> {
@@ -181,9 +237,15 @@ mod tests {
                     "status": {"phase": "Running", "podIPs": [{"ip": ip}]}});
                 Arc::new(object_of(&pod.to_string()).unwrap())
             }).collect();
-            let (subsets, truncated) = subsets(&object_of(&service.to_string()).unwrap(), &pods);
-            assert!(truncated);
-            assert_eq!(subsets.len(), expected);
+            let service = object_of(&service.to_string()).unwrap();
+            let planned = subsets(&service, &pods, usize::MAX);
+            assert!(planned.truncated);
+            assert_eq!(planned.subsets.len(), expected);
+            assert_eq!(object_units(&planned.subsets), planned.part.has);
+            // With room for one of its subsets.
+            let few = subsets(&service, &pods, planned.part.has / expected);
+            assert!(few.truncated && few.part.needs > few.part.has);
+            assert_eq!(few.subsets.len(), 1);
         };
         check("http", 16);
         check(&"x".repeat(250), 2);
@@ -207,8 +269,9 @@ mod tests {
             pod("10.0.0.1", 8080, false),
             pod("10.0.0.3", 9090, true),
         ];
-        let (subsets, truncated) = subsets(&service, &pods);
-        assert!(!truncated);
+        let planned = subsets(&service, &pods, usize::MAX);
+        assert!(!planned.truncated);
+        let subsets = planned.subsets;
         assert_eq!(subsets.len(), 2);
         assert_eq!(subsets[0].addresses[0].ip, "10.0.0.2");
         assert_eq!(subsets[0].not_ready_addresses[0].ip, "10.0.0.1");

@@ -147,7 +147,7 @@ impl Bench {
         while !self.queue.is_empty() {
             let key = self.queue.next().await;
             let wait = match self.collector.reconcile(&key).await {
-                Ok(Outcome::Done) => None,
+                Ok(Outcome::Done | Outcome::Rest(_)) => None,
                 Ok(Outcome::RequeueAfter(wait)) => Some(Some(wait)),
                 Err(_) => Some(None),
             };
