@@ -1,17 +1,17 @@
 //! Keeps the zone current and the server listening.
 
 use crate::config::{DnsConfig, name_servers};
+use crate::following::Following;
 use crate::forward::Forwarder;
 use crate::keeper::Keeper;
-use crate::model::{BY_SERVICE, Service, Slice};
+use crate::model::{Service, Slice};
 use crate::saved::{self, SavedError};
 use crate::server::Server;
 use crate::zone::Zone;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use machinery_client::{Client, Informer, Informers, Subscription};
-use machinery_meta::ObjectKey;
+use machinery_client::{Client, Informer, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
 use node_sys::nftables::Table;
 use node_sys::nftables_guard::TableGuard;
@@ -20,7 +20,7 @@ use std::error::Error as _;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// Our table of the kernel's rules.
@@ -102,20 +102,19 @@ async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Info
     }
     synced().await;
     let keeper = Keeper::new(Arc::clone(&zone), runtime.clone());
-    let following = Arc::new(Following {
-        keeper: Mutex::new(keeper),
-        services: services.clone(),
-        slices: slices.clone(),
-    });
-    let _subscriptions = follow(&following);
-    following.remove_stale_services(&zone);
+    let following = Arc::new(Following::new(keeper, services, slices, runtime.clone()));
+    let _subscriptions = following.follow();
+    following.catch_up(&zone).await;
     zone.write()
         .expect("nothing panics while it is held")
         .set_complete();
-    match config.saved_zone {
-        Some(path) => save_changes(path, zone, runtime).await,
-        None => std::future::pending().await,
-    }
+    let save = async {
+        match config.saved_zone {
+            Some(path) => save_changes(path, zone, runtime).await,
+            None => std::future::pending().await,
+        }
+    };
+    futures::future::join(following.keep_current(), save).await;
 }
 
 /// Loads the saved zone and reports whether there was one.
@@ -217,61 +216,5 @@ table ip {TABLE} {{
   }}
 }}
 "
-    )
-}
-
-/// Services and slices, and who writes their names.
-struct Following {
-    keeper: Mutex<Keeper>,
-    services: Informer<Service>,
-    slices: Informer<Slice>,
-}
-
-impl Following {
-    /// Makes the names of a service anew, and those of others that have room now. One after the other: what was read last
-    /// is what is written last.
-    fn renew(&self, key: &ObjectKey) {
-        let mut keeper = self.keeper.lock().expect("nothing panics while it is held");
-        self.set(&mut keeper, key);
-        for other in keeper.due() {
-            if keeper.is_due(&other) {
-                self.set(&mut keeper, &other);
-            }
-        }
-    }
-
-    fn set(&self, keeper: &mut Keeper, key: &ObjectKey) {
-        let service = self.services.get(key);
-        let slices = self.slices.by_index(BY_SERVICE, &key.to_string());
-        let service = service.as_ref().map(|service| &service.projection);
-        keeper.set(key, service, slices.iter().map(|one| &one.projection));
-    }
-
-    /// Services of the last run that are no more.
-    fn remove_stale_services(&self, zone: &RwLock<Zone>) {
-        let known: Vec<ObjectKey> = {
-            let zone = zone.read().expect("nothing panics while it is held");
-            zone.services().cloned().collect()
-        };
-        for key in known.iter().filter(|key| self.services.get(key).is_none()) {
-            self.renew(key);
-        }
-    }
-}
-
-/// Every change of a service or of its slices makes its names anew.
-fn follow(following: &Arc<Following>) -> (Subscription, Subscription) {
-    let (of_services, of_slices) = (Arc::clone(following), Arc::clone(following));
-    (
-        following
-            .services
-            .on_change(move |change| of_services.renew(change.key())),
-        following.slices.on_change(move |change| {
-            for side in change.sides() {
-                if let Some((namespace, name)) = side.service.split_once('/') {
-                    of_slices.renew(&ObjectKey::new(namespace, name));
-                }
-            }
-        }),
     )
 }

@@ -20,7 +20,8 @@ pub mod answer;
 pub mod cache;
 pub mod config;
 mod driver;
-pub mod forward;
+mod following;
+mod forward;
 #[cfg(test)]
 mod forward_tests;
 mod keeper;

@@ -15,17 +15,16 @@ use crate::table;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use machinery_client::{Client, Informer, Informers, Subscription};
+use machinery_client::{Client, Informer, Informers, Subscription, Turn, TurnQueue};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
 use node_sys::nftables::Table;
 use node_sys::nftables_guard::TableGuard;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 const GUARDED: &[Table] = &[Table::ip(table::TABLE)];
 /// Waits after failures: the first, and the longest.
@@ -82,38 +81,44 @@ fn run(
         let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
         services.synced().await;
         slices.synced().await;
-        let dirty = Arc::new(Dirty::default());
-        let _subscriptions = (dirty.follow_services(&services), dirty.follow_slices(&slices));
+        let changed = Arc::new(TurnQueue::new(runtime.clone()));
+        let _subscriptions = (
+            follow_services(&changed, &services),
+            follow_slices(&changed, &slices),
+        );
         let mut proxy = Proxy {
             config,
             services,
             slices,
+            changed: Arc::clone(&changed),
             plans,
             health,
             guard: TableGuard::open(GUARDED, runtime.clone()),
             built: false,
+            runtime: runtime.clone(),
         };
         let mut wait = RETRY.0;
         let mut next_repair = Duration::ZERO;
         loop {
-            let mut changed = tokio::select! { biased;
-                changed = dirty.take() => changed,
+            let first = tokio::select! { biased;
+                first = changed.next() => Some(first),
                 () = proxy.guard.disturbed() => {
                     proxy.built = false;
                     // At once, and not in a fight that never ends.
                     runtime.sleep_until(next_repair).await;
                     next_repair = runtime.monotonic() + REPAIR_PAUSE;
-                    BTreeSet::new()
+                    None
                 }
             };
-            while let Err(error) = proxy.sync(&changed, &*kernel).await {
+            let mut synced = proxy.sync(first, &*kernel).await;
+            while let Err(error) = synced {
                 let cause = error.source().map(ToString::to_string);
                 tracing::warn!(%error, cause, "service rules were not written; writing all of them again");
                 proxy.health.set_healthy(false);
                 runtime.sleep(wait).await;
                 wait = (wait * 2).min(RETRY.1);
                 // The next try writes the whole table, with what has changed meanwhile.
-                changed = dirty.now();
+                synced = proxy.sync(None, &*kernel).await;
             }
             proxy.health.set_healthy(true);
             wait = RETRY.0;
@@ -121,84 +126,100 @@ fn run(
     })
 }
 
-/// Services that changed, themselves or in their slices; at most as many as there are.
-#[derive(Debug, Default)]
-struct Dirty {
-    services: Mutex<BTreeSet<Arc<str>>>,
-    changed: Notify,
+/// Puts services in line: those that are there, and each that changes.
+fn follow_services(changed: &Arc<TurnQueue>, informer: &Informer<Service>) -> Subscription {
+    let changed = Arc::clone(changed);
+    informer.on_change(move |change| changed.add(&change.key().to_string()))
 }
 
-impl Dirty {
-    fn add(&self, service: &str) {
-        self.services
-            .lock()
-            .expect("nothing panics while it is held")
-            .insert(Arc::from(service));
-        self.changed.notify_one();
-    }
-
-    fn follow_services(self: &Arc<Self>, informer: &Informer<Service>) -> Subscription {
-        let dirty = Arc::clone(self);
-        informer.on_change(move |change| dirty.add(&change.key().to_string()))
-    }
-
-    fn follow_slices(self: &Arc<Self>, informer: &Informer<Slice>) -> Subscription {
-        let dirty = Arc::clone(self);
-        informer.on_change(move |change| {
-            let same = matches!((&change.old, &change.new), (Some(old), Some(new)) if old.projection == new.projection);
-            if !same {
-                change.sides().filter(|side| !side.service.is_empty()).for_each(|side| dirty.add(&side.service));
-            }
-        })
-    }
-
-    /// Services that have changed up to now; perhaps none.
-    fn now(&self) -> BTreeSet<Arc<str>> {
-        std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"))
-    }
-
-    async fn take(&self) -> BTreeSet<Arc<str>> {
-        loop {
-            let services = self.now();
-            if !services.is_empty() {
-                return services;
-            }
-            self.changed.notified().await;
+/// Puts services in line whose slices change.
+fn follow_slices(changed: &Arc<TurnQueue>, informer: &Informer<Slice>) -> Subscription {
+    let changed = Arc::clone(changed);
+    informer.on_change(move |change| {
+        let same =
+            matches!((&change.old, &change.new), (Some(old), Some(new)) if old.projection == new.projection);
+        if !same {
+            let sides = change.sides().filter(|side| !side.service.is_empty());
+            sides.for_each(|side| changed.add(&side.service));
         }
-    }
+    })
 }
 
 struct Proxy {
     config: ProxyConfig,
     services: Informer<Service>,
     slices: Informer<Slice>,
+    changed: Arc<TurnQueue>,
     /// Elements in the kernel, if `built`.
     plans: Plans,
     health: HealthPorts,
     guard: TableGuard,
     built: bool,
+    runtime: Runtime,
 }
+
+/// Services of a transaction: their planned elements, and the time that planning took.
+type Planned = Vec<(Arc<str>, usize, Duration)>;
+
+/// Elements that are planned for one transaction, unless the whole table is written: others wait for no more.
+const MAX_OF_TRANSACTION: usize = 16_384;
 
 /// Elements that `nft` adds with the table, as one transaction; it takes 2.4 KB for each. More of them are added over netlink
 /// once the table is there.
 const MAX_WITH_TABLE: usize = 65_536;
 
 impl Proxy {
-    /// One transaction for all these services. After a failure the next one builds the whole table again, as it is
-    /// not known what the kernel has.
-    async fn sync(&mut self, changed: &BTreeSet<Arc<str>>, kernel: &dyn Kernel) -> Result<(), KernelError> {
+    /// One transaction for services in line, namespaces in turn, from this one on. After a failure the next one builds the
+    /// whole table again, as it is not known what the kernel has.
+    async fn sync(&mut self, first: Option<Turn>, kernel: &dyn Kernel) -> Result<(), KernelError> {
         let mut work = Work::default();
-        for service in changed {
-            self.sync_service(service, &mut work);
+        let planned = self.plan(first, &mut work).await;
+        let changed = work.delta.add.len() + work.delta.delete.len();
+        let begun = self.runtime.monotonic();
+        let written = self.write(work, kernel).await;
+        let took = self.runtime.monotonic().saturating_sub(begun);
+        tracing::debug!(services = planned.len(), changed, "rules written");
+        let all: usize = planned.iter().map(|(_, elements, _)| elements).sum();
+        for (service, elements, planning) in planned {
+            // Each namespace rests for its part.
+            let part = took.mul_f64(ratio(elements, all));
+            self.changed.worked(&service, planning + part);
+        }
+        written
+    }
+
+    /// Plans as many services as one transaction has, or all where the table is written as a whole.
+    async fn plan(&mut self, first: Option<Turn>, work: &mut Work) -> Planned {
+        let (mut planned, mut elements) = (Planned::new(), 0);
+        let mut next = first;
+        loop {
+            let Some(turn) = next.take().or_else(|| self.next_turn(elements)) else {
+                return planned;
+            };
+            if !turn.changed && !self.plans.is_due(&turn.object) {
+                continue;
+            }
+            let begun = self.runtime.monotonic();
+            let own = self.sync_service(&turn.object, work);
+            elements += own;
+            let took = self.runtime.monotonic().saturating_sub(begun);
+            planned.push((turn.object, own, took));
+            let due = self.plans.due();
+            due.iter().for_each(|other| self.changed.add_due(other));
             // Other tasks of this thread have their turn: there may be very many services.
             tokio::task::yield_now().await;
         }
-        for service in self.plans.due() {
-            if self.plans.is_due(&service) {
-                self.sync_service(&Arc::from(service), &mut work);
-                tokio::task::yield_now().await;
-            }
+    }
+
+    fn next_turn(&self, elements: usize) -> Option<Turn> {
+        if !self.built {
+            return self.changed.take_any();
         }
+        let has_room = elements < MAX_OF_TRANSACTION;
+        has_room.then(|| self.changed.take()).flatten()
+    }
+
+    async fn write(&mut self, mut work: Work, kernel: &dyn Kernel) -> Result<(), KernelError> {
         if !self.built {
             self.rebuild(kernel).await?;
             // Nobody remembers which flows were looked at: all of them.
@@ -208,12 +229,6 @@ impl Proxy {
         } else if !work.delta.is_empty() {
             self.change(&work.delta, kernel).await?;
         }
-        tracing::debug!(
-            services = changed.len(),
-            added = work.delta.add.len(),
-            deleted = work.delta.delete.len(),
-            "rules written"
-        );
         if !work.flows.is_empty() {
             match kernel.delete_conntrack_entries(work.flows).await {
                 Ok(0) => {}
@@ -269,7 +284,8 @@ impl Proxy {
         }
     }
 
-    fn sync_service(&mut self, service: &Arc<str>, work: &mut Work) {
+    /// Returns the number of elements that it has.
+    fn sync_service(&mut self, service: &Arc<str>, work: &mut Work) -> usize {
         let key = service
             .split_once('/')
             .map(|(namespace, name)| ObjectKey::new(namespace, name));
@@ -285,14 +301,20 @@ impl Proxy {
         let none = Service::default();
         let projection = object.as_ref().map_or(&none, |object| &object.projection);
         let projection = &without_own_addresses(projection, &self.config);
-        self.plans.set(service, projection, slices.clone(), here, work);
+        let elements = self.plans.set(service, projection, slices.clone(), here, work);
         if !self.built {
             // All of it is written anew.
             work.delta = Delta::default();
         }
         let ready = ready_here(slices, &self.config.node_name);
         self.health.set(service, projection.health_check_port, ready);
+        elements
     }
+}
+
+fn ratio(part: usize, all: usize) -> f64 {
+    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    number(part) / number(all.max(1))
 }
 
 /// A service as it is, but for external addresses that are the cluster's: whoever may write services would take the

@@ -34,7 +34,7 @@ impl Plans {
         }
     }
 
-    /// A service is this one now, with these slices; adds to `work` what that changes.
+    /// A service is this one now, with these slices; adds to `work` what that changes, and returns the number of its elements.
     pub(crate) fn set<'a>(
         &mut self,
         service: &Arc<str>,
@@ -42,7 +42,7 @@ impl Plans {
         slices: impl Iterator<Item = &'a Slice> + Clone,
         here: NodeFacts<'_>,
         work: &mut Work,
-    ) {
+    ) -> usize {
         let before = self.elements.of(service);
         let room = self.shares.room(service, before.len());
         let plan = planned(object, slices.clone(), here, &before, room);
@@ -58,6 +58,7 @@ impl Plans {
         if !flows.is_empty() {
             self.flows.insert(Arc::clone(service), flows);
         }
+        part.has
     }
 
     /// Services that may have more than they have, as others have less now.
