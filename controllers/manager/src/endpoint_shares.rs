@@ -63,7 +63,7 @@ struct State {
     shares: NamespaceShares,
     /// Units of each Service that has some.
     by_service: HashMap<ObjectKey, usize>,
-    /// What was stored before is counted.
+    /// Objects from before the start were counted.
     seeded: bool,
 }
 

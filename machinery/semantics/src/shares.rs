@@ -75,7 +75,7 @@ pub struct NamespaceShares {
     short: BTreeMap<Box<str>, Short>,
     /// Namespaces with short objects that gave units back since [`due`](Self::due) was last called.
     freed: BTreeSet<Box<str>>,
-    /// What all share had become so little that units which were given back may help any namespace.
+    /// The room of all had become so little that units which were given back may help any namespace.
     freed_for_all: bool,
 }
 
