@@ -2,7 +2,7 @@
 
 use super::{Function, fail, list, text, yes};
 use crate::value::{Entries, Evaluated, Map, Opaque, Value};
-use machinery_schema::leaf::go_quote;
+use machinery_schema::leaf::{RequestUrl, UrlPart, check_port, go_quote, unescape};
 use std::fmt;
 
 /// A URL.
@@ -53,58 +53,25 @@ fn of<'v>(args: &'v [Value<'_>]) -> Option<&'v Url> {
 impl Url {
     /// Reads the URL of a request: absolute, or a path from the root.
     pub(crate) fn parse_request(whole: &str) -> Result<Self, String> {
-        Self::read(whole).map_err(|problem| format!("parse {}: {problem}", go_quote(whole)))
-    }
-
-    fn read(whole: &str) -> Result<Self, String> {
-        if whole.bytes().any(|own| own < 0x20 || own == 0x7f) {
-            return Err("net/url: invalid control character in URL".to_owned());
-        }
-        if whole.is_empty() {
-            return Err("empty url".to_owned());
-        }
-        let mut url = Self::default();
-        if whole == "*" {
-            url.path = "*".to_owned();
-            return Ok(url);
-        }
-        let (scheme, rest) = scheme(whole)?;
-        url.scheme = scheme.to_ascii_lowercase();
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        url.query = query.to_owned();
-        if !rest.starts_with('/') {
-            if url.scheme.is_empty() {
-                return Err("invalid URI for request".to_owned());
-            }
-            url.opaque = rest.to_owned();
-            return Ok(url);
-        }
-        let mut path = rest;
-        if let Some(authority) = rest.strip_prefix("//").filter(|_| !url.scheme.is_empty()) {
-            let end = authority.find('/').unwrap_or(authority.len());
-            path = &authority[end..];
-            url.authority(&authority[..end])?;
-        }
-        unescape(path, false)?;
-        url.path = path.to_owned();
-        Ok(url)
-    }
-
-    fn authority(&mut self, authority: &str) -> Result<(), String> {
-        let (user, host) = match authority.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, authority),
-        };
-        self.host = parse_host(host)?;
-        if let Some(user) = user {
-            let valid = |own: char| own.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(own);
-            if !user.chars().all(valid) {
-                return Err("net/url: invalid userinfo".to_owned());
-            }
-            unescape(user, false)?;
-            self.user = Some(user.to_owned());
-        }
-        Ok(())
+        let read = RequestUrl::parse(whole);
+        let read = read.map_err(|problem| format!("parse {}: {problem}", go_quote(whole)))?;
+        let RequestUrl {
+            scheme,
+            opaque,
+            user,
+            host,
+            path,
+            query,
+        } = read;
+        Ok(Self {
+            scheme,
+            opaque,
+            user,
+            host,
+            path,
+            query,
+            fragment: String::new(),
+        })
     }
 
     /// Takes the fragment from where a request's URL has it: the last part.
@@ -127,7 +94,7 @@ impl Url {
         if self.path.bytes().all(plain) {
             return self.path.clone();
         }
-        let bytes = unescape(&self.path, false).unwrap_or_default();
+        let bytes = unescape(&self.path, UrlPart::Path).unwrap_or_default();
         escape(&bytes)
     }
 }
@@ -173,79 +140,6 @@ impl fmt::Display for Url {
     }
 }
 
-fn scheme(whole: &str) -> Result<(&str, &str), String> {
-    for (at, own) in whole.bytes().enumerate() {
-        match own {
-            b'a'..=b'z' | b'A'..=b'Z' => {}
-            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
-            b':' if at == 0 => return Err("missing protocol scheme".to_owned()),
-            b':' => return Ok((&whole[..at], &whole[at + 1..])),
-            _ => return Ok(("", whole)),
-        }
-    }
-    Ok(("", whole))
-}
-
-fn parse_host(host: &str) -> Result<String, String> {
-    if host.starts_with('[') {
-        let end = host.rfind(']').ok_or("missing ']' in host")?;
-        check_port(&host[end + 1..])?;
-        let inner = host[1..end].split('%').next().unwrap_or_default();
-        if inner.parse::<std::net::Ipv6Addr>().is_err() {
-            let quoted = go_quote(&host[..=end]);
-            return Err(format!("invalid host: {quoted}"));
-        }
-    } else if let Some(at) = host.rfind(':') {
-        check_port(&host[at..])?;
-    }
-    let bytes = unescape(host, true)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn check_port(port: &str) -> Result<(), String> {
-    let valid = port.is_empty()
-        || port
-            .strip_prefix(':')
-            .is_some_and(|digits| digits.bytes().all(|own| own.is_ascii_digit()));
-    if valid {
-        return Ok(());
-    }
-    Err(format!("invalid port {} after host", go_quote(port)))
-}
-
-/// The bytes that a part means.
-fn unescape(part: &str, host: bool) -> Result<Vec<u8>, String> {
-    let (mut out, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            if host
-                && *first < 0x80
-                && !first.is_ascii_alphanumeric()
-                && !b"-_.~!$&'()*+,;=:[]<>\"".contains(first)
-            {
-                let shown = go_quote(&char::from(*first).to_string());
-                return Err(format!("invalid character {shown} in host name"));
-            }
-            out.push(*first);
-            continue;
-        }
-        let digits = after.get(..2).and_then(|own| std::str::from_utf8(own).ok());
-        let value = digits
-            .filter(|own| own.bytes().all(|own| own.is_ascii_hexdigit()))
-            .and_then(|own| u8::from_str_radix(own, 16).ok());
-        match value {
-            Some(own) if !host || own >= 0x80 => out.push(own),
-            _ => {
-                let shown = String::from_utf8_lossy(&after[..after.len().min(2)]).into_owned();
-                return Err(format!("invalid URL escape {}", go_quote(&format!("%{shown}"))));
-            }
-        }
-        rest = &after[2..];
-    }
-    Ok(out)
-}
-
 /// Host and port.
 fn split_host(host: &str) -> (&str, &str) {
     let (name, port) = match host.rfind(':') {
@@ -266,7 +160,7 @@ fn query<'a>(query: &str, meter: &mut crate::eval::Meter) -> Evaluated<'a> {
     {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let read = |own: &str| {
-            let bytes = unescape(&own.replace('+', " "), false).ok()?;
+            let bytes = unescape(&own.replace('+', " "), UrlPart::Path).ok()?;
             Some(String::from_utf8_lossy(&bytes).into_owned())
         };
         let (Some(name), Some(value)) = (read(name), read(value)) else {

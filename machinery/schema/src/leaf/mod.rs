@@ -1,6 +1,7 @@
 //! Leaves that have rules of their own: quantities, times, durations, base64, and text in Go's quotes.
 
 mod duration;
+mod request_url;
 mod time;
 
 use crate::table::Shape;
@@ -11,6 +12,7 @@ pub use machinery_meta::go_text::{go_quote, is_printable};
 use machinery_meta::quantity::Quantity;
 
 pub use duration::{parse as parse_duration, write as write_duration};
+pub use request_url::{RequestUrl, UrlPart, check_port, unescape};
 pub use time::{civil_from_days, days_from_civil, parse_rfc3339, write_micro_time, write_time};
 
 /// Shapes whose JSON is a string with a canonical form.
