@@ -9,6 +9,7 @@ pub mod conditions;
 pub mod cron_schedule;
 pub mod endpoints;
 pub mod host_ports;
+pub mod image_names;
 pub mod node_affinity;
 pub mod node_labels;
 pub mod pod_status;

@@ -3,6 +3,7 @@
 use super::columns::columns;
 use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
+use crate::engine::registry::version_priority;
 use crate::engine::row::{
     Conversion, OpenApiSchema, ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole,
     record_fingerprint, storage_version_hash,
@@ -163,7 +164,13 @@ fn row(
     };
     let scale = scale_paths(version);
     let selectable = selectable(spec);
+    let embeds = version.at(&["schema", "openAPIV3Schema"]).is_some_and(|schema| {
+        schema
+            .to_json()
+            .contains("\"x-kubernetes-embedded-resource\":true")
+    });
     let strategy = SchemaStrategy {
+        embeds,
         rules: rules(version),
         status: version.at(&["subresources", "status"]).is_some(),
         replicas: scale.as_ref().map(|paths| {
@@ -193,14 +200,14 @@ fn row(
         openapi_schema: version
             .at(&["schema", "openAPIV3Schema"])
             .map(|schema| OpenApiSchema::new(schema.to_json())),
-        deprecation_warning: deprecation(version, &gvk),
+        deprecation_warning: deprecation(spec, version, &gvk),
         storage_version_hash: storage_version_hash(&stored_gvk),
         stored: StoredForm {
             prefix: stored_prefix(group, &plural),
             gvk: stored_gvk,
             schema: Arc::clone(&stored.schema),
             ty: stored.ty,
-            fingerprint: record_fingerprint(&stored.schema, &selectable),
+            fingerprint: version_fingerprint(&stored.schema, &selectable, stored_version),
             conversion,
             webhook: None,
         },
@@ -285,17 +292,30 @@ fn selectable_fields<'a>(fields: impl Iterator<Item = Ref<'a>>) -> Vec<Selectabl
     all
 }
 
-fn deprecation(version: Ref<'_>, gvk: &GroupVersionKind) -> Option<String> {
-    if version.get("deprecated").and_then(Ref::as_bool) != Some(true) {
+fn deprecation(spec: Ref<'_>, version: Ref<'_>, gvk: &GroupVersionKind) -> Option<String> {
+    let flag = |version: Ref<'_>, name: &str| version.get(name).and_then(Ref::as_bool) == Some(true);
+    if !flag(version, "deprecated") {
         return None;
     }
-    Some(match version.str("deprecationWarning") {
-        "" => format!("{} {} is deprecated", gvk.api_version(), gvk.kind),
-        own => own.to_owned(),
+    let own = version.str("deprecationWarning");
+    if !own.is_empty() {
+        return Some(own.to_owned());
+    }
+    let said = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
+    let current = spec
+        .list("versions")
+        .filter(|own| flag(*own, "served") && !flag(*own, "deprecated"));
+    let better = current
+        .map(|own| own.str("name"))
+        .filter(|own| version_priority(own) > version_priority(&gvk.version));
+    Some(match better.max_by_key(|own| version_priority(own)) {
+        Some(better) => format!("{said}; use {}/{better} {}", gvk.group, gvk.kind),
+        None => said,
     })
 }
 
-/// Strategy `None`: the same members, seen through the other version's schema.
+/// Strategy `None`: the same members, seen through the other version's schema. Defaults are those of the version that is
+/// stored, as upstream's.
 #[derive(Debug)]
 struct Recoding;
 
@@ -303,11 +323,7 @@ fn recoded(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
     let mut text = Vec::new();
     encode_json(object, &mut text);
     match decode_json(schema, ty, &text, Strictness::Ignore) {
-        Ok(decoded) => {
-            let mut tree = decoded.tree;
-            apply_defaults(&mut tree);
-            tree
-        }
+        Ok(decoded) => decoded.tree,
         // A value the other version calls ill-typed is kept as it is, as upstream does.
         Err(_) => object.clone(),
     }
@@ -319,6 +335,9 @@ impl Conversion for Recoding {
     }
 
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
-        recoded(object, schema, ty)
+        // What a read by the stored version fills in is there for the other versions.
+        let mut own = recoded(object, schema, ty);
+        apply_defaults(&mut own);
+        own
     }
 }

@@ -32,31 +32,52 @@ impl Taken {
     }
 }
 
-/// A conflict: the condition's reason and message.
-pub(super) fn conflict(names: Ref<'_>, taken: &Taken) -> Option<(&'static str, String)> {
-    let resource = |name: &str| !name.is_empty() && taken.resources.contains(name);
-    let kind = |name: &str| !name.is_empty() && taken.kinds.contains(name);
-    let in_use = |name: &str| format!("{name:?} is already in use");
-    for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
-        if resource(names.str(field)) {
-            return Some((reason, in_use(names.str(field))));
-        }
+/// A name that is another definition's.
+struct NameConflict {
+    field: &'static str,
+    /// Of the condition.
+    reason: &'static str,
+    message: String,
+}
+
+/// Conflicts of names that a definition does not hold already, in upstream's order.
+fn conflicts(names: Ref<'_>, accepted: Option<Ref<'_>>, taken: &Taken) -> Vec<NameConflict> {
+    const FIELDS: [(&str, &str); 5] = [
+        ("plural", "PluralConflict"),
+        ("singular", "SingularConflict"),
+        ("shortNames", "ShortNamesConflict"),
+        ("kind", "KindConflict"),
+        ("listKind", "ListKindConflict"),
+    ];
+    let mut found = Vec::new();
+    for (field, reason) in FIELDS {
+        let used = if field.ends_with("ind") {
+            &taken.kinds
+        } else {
+            &taken.resources
+        };
+        let of = |own: Ref<'_>| -> Vec<String> {
+            let one = own.get(field).and_then(Ref::as_str);
+            let all = one.into_iter().chain(own.list(field).filter_map(Ref::as_str));
+            all.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
+        let held = accepted.map(of).unwrap_or_default();
+        let in_use = of(names)
+            .into_iter()
+            .filter(|name| !held.contains(name) && used.contains(name));
+        let messages: Vec<String> = in_use.map(|name| format!("{name:?} is already in use")).collect();
+        let message = match messages.as_slice() {
+            [] => continue,
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        found.push(NameConflict {
+            field,
+            reason,
+            message,
+        });
     }
-    let short: Vec<String> = names
-        .list("shortNames")
-        .filter_map(Ref::as_str)
-        .filter(|name| resource(name))
-        .map(in_use)
-        .collect();
-    if !short.is_empty() {
-        return Some(("ShortNamesConflict", short.join(", ")));
-    }
-    for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
-        if kind(names.str(field)) {
-            return Some((reason, in_use(names.str(field))));
-        }
-    }
-    None
+    found
 }
 
 /// The status a definition should have; `now` for conditions that change.
@@ -74,9 +95,12 @@ pub(super) fn settle(definition: &mut Tree, taken: &Taken, now: &str) {
 }
 
 fn settle_names(definition: &mut Tree, taken: &Taken, now: &str) {
-    let found = definition
-        .at(&["spec", "names"])
-        .and_then(|names| conflict(names, taken));
+    let accepted = definition.at(&["status", "acceptedNames"]);
+    let found = match definition.at(&["spec", "names"]) {
+        Some(names) => conflicts(names, accepted, taken),
+        None => Vec::new(),
+    };
+    accept(definition, &found);
     let say = |definition: &mut Tree, kind, status, reason, message: &str| {
         let said = Condition {
             kind,
@@ -86,16 +110,15 @@ fn settle_names(definition: &mut Tree, taken: &Taken, now: &str) {
         };
         set_condition(definition, now, said);
     };
-    match found {
-        Some((reason, message)) => {
-            say(definition, "NamesAccepted", "False", reason, &message);
+    match found.last() {
+        Some(last) => {
+            say(definition, "NamesAccepted", "False", last.reason, &last.message);
             if !is_true(definition, "Established") {
                 let message = "not all names are accepted";
                 say(definition, "Established", "False", "NotAccepted", message);
             }
         }
         None => {
-            accept(definition);
             let message = "no conflicts found";
             say(definition, "NamesAccepted", "True", "NoConflicts", message);
             let message = "the initial names have been accepted";
@@ -104,11 +127,19 @@ fn settle_names(definition: &mut Tree, taken: &Taken, now: &str) {
     }
 }
 
-fn accept(definition: &mut Tree) {
-    let names = definition.at(&["spec", "names"]).map(Ref::to_tree);
-    if let Some(names) = names {
-        definition.set(&["status".into(), "acceptedNames".into()], names.root());
+/// Accepts the names that are free; in the place of others stays what was accepted before.
+fn accept(definition: &mut Tree, refused: &[NameConflict]) {
+    let Some(mut names) = definition.at(&["spec", "names"]).map(Ref::to_tree) else {
+        return;
+    };
+    let before = definition.at(&["status", "acceptedNames"]).map(Ref::to_tree);
+    for NameConflict { field, .. } in refused {
+        names.remove(&[field]);
+        if let Some(own) = before.as_ref().and_then(|own| own.get(field)) {
+            names.set(&[(*field).into()], own);
+        }
     }
+    definition.set(&["status".into(), "acceptedNames".into()], names.root());
 }
 
 /// Reports whether a condition is true.

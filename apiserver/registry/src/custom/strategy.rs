@@ -19,6 +19,8 @@ pub(super) struct SchemaStrategy {
     pub(super) status: bool,
     /// Path of the replicas that `scale` reads, as the definition writes it and split into names.
     pub(super) replicas: Option<(String, Vec<String>)>,
+    /// The schema has objects within the object.
+    pub(super) embeds: bool,
     /// `x-kubernetes-validations` of the schema.
     pub(super) rules: Option<Arc<Rules>>,
 }
@@ -45,6 +47,16 @@ impl SchemaStrategy {
             return;
         }
         problems.extend(self.rules(object, old).problems);
+    }
+
+    fn check_schema(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
+        let mut problems = structural::validate(object, old);
+        self.check_replicas(object, &mut problems);
+        if self.embeds {
+            let found = structural::validate_embedded(object, &metadata::embedded_problems);
+            problems.extend(found);
+        }
+        problems
     }
 
     fn check_replicas(&self, object: Ref<'_>, problems: &mut Vec<FieldError>) {
@@ -94,8 +106,7 @@ impl Strategy for SchemaStrategy {
     }
 
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
-        let mut problems = structural::validate(object, None);
-        self.check_replicas(object, &mut problems);
+        let mut problems = self.check_schema(object, None);
         self.check_rules(object, None, &mut problems);
         problems
     }
@@ -107,8 +118,7 @@ impl Strategy for SchemaStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        let mut problems = structural::validate(object, Some(old));
-        self.check_replicas(object, &mut problems);
+        let mut problems = self.check_schema(object, Some(old));
         self.check_rules(object, Some(old), &mut problems);
         problems
     }

@@ -4,7 +4,7 @@ use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::managed_fields;
 use crate::engine::row::ResourceRow;
-use crate::engine::strategy::{ObjectPart, Strategy};
+use crate::engine::strategy::{ObjectPart, Strategy, path_segment_problems};
 use crate::shared::validation::Errors;
 use jiff::Timestamp;
 use machinery_meta::field::Shown;
@@ -330,10 +330,31 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
     problems
 }
 
+/// Problems of the metadata of an object within another, which may have no name.
+pub(crate) fn embedded_problems(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    for (field, prefix) in [("generateName", true), ("name", false)] {
+        let text = meta.str(field);
+        if !text.is_empty() {
+            let wrong = path_segment_problems(text, prefix).into_iter();
+            problems.extend(wrong.map(|detail| FieldError::invalid(&path.child(field), text, detail)));
+        }
+    }
+    let namespace = meta.str("namespace");
+    if !namespace.is_empty() {
+        let wrong = syntax::dns1123_label(namespace).into_iter();
+        problems.extend(wrong.map(|detail| FieldError::invalid(&path.child("namespace"), namespace, detail)));
+    }
+    problems.extend(metadata_problems(meta, false, path));
+    problems
+}
+
 fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Errors {
-    let Some(meta) = meta(object) else {
-        return Errors::new();
-    };
+    let qualified = row.strategy.wants_qualified_finalizers();
+    meta(object).map_or_else(Errors::new, |meta| metadata_problems(meta, qualified, path))
+}
+
+fn metadata_problems(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Errors {
     let mut problems = Errors::new();
     let generation = meta.get("generation").and_then(Ref::as_i64).unwrap_or(0);
     if generation < 0 {
@@ -347,7 +368,6 @@ fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Errors
         problems.extend(validate_annotations(annotations, &path.child("annotations")));
     }
     problems.extend(validate_owners(meta, &path.child("ownerReferences")));
-    let qualified = row.strategy.wants_qualified_finalizers();
     problems.extend(validate_finalizers(meta, qualified, &path.child("finalizers")));
     if let Some(record) = meta.get("managedFields") {
         problems.extend(managed_fields::problems(record, &path.child("managedFields")));
@@ -457,4 +477,47 @@ fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Erro
         problems.push(FieldError::invalid(path, list, detail));
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::embedded_problems;
+    use machinery_meta::FieldPath;
+    use machinery_schema::Tree;
+
+    /// Answers of kube-apiserver for an embedded resource with these metadata.
+    #[test]
+    fn metadata_of_embedded_objects_are_validated() {
+        let check = |meta: &str, expected: &[&str]| {
+            let meta = Tree::from_json(meta).unwrap();
+            let found = embedded_problems(meta.root(), &FieldPath::new("m"));
+            let found: Vec<String> = found
+                .iter()
+                .map(|own| {
+                    format!(
+                        "{} {}",
+                        own.path.as_str(),
+                        own.value.as_deref().unwrap_or_default()
+                    )
+                })
+                .collect();
+            assert_eq!(found, expected);
+        };
+        check(
+            r#"{"name": "A B", "namespace": "B B", "labels": {"a b": "c d"}, "annotations": {"a b": "c"}, "generateName": "-", "finalizers": ["x y"]}"#,
+            &[
+                r#"m.namespace "B B""#,
+                r#"m.labels "a b""#,
+                r#"m.labels "c d""#,
+                r#"m.annotations "a b""#,
+                r#"m.finalizers "x y""#,
+            ],
+        );
+        check(
+            r#"{"name": "a/b", "generation": -1}"#,
+            &[r#"m.name "a/b""#, "m.generation -1"],
+        );
+        check(r#"{"name": ".."}"#, &[r#"m.name "..""#]);
+        check("{}", &[]);
+    }
 }

@@ -60,7 +60,7 @@ fn of<'v>(value: &'v Value<'_>) -> Option<&'v Semver> {
 fn order(args: &[Value<'_>]) -> Option<Ordering> {
     let [own, other] = args else { return None };
     if let Some(own) = super::quantities::of(own) {
-        return Some(own.cmp(&super::quantities::of(other)?));
+        return Some(own.quantity.cmp(&super::quantities::of(other)?.quantity));
     }
     Some(of(own)?.order(of(other)?))
 }

@@ -1,10 +1,10 @@
 //! Values of Kubernetes' libraries.
 
+use crate::library::Scaled;
 use crate::library::formats::NamedFormat;
 use crate::library::semver::Semver;
 use crate::library::urls::Url;
 use crate::types::Type;
-use machinery_meta::Quantity;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub enum Opaque<'a> {
     Ip(IpAddr),
     Cidr(IpAddr, u8),
     Url(Url),
-    Quantity(Quantity),
+    Quantity(Scaled),
     Semver(Semver),
     Format(&'static NamedFormat),
     Authorizer(Subject<'a>),
@@ -83,7 +83,7 @@ impl Opaque<'_> {
             (Self::Ip(own), Self::Ip(other)) => own == other,
             (Self::Cidr(own, bits), Self::Cidr(other, other_bits)) => own == other && bits == other_bits,
             (Self::Url(own), Self::Url(other)) => own.to_string() == other.to_string(),
-            (Self::Quantity(own), Self::Quantity(other)) => own == other,
+            (Self::Quantity(own), Self::Quantity(other)) => own.quantity == other.quantity,
             (Self::Semver(own), Self::Semver(other)) => own.order(other).is_eq(),
             (Self::Format(own), Self::Format(other)) => own.name == other.name,
             _ => false,

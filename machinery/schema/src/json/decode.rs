@@ -7,7 +7,7 @@ use crate::MAX_DEPTH;
 use crate::leaf;
 use crate::normal::normal_field;
 use crate::table::{Schema, Shape, TypeId};
-use crate::tree::{MAX_NODES, Node, Tree, narrow};
+use crate::tree::{MAX_NODES, Node, Tag, Tree, narrow};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -115,8 +115,9 @@ impl<'i> Decoder<'i> {
             }
             Shape::Map => self.members_of_map(ty.item),
             Shape::Any => self.members_of_map(TypeId::ANY),
-            _ if !ty.typed => self.members_of_map(TypeId::ANY),
-            _ => self.mismatch(id, "object"),
+            _ if ty.typed => self.mismatch(id, "object"),
+            _ if ty.preserve_unknown => self.members_of_map(TypeId::ANY),
+            _ => self.no_members(),
         }
     }
 
@@ -126,8 +127,9 @@ impl<'i> Decoder<'i> {
             Shape::List => self.items(ty.item),
             Shape::SchemaOrArray => self.leniently(|decoder| decoder.items(ty.item)),
             Shape::SchemaOrStrings | Shape::Any => self.items(TypeId::ANY),
-            _ if !ty.typed => self.items(TypeId::ANY),
-            _ => self.mismatch(id, "array"),
+            _ if ty.typed => self.mismatch(id, "array"),
+            _ if ty.preserve_unknown => self.items(TypeId::ANY),
+            _ => self.items_without_members(),
         }
     }
 
@@ -172,13 +174,21 @@ impl<'i> Decoder<'i> {
             seen.repeated = true;
         }
         self.strict.path.push(PathStep::Field { parent: id, position });
+        let start = self.scan.at;
         let value = self.value(field.ty)?;
+        let is_embedded = schema.ty(id).embedded && self.depth > 1;
+        if is_embedded && value.tag() != Tag::Str && matches!(&*name, "apiVersion" | "kind") {
+            self.not_a_string(start);
+        }
         self.strict.path.pop();
         let kept = if schema.ty(id).typed {
             normal_field(&mut self.tree, field, value, self.depth)
         } else {
             // Of custom resources a null that may not be goes, and a default may take its place.
-            (!value.is_null() || self.keeps_null(field.ty)).then_some(value)
+            match value.is_null() {
+                true => self.keeps_null(field.ty).then(|| self.embedded_null(field.ty)),
+                false => Some(value),
+            }
         };
         match kept {
             Some(node) => self.keep(node.in_field(position)),
@@ -302,6 +312,70 @@ impl<'i> Decoder<'i> {
         }
         self.depth -= 1;
         Ok(self.close(mark, Node::list))
+    }
+
+    /// An object of a custom kind where the schema has no members: it loses them all, and each is reported.
+    #[cold]
+    fn no_members(&mut self) -> Result<Node, DecodeError> {
+        self.enter()?;
+        let mark = self.pending.len();
+        if !self.scan.take(b'}') {
+            loop {
+                let key = self.scan.key()?;
+                let name = self.literal_text(key)?;
+                self.strict.unknown(self.schema, &self.tree.text, &name);
+                self.scan.skip(self.depth)?;
+                if !self.scan.more(b'}', "after object key:value pair")? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(self.close(mark, Node::map))
+    }
+
+    /// A list of a custom kind where the schema has no items.
+    #[cold]
+    fn items_without_members(&mut self) -> Result<Node, DecodeError> {
+        self.enter()?;
+        let mark = self.pending.len();
+        if !self.scan.take(b']') {
+            let mut index = 0;
+            loop {
+                self.strict.path.push(PathStep::Index(index));
+                let value = match self.scan.peek() {
+                    Some(b'{') => self.no_members()?,
+                    Some(b'[') => self.items_without_members()?,
+                    _ => self.value(TypeId::ANY)?,
+                };
+                self.strict.path.pop();
+                self.keep(value)?;
+                index += 1;
+                if !self.scan.more(b']', "after array element")? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(self.close(mark, Node::list))
+    }
+
+    /// Refuses what an object within a custom object says of its type; the value begins at `start`.
+    #[cold]
+    fn not_a_string(&mut self, start: usize) {
+        if self.wrong_type.is_none() {
+            let shown = self.scan.slice(start, self.scan.at).trim();
+            let path = self.strict.full(self.schema, &self.tree.text);
+            self.wrong_type = Some(format!("{path}: Invalid value: {shown}: must be a string"));
+        }
+    }
+
+    /// Metadata of an object within a custom object that is null has no members.
+    fn embedded_null(&mut self, ty: TypeId) -> Node {
+        match self.schema.ty(ty).shape {
+            Shape::Struct if self.schema.ty(ty).typed => self.tree.zero(ty, self.depth),
+            _ => Node::NULL,
+        }
     }
 
     /// A custom kind's map drops nulls that its values may not be.
@@ -437,7 +511,8 @@ impl<'i> Decoder<'i> {
             return Ok(Node::int(whole));
         }
         match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Node::float(value)),
+            // Zero has no sign.
+            Ok(value) if value.is_finite() => Ok(Node::float(value + 0.0)),
             _ => {
                 let context = self.strict.go_context(self.schema, "float64");
                 Err(DecodeError::Type(format!(

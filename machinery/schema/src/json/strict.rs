@@ -69,7 +69,8 @@ impl Strict {
         }
     }
 
-    fn full(&self, schema: &Schema, text: &str) -> String {
+    /// The path from the root to here.
+    pub(super) fn full(&self, schema: &Schema, text: &str) -> String {
         let mut out = String::new();
         for step in &self.path {
             let name = match step {

@@ -111,11 +111,16 @@ fn parse_literal(host: &str) -> Result<String, String> {
     let mut own = unescape(&inner[..zone], UrlPart::Host)?;
     own.extend(unescape(&inner[zone..], UrlPart::Zone)?);
     let own = text(&own);
-    let (address, zone) = own.split_once('%').map_or((&*own, None), |(address, zone)| (address, Some(zone)));
+    let (address, zone) = own
+        .split_once('%')
+        .map_or((&*own, None), |(address, zone)| (address, Some(zone)));
     match address.parse::<IpAddr>() {
         Ok(IpAddr::V6(_)) if zone != Some("") => Ok(format!("[{own}]{port}")),
         Ok(IpAddr::V4(_)) if zone.is_none() => Err("invalid IP-literal".to_owned()),
-        _ => Err(format!("invalid host: ParseAddr({}): unable to parse IP", go_quote(&own))),
+        _ => Err(format!(
+            "invalid host: ParseAddr({}): unable to parse IP",
+            go_quote(&own)
+        )),
     }
 }
 

@@ -42,7 +42,9 @@ impl Check<'_> {
         let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
         let ty = schema.str("type");
         let items = schema.get("items").filter(|items| items.kind() == Kind::Map);
-        if ty == "array" && items.is_none() {
+        // Of a list of schemas the rules of all definitions speak.
+        let lists = schema.get("items").is_some_and(|items| !items.is_empty());
+        if ty == "array" && items.is_none() && !lists {
             self.errors
                 .push(FieldError::required(&path.child("items"), "must be specified"));
         }
@@ -154,9 +156,9 @@ impl Check<'_> {
             ));
         }
         let named = members(metadata, "properties").all(|(name, _)| matches!(name, "name" | "generateName"));
-        let other = metadata.entries().any(|(name, value)| {
-            !matches!(name, "type" | "properties" | "default" | "description" | "title") && !value.is_null()
-        });
+        let other = metadata
+            .entries()
+            .any(|(name, value)| !matches!(name, "type" | "properties" | "default") && !value.is_null());
         if level == Level::Root && (!named || other) {
             let problem = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             self.errors.push(FieldError::forbidden(&path, problem));

@@ -1,6 +1,7 @@
 //! From a `JSONSchemaProps` to types and constraints.
 
 use super::check::check_structural;
+use super::format;
 use super::pattern::{Patterns, TOO_LARGE};
 use super::{Constraints, MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES, ValidationRule};
 use crate::Tree;
@@ -126,7 +127,6 @@ impl<'p> Compiler<'p> {
     fn object(&mut self, schema: Ref<'_>, root: bool, depth: usize) -> Result<TypeId, String> {
         let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
         let embedded = root || flag("x-kubernetes-embedded-resource");
-        let preserve = flag("x-kubernetes-preserve-unknown-fields");
         let additional = schema
             .get("additionalProperties")
             .filter(|own| own.as_bool() != Some(false));
@@ -137,7 +137,7 @@ impl<'p> Compiler<'p> {
             let item = if additional.kind() == Kind::Map {
                 self.value(additional, depth + 1)?
             } else {
-                TypeId::ANY
+                self.leaf()
             };
             let id = self.builder.own(Shape::Map, item, "object");
             self.describe(id, schema);
@@ -162,9 +162,16 @@ impl<'p> Compiler<'p> {
         let id = self.builder.declare_anonymous("object");
         self.builder.define_struct(id, fields, &[]);
         self.describe(id, schema);
-        let ty = self.builder.type_mut(id);
-        (ty.preserve_unknown, ty.embedded) = (preserve, embedded);
+        self.builder.type_mut(id).embedded = embedded;
         Ok(id)
+    }
+
+    /// Values below `additionalProperties: true`, which have no schema: objects there lose their members.
+    fn leaf(&mut self) -> TypeId {
+        let id = self.builder.own(Shape::Str, TypeId::ANY, "any");
+        let ty = self.builder.type_mut(id);
+        (ty.typed, ty.nullable) = (false, true);
+        id
     }
 
     /// Adds the members every object has.
@@ -184,9 +191,11 @@ impl<'p> Compiler<'p> {
     fn describe(&mut self, id: TypeId, schema: Ref<'_>) {
         let constraints = constraints(schema, true, self.patterns);
         let map_type = constraints.map_type;
-        let nullable = constraints.nullable || schema.str("type").is_empty() && constraints.types.is_empty();
+        let nullable = constraints.nullable;
+        let preserve = schema.get("x-kubernetes-preserve-unknown-fields");
         let ty = self.builder.type_mut(id);
         (ty.typed, ty.nullable, ty.map_type) = (false, nullable, map_type);
+        ty.preserve_unknown = preserve.and_then(Ref::as_bool) == Some(true);
         self.builder.constrain(id, constraints);
     }
 }
@@ -222,7 +231,7 @@ fn constraints(schema: Ref<'_>, structural: bool, patterns: &mut Patterns) -> Co
     Constraints {
         types: types(schema.str("type"), flag("x-kubernetes-int-or-string")),
         nullable: flag("nullable"),
-        format: schema.str("format").to_owned(),
+        format: format::of_type(schema.str("type"), schema.str("format")).to_owned(),
         max_length: whole("maxLength"),
         min_length: whole("minLength"),
         pattern: patterns.get(schema.str("pattern")),

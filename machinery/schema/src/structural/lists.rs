@@ -40,7 +40,12 @@ impl Validation {
     }
 
     fn unique_items(&mut self, list: Ref<'_>, path: &FieldPath) {
-        let texts: Vec<String> = list.items().map(Ref::to_json).collect();
+        // A whole number and one with a fraction are two, though they were the same.
+        let text = |item: Ref<'_>| match item.kind() {
+            Kind::Float => format!("float {}", item.to_json()),
+            _ => item.to_json(),
+        };
+        let texts: Vec<String> = list.items().map(text).collect();
         for index in second_times(&texts) {
             if let Some(item) = list.item(index) {
                 self.push(FieldError::duplicate(&path.index(index), shown(item)));

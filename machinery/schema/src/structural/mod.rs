@@ -10,6 +10,7 @@ mod bounds;
 mod check;
 mod compile;
 mod defaults;
+mod embedded;
 mod format;
 mod lists;
 mod openapi;
@@ -17,14 +18,17 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod warnings;
 
 pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
 pub use defaults::check_defaults;
+pub use embedded::{MetadataProblems, validate_embedded};
 pub use format::is_valid as is_valid_format;
-pub use openapi::check_openapi;
+pub use openapi::{check_openapi, names_other_schema};
 pub use pattern::{MAX_PATTERN_BYTES, Pattern, Patterns, Search};
 pub use validate::validate;
+pub use warnings::schema_warnings;
 
 use crate::Tree;
 use crate::table::{ListType, MapType, Schema, TypeId};

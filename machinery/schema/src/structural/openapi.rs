@@ -43,6 +43,29 @@ pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     check.errors
 }
 
+/// Reports whether some part of a schema names a dialect (`$schema`), which no definition may.
+pub fn names_other_schema(schema: Ref<'_>) -> bool {
+    names_dialect(schema, 0)
+}
+
+fn names_dialect(schema: Ref<'_>, depth: usize) -> bool {
+    let below =
+        |own: Ref<'_>| depth < MAX_SCHEMA_DEPTH && own.kind() == Kind::Map && names_dialect(own, depth + 1);
+    let own = !schema.str("$schema").is_empty();
+    let single = ["items", "not", "additionalProperties"]
+        .into_iter()
+        .filter_map(|name| schema.get(name));
+    let listed = ["allOf", "anyOf", "oneOf"]
+        .into_iter()
+        .flat_map(|name| schema.list(name));
+    let named = schema
+        .get("properties")
+        .into_iter()
+        .flat_map(Ref::entries)
+        .map(|(_, own)| own);
+    own || single.chain(listed).chain(named).any(below)
+}
+
 /// Position of a schema in the whole.
 #[derive(Clone, Default)]
 struct SchemaPosition {
@@ -120,7 +143,7 @@ impl Check {
         }
         if schema
             .get("items")
-            .is_some_and(|items| items.kind() == Kind::List)
+            .is_some_and(|items| items.kind() == Kind::List && !items.is_empty())
         {
             let problem = "items must be a schema object and not an array";
             self.forbidden(&path.child("items"), problem);
@@ -196,10 +219,9 @@ impl Check {
     }
 
     fn container(&mut self, schema: Ref<'_>, path: &FieldPath, word: &str, wanted: &str, known: &[&str]) {
-        let said = schema.str(word);
-        if said.is_empty() {
+        let Some(said) = schema.get(word).and_then(Ref::as_str) else {
             return;
-        }
+        };
         let problem = format!("must be {wanted} if {word} is specified");
         match schema.str("type") {
             "" => self.required(&path.child("type"), &problem),
@@ -344,7 +366,7 @@ fn flag(schema: Ref<'_>, name: &str) -> bool {
 fn is_present(schema: Ref<'_>, name: &str) -> bool {
     schema.get(name).is_some_and(|own| match own.kind() {
         Kind::Null => false,
-        Kind::String => own.as_str() != Some(""),
+        Kind::String => own.as_str() != Some("") || name == "$ref",
         Kind::Map if name == "patternProperties" || name == "definitions" => !own.is_empty(),
         _ => true,
     })

@@ -12,16 +12,23 @@ use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 pub fn validate(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
     let mut found = Validation::new(MAX_STEPS);
     found.structure(object, old, "");
-    found.unique(object, &FieldPath::root());
+    // Lists that had doubles before they had to be unique may keep them.
+    if old.is_none_or(has_unique_items) {
+        found.unique(object, &FieldPath::root());
+    }
     found.finish()
+}
+
+fn has_unique_items(object: Ref<'_>) -> bool {
+    let mut found = Validation::new(MAX_STEPS);
+    found.unique(object, &FieldPath::root());
+    found.errors.is_empty()
 }
 
 /// Everything wrong with the default of a value; paths begin at the value.
 pub(super) fn validate_default(value: Ref<'_>) -> Vec<FieldError> {
     let mut found = Validation::new(MAX_STEPS);
-    if value.kind() == Kind::Map && value.schema().ty(value.ty()).embedded {
-        found.embedded(value, "");
-    }
+    found.embedded(value, &FieldPath::root(), &|_, _| Vec::new());
     if found.errors.is_empty() {
         found.structure(value, None, "");
     }
@@ -57,29 +64,11 @@ impl Validation {
                 }
             }
             Kind::Map => {
-                if ty.embedded && !path.is_empty() {
-                    self.embedded(value, path);
-                }
                 for (name, member) in value.entries() {
                     self.structure(member, old.and_then(|old| old.get(name)), &joined(path, name));
                 }
             }
             _ => {}
-        }
-    }
-
-    /// An object within the object says what it is.
-    fn embedded(&mut self, value: Ref<'_>, path: &str) {
-        for name in ["apiVersion", "kind"] {
-            let at = at(&joined(path, name));
-            match value.get(name).map(|own| (own, own.as_str())) {
-                None => self.push(FieldError::required(&at, "")),
-                Some((_, Some(""))) => self.push(FieldError::invalid(&at, "", "must not be empty")),
-                Some((_, Some(_))) => {}
-                Some((own, None)) => {
-                    self.push(FieldError::invalid(&at, Shown(own.to_json()), "must be a string"));
-                }
-            }
         }
     }
 
@@ -113,34 +102,33 @@ impl Validation {
     }
 
     fn type_of(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
-        if schema.types.is_empty() {
+        if schema.types.is_empty() && schema.format.is_empty() {
             return true;
         }
         let (name, own_format) = match value.kind() {
-            Kind::Null if schema.nullable => return true,
+            Kind::Null if schema.nullable || schema.types.is_empty() => return true,
             Kind::Null => ("null", ""),
             Kind::Bool => ("boolean", ""),
             Kind::Int => ("integer", "int64"),
-            Kind::Float => ("number", "double"),
+            Kind::Float => ("number", "float64"),
             Kind::String | Kind::Raw => ("string", ""),
             Kind::List => ("array", ""),
             Kind::Map => ("object", ""),
         };
         let has = |name: &str| schema.types.contains(&name);
-        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0) && has("integer");
-        let fits = has(name) || (name == "number" && whole) || (name == "integer" && has("number"));
+        let whole = value.kind() == Kind::Float && has("integer") && is_json_integer(value);
+        let fits = has(name) || whole || name == "integer" && has("number");
         let text = matches!(value.kind(), Kind::String | Kind::List);
+        let has_format = !schema.format.is_empty() && value.kind() != Kind::Null;
+        if !text && has_format && !fits && own_format != schema.format {
+            self.wrong_type(path, &schema.format, own_format);
+            return false;
+        }
         let numeric = has("number") || has("integer");
-        if fits || (text && !numeric && !schema.format.is_empty() && format::is_known(&schema.format)) {
+        if fits || text && has_format && !numeric {
             return true;
         }
-        let known_format = format::is_known(&schema.format) || numeric && !schema.format.is_empty();
-        let (wanted, got) = if !text && value.kind() != Kind::Null && known_format {
-            (schema.format.clone(), own_format)
-        } else {
-            (schema.types.join(","), name)
-        };
-        self.wrong_type(path, &wanted, got);
+        self.wrong_type(path, &schema.types.join(","), name);
         false
     }
 
@@ -207,8 +195,7 @@ impl Validation {
             && length > max
         {
             self.push(FieldError::too_long(&at(path), usize::try_from(max).unwrap_or(0)));
-        }
-        if let Some(min) = schema.min_length
+        } else if let Some(min) = schema.min_length
             && length < min
         {
             self.invalid(
@@ -216,8 +203,7 @@ impl Validation {
                 go_quote(text),
                 format!("{path} in body should be at least {min} chars long"),
             );
-        }
-        if let Some(pattern) = &schema.pattern
+        } else if let Some(pattern) = &schema.pattern
             && !pattern.is_match(text)
         {
             self.invalid(
@@ -244,12 +230,18 @@ impl Validation {
 
     fn number(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
         let number = value.as_f64().unwrap_or(0.0);
-        if schema.types.first() == Some(&"integer") && !is_integer(value, &schema.format) {
+        let out_of_range = match schema.types[..] {
+            ["integer"] => !is_integer(value, &schema.format),
+            ["number"] => schema.format == "float" && number.abs() > f64::from(f32::MAX),
+            _ => false,
+        };
+        if out_of_range {
+            let ty = schema.types[0];
             let form = match schema.format.as_str() {
                 "" => "(default format)".to_owned(),
                 format => format!("with format {format}"),
             };
-            self.sentence(format!("Checked value must be of type integer {form} in {path}"));
+            self.sentence(format!("Checked value must be of type {ty} {form} in {path}"));
         }
         if let Some(factor) = schema.multiple_of
             && factor > 0.0
@@ -257,8 +249,8 @@ impl Validation {
         {
             self.invalid(
                 path,
-                value.to_json(),
-                format!("{path} in body should be a multiple of {factor}"),
+                printed(value),
+                format!("{path} in body should be a multiple of {}", bound(value, factor)),
             );
         }
         if let Some(max) = schema.maximum {
@@ -270,8 +262,8 @@ impl Validation {
             if number > max || (schema.exclusive_maximum && number >= max) {
                 self.invalid(
                     path,
-                    value.to_json(),
-                    format!("{path} in body should be {words} {max}"),
+                    printed(value),
+                    format!("{path} in body should be {words} {}", bound(value, max)),
                 );
             }
         }
@@ -284,8 +276,8 @@ impl Validation {
             if number < min || (schema.exclusive_minimum && number <= min) {
                 self.invalid(
                     path,
-                    value.to_json(),
-                    format!("{path} in body should be {words} {min}"),
+                    printed(value),
+                    format!("{path} in body should be {words} {}", bound(value, min)),
                 );
             }
         }
@@ -348,7 +340,12 @@ impl Validation {
         if !self.step(16 * schema.enum_values.len()) {
             return;
         }
-        if schema.enum_values.is_empty() || schema.enum_values.iter().any(|own| own.root() == value) {
+        if schema.enum_values.is_empty()
+            || schema
+                .enum_values
+                .iter()
+                .any(|own| is_enum_value(own.root(), value))
+        {
             return;
         }
         if value.is_null() && schema.nullable {
@@ -391,15 +388,63 @@ impl Validation {
 
 /// A value as field errors print it.
 pub(super) fn shown(value: Ref<'_>) -> Shown {
-    Shown(value.as_str().map_or_else(|| value.to_json(), go_quote))
+    Shown(value.as_str().map_or_else(|| printed(value), go_quote))
+}
+
+/// A value as JSON, but numbers with a fraction as Go prints them.
+fn printed(value: Ref<'_>) -> String {
+    match value.as_f64() {
+        Some(number) if value.kind() == Kind::Float => go_float(number),
+        _ => value.to_json(),
+    }
+}
+
+/// A bound beside a value, which is whole where the value is.
+fn bound(value: Ref<'_>, bound: f64) -> String {
+    match value.kind() {
+        Kind::Int => bound.to_string(),
+        _ => go_float(bound),
+    }
+}
+
+/// A number as Go's `%v` has it: with an exponent where that is below -4 or above 5.
+fn go_float(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else {
+        return text;
+    };
+    match exponent.parse::<i32>() {
+        Ok(power) if !(-4..6).contains(&power) => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", power.abs())
+        }
+        _ => number.to_string(),
+    }
+}
+
+/// Reports whether a number is one that JSON's readers agree is whole.
+fn is_json_integer(value: Ref<'_>) -> bool {
+    const MOST: f64 = 9_007_199_254_740_991.0;
+    let number = value.as_f64().unwrap_or(0.5);
+    number.fract() == 0.0 && number.abs() <= MOST
+}
+
+/// Reports whether a value is one of an enum. Numbers are compared as numbers of the enum's type.
+fn is_enum_value(of_enum: Ref<'_>, value: Ref<'_>) -> bool {
+    match (of_enum.kind(), value.kind()) {
+        (Kind::Int, Kind::Float) => {
+            let whole = value.as_f64().map(f64::trunc);
+            whole.is_some_and(|whole| of_enum.as_f64() == Some(whole))
+        }
+        (Kind::Float, Kind::Int) => of_enum.as_f64() == value.as_f64(),
+        _ => of_enum == value,
+    }
 }
 
 /// Reports whether a number is one of the integers of a format.
 fn is_integer(value: Ref<'_>, format: &str) -> bool {
     let (low, high) = match format {
         "int32" => (i128::from(i32::MIN), i128::from(i32::MAX)),
-        "uint32" => (0, i128::from(u32::MAX)),
-        "uint64" => (0, i128::from(u64::MAX)),
         _ => (i128::from(i64::MIN), i128::from(i64::MAX)),
     };
     // Written without an exponent, as the rule reads it.

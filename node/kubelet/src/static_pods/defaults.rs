@@ -2,6 +2,7 @@
 //! (`pkg/apis/core/v1/defaults.go`). Pure.
 
 use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec, Probe};
+use machinery_semantics::image_names::default_pull_policy;
 
 /// Fills them in.
 pub fn apply(pod: &mut Pod) {
@@ -30,7 +31,7 @@ fn default(field: &mut Option<String>, value: &str) {
 }
 
 fn of_container(container: &mut Container, host_network: bool) {
-    let policy = pull_policy(container.image.as_deref().unwrap_or_default());
+    let policy = default_pull_policy(container.image.as_deref().unwrap_or_default());
     default(&mut container.image_pull_policy, policy);
     default(&mut container.termination_message_path, "/dev/termination-log");
     default(&mut container.termination_message_policy, "File");
@@ -80,11 +81,4 @@ fn of_lifecycle(lifecycle: &mut Lifecycle) {
         default(&mut get.path, "/");
         default(&mut get.scheme, "HTTP");
     }
-}
-
-/// `Always` for images that may move, else `IfNotPresent`.
-fn pull_policy(image: &str) -> &'static str {
-    let last = image.rsplit('/').next().unwrap_or_default();
-    let is_fixed = image.contains('@') || last.split_once(':').is_some_and(|(_, tag)| tag != "latest");
-    if is_fixed { "IfNotPresent" } else { "Always" }
 }

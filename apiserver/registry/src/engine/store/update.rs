@@ -9,7 +9,7 @@ use crate::engine::metadata;
 use crate::engine::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::engine::scope::Scope;
 use crate::engine::strategy::{AllocationChange, ObjectPart};
-use apiserver_storage::{Entry, Expect, Write};
+use apiserver_storage::{Entry, Expect, ReadAt, Write};
 use async_trait::async_trait;
 use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
 use machinery_schema::Tree;
@@ -178,8 +178,8 @@ impl Store {
                 .finish_deletion(ctx, &admitted, live, object, options.dry_run)
                 .await;
         }
-        // What is stored with an old key is written again, though nothing of the object changes.
-        if object == old && !self.storage().is_stale(live) {
+        // What is stored with an old key, or in an old form, is written again, though nothing of the object changes.
+        if object == old && !self.is_behind(live).await? {
             return Ok(Some(Written::Stored {
                 entry: Arc::clone(live),
                 created: false,
@@ -214,6 +214,23 @@ impl Store {
             entry,
             created: false,
         }))
+    }
+
+    /// Reports whether a write of the object as it is would change what is stored: its key, its version, or its content by
+    /// the schema of now. Storage has the form of now where the content is the same (see [`Store::migrate_entry`]).
+    async fn is_behind(&self, live: &Entry) -> Result<bool, RegistryError> {
+        if self.storage().is_stale(live) {
+            return Ok(true);
+        }
+        let stored = &self.row.stored;
+        let fingerprint = match &stored.webhook {
+            Some(webhook) => webhook.storage.fingerprint,
+            None => stored.fingerprint,
+        };
+        let found = self.storage().get(&live.key, ReadAt::Latest).await;
+        let found = found.map_err(|error| self.storage_error(&error))?.entry;
+        // Another's write is a conflict that the next attempt sees.
+        Ok(found.is_some_and(|own| own.revision == live.revision && own.record.fingerprint != fingerprint))
     }
 
     /// A deleted object loses its finalizers however full the store is: where the record of who changed what has no room,

@@ -14,7 +14,8 @@ pub(super) fn driver(errors: &mut Errors, class: Ref<'_>, member: &str) {
     if driver.is_empty() {
         errors.required(&path, "");
     } else {
-        errors.all_invalid(&path, driver, syntax::qualified_name(&driver.to_lowercase()));
+        let driver = driver.to_lowercase();
+        errors.all_invalid(&path, &driver, syntax::qualified_name(&driver));
     }
 }
 

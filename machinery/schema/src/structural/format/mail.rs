@@ -26,7 +26,9 @@ impl<'t> Reader<'t> {
             if self.take('(') {
                 let comment = self.comment()?;
                 let mut words = comment.split([' ', '\t']);
-                return words.all(|word| encoded(word) != Word::UnknownCharset).then_some(1);
+                return words
+                    .all(|word| encoded(word) != Word::UnknownCharset)
+                    .then_some(1);
             }
             return Some(1);
         }
@@ -241,7 +243,12 @@ fn quoted_printable(text: &str) -> Option<usize> {
     let (mut rest, mut length) = (text.as_bytes(), 0);
     while let Some((first, after)) = rest.split_first() {
         rest = match first {
-            b'=' => after.split_at_checked(2).filter(|(digits, _)| super::is_hex(digits))?.1,
+            b'=' => {
+                after
+                    .split_at_checked(2)
+                    .filter(|(digits, _)| super::is_hex(digits))?
+                    .1
+            }
             b' '..=b'~' | b'\n' | b'\r' | b'\t' => after,
             _ => return None,
         };

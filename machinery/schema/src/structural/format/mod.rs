@@ -43,9 +43,15 @@ const KNOWN: [&str; 26] = [
     "k8slongname",
 ];
 
-/// Reports whether the format of a string is checked at all.
-pub(super) fn is_known(format: &str) -> bool {
-    KNOWN.contains(&&*normalised(format))
+/// The format of values of a type; empty where it is none that is checked.
+pub(super) fn of_type<'f>(ty: &str, format: &'f str) -> &'f str {
+    let known = match ty {
+        "" | "string" => KNOWN.contains(&&*normalised(format)),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    if known { format } else { "" }
 }
 
 /// Names of formats are told apart without their dashes.
@@ -102,7 +108,9 @@ fn is_hex(text: &[u8]) -> bool {
 
 /// Base64 with padding, and of one group at least; bits beyond the last byte are not looked at.
 fn is_base64(text: &str) -> bool {
-    let body = text.strip_suffix('=').map_or(text, |own| own.strip_suffix('=').unwrap_or(own));
+    let body = text
+        .strip_suffix('=')
+        .map_or(text, |own| own.strip_suffix('=').unwrap_or(own));
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     !text.is_empty() && text.len().is_multiple_of(4) && body.bytes().all(legal)
 }

@@ -67,7 +67,9 @@ fn is_old_ipv4(text: &str) -> bool {
 }
 
 fn decimal(text: &str) -> Option<u32> {
-    number(text, 10).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+    number(text, 10)
+        .filter(|(_, rest)| rest.is_empty())
+        .map(|(value, _)| value)
 }
 
 /// The number at the beginning of a text, and what follows it.

@@ -34,7 +34,10 @@ pub(super) fn is_isbn10(text: &str) -> bool {
     if !first.iter().all(u8::is_ascii_digit) {
         return false;
     }
-    let sum: u32 = (1..).zip(first).map(|(at, digit)| at * u32::from(digit - b'0')).sum();
+    let sum: u32 = (1..)
+        .zip(first)
+        .map(|(at, digit)| at * u32::from(digit - b'0'))
+        .sum();
     (sum + 10 * last).is_multiple_of(11)
 }
 
@@ -44,7 +47,9 @@ pub(super) fn is_isbn13(text: &str) -> bool {
         return false;
     }
     let weighed = digits.iter().zip([1, 3].into_iter().cycle());
-    let sum: u32 = weighed.map(|(digit, weight)| u32::from(digit - b'0') * weight).sum();
+    let sum: u32 = weighed
+        .map(|(digit, weight)| u32::from(digit - b'0') * weight)
+        .sum();
     sum.is_multiple_of(10)
 }
 

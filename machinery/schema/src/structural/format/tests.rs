@@ -1,6 +1,6 @@
 //! Answers of Go for the same texts, printed by `conformance/tools/formats`.
 
-use super::{KNOWN, is_known, is_valid, normalised};
+use super::{KNOWN, is_valid, normalised, of_type};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -19,7 +19,10 @@ fn lines() -> Vec<Line> {
 fn formats_are_checked_as_upstream_checks_them() {
     let mut wrong = Vec::new();
     for Line { format, yes, no } in lines() {
-        let expected = yes.iter().map(|text| (text, true)).chain(no.iter().map(|text| (text, false)));
+        let expected = yes
+            .iter()
+            .map(|text| (text, true))
+            .chain(no.iter().map(|text| (text, false)));
         let others = expected.filter(|(text, valid)| is_valid(&format, text) != *valid);
         wrong.extend(others.map(|(text, valid)| format!("{format} {text:?}: {valid}")));
     }
@@ -28,8 +31,21 @@ fn formats_are_checked_as_upstream_checks_them() {
 
 #[test]
 fn formats_all_have_recorded_answers_and_are_known_without_dashes() {
-    let recorded: Vec<String> = lines().iter().map(|line| normalised(&line.format).into_owned()).collect();
+    let recorded: Vec<String> = lines()
+        .iter()
+        .map(|line| normalised(&line.format).into_owned())
+        .collect();
     assert_eq!(recorded, KNOWN);
-    assert!(is_known("date-time") && is_known("u-uid") && !is_known("int64"));
+    for (ty, format, known) in [
+        ("string", "date-time", true),
+        ("", "u-uid", true),
+        ("string", "int64", false),
+        ("integer", "int64", true),
+        ("integer", "date", false),
+        ("number", "float", true),
+        ("boolean", "byte", false),
+    ] {
+        assert_eq!(of_type(ty, format) == format, known, "{ty} {format}");
+    }
     assert!(is_valid("unheard-of", "anything"));
 }

@@ -32,6 +32,7 @@ pub(crate) static KIND: Kind = Kind::of("apiextensions.k8s.io", "customresourced
     .keeps_after_finalizers(keeps_after_finalizers)
     .mark_deleting(mark_deleting)
     .default_lines(&[defaults::LINES])
+    .warnings(warnings)
     .columns(columns::cells)
     .old_form(OldForm {
         version: "v1beta1",
@@ -46,10 +47,36 @@ fn defaults(object: &mut Tree) {
             names.default("listKind", format!("{kind}List").as_str());
         }
     });
-    object.with(&["spec"], |mut spec| {
-        let mut conversion = spec.entry("conversion");
-        conversion.default("strategy", "None");
-    });
+    let converts = object
+        .at(&["spec", "conversion"])
+        .is_some_and(|own| !own.is_null());
+    if !converts {
+        object.with(&["spec"], |mut spec| {
+            spec.entry("conversion").set("strategy", "None")
+        });
+    }
+    let stored = object.at(&["status", "storedVersions"]);
+    if stored.is_none_or(|own| own.is_empty()) {
+        remember_stored(object);
+    }
+}
+
+/// Formats that no value is checked for, and sets of values that are not scalars, which the old definition had not.
+fn warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    let known: HashSet<String> = old.into_iter().flat_map(schema_warnings).collect();
+    let own = schema_warnings(object).into_iter();
+    own.filter(|own| !known.contains(own)).collect()
+}
+
+fn schema_warnings(definition: Ref<'_>) -> Vec<String> {
+    let versions = definition
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("versions"));
+    let schemas: Vec<Ref<'_>> = versions
+        .filter_map(|own| own.at(&["schema", "openAPIV3Schema"]))
+        .collect();
+    machinery_schema::structural::schema_warnings(&schemas)
 }
 
 fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
@@ -95,18 +122,17 @@ fn remember_stored(object: &mut Tree) {
         .get("status")
         .into_iter()
         .flat_map(|status| status.list("storedVersions"));
-    let mut known: HashSet<String> = listed.filter_map(Ref::as_str).map(str::to_owned).collect();
-    let stored: Vec<String> = object
+    let known: HashSet<String> = listed.filter_map(Ref::as_str).map(str::to_owned).collect();
+    let versions = object
         .get("spec")
         .into_iter()
-        .flat_map(|spec| spec.list("versions"))
-        .filter(|version| version.get("storage").and_then(Ref::as_bool) == Some(true))
-        .map(|version| version.str("name").to_owned())
-        .collect();
-    for version in stored {
-        if !known.contains(&version) {
-            object.push(&["status", "storedVersions"], version.as_str());
-            known.insert(version);
-        }
+        .flat_map(|spec| spec.list("versions"));
+    // Of several, which are refused, the first counts.
+    let stored = versions
+        .into_iter()
+        .find(|own| own.get("storage").and_then(Ref::as_bool) == Some(true));
+    let stored = stored.map(|own| own.str("name").to_owned());
+    if let Some(version) = stored.filter(|own| !known.contains(own)) {
+        object.push(&["status", "storedVersions"], version.as_str());
     }
 }

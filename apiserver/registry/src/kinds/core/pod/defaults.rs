@@ -1,6 +1,7 @@
 //! Defaults of a pod that depend on its other fields; pod templates share most of them.
 
 use machinery_schema::{Mut, Ref, Tree, Value};
+use machinery_semantics::image_names::default_pull_policy;
 
 /// Lines as the kind's `default_lines` take them.
 pub(super) const LINES: &[&str] = &["spec.enableServiceLinks=true"];
@@ -68,25 +69,8 @@ pub(crate) fn spec(spec: &mut Mut<'_>) {
 
 /// `Always` for images that may move, else `IfNotPresent`.
 fn image_pull_policy(container: &mut Mut<'_>) {
-    let policy = pull_policy(container.as_ref().str("image"));
+    let policy = default_pull_policy(container.as_ref().str("image"));
     container.default("imagePullPolicy", policy);
-}
-
-/// The policy an image's tag asks for.
-pub(crate) fn pull_policy(image: &str) -> &'static str {
-    match tag_of(image) {
-        "latest" => "Always",
-        _ => "IfNotPresent",
-    }
-}
-
-/// The tag an image names: `latest` without tag and digest.
-fn tag_of(image: &str) -> &str {
-    if image.contains('@') {
-        return "";
-    }
-    let last = image.rsplit('/').next().unwrap_or_default();
-    last.split_once(':').map_or("latest", |(_, tag)| tag)
 }
 
 fn probes(container: &mut Mut<'_>) {

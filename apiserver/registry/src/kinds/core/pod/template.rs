@@ -3,6 +3,7 @@
 use super::defaults as pod;
 use crate::engine::kind::PodTemplate;
 use machinery_schema::{Mut, Tree};
+use machinery_semantics::image_names::default_pull_policy;
 
 /// The spec of pods at a path of a kind.
 pub(crate) const fn at(path: &'static [&'static str]) -> PodTemplate {
@@ -91,7 +92,7 @@ fn set(object: &mut Tree, path: &[&str]) {
 fn image_volumes(spec: &mut Mut<'_>) {
     spec.each("volumes", |mut volume| {
         if let Some(mut image) = volume.field("image") {
-            let policy = pod::pull_policy(image.as_ref().str("reference"));
+            let policy = default_pull_policy(image.as_ref().str("reference"));
             image.default("pullPolicy", policy);
         }
     });

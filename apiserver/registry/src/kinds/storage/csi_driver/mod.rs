@@ -10,7 +10,7 @@ use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::Ref;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "csidrivers")
-    .traits(Traits::PLAIN.returned().revision_wanted())
+    .traits(Traits::COUNTED.returned().revision_wanted())
     .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
     .warnings(warnings)
     .default_lines(&[defaults::LINES])

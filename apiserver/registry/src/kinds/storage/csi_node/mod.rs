@@ -9,6 +9,6 @@ use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "csinodes")
     .traits(Traits::PLAIN.returned().revision_wanted())
-    .rules(ValidationRules::create(validation::validate))
+    .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
     .prepare_for_update(crate::engine::metadata::keep_in_status)
     .columns(columns::cells);

@@ -2,7 +2,9 @@
 
 use crate::shared::validation::{Errors, Path, csi_driver_name, non_negative, present, qualified};
 use machinery_meta::FieldError;
+use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+use machinery_schema::leaf::go_quote;
 use std::collections::HashSet;
 
 const MAX_NODE_ID: usize = 256;
@@ -29,6 +31,37 @@ pub(super) fn validate(node: Ref<'_>) -> Vec<FieldError> {
         topology_keys(&mut errors, &at, driver);
     }
     errors.into_list()
+}
+
+/// Every problem of a changed CSINode: a driver that stays is as it was, but for the number of its volumes.
+pub(super) fn validate_update(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    errors.extend(validate(node));
+    let new = drivers(node);
+    for was in drivers(old) {
+        for own in new.iter().filter(|own| own.str("name") == was.str("name")) {
+            if internal(*own) != internal(was) {
+                errors.invalid(
+                    &Path::of("spec.drivers"),
+                    Shown(internal(*own)),
+                    "field is immutable",
+                );
+            }
+        }
+    }
+    errors.into_list()
+}
+
+fn drivers(node: Ref<'_>) -> Vec<Ref<'_>> {
+    let spec = node.get("spec").into_iter();
+    spec.flat_map(|spec| spec.list("drivers")).collect()
+}
+
+/// A driver by Go's names of its members, without the number of its volumes.
+fn internal(driver: Ref<'_>) -> String {
+    let [name, id] = ["name", "nodeID"].map(|member| go_quote(driver.str(member)));
+    let keys = present(driver, "topologyKeys").map_or_else(|| "null".to_owned(), Ref::to_json);
+    format!(r#"{{"Name":{name},"NodeID":{id},"TopologyKeys":{keys},"Allocatable":null}}"#)
 }
 
 fn node_id(errors: &mut Errors, path: &Path<'_>, id: &str) {

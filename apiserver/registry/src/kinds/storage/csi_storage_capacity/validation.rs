@@ -20,11 +20,14 @@ pub(super) fn validate(capacity: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// The room was asked for with these members.
+/// Every problem of a changed capacity: the room was asked for with two of its members.
 pub(super) fn validate_update(capacity: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    errors.extend(validate(capacity));
     for member in ["nodeTopology", "storageClassName"] {
-        let (new, old) = (present(capacity, member), present(old, member));
+        let is_set = |own: &Ref<'_>| own.as_str() != Some("") || member != "storageClassName";
+        let (new, old) = (capacity.get(member), present(old, member).filter(is_set));
+        let new = new.filter(|own| !own.is_null());
         immutable(&mut errors, &Path::of(member), new, old, "field is immutable");
     }
     errors.into_list()

@@ -2,8 +2,9 @@
 
 use super::topologies;
 use crate::kinds::storage::parameters::{driver, parameters};
-use crate::shared::validation::{Errors, Path, immutable, present};
+use crate::shared::validation::{Errors, Path, present};
 use machinery_meta::FieldError;
+use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
 /// Every problem of a new StorageClass.
@@ -25,27 +26,16 @@ pub fn validate_class(class: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Refuses changes of the members that volumes were created with.
+/// Every problem of a changed class; volumes were created with its members.
 pub fn validate_class_update(class: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    let text = |object: Ref<'_>, name: &str| object.get(name).map(Ref::to_json);
-    if text(class, "parameters") != text(old, "parameters") {
-        let detail = "updates to parameters are forbidden.";
-        errors.forbidden(&Path::of("parameters"), detail);
-    }
-    if class.str("provisioner") != old.str("provisioner") {
-        let detail = "updates to provisioner are forbidden.";
-        errors.forbidden(&Path::of("provisioner"), detail);
-    }
-    for name in ["reclaimPolicy", "volumeBindingMode"] {
-        let at = Path::of(name);
-        immutable(
-            &mut errors,
-            &at,
-            class.get(name),
-            old.get(name),
-            "field is immutable",
-        );
+    errors.extend(validate_class(class));
+    for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        let of = |object: Ref<'_>| present(object, name).map(Ref::to_json);
+        if of(class) != of(old) {
+            let detail = "field is immutable";
+            errors.invalid(&Path::of(name), Shown("null".to_owned()), detail);
+        }
     }
     errors.into_list()
 }

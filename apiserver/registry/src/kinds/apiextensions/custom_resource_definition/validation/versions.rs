@@ -191,6 +191,10 @@ fn schema(schema: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
             problems.extend(structural::check_defaults(schema, &path));
         }
         problems.extend(structural::check_openapi(schema, &path));
+        if problems.len() == before && structural::names_other_schema(schema) {
+            let detail = "OpenAPIV3Schema 'schema' is not supported";
+            problems.push(FieldError::invalid(&path, "", detail));
+        }
     }
 }
 
