@@ -1,5 +1,7 @@
 //! Defaults of requests for devices.
 
+use crate::engine::context::RequestContext;
+use crate::engine::metadata;
 use machinery_schema::{Mut, Ref, Tree};
 
 /// Requests for an exact number ask for one.
@@ -17,6 +19,28 @@ pub(super) fn device_counts(object: &mut Tree, path: &[&str]) {
                 count(&mut exactly);
             }
             request.each("firstAvailable", |mut one| count(&mut one));
+        });
+    });
+}
+
+/// Taints say since when they are; those of a rule.
+pub(super) fn time_of_rule(ctx: &RequestContext, object: &mut Tree) {
+    let now = metadata::format_time(ctx.runtime.now());
+    object.with(&["spec"], |mut spec| {
+        if let Some(mut taint) = spec.field("taint") {
+            taint.default("timeAdded", now.as_str());
+        }
+    });
+}
+
+/// The same of the devices of a slice.
+pub(super) fn times_of_slice(ctx: &RequestContext, object: &mut Tree) {
+    let now = metadata::format_time(ctx.runtime.now());
+    object.with(&["spec"], |mut spec| {
+        spec.each("devices", |mut device| {
+            device.each("taints", |mut taint| {
+                taint.default("timeAdded", now.as_str());
+            });
         });
     });
 }

@@ -11,6 +11,8 @@ const MAX_DRIVER_CHARACTERS: usize = 63;
 const MAX_POOL_BYTES: usize = 253;
 /// Most bytes of parameters that a driver alone understands.
 const MAX_OPAQUE_BYTES: usize = 10 * 1024;
+const MAX_SELECTORS: usize = 32;
+const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
@@ -195,5 +197,26 @@ pub(super) fn json_object(errors: &mut Errors, path: &Path<'_>, value: Option<Re
     } else if value.kind() != Kind::Map && !text.starts_with('{') {
         let shown = Shown("\"<value omitted>\"".into());
         errors.invalid(path, shown, "must be a valid JSON object");
+    }
+}
+
+/// Validates the selectors of devices.
+pub(super) fn selectors(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
+    let count = own.list("selectors").len();
+    if count > MAX_SELECTORS {
+        return problems.declared.too_many(path, count, MAX_SELECTORS);
+    }
+    for (index, selector) in own.list("selectors").enumerate() {
+        let item = path.index(index);
+        let at = item.child("cel");
+        match present(selector, "cel") {
+            None => problems.seen.required(&at, ""),
+            Some(cel) if cel.str("expression").len() > MAX_EXPRESSION_BYTES => {
+                problems
+                    .seen
+                    .too_long(&at.child("expression"), MAX_EXPRESSION_BYTES);
+            }
+            Some(_) => {}
+        }
     }
 }

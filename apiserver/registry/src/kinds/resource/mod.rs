@@ -8,6 +8,7 @@ mod defaults;
 pub mod device_class;
 pub mod device_taint_rule;
 pub(crate) mod devices;
+mod qualified_names;
 pub mod resource_claim;
 pub mod resource_claim_template;
 pub mod resource_slice;

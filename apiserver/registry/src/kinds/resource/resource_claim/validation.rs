@@ -2,8 +2,9 @@
 
 use crate::kinds::resource::Problems;
 use crate::kinds::resource::devices::{
-    MAX_REFERENCES, RequestNames, opaque, references, request_names, tolerations,
+    MAX_REFERENCES, RequestNames, opaque, references, request_names, selectors, tolerations,
 };
+use crate::kinds::resource::qualified_names::fully_qualified_name;
 use crate::shared::validation::{
     Errors, Path, annotations, dns_label, dns_subdomain, immutable, labels, present,
 };
@@ -12,8 +13,6 @@ use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
 const MAX_ALTERNATIVES: usize = 8;
-const MAX_SELECTORS: usize = 32;
-const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 const MODES: [&str; 2] = ["All", "ExactCount"];
 
 /// Every problem of a new claim.
@@ -164,7 +163,7 @@ fn class(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
 
 /// Validates the requested devices and their number.
 fn wanted(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
-    bounded_selectors(problems, &path.child("selectors"), own);
+    selectors(problems, &path.child("selectors"), own);
     let count = own.get("count").and_then(Ref::as_i64).unwrap_or(0);
     let at = path.child("count");
     match own.str("allocationMode") {
@@ -181,26 +180,6 @@ fn wanted(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
     tolerations(problems, path, own);
 }
 
-fn bounded_selectors(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
-    let count = own.list("selectors").len();
-    if count > MAX_SELECTORS {
-        return problems.declared.too_many(path, count, MAX_SELECTORS);
-    }
-    for (index, selector) in own.list("selectors").enumerate() {
-        let item = path.index(index);
-        let at = item.child("cel");
-        match present(selector, "cel") {
-            None => problems.seen.required(&at, ""),
-            Some(cel) if cel.str("expression").len() > MAX_EXPRESSION_BYTES => {
-                problems
-                    .seen
-                    .too_long(&at.child("expression"), MAX_EXPRESSION_BYTES);
-            }
-            Some(_) => {}
-        }
-    }
-}
-
 fn constraint(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>, names: &RequestNames) {
     references(problems, &path.child("requests"), own, names);
     let attribute = ["matchAttribute", "distinctAttribute"]
@@ -211,16 +190,6 @@ fn constraint(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>, names: &Re
             let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
             problems.seen.required(path, detail);
         }
-        Some((name, value)) => attribute_name(&mut problems.declared, &path.child(name), value),
-    }
-}
-
-/// The name of an attribute with the domain it belongs to.
-fn attribute_name(errors: &mut Errors, path: &Path<'_>, value: &str) {
-    if value.is_empty() {
-        errors.required(path, "");
-    } else if !value.contains('/') {
-        let detail = "a fully qualified name must be a domain and a name separated by a slash";
-        errors.invalid(path, value, detail);
+        Some((name, value)) => fully_qualified_name(&mut problems.declared, &path.child(name), value),
     }
 }
