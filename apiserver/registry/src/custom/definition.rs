@@ -13,6 +13,7 @@ use crate::engine::verbs::{Verb, Verbs};
 use crate::engine::version_webhook::{ConversionCalls, StorageVersion, VersionWebhook};
 use machinery_cel::Rules;
 use machinery_meta::{FieldPath, GroupVersionKind};
+use machinery_schema::leaf::go_quote;
 use machinery_schema::structural::{self, CompiledSchema, Patterns};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
 use std::collections::HashSet;
@@ -199,7 +200,7 @@ fn row(
         has_store: true,
         openapi_schema: version
             .at(&["schema", "openAPIV3Schema"])
-            .map(|schema| OpenApiSchema::new(schema.to_json())),
+            .map(|schema| OpenApiSchema::new(published(schema, version))),
         deprecation_warning: deprecation(spec, version, &gvk),
         storage_version_hash: storage_version_hash(&stored_gvk),
         stored: StoredForm {
@@ -217,6 +218,23 @@ fn row(
         plural,
         gvk,
     }
+}
+
+/// The schema of a version as it is published: with the fields that lists can be narrowed by.
+fn published(schema: Ref<'_>, version: Ref<'_>) -> String {
+    let mut text = schema.to_json();
+    let fields: Vec<String> = version_selectable(version)
+        .iter()
+        .map(|field| format!(r#"{{"fieldPath":{}}}"#, go_quote(&field.label)))
+        .collect();
+    if !fields.is_empty() && text.pop() == Some('}') {
+        let comma = if text == "{" { "" } else { "," };
+        text.push_str(&format!(
+            r#"{comma}"x-kubernetes-selectable-fields":[{}]}}"#,
+            fields.join(",")
+        ));
+    }
+    text
 }
 
 /// The rules of a version's schema.

@@ -143,11 +143,32 @@ fn complete(mut own: Map<String, Value>, schemas: &mut Schemas<'_>, edition: Edi
     UNPUBLISHED.iter().for_each(|name| drop(own.remove(*name)));
     if edition == Edition::V2 {
         v2::structural::simplify(&mut own);
+    } else {
+        name_both_types(&mut own);
     }
     let metadata = metadata(schemas);
     type_meta(&mut own, [API_VERSION, KIND], &metadata);
     embed(&mut own, &metadata, edition);
     own
+}
+
+/// Says below a schema, in words that every reader knows, that a value is a whole number or a text.
+fn name_both_types(schema: &mut Map<String, Value>) {
+    if is(schema, "x-kubernetes-int-or-string") && !schema.contains_key("anyOf") {
+        let both = json!([{"type": "integer"}, {"type": "string"}]);
+        schema.insert("anyOf".to_owned(), both);
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties
+            .values_mut()
+            .filter_map(Value::as_object_mut)
+            .for_each(name_both_types);
+    }
+    for below in ["items", "additionalProperties"] {
+        if let Some(Value::Object(own)) = schema.get_mut(below) {
+            name_both_types(own);
+        }
+    }
 }
 
 /// The property `metadata` of an object.

@@ -167,3 +167,13 @@ fn openapi_v2_kind_with_unknown_members_names_none() {
     assert_eq!(own["type"], "object");
     assert!(own.get("properties").is_none());
 }
+
+#[test]
+fn openapi_v3_int_or_string_names_both_types() {
+    let schema = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{"p":{"x-kubernetes-int-or-string":true}}}},"x-kubernetes-selectable-fields":[{"fieldPath":"spec.p"}]}"#;
+    let document = document("example.com", "v1", &[widget(schema)]);
+    let own = &document["components"]["schemas"]["com.example.v1.Widget"];
+    let both = serde_json::json!([{"type": "integer"}, {"type": "string"}]);
+    assert_eq!(own["properties"]["spec"]["properties"]["p"]["anyOf"], both);
+    assert_eq!(own["x-kubernetes-selectable-fields"][0]["fieldPath"], "spec.p");
+}
