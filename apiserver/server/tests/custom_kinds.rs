@@ -267,6 +267,40 @@ async fn pruned_field_is_back_with_its_schema() {
     assert_eq!(back["metadata"], pruned["metadata"]);
 }
 
+/// What a migration of stored versions does with each object.
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_patch_moves_an_object_to_the_storage_version() {
+    let cluster = with_boats().await;
+    let properties = json!({"oars": {"type": "integer"}, "flag": {"type": "string"}});
+    let mut versions = definition(&properties)["spec"]["versions"].clone();
+    let mut second = versions[0].clone();
+    second["name"] = json!("v2");
+    versions[0]["storage"] = json!(false);
+    versions.as_array_mut().unwrap().push(second);
+    let patch = |path: String, patch: Value| {
+        let admin = cluster
+            .admin()
+            .header("content-type", "application/merge-patch+json");
+        async move {
+            let body = Bytes::from(patch.to_string());
+            let answer = admin.send(Method::PATCH, &path, body).await.is(200).json();
+            answer["metadata"]["resourceVersion"].clone()
+        }
+    };
+    let changed = json!({"spec": {"versions": versions}});
+    patch(format!("{DEFINITIONS}/boats.knarr.test"), changed).await;
+    until(&cluster, &BOATS.replace("/v1/", "/v2/"), |_| true).await;
+    let path = format!("{BOATS}/ormen");
+    let before = cluster.admin().get(&path).await.is(200).json()["metadata"]["resourceVersion"].clone();
+    let moved = patch(path.clone(), json!({})).await;
+    assert_ne!(moved, before, "it is stored in the version of before");
+    assert_eq!(
+        patch(path, json!({})).await,
+        moved,
+        "it is stored in the version of now"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn selectable_field_added_later_selects_old_objects() {
     let cluster = with_boats().await;
