@@ -105,6 +105,12 @@ fn out_of_range(text: &str) -> Option<&'static str> {
 
 /// Seconds since 1970 and nanoseconds of an RFC 3339 time.
 pub fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
+    // Go reads an hour of one digit.
+    if text.as_bytes().get(12) == Some(&b':')
+        && let Some((date, time)) = text.split_at_checked(11)
+    {
+        return parse_rfc3339(&format!("{date}0{time}"));
+    }
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         bytes.get(from..to)?.iter().try_fold(0, |sum, byte| {

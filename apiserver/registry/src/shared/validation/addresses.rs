@@ -113,6 +113,29 @@ fn unambiguous_range(errors: &mut Errors, path: &Path<'_>, text: &str) -> Option
     Some((address, length))
 }
 
+/// A range that a lenient reader understands.
+pub fn lenient_range(text: &str) -> Option<(IpAddr, u8)> {
+    parse_range(text)
+}
+
+/// Reports whether a range is a part of another and not all of it; none where one of them cannot be read.
+pub fn is_strict_part(text: &str, whole: &str) -> Option<bool> {
+    let ((own, length), (outer, outer_length)) = (parse_range(text)?, parse_range(whole)?);
+    Some(match (own, outer) {
+        (IpAddr::V4(own), IpAddr::V4(outer)) => {
+            let beyond = 32 - u32::from(outer_length);
+            let prefix = |bits: u32| bits.checked_shr(beyond).unwrap_or(0);
+            prefix(own.to_bits()) == prefix(outer.to_bits()) && length > outer_length
+        }
+        (IpAddr::V6(own), IpAddr::V6(outer)) => {
+            let beyond = 128 - u32::from(outer_length);
+            let prefix = |bits: u128| bits.checked_shr(beyond).unwrap_or(0);
+            prefix(own.to_bits()) == prefix(outer.to_bits()) && length > outer_length
+        }
+        _ => false,
+    })
+}
+
 fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let (address, length) = (lenient_ip(address)?, length.parse::<u8>().ok()?);

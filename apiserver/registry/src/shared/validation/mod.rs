@@ -16,7 +16,10 @@ mod signers;
 mod values;
 mod webhooks;
 
-pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, legacy_ip, lenient_ip};
+pub use addresses::{
+    cidr, interface_address, ip_problems, is_pair, is_strict_part, legacy_cidr, legacy_ip, lenient_ip,
+    lenient_range,
+};
 pub use conditions::conditions;
 pub use errors::{Errors, each_once};
 pub use load_balancer::load_balancer;

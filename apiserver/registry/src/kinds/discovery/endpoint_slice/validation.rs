@@ -111,8 +111,8 @@ fn endpoints(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, slice:
             let text = address.as_str().unwrap_or_default();
             validate_address(errors, &addresses, index, text, kind);
         }
-        if !endpoint.str("nodeName").is_empty() {
-            dns_subdomain(errors, &at.child("nodeName"), endpoint.str("nodeName"));
+        if let Some(name) = present(endpoint, "nodeName").and_then(Ref::as_str) {
+            dns_subdomain(errors, &at.child("nodeName"), name);
         }
         if endpoint.get("hostname").is_some() {
             dns_label(errors, &at.child("hostname"), endpoint.str("hostname"));

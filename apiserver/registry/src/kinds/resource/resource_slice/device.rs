@@ -2,9 +2,11 @@
 
 use crate::kinds::core::pod::validation::scheduling::node_selector;
 use crate::kinds::resource::Problems;
-use crate::kinds::resource::devices::{driver_name, known_effect};
+use crate::kinds::resource::devices::known_effect;
 use crate::kinds::resource::qualified_names::qualified_name;
-use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, present, qualified};
+use crate::shared::validation::{
+    Errors, Path, csi_driver_name, dns_label, dns_subdomain, present, qualified,
+};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
@@ -42,7 +44,7 @@ pub(super) fn validate(
     sizes(&mut problems.seen, path, device);
     let attributes = path.child("attributes");
     for (name, own) in device.get("attributes").into_iter().flat_map(Ref::entries) {
-        qualified_name(&mut problems.seen, &attributes, name, driver_name);
+        qualified_name(&mut problems.seen, &attributes, name, csi_driver_name);
         attribute(problems, &attributes.key(name), own);
     }
     let changed = |name: &str| old.is_none_or(|old| old.get(name) != device.get(name));
@@ -152,7 +154,7 @@ fn is_digits(text: &str) -> bool {
 fn capacities(errors: &mut Errors, path: &Path<'_>, device: Ref<'_>) {
     let shared = device.get("allowMultipleAllocations").and_then(Ref::as_bool) == Some(true);
     for (name, own) in device.get("capacity").into_iter().flat_map(Ref::entries) {
-        qualified_name(errors, path, name, driver_name);
+        qualified_name(errors, path, name, csi_driver_name);
         if !shared && present(own, "requestPolicy").is_some() {
             let at = path.key(name);
             errors.forbidden(

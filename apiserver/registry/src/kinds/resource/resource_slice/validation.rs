@@ -3,8 +3,8 @@
 use super::device;
 use crate::kinds::core::pod::validation::scheduling::node_selector;
 use crate::kinds::resource::Problems;
-use crate::kinds::resource::devices::{driver_name, pool_name};
-use crate::shared::validation::{Errors, Path, dns_subdomain, present};
+use crate::kinds::resource::devices::pool_name;
+use crate::shared::validation::{Errors, Path, csi_driver_name, dns_subdomain, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
@@ -31,7 +31,7 @@ fn validate_spec(spec: Option<Ref<'_>>, old: Option<Ref<'_>>) -> Vec<FieldError>
     let Some(spec) = spec else { return Vec::new() };
     let mut problems = Problems::default();
     let path = Path::of("spec");
-    driver_name(&mut problems.seen, &path.child("driver"), spec.str("driver"));
+    csi_driver_name(&mut problems.seen, &path.child("driver"), spec.str("driver"));
     pool(&mut problems.seen, &path.child("pool"), spec);
     if let Some(old) = old {
         fixed(&mut problems.seen, &path, spec, old);

@@ -1,6 +1,6 @@
 //! Validation of PriorityClasses (upstream's `pkg/apis/scheduling/validation`).
 
-use crate::shared::validation::{Errors, Path, immutable, one_of};
+use crate::shared::validation::{Errors, Path, immutable};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
@@ -30,14 +30,13 @@ pub fn validate(class: Ref<'_>) -> Vec<FieldError> {
         errors.forbidden(&Path::of("value"), &detail);
     }
     let policies = ["PreemptLowerPriority", "Never"];
-    one_of(
-        &mut errors,
-        &Path::ROOT,
-        class,
-        "preemptionPolicy",
-        &policies,
-        None,
-    );
+    let at = Path::of("preemptionPolicy");
+    match class.get("preemptionPolicy").and_then(Ref::as_str) {
+        None => {}
+        Some("") => errors.required(&at, ""),
+        Some(policy) if policies.contains(&policy) => {}
+        Some(policy) => errors.not_supported(&at, policy, &policies),
+    }
     errors.into_list()
 }
 
