@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 /// A host that does not take the connection by then is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// An answer may take long to begin (a report, a long poll), and not for ever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -136,6 +136,11 @@ impl Dialer {
             answer_timeout,
             ..self
         }
+    }
+
+    /// Time in which an answer must begin.
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
     }
 
     /// From now on connections with our client certificate are opened with this configuration, by every clone.

@@ -1,5 +1,5 @@
-//! Connections the API server opens: to kubelets with its certificate, to pods and services without, and to webhooks, which
-//! [`HookClient`] calls; aggregated servers will come through here too.
+//! Connections the API server opens: to kubelets with its certificate, to pods and services without, to webhooks, which
+//! [`HookClient`] calls, and to API extensions, to which [`ExtensionClient`] passes requests on.
 //!
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
@@ -9,10 +9,16 @@
 
 mod address;
 mod dialer;
+mod extensions;
 mod hooks;
+mod pool;
+pub mod service;
+mod trust;
 mod tunnel;
 
 pub use address::{AllowedAddresses, OwnAddresses};
 pub use dialer::{Destination, Dialer, EgressError, OutgoingBody, Security};
+pub use extensions::{ExtensionAnswer, ExtensionClient, ExtensionError, ExtensionTarget};
 pub use hooks::{HookCall, HookClient, HookError, HookPlace, HookTarget, TargetError};
+pub use trust::{ClientIdentity, Trusted};
 pub use tunnel::tunnel;

@@ -1,6 +1,7 @@
 //! Requests that other parts of the server answer: reviews, tokens and streams.
 
 use crate::body::Body;
+use crate::extensions::ExtensionGroups;
 use crate::request_info::RequestInfo;
 use crate::resource_usage::ResourceUsage;
 use apiserver_registry::row::{ResourceRow, Subresource};
@@ -62,6 +63,11 @@ pub trait Hooks: Send + Sync {
 
     /// The parts of the control plane that this process runs or uses, in order of their names.
     async fn components(&self) -> Vec<Component>;
+
+    /// Group versions that other servers answer.
+    fn extensions(&self) -> Arc<ExtensionGroups> {
+        Arc::default()
+    }
 
     /// The usage of nodes and pods that was measured last (`metrics.k8s.io`).
     async fn resource_usage(&self) -> Arc<ResourceUsage> {

@@ -11,6 +11,7 @@
 mod bodies;
 pub mod body;
 mod discovery;
+mod extensions;
 mod framing;
 mod handlers;
 mod heavy_frames;
@@ -37,6 +38,10 @@ pub mod yaml;
 
 pub use apiserver_registry::UserClass;
 pub use body::{Body, BodyError, FrameSource};
+pub use extensions::{
+    ExtensionGroups, ExtensionKind, ExtensionResource, ExtensionSubresource, ExtensionVersion, OpenApiV2,
+    Priority,
+};
 pub use handlers::{Endpoints, is_routed};
 pub use hooks::{Component, ConnectRequest, Hooks, NoHooks, WatchEvents};
 pub use list_memory::ListMemory;

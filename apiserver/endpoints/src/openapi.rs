@@ -4,6 +4,7 @@
 //! A v3 document's address carries a hash of what it is made from, so that clients keep their copy until that changes.
 
 use crate::body::Body;
+use crate::extensions::ExtensionGroups;
 use crate::framing::SliceFrames;
 use crate::handlers::{Inner, small_form};
 use crate::negotiation::{self, Format, ResponseFormat};
@@ -14,7 +15,7 @@ use apiserver_registry::registry::Version;
 use apiserver_registry::{OpenApiSchema, RegistryError, ResourceRow, Rows, SubresourceRole};
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use machinery_api::openapi::v2::{self, GroupVersionKinds};
+use machinery_api::openapi::v2::{self, GroupVersionKinds, OtherDocument};
 use machinery_api::openapi::{CustomKind, render};
 use machinery_runtime::Runtime;
 use serde_json::{Map, json};
@@ -100,6 +101,14 @@ fn index(inner: &Inner) -> Response<Body> {
             paths.insert(
                 address.clone(),
                 json!({ "serverRelativeURL": format!("/openapi/v3/{address}?hash={hash}") }),
+            );
+        }
+    }
+    for other in &inner.hooks.extensions().versions {
+        if let Some(own) = &other.openapi_v3 {
+            paths.insert(
+                address(&other.group, &other.version),
+                json!({ "serverRelativeURL": **own }),
             );
         }
     }
@@ -226,6 +235,14 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
     for version in rows.groups.iter().flat_map(|group| &group.versions) {
         digest_version(&mut digest, version);
     }
+    let extensions = inner.hooks.extensions();
+    for other in extensions
+        .versions
+        .iter()
+        .filter_map(|own| own.openapi_v2.as_ref())
+    {
+        digest.update(&other.digest);
+    }
     let tag = quoted(&hexadecimal(digest));
     let headers = HeaderMap::from_iter([
         (ETAG, tag.clone()),
@@ -239,7 +256,7 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
     let program = inner.version.git_version.clone();
     Answer::Document(Wanted {
         key: format!("{form:?} {tag:?} {gzip}"),
-        render: Box::new(move || Document::new(rendered_whole(&program, &rows, form), gzip)),
+        render: Box::new(move || Document::new(rendered_whole(&program, &rows, &extensions, form), gzip)),
         content_type: match form {
             v2::Form::Json => Format::Json.media_type(),
             v2::Form::Protobuf => V2_PROTOBUF[0],
@@ -248,12 +265,24 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
     })
 }
 
-fn rendered_whole(program: &str, rows: &Rows, form: v2::Form) -> Vec<u8> {
+fn rendered_whole(program: &str, rows: &Rows, extensions: &ExtensionGroups, form: v2::Form) -> Vec<u8> {
+    // Another server's paths stand in place of this one's.
+    let is_own = |group: &str, version: &str| {
+        let mut others = extensions.versions.iter().filter(|own| own.openapi_v2.is_some());
+        !others.any(|own| own.group == group && own.version == version)
+    };
     let groups = rows.groups.iter();
-    let parts: Vec<GroupVersionKinds<'_>> = groups
-        .flat_map(|group| group.versions.iter().map(|version| kinds(&group.name, version)))
+    let versions = groups.flat_map(|group| group.versions.iter().map(|version| (&*group.name, version)));
+    let parts: Vec<GroupVersionKinds<'_>> = versions
+        .filter(|(group, version)| is_own(group, &version.name))
+        .map(|(group, version)| kinds(group, version))
         .collect();
-    v2::render(&parts, program, form)
+    let others = extensions
+        .versions
+        .iter()
+        .filter_map(|own| own.openapi_v2.as_ref());
+    let others: Vec<&OtherDocument> = others.map(|own| &*own.document).collect();
+    v2::render(&parts, &others, program, form)
 }
 
 /// Kinds of a group version, as input of the renderer.

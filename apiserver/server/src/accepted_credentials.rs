@@ -212,6 +212,7 @@ mod tests {
                     ..Peer::default()
                 },
                 request,
+                delegate: None,
             };
             let attempt = self.accepted.begin(&exchange);
             let user = UserInfo::anonymous();

@@ -2,6 +2,7 @@
 
 use crate::account_keys::AccountKeys;
 use crate::admission::{AdmissionChain, Sources};
+use crate::aggregation::Aggregation;
 use crate::authenticators;
 use crate::config::ServerConfig;
 use crate::conversions::Conversions;
@@ -15,8 +16,8 @@ use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{
-    ConversionMetrics, DecisionsCollector, Metrics, UnreadMemoryCollector, WebhookMetrics,
-    client_certificate_lifetimes,
+    AggregationMetrics, AvailabilityCollector, ConversionMetrics, DecisionsCollector, Metrics,
+    UnreadMemoryCollector, WebhookMetrics, client_certificate_lifetimes,
 };
 use crate::openid::{self, OpenId};
 use crate::quota_usage::QuotaUsage;
@@ -30,10 +31,10 @@ use apiserver_admission::webhooks::Webhooks;
 use apiserver_auth::authz;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
-use apiserver_auth::pki::Pki;
+use apiserver_auth::pki::{Pki, PkiError};
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
-use apiserver_egress::{Dialer, HookClient};
+use apiserver_egress::{ClientIdentity, Dialer, ExtensionClient, HookClient};
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::kinds::core::service::NodePorts;
 use apiserver_registry::{Registry, RegistryError, SystemDoors, SystemWriter, kinds};
@@ -122,7 +123,19 @@ pub(crate) async fn assemble(
     let webhooks = Webhooks::new(client, Arc::clone(&reader), runtime.clone(), observer);
     let followed = crate::webhooks::start(&registry, &webhooks, runtime).await;
     followed.map_err(|error| step_failed("configurations of webhooks", &error))?;
+    let proxy = &pki.front_proxy_client;
+    let proxy = ClientIdentity::new(proxy.chain().to_vec(), proxy.key()).map_err(PkiError::from)?;
+    let aggregation = Aggregation::new(
+        ExtensionClient::new(dialer.clone(), Arc::clone(&reader)),
+        proxy,
+        config.max_proxied_connections,
+        AggregationMetrics::new(metrics.families())?,
+        runtime.clone(),
+    );
+    let availability = AvailabilityCollector::new(&aggregation.table)?;
+    metrics.registry().register(Box::new(availability))?;
     let hooks = ServerHooks {
+        aggregation: Arc::clone(&aggregation),
         reviewer: Reviewer {
             authorizers: authorizers.clone(),
             tokens,
@@ -168,6 +181,8 @@ pub(crate) async fn assemble(
     Ok(Arc::new(ServerState {
         feed,
         endpoints,
+        aggregation,
+        reader,
         openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),
         audit,
         flow_control,

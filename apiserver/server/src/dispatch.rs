@@ -1,4 +1,4 @@
-//! The paths the server answers itself; everything else is the endpoints'.
+//! The paths the server answers itself, and those that API extensions answer; everything else is the endpoints'.
 
 use crate::backup;
 use crate::debug_pages;
@@ -16,6 +16,10 @@ use std::sync::Arc;
 impl ServerState {
     /// Behind all filters. Health and metrics answer whatever the method, as upstream's.
     pub(crate) fn answer(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
+        if let Some(own) = exchange.delegate.clone() {
+            let aggregation = Arc::clone(&self.aggregation);
+            return Box::pin(async move { aggregation.answer(&own, exchange).await });
+        }
         if exchange.info.is_resource_request {
             return self.endpoints.handle(
                 exchange.context,

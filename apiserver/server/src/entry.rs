@@ -67,6 +67,7 @@ impl RequestEntry {
         };
         self.chain.handle(RequestExchange {
             request,
+            delegate: self.core.aggregation.delegate(&info),
             info: Arc::new(info),
             context,
             peer,

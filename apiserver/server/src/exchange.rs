@@ -1,5 +1,6 @@
 //! One request on its way through the filters.
 
+use crate::aggregation::ApiService;
 use crate::connections::Connection;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::{Body, RequestInfo};
@@ -26,6 +27,8 @@ pub(crate) struct RequestExchange {
     pub(crate) info: Arc<RequestInfo>,
     pub(crate) context: RequestContext,
     pub(crate) peer: Peer,
+    /// The APIService of the extension that answers in place of this server.
+    pub(crate) delegate: Option<Arc<ApiService>>,
 }
 
 pub(crate) type Response = http::Response<Body>;

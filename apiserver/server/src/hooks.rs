@@ -1,5 +1,6 @@
 //! Requests of the endpoints to the rest of the server: reviews, tokens, streams to kubelets.
 
+use crate::aggregation::Aggregation;
 use crate::kubelet::Kubelets;
 use crate::metrics::{ListMetrics, WatchMetrics};
 use crate::resource_metrics::ResourceMetrics;
@@ -7,7 +8,9 @@ use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{ReviewError, ReviewRequest, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
-use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo, ResourceUsage, WatchEvents};
+use apiserver_endpoints::{
+    Body, Component, ConnectRequest, ExtensionGroups, Hooks, RequestInfo, ResourceUsage, WatchEvents,
+};
 use apiserver_registry::context::LARGE_OBJECT_BYTES;
 use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext, ResourceRow};
 use async_trait::async_trait;
@@ -19,6 +22,7 @@ use std::sync::Arc;
 
 /// See the module.
 pub(crate) struct ServerHooks {
+    pub(crate) aggregation: Arc<Aggregation>,
     pub(crate) reviewer: Reviewer,
     pub(crate) issuer: TokenIssuer,
     pub(crate) reader: Arc<dyn ObjectReader>,
@@ -88,6 +92,10 @@ async fn on_review<T>(
 
 #[async_trait]
 impl Hooks for ServerHooks {
+    fn extensions(&self) -> Arc<ExtensionGroups> {
+        self.aggregation.shown()
+    }
+
     fn watch_events(&self, row: &ResourceRow) -> Option<Arc<dyn WatchEvents>> {
         self.watches.of(row)
     }

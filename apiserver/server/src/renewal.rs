@@ -1,7 +1,7 @@
 //! Certificates are made anew while the server runs, long before they expire; connections under way keep theirs.
 
 use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, ServingNames, client_config};
-use apiserver_egress::Dialer;
+use apiserver_egress::{ClientIdentity, Dialer};
 use jiff::Timestamp;
 use machinery_runtime::{Runtime, TaskEnded};
 use rustls::crypto::CryptoProvider;
@@ -20,6 +20,7 @@ pub(crate) struct Renewal {
     pub(crate) names: ServingNames,
     pub(crate) serving: Arc<ServingIdentity>,
     pub(crate) dialer: Dialer,
+    pub(crate) front_proxy: Arc<ClientIdentity>,
     pub(crate) provider: Arc<CryptoProvider>,
     pub(crate) runtime: Runtime,
 }
@@ -61,6 +62,10 @@ impl Renewal {
         self.serving.replace(&pki.serving)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &self.provider)?;
         self.dialer.replace(Arc::new(tls));
+        let proxy = &pki.front_proxy_client;
+        self.front_proxy
+            .replace(proxy.chain().to_vec(), proxy.key())
+            .map_err(PkiError::from)?;
         tracing::info!(serving_until = %pki.serving.not_after(), "certificates renewed");
         Ok(pki.renew_at())
     }

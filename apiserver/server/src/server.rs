@@ -133,6 +133,7 @@ impl Server {
                 names: core.config.serving_names(Some(advertised)),
                 serving: Arc::clone(&serving),
                 dialer,
+                front_proxy: Arc::clone(&core.aggregation.identity),
                 provider,
                 runtime: runtime.clone(),
             });

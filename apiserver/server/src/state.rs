@@ -1,5 +1,6 @@
 //! State that the filters and handlers of a server share.
 
+use crate::aggregation::Aggregation;
 use crate::config::ServerConfig;
 use crate::feed::AuthorizationFeed;
 use crate::filters::audit::auditor::Auditor;
@@ -13,6 +14,7 @@ use apiserver_auth::jwt::SigningKey;
 use apiserver_endpoints::Endpoints;
 use apiserver_registry::{Registry, SystemDoors};
 use jiff::Timestamp;
+use machinery_meta::reader::ObjectReader;
 use machinery_runtime::{CancellationToken, Runtime, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -26,6 +28,8 @@ pub(crate) struct ServerState {
     pub(crate) doors: SystemDoors,
     pub(crate) feed: Arc<AuthorizationFeed>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) aggregation: Arc<Aggregation>,
+    pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) authenticators: AuthenticatorChain,
     pub(crate) authorizers: AuthorizerChain,
     pub(crate) metrics: Arc<Metrics>,

@@ -83,7 +83,7 @@ const SHORT_LIVED: [&str; 11] = [
     "tunnel",
     // Begun by each watch that finds a share spent.
     "unread-memory",
-    "webhook-connection",
+    "service-connection",
     "websocket",
 ];
 

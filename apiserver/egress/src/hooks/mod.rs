@@ -9,11 +9,8 @@
 //! once. Time is the caller's: a call that is dropped ends its connection.
 
 mod gate;
-mod pool;
-mod service;
 mod status;
 mod target;
-mod trust;
 
 #[cfg(test)]
 mod tests;
@@ -22,11 +19,12 @@ pub use gate::HookPlace;
 pub use target::{HookTarget, TargetError};
 
 use crate::dialer::Dialer;
+use crate::pool;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use machinery_meta::reader::ObjectReader;
-use pool::Connection;
+
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -46,6 +44,8 @@ pub enum HookError {
     #[error("{message}")]
     Answered { code: u16, message: String },
 }
+
+type Connection = pool::Connection<Full<Bytes>>;
 
 /// Calls webhooks.
 #[derive(Clone)]

@@ -1,12 +1,14 @@
 //! The address of one webhook.
 
 use super::gate::{Gate, HookPlace};
-use super::pool::Pool;
-use super::service;
-use super::trust::Trust;
 use crate::address::AllowedAddresses;
 use crate::dialer::{Destination, Security};
+use crate::pool::Pool;
+use crate::service;
+use crate::trust::{self, Trust};
 use http::Uri;
+use http_body_util::Full;
+use hyper::body::Bytes;
 use machinery_meta::reader::ObjectReader;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -50,7 +52,7 @@ pub struct HookTarget {
     server_name: ServerName<'static>,
     trust: Trust,
     gate: Gate,
-    pool: Pool,
+    pool: Pool<Full<Bytes>>,
 }
 
 impl HookTarget {
@@ -121,7 +123,7 @@ impl HookTarget {
         self.gate.enter(namespace, bytes).await
     }
 
-    pub(super) fn pool(&self) -> &Pool {
+    pub(super) fn pool(&self) -> &Pool<Full<Bytes>> {
         &self.pool
     }
 
@@ -171,6 +173,6 @@ impl HookTarget {
     pub(super) async fn shake_hands(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let connector = TlsConnector::from(self.trust.config());
         let shaken = connector.connect(self.server_name.clone(), stream).await;
-        shaken.map_err(|error| super::trust::handshake_error_text(&error))
+        shaken.map_err(|error| trust::handshake_error_text(&error))
     }
 }

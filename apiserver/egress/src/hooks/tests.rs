@@ -1,6 +1,7 @@
 use super::gate::Gate;
+use super::status;
 use super::target::{HookTarget, TargetError};
-use super::{service, status};
+use crate::service;
 use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision};
 use serde_json::{Value, json};

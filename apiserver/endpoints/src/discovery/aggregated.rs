@@ -1,9 +1,9 @@
 //! `APIGroupDiscoveryList`: everything in one document.
 
+use super::merged::{Shown, ShownGroup};
 use super::verbs;
 use crate::body::Body;
 use apiserver_registry::ResourceRow;
-use apiserver_registry::registry::{Rows, Version};
 use http::Request;
 use http::header::ACCEPT;
 use machinery_meta::GroupVersionKind;
@@ -36,10 +36,9 @@ pub(super) fn wanted(request: &Request<Body>) -> Option<&'static str> {
     None
 }
 
-pub(super) fn groups(rows: &Rows, prefix: &str, version: &str) -> Value {
+pub(super) fn groups(groups: &[ShownGroup<'_>], prefix: &str, version: &str) -> Value {
     let core = prefix == "api";
-    let items: Vec<Value> = rows
-        .groups
+    let items: Vec<Value> = groups
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
@@ -48,7 +47,7 @@ pub(super) fn groups(rows: &Rows, prefix: &str, version: &str) -> Value {
             } else {
                 json!({ "name": group.name })
             };
-            let versions: Vec<Value> = group.versions.iter().map(one_version).collect();
+            let versions: Vec<Value> = group.versions.iter().map(|own| one_version(*own)).collect();
             json!({ "metadata": metadata, "versions": versions })
         })
         .collect();
@@ -60,7 +59,14 @@ pub(super) fn groups(rows: &Rows, prefix: &str, version: &str) -> Value {
     })
 }
 
-fn one_version(version: &Version) -> Value {
+fn one_version(version: Shown<'_>) -> Value {
+    let version = match version {
+        Shown::Own(own) => own,
+        Shown::Other(other) => {
+            let freshness = if other.is_current { "Current" } else { "Stale" };
+            return json!({ "version": other.version, "resources": *other.resources, "freshness": freshness });
+        }
+    };
     let resources: Vec<Value> = version.resources.iter().map(|row| resource(row)).collect();
     json!({ "version": version.name, "resources": resources, "freshness": "Current" })
 }

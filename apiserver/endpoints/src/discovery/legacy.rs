@@ -1,8 +1,9 @@
 //! The plain forms: `APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`.
 
+use super::merged::ShownGroup;
 use super::verbs;
 use crate::body::Body;
-use apiserver_registry::registry::{Group, Rows};
+use apiserver_registry::registry::Rows;
 use apiserver_registry::{ResourceRow, Subresource};
 use http::Request;
 use serde_json::{Map, Value, json};
@@ -26,9 +27,8 @@ pub(super) fn versions(request: &Request<Body>) -> Value {
 }
 
 /// `/apis`.
-pub(super) fn groups(rows: &Rows) -> Value {
-    let groups: Vec<Value> = rows
-        .groups
+pub(super) fn groups(groups: &[ShownGroup<'_>]) -> Value {
+    let groups: Vec<Value> = groups
         .iter()
         .filter(|group| !group.name.is_empty())
         .map(|group| group_body(group).into())
@@ -37,21 +37,21 @@ pub(super) fn groups(rows: &Rows) -> Value {
 }
 
 /// `/apis/apps`.
-pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
+pub(super) fn group(groups: &[ShownGroup<'_>], name: &str) -> Option<Value> {
     let mut document = Map::new();
     document.insert("kind".into(), "APIGroup".into());
     document.insert("apiVersion".into(), "v1".into());
-    document.extend(group_body(rows.group(name)?));
+    document.extend(group_body(groups.iter().find(|group| group.name == name)?));
     Some(document.into())
 }
 
-fn group_body(group: &Group) -> Map<String, Value> {
+fn group_body(group: &ShownGroup<'_>) -> Map<String, Value> {
     let version =
         |version: &str| json!({ "groupVersion": format!("{}/{version}", group.name), "version": version });
-    let versions: Vec<Value> = group.versions.iter().map(|own| version(&own.name)).collect();
+    let versions: Vec<Value> = group.versions.iter().map(|own| version(own.name())).collect();
     let preferred = versions.first().cloned().unwrap_or_default();
     let mut body = Map::new();
-    body.insert("name".into(), group.name.as_str().into());
+    body.insert("name".into(), group.name.into());
     body.insert("versions".into(), versions.into());
     body.insert("preferredVersion".into(), preferred);
     body

@@ -1,19 +1,22 @@
 //! Discovery of groups, versions and resources: `/api`, `/apis` and the paths between them and the resources.
 //!
-//! Answers are made from the registry's rows on request, so they cannot disagree with what is served.
+//! Answers are made from the registry's rows on request, so they cannot disagree with what is served, and from what is known of API
+//! extensions ([`merged`]).
 
 mod aggregated;
 mod legacy;
+mod merged;
 
 use crate::body::Body;
 use crate::handlers::{Inner, small_form};
 use crate::negotiation::{Format, ResponseFormat};
 use crate::request_info::Query;
 use crate::{protobuf, yaml};
-use apiserver_registry::{RegistryError, ResourceRow, Rows, Verb, Verbs};
+use apiserver_registry::{RegistryError, ResourceRow, Verb, Verbs};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{Method, Request, Response};
+use merged::ShownGroup;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 use std::fmt::Write;
@@ -43,6 +46,7 @@ pub(crate) fn answer(
     request: &Request<Body>,
 ) -> Result<Option<Response<Body>>, RegistryError> {
     let rows = inner.registry.rows();
+    let extensions = inner.hooks.extensions();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let is_read_only = match parts.as_slice() {
         ["version" | "api"] | ["api", _] => true,
@@ -55,18 +59,18 @@ pub(crate) fn answer(
     }
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated::wanted(request)) {
         return Ok(Some(aggregated_answer(
-            &aggregated::groups(&rows, parts[0], version),
+            &aggregated::groups(&merged::groups(&rows, &extensions), parts[0], version),
             version,
             request,
         )));
     }
     let found = match parts.as_slice() {
-        [""] => Some(index(&rows)),
+        [""] => Some(index(&merged::groups(&rows, &extensions))),
         ["version"] => Some(serde_json::to_value(&inner.version).unwrap_or_default()),
         ["api"] => Some(legacy::versions(request)),
-        ["apis"] => Some(legacy::groups(&rows)),
+        ["apis"] => Some(legacy::groups(&merged::groups(&rows, &extensions))),
         ["api", version] => Some(legacy::resources(&rows, "", version).ok_or(RegistryError::NoSuchResource)?),
-        ["apis", group] if !group.is_empty() => legacy::group(&rows, group),
+        ["apis", group] if !group.is_empty() => legacy::group(&merged::groups(&rows, &extensions), group),
         // Of a group of its own upstream says that a version is missing.
         ["apis", group, version] => match legacy::resources(&rows, group, version) {
             None if rows.is_built_in_group(group) => return Err(RegistryError::NoSuchResource),
@@ -92,10 +96,10 @@ fn verbs(row: &ResourceRow, verbs: Verbs) -> Value {
 }
 
 /// Paths that the server serves, for people who explore it (`/`).
-fn index(rows: &Rows) -> Value {
+fn index(groups: &[ShownGroup<'_>]) -> Value {
     let mut paths: Vec<String> = OWN_PATHS.iter().map(|path| (*path).to_owned()).collect();
-    for group in &rows.groups {
-        let root = match group.name.as_str() {
+    for group in groups {
+        let root = match group.name {
             "" => "/api".to_owned(),
             name => format!("/apis/{name}"),
         };
@@ -103,7 +107,7 @@ fn index(rows: &Rows) -> Value {
             group
                 .versions
                 .iter()
-                .map(|version| format!("{root}/{}", version.name)),
+                .map(|version| format!("{root}/{}", version.name())),
         );
         paths.push(root);
     }

@@ -55,6 +55,9 @@ impl ReadBody {
 
     /// Reports whether a handler reads the body. Upstream's router answers before a missing handler could read.
     fn is_taken(&self, exchange: &RequestExchange) -> bool {
+        if exchange.delegate.is_some() {
+            return true;
+        }
         let (info, method) = (&exchange.info, exchange.request.method());
         let store = (self.registry).store(&info.api_group, &info.api_version, &info.resource);
         info.is_resource_request && store.is_some_and(|store| is_routed(&store.row, info, method))

@@ -250,6 +250,11 @@ impl Executing {
         seat_request.metrics.arriving(seat_request.kind)
     }
 
+    /// Gives the seats back for good: another server does the work.
+    pub(crate) fn delegate(&self) {
+        drop(self.0.0.lock().take());
+    }
+
     /// Seats again, in turn with all others; an error is the answer.
     pub(crate) async fn resume(&self) -> Result<(), Response> {
         let (place, seat_request) = &*self.0;

@@ -56,7 +56,8 @@ impl Filter for WebSocket {
     fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
         let is_log = exchange.info.subresource == "log";
         let streams = exchange.info.is_resource_request && (is_log || exchange.info.verb == "watch");
-        if !streams || !wants_switch(exchange.request.headers()) {
+        // An extension switches protocols itself.
+        if exchange.delegate.is_some() || !streams || !wants_switch(exchange.request.headers()) {
             return next.run(exchange);
         }
         let Some(connection) = exchange.request.extensions_mut().remove::<OnUpgrade>() else {

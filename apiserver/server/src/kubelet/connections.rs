@@ -27,12 +27,14 @@ pub(crate) struct ProxiedConnections {
 
 /// A connection that is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) user: &'a UserInfo,
+pub(crate) struct Wanted<'a> {
+    pub(crate) user: &'a UserInfo,
     /// Of the pod or service; empty for a node.
-    pub(super) namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// Of log, exec, attach and port-forward: the pod's name, and the address of its kubelet.
-    pub(super) stream: Option<(&'a str, &'a str)>,
+    pub(crate) stream: Option<(&'a str, &'a str)>,
+    /// Name of the APIService of an API extension.
+    pub(crate) extension: Option<&'a str>,
 }
 
 /// Key that connections are counted by.
@@ -46,6 +48,7 @@ enum Counted {
     UserOnNode(Arc<str>, Arc<str>),
     NamespaceOnNode(Arc<str>, Arc<str>),
     Pod(Arc<str>, Arc<str>),
+    Extension(Arc<str>),
 }
 
 /// A connection that may be open; dropped when it is closed.
@@ -65,7 +68,7 @@ impl ProxiedConnections {
     }
 
     /// Room for one more, if there is any.
-    pub(super) fn open(self: &Arc<Self>, wanted: Wanted<'_>) -> Option<Permit> {
+    pub(crate) fn open(self: &Arc<Self>, wanted: Wanted<'_>) -> Option<Permit> {
         let mut open = self.open.lock();
         let bounds = self.bounds(wanted, &open);
         let has_room = |(counted, most): &(Counted, usize)| open.get(counted).is_none_or(|own| own < most);
@@ -98,6 +101,10 @@ impl ProxiedConnections {
         let mut bounds = vec![all, ordinary, (by_user, share)];
         if !namespace.is_empty() {
             bounds.push((Counted::Namespace(namespace.clone()), share));
+        }
+        if let Some(extension) = wanted.extension {
+            // One that never answers leaves the other half to others.
+            bounds.push((Counted::Extension(extension.into()), half));
         }
         if let Some((pod, node)) = wanted.stream {
             let node: Arc<str> = node.into();
@@ -146,6 +153,7 @@ mod tests {
             user,
             namespace,
             stream: (!pod.is_empty()).then_some((pod, node)),
+            extension: None,
         };
         std::iter::from_fn(|| of.open(wanted)).collect()
     }
@@ -195,6 +203,27 @@ mod tests {
             proxied.len() > SHARE_OF_NODE,
             "what is proxied takes no place at a kubelet"
         );
+    }
+
+    #[test]
+    fn connections_to_one_extension_leave_some_to_others() {
+        let connections = ProxiedConnections::new(16);
+        let to = |user: &UserInfo, extension| {
+            let wanted = Wanted {
+                user,
+                namespace: "",
+                stream: None,
+                extension: Some(extension),
+            };
+            std::iter::from_fn(|| connections.open(wanted)).collect::<Vec<_>>()
+        };
+        let held = [
+            to(&user("one"), "slow"),
+            to(&user("two"), "slow"),
+            to(&user("three"), "slow"),
+        ];
+        assert_eq!(held.iter().map(Vec::len).sum::<usize>(), 8, "half of all");
+        assert!(!to(&user("four"), "quick").is_empty());
     }
 
     #[test]

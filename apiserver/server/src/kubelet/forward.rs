@@ -5,34 +5,16 @@ use super::links::Links;
 use super::page::{Coding, Page};
 use super::path::ProxiedPath;
 use crate::filters::count::UnderWay;
+use crate::proxy_headers::{forwarded_for, insert, remove_cross_origin, remove_hop_by_hop, takes_trailers};
 use apiserver_egress::{Destination, Dialer, EgressError, tunnel};
 use apiserver_endpoints::Body;
 use apiserver_registry::RegistryError;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TE, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use machinery_meta::GroupResource;
-use std::net::SocketAddr;
 
-/// Headers that belong to one connection and are not passed on.
-const HOP_BY_HOP: [HeaderName; 9] = [
-    CONNECTION,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    // What old clients write in its place.
-    HeaderName::from_static("proxy-connection"),
-];
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// A request on its way to a kubelet, or through the proxy to what a client named.
@@ -166,35 +148,9 @@ fn client_host(request: &Request<Body>) -> String {
     named.unwrap_or_default().to_owned()
 }
 
-/// Adds the client's address behind those that proxies before us added.
-fn forwarded_for(parts: &mut http::request::Parts) {
-    let Some(client) = parts.extensions.get::<SocketAddr>() else {
-        return;
-    };
-    let known = parts.headers.get_all(FORWARDED_FOR).iter();
-    let mut all: Vec<String> = known
-        .filter_map(|value| Some(value.to_str().ok()?.to_owned()))
-        .collect();
-    all.push(client.ip().to_canonical().to_string());
-    insert(&mut parts.headers, FORWARDED_FOR, &all.join(", "));
-}
-
-fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
-    if let Some(value) = HeaderValue::from_str(text).ok().filter(|value| !value.is_empty()) {
-        headers.insert(name, value);
-    }
-}
-
 /// Makes the headers of a proxied answer those of one that comes from the proxy; says what is to be done to its body.
 fn passage(headers: &mut HeaderMap, links: Links, is_head: bool) -> Option<(Coding, Links)> {
-    for name in [
-        ACCESS_CONTROL_ALLOW_CREDENTIALS,
-        ACCESS_CONTROL_ALLOW_HEADERS,
-        ACCESS_CONTROL_ALLOW_METHODS,
-        ACCESS_CONTROL_ALLOW_ORIGIN,
-    ] {
-        headers.remove(name);
-    }
+    remove_cross_origin(headers);
     let text = |headers: &HeaderMap, name: HeaderName| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
@@ -217,28 +173,6 @@ fn passage(headers: &mut HeaderMap, links: Links, is_head: bool) -> Option<(Codi
     let coding = Coding::of(&text(headers, CONTENT_ENCODING))?;
     headers.remove(CONTENT_LENGTH);
     Some((coding, links))
-}
-
-/// Reports whether the client takes trailers, which Go's proxy tells the other side.
-fn takes_trailers(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(TE).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .any(|token| token.trim().eq_ignore_ascii_case("trailers"))
-}
-
-/// Removes what belongs to one connection, also what the other side says of it in `Connection`.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
 }
 
 /// Bytes that are read of a kubelet's error.
@@ -282,6 +216,7 @@ pub(super) fn redirect(to: &str) -> Result<Response<Body>, RegistryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 
     #[tokio::test]
     async fn log_brings_none_of_the_nodes_headers() {

@@ -22,8 +22,7 @@ mod service_endpoint;
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, ConnectRequest};
 use apiserver_registry::{RegistryError, RequestContext};
-pub(crate) use connections::ProxiedConnections;
-use connections::Wanted;
+pub(crate) use connections::{ProxiedConnections, Wanted as WantedConnection};
 use forward::Forwarding;
 use http::header::UPGRADE;
 use hyper::upgrade::OnUpgrade;
@@ -71,10 +70,11 @@ impl Kubelets {
             } => (destination, path, proxied),
         };
         let node = destination.to_string();
-        let wanted = Wanted {
+        let wanted = WantedConnection {
             user: &ctx.user,
             namespace: &info.namespace,
             stream: proxied.is_none().then_some((info.name.as_str(), node.as_str())),
+            extension: None,
         };
         let permit = self.connections.open(wanted).ok_or_else(too_many)?;
         let subresource = info.subresource.as_str();

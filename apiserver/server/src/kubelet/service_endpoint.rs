@@ -2,70 +2,13 @@
 //! the cluster's primary family before others.
 
 use super::lookup::Lookup;
+use apiserver_egress::service::{Endpoint, EndpointSlice, SERVICE_NAME, Service};
 use apiserver_registry::RegistryError;
 use machinery_api::pod::PodView;
 use machinery_meta::{GroupResource, ObjectKey};
-use serde::Deserialize;
 
-/// The label with the name of a slice's service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The family of the cluster's first address range.
 const PRIMARY_FAMILY: &str = "IPv4";
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Service {
-    spec: ServiceSpec,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct ServiceSpec {
-    ports: Vec<ServicePort>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct ServicePort {
-    name: String,
-    port: i64,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct EndpointSlice {
-    address_type: String,
-    endpoints: Option<Vec<Endpoint>>,
-    ports: Option<Vec<EndpointPort>>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Endpoint {
-    addresses: Vec<String>,
-    conditions: Conditions,
-    target_ref: Option<TargetRef>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Conditions {
-    ready: Option<bool>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct TargetRef {
-    namespace: String,
-    name: String,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct EndpointPort {
-    name: Option<String>,
-    port: Option<u16>,
-}
 
 /// Address and port of an endpoint of a service, given by namespace and name. `port` is the number or the name of one of
 /// the service's ports; any number as `choice` picks one of what would do as well.
@@ -120,7 +63,8 @@ async fn named_port(
     number: i64,
 ) -> Result<String, RegistryError> {
     let service: Service = lookup.find("services", namespace, name).await?;
-    let port = service.spec.ports.into_iter().find(|port| port.port == number);
+    let mut ports = service.spec.ports.into_iter().flatten();
+    let port = ports.find(|port| port.port == number);
     port.map(|port| port.name).ok_or_else(|| {
         RegistryError::Unavailable(format!("no service port {number} found for service {name:?}"))
     })
@@ -143,11 +87,11 @@ async fn endpoint(
     let endpoints = slice.endpoints.as_deref().unwrap_or_default();
     let first = usize::try_from(choice % (endpoints.len() as u64).max(1)).unwrap_or(0);
     for endpoint in endpoints.iter().cycle().skip(first).take(endpoints.len()) {
-        let Some(address) = endpoint.addresses.first() else {
+        let Some(address) = endpoint.address() else {
             continue;
         };
         if endpoint.conditions.ready != Some(false) && is_a_pods(lookup, namespace, endpoint).await? {
-            return Ok(Some((address.clone(), port)));
+            return Ok(Some((address.to_owned(), port)));
         }
     }
     Ok(None)
@@ -172,7 +116,7 @@ async fn is_a_pods(
         }
         Err(_) => return Ok(false),
     };
-    let address = endpoint.addresses.first().map(String::as_str);
+    let address = endpoint.address();
     Ok(PodView::new(pod.root())
         .addresses()
         .any(|own| Some(own) == address))

@@ -50,6 +50,9 @@ impl RequestLabels {
     /// `None` for a request that upstream does not count: no handler that counts serves it.
     pub(crate) fn of(registry: &Registry, exchange: &RequestExchange) -> Option<Self> {
         let (info, request) = (&*exchange.info, &exchange.request);
+        if exchange.delegate.is_some() {
+            return None;
+        }
         if !info.is_resource_request {
             let page = page(info, request)?;
             return Some(Self::of_page(page, info, request));

@@ -2,6 +2,7 @@
 
 mod access;
 mod admission;
+mod aggregation;
 mod audit;
 mod authorization;
 mod client_certificates;
@@ -25,6 +26,7 @@ mod webhooks;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
 pub(crate) use admission::AdmissionMetrics;
+pub(crate) use aggregation::{AggregationMetrics, AvailabilityCollector};
 pub(crate) use audit::AuditMetrics;
 pub(crate) use authorization::DecisionsCollector;
 pub(crate) use client_certificates::client_certificate_lifetimes;

@@ -1,10 +1,11 @@
 //! An APIService for every group version that this server answers itself, as upstream's aggregator has them.
 //!
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
-//! come and go with their definitions. Both, and local ones that others made, are said to be available.
+//! come and go with their definitions. Both, and local ones that others made, are said to be available. The one of
+//! `metrics.k8s.io` is a metrics-server's to take over, and comes back when that goes.
 
 use super::{ObjectAddress, Startup};
-use apiserver_registry::conditions::Condition;
+use apiserver_registry::kinds::apiregistration::api_service::LOCAL;
 use apiserver_registry::options::{DeleteOptions, Preconditions};
 use apiserver_registry::{ObjectPart, RegistryError, Scope, metadata};
 use futures::future::{BoxFuture, try_join_all};
@@ -18,15 +19,10 @@ const PLURAL: &str = "apiservices";
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 /// The label with the upkeep of an APIService: `onstart`, or `true` for always.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// The group that upstream's server leaves to an extension, and this one answers until there is one.
+const METRICS: &str = "metrics.k8s.io";
 const CUSTOM_GROUP_PRIORITY: i64 = 1_000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
-
-const AVAILABLE: Condition<'_> = Condition {
-    kind: "Available",
-    status: "True",
-    reason: "Local",
-    message: "Local APIServices are always available",
-};
 
 /// A group, its priority, and its versions with theirs.
 type Group = (&'static str, i64, &'static [(&'static str, i64)]);
@@ -55,7 +51,7 @@ const PRIORITIES: [Group; 22] = [
     ("flowcontrol.apiserver.k8s.io", 16_100, &[("v1", 21)]),
     ("storagemigration.k8s.io", 15_800, &[("v1", 15)]),
     // metrics-server's own.
-    ("metrics.k8s.io", 100, &[("v1beta1", 100)]),
+    (METRICS, 100, &[("v1beta1", 100)]),
 ];
 
 /// A group version as an APIService names it.
@@ -146,6 +142,7 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
                 .create(address(&name), &wanted.object("onstart"))
                 .await
                 .map(drop),
+            Some(own) if wanted.group == METRICS && !is_local(own) => Ok(()),
             Some(own) if managed(own) == "onstart" => {
                 facts
                     .patch(address(&name), ObjectPart::Main, &wanted.patch())
@@ -161,6 +158,11 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
         }
     }
     Ok(())
+}
+
+/// Reports whether this server answers.
+fn is_local(service: &Tree) -> bool {
+    service.at(&["spec", "service"]).is_none_or(Ref::is_null)
 }
 
 fn managed(service: &Tree) -> &str {
@@ -208,6 +210,11 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
         let wanted = custom(facts).await?;
         let present = facts.objects((GROUP, PLURAL)).await?;
+        for own in built_in().iter().filter(|own| own.group == METRICS) {
+            if !present.iter().any(|known| metadata::name(known) == own.name()) {
+                facts.create(address(&own.name()), &own.object("onstart")).await?;
+            }
+        }
         for wanted in &wanted {
             let name = wanted.name();
             match present.iter().find(|own| metadata::name(own) == name) {
@@ -226,10 +233,8 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
             }
         }
         let local = facts.objects((GROUP, PLURAL)).await?;
-        let local = local
-            .iter()
-            .filter(|own| own.at(&["spec", "service"]).is_none_or(Ref::is_null));
-        let said = local.map(|own| facts.set_condition(address(metadata::name(own)), AVAILABLE));
+        let local = local.iter().filter(|own| is_local(own));
+        let said = local.map(|own| facts.set_condition(address(metadata::name(own)), LOCAL));
         try_join_all(said).await.map(drop)
     })
 }

@@ -59,7 +59,7 @@ const fn row(name: &'static str, hooks: &'static [&'static str], run: Step) -> R
 }
 
 /// In order.
-static STEPS: [Row; 14] = [
+static STEPS: [Row; 15] = [
     row(
         "system namespaces",
         // The first that reads and writes.
@@ -98,6 +98,16 @@ static STEPS: [Row; 14] = [
             "apiservice-registration-controller",
         ],
         api_services::keep,
+    ),
+    row(
+        "API aggregation",
+        &[
+            "apiservice-status-local-available-controller",
+            "apiservice-status-remote-available-controller",
+            "apiservice-discovery-controller",
+            "apiservice-openapiv3-controller",
+        ],
+        |facts| Box::pin(crate::aggregation::start(facts)),
     ),
     row("bootstrap RBAC", &["rbac/bootstrap-roles"], rbac::reconcile),
     row(

@@ -95,7 +95,7 @@ fn whole(custom: Vec<CustomKind<'_>>, form: v2::Form) -> Vec<u8> {
         kinds: Vec::new(),
         custom,
     });
-    v2::render(&parts, "v1.37.0", form)
+    v2::render(&parts, &[], "v1.37.0", form)
 }
 
 /// Every reference leads to a definition, and no word of v3 is left.

@@ -135,6 +135,10 @@ fn not_stored(exchange: &RequestExchange) -> Response {
 
 /// Reports whether the answer is an object: other paths serve texts and documents.
 fn answers_with_object(exchange: &RequestExchange) -> bool {
+    // An extension records its own, as upstream's do.
+    if exchange.delegate.is_some() {
+        return false;
+    }
     let info = &exchange.info;
     let is_discovery = ["/api", "/apis"].iter().any(|root| {
         let rest = info.path.strip_prefix(root);

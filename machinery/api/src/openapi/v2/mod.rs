@@ -5,8 +5,11 @@
 //! and `apply` read it, and clients that watch definitions come and go.
 
 mod downgrade;
+mod other;
 mod protobuf;
 pub(super) mod structural;
+
+pub use other::OtherDocument;
 
 use super::schemas::Schemas;
 use super::{CustomKind, Edition, descriptions, paths};
@@ -30,8 +33,13 @@ pub enum Form {
     Protobuf,
 }
 
-/// The whole document.
-pub fn render(parts: &[GroupVersionKinds<'_>], server: &str, form: Form) -> Vec<u8> {
+/// The whole document, with the kinds of other servers.
+pub fn render(
+    parts: &[GroupVersionKinds<'_>],
+    others: &[&OtherDocument],
+    server: &str,
+    form: Form,
+) -> Vec<u8> {
     let words = descriptions();
     let mut schemas = Schemas::new(&words);
     let mut own_paths = Section::new("paths", form);
@@ -46,10 +54,20 @@ pub fn render(parts: &[GroupVersionKinds<'_>], server: &str, form: Form) -> Vec<
         own_paths.take(|own| paths::add_group(own, part.group, part.version));
     }
     let mut definitions = Section::new("definitions", form);
+    let mut named = other::Named::default();
     schemas.each(|name, mut schema| {
         downgrade::schema(&mut schema);
         definitions.push(&name, &schema);
+        if others.iter().any(|other| other.defines(&name)) {
+            named.insert(name, schema);
+        }
     });
+    for other in others {
+        named.add(other, |section, name, value| match section {
+            protobuf::Section::Paths => own_paths.push(name, value),
+            protobuf::Section::Definitions => definitions.push(name, value),
+        });
+    }
     let mut document = json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server},

@@ -203,6 +203,75 @@ static SCHEMA: Message = Message {
 /// The number of the value within a name and a value.
 const NAMED_VALUE: u16 = 2;
 
+/// A section of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Paths,
+    Definitions,
+}
+
+/// Leaves of a member of a section what these messages can say: known members, of the type that they have.
+pub(super) fn clean(section: Section, value: &mut Value) {
+    let own = match section {
+        Section::Paths => &PATH,
+        Section::Definitions => &SCHEMA,
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    clean_message(own, value);
+}
+
+fn clean_message(own: &Message, value: &mut Value) {
+    let Some(members) = value.as_object_mut() else {
+        return;
+    };
+    members.retain(|name, value| {
+        if let Some((_, _, kind)) = own.members.iter().find(|(known, _, _)| known == name) {
+            return fits(kind, value);
+        }
+        if own.extensions.is_some() && name.starts_with("x-") {
+            return true;
+        }
+        own.named.as_ref().is_some_and(|(_, kind)| fits(kind, value))
+    });
+}
+
+/// Reports whether a value has the type of its member, whose own members are left out where they do not.
+fn fits(kind: &Kind, value: &mut Value) -> bool {
+    match kind {
+        Kind::Text | Kind::Type => value.is_string(),
+        Kind::Flag => value.is_boolean(),
+        Kind::Integer => value.is_i64(),
+        Kind::Double => value.is_number(),
+        Kind::Any => true,
+        Kind::Anys => value.is_array(),
+        Kind::Texts => value
+            .as_array()
+            .is_some_and(|all| all.iter().all(Value::is_string)),
+        Kind::SchemaOrFlag if value.is_boolean() => true,
+        Kind::SchemaOrFlag => fits(&Kind::Message(&SCHEMA), value),
+        Kind::Message(own) | Kind::Wrapped(_, own) => {
+            clean_message(own, value);
+            value.is_object()
+        }
+        Kind::Messages(own) => clean_items(value, |item| fits(&Kind::Message(own), item)),
+        Kind::Parameters => clean_items(value, |item| {
+            let own = parameter_message(item).1;
+            let is_named = item["name"].is_string() && item["in"].is_string();
+            is_named && fits(&Kind::Message(own), item)
+        }),
+    }
+}
+
+fn clean_items(value: &mut Value, mut fits: impl FnMut(&mut Value) -> bool) -> bool {
+    let Some(items) = value.as_array_mut() else {
+        return false;
+    };
+    items.retain_mut(&mut fits);
+    true
+}
+
 /// Writes the document's small members.
 pub(super) fn document(out: &mut Vec<u8>, value: Value) {
     message(out, &DOCUMENT, &value);
@@ -285,13 +354,18 @@ fn wrapped(out: &mut Vec<u8>, numbers: &[u16], own: &Message, value: &Value) {
 
 /// Writes a parameter into the member of its kind.
 fn parameter(out: &mut Vec<u8>, number: u16, value: &Value) {
+    let (within, own) = parameter_message(value);
+    write_message(out, number, |out| wrapped(out, within, own, value));
+}
+
+/// The message of a parameter, within those that only choose it.
+fn parameter_message(value: &Value) -> (&'static [u16], &'static Message) {
     let place = value
         .as_object()
         .and_then(|own: &Map<String, Value>| own.get("in"));
-    let (within, own): (&[u16], _) = match place.and_then(Value::as_str) {
+    match place.and_then(Value::as_str) {
         Some("body") => (&[1, 1], &BODY_PARAMETER),
         Some("path") => (&[1, 2, 4], &PATH_PARAMETER),
         _ => (&[1, 2, 3], &QUERY_PARAMETER),
-    };
-    write_message(out, number, |out| wrapped(out, within, own, value));
+    }
 }

@@ -58,11 +58,15 @@ fn backend(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let bundle = !spec.str("caBundle").is_empty();
     let Some(service) = present(spec, "service") else {
         if bundle {
-            let shown = "must be empty with local APIService";
-            errors.invalid(&path.child("caBundle"), "", shown);
+            let shown = format!("{} bytes", decoded_length(spec.str("caBundle")));
+            errors.invalid(
+                &path.child("caBundle"),
+                shown,
+                "local APIServices may not have a caBundle",
+            );
         }
         if insecure {
-            let detail = "may not be true with local APIService";
+            let detail = "local APIServices may not have insecureSkipTLSVerify";
             errors.invalid(&path.child("insecureSkipTLSVerify"), true, detail);
         }
         return;
@@ -74,12 +78,49 @@ fn backend(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         }
     }
     if let Some(port) = service.get("port").and_then(Ref::as_i64) {
-        for problem in syntax::port_number(port) {
-            errors.invalid(&at.child("port"), port, problem);
+        let problems = syntax::port_number(port);
+        if !problems.is_empty() {
+            let detail = format!("port is not valid: {}", problems.join(", "));
+            errors.invalid(&at.child("port"), port, detail);
         }
     }
     if insecure && bundle {
         let detail = "may not be true if caBundle is present";
         errors.invalid(&path.child("insecureSkipTLSVerify"), true, detail);
+    }
+}
+
+/// Bytes of a text in base64.
+fn decoded_length(base64: &str) -> usize {
+    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    (base64.len() / 4 * 3).saturating_sub(padding)
+}
+
+/// Every problem of a changed status.
+pub(crate) fn validate_status_update(service: Ref<'_>, _old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let Some(status) = service.get("status") else {
+        return Vec::new();
+    };
+    let (status_path, known) = (Path::of("status"), ["True", "False", "Unknown"]);
+    let conditions = status_path.child("conditions");
+    for (index, condition) in status.list("conditions").enumerate() {
+        let own = condition.str("status");
+        if !known.contains(&own) {
+            errors.not_supported(&conditions.index(index).child("status"), own, &known);
+        }
+    }
+    errors.into_list()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_service_bundle_is_shown_by_its_bytes() {
+        for (base64, length) in [("", 0), ("YQ==", 1), ("YWI=", 2), ("YWJj", 3), ("YWJjZA==", 4)] {
+            assert_eq!(decoded_length(base64), length, "{base64}");
+        }
     }
 }

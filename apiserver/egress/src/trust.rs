@@ -1,12 +1,15 @@
-//! Authorities of a webhook's certificate, and what Go accepts beyond `webpki`: a certificate that is in the bundle itself, though it
+//! Authorities of the certificate of a webhook or an API extension, and what Go accepts beyond `webpki`: a certificate that is in the bundle itself, though it
 //! says of itself that it is an authority (as self-signed ones do).
 
+use arc_swap::ArcSwap;
+use rustls::client::ResolvesClientCert;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -21,34 +24,105 @@ const SYSTEM_FILES: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// A configuration of TLS with the authorities of one webhook.
+/// A configuration of TLS with the authorities of one server.
 #[derive(Debug, Clone)]
-pub(super) struct Trust(Arc<ClientConfig>);
+pub(crate) struct Trust(Arc<ClientConfig>);
+
+/// Certificates that a server may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trusted<'a> {
+    /// Those of the authorities of a bundle in PEM, or of this machine's where it is empty.
+    Bundle(&'a [u8]),
+    /// Any (`insecureSkipTLSVerify`).
+    Any,
+}
 
 impl Trust {
-    /// Trusts the certificates of a bundle, or this machine's where the bundle is empty.
-    pub(super) fn new(bundle: &[u8]) -> Result<Self, String> {
-        let roots = match bundle.trim_ascii().is_empty() {
-            true => system_roots().to_vec(),
-            false => certificates(bundle),
-        };
-        if roots.is_empty() && !bundle.trim_ascii().is_empty() {
-            return Err("unable to parse bytes as PEM block".to_owned());
-        }
+    /// Trusts the certificates of a bundle, and shows none.
+    pub(crate) fn new(bundle: &[u8]) -> Result<Self, String> {
+        Self::build(Trusted::Bundle(bundle), None)
+    }
+
+    /// The same, and shows a certificate of ours.
+    pub(crate) fn showing(trusted: Trusted<'_>, identity: &Arc<ClientIdentity>) -> Result<Self, String> {
+        Self::build(trusted, Some(Arc::clone(identity)))
+    }
+
+    fn build(trusted: Trusted<'_>, identity: Option<Arc<ClientIdentity>>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Verifier::new(roots, &provider)?;
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let verifier = match trusted {
+            Trusted::Any => Verifier {
+                takes_any: true,
+                ..Verifier::new(Vec::new(), &provider)?
+            },
+            Trusted::Bundle(bundle) => Verifier::new(roots(bundle)?, &provider)?,
+        };
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match identity {
+            Some(identity) => config.with_client_cert_resolver(identity),
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }
 
-    pub(super) fn config(&self) -> Arc<ClientConfig> {
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0)
+    }
+}
+
+/// A client certificate of this server; a renewed one is shown from the next connection on.
+#[derive(Debug)]
+pub struct ClientIdentity(ArcSwap<CertifiedKey>);
+
+impl ClientIdentity {
+    /// # Errors
+    /// The key is not the certificate's, or none that can sign.
+    pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self(ArcSwap::new(certified(chain, key)?))))
+    }
+
+    /// # Errors
+    /// As [`ClientIdentity::new`].
+    pub fn replace(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<(), Error> {
+        self.0.store(certified(chain, key)?);
+        Ok(())
+    }
+}
+
+impl ResolvesClientCert for ClientIdentity {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, Error> {
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(chain, key, &provider).map(Arc::new)
+}
+
+fn roots(bundle: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    if bundle.trim_ascii().is_empty() {
+        return Ok(system_roots().to_vec());
+    }
+    match certificates(bundle) {
+        none if none.is_empty() => Err("unable to parse bytes as PEM block".to_owned()),
+        roots => Ok(roots),
     }
 }
 
@@ -72,6 +146,7 @@ struct Verifier {
     roots: Vec<CertificateDer<'static>>,
     /// Without any authority nothing is accepted.
     inner: Option<Arc<WebPkiServerVerifier>>,
+    takes_any: bool,
     schemes: Vec<SignatureScheme>,
     provider: Arc<rustls::crypto::CryptoProvider>,
 }
@@ -94,6 +169,7 @@ impl Verifier {
         Ok(Self {
             roots,
             inner,
+            takes_any: false,
             schemes: provider.signature_verification_algorithms.supported_schemes(),
             provider: Arc::clone(provider),
         })
@@ -117,6 +193,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.takes_any {
+            return Ok(ServerCertVerified::assertion());
+        }
         let Some(inner) = &self.inner else {
             return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
         };
@@ -155,13 +234,16 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// A failed handshake in Go's words, where it has some.
-pub(super) fn handshake_error_text(error: &io::Error) -> String {
+pub(crate) fn handshake_error_text(error: &io::Error) -> String {
     let own = error.get_ref().and_then(|own| own.downcast_ref::<Error>());
     let Some(Error::InvalidCertificate(why)) = own else {
         return error.to_string();
     };
     let why = match why {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        // An authority of the same name with another key is as unknown.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "certificate has expired or is not yet valid".to_owned()
         }

@@ -1,70 +1,105 @@
-//! Endpoints of a webhook's service (upstream's `ResolveEndpoint` with `--enable-aggregator-routing`): this server need not be on a
-//! node where addresses of services lead anywhere.
+//! Endpoints of a service behind which a webhook or an API extension answers (upstream's `ResolveEndpoint` with
+//! `--enable-aggregator-routing`): this server need not be on a node where addresses of services lead anywhere.
 
 use machinery_meta::label_selector::LabelSelector;
-use machinery_meta::reader::{ObjectReader, ReadObject};
+use machinery_meta::reader::{ObjectReader, ReadError, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// The label with the name of a slice's service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Slices that are read for one call.
 const MAX_SLICES: usize = 64;
 
+/// What leads from a Service to its endpoints.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
-struct Service {
-    spec: ServiceSpec,
+pub struct Service {
+    pub spec: ServiceSpec,
 }
 
+/// The same of its spec.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct ServiceSpec {
+pub struct ServiceSpec {
     #[serde(rename = "type")]
-    kind: String,
-    external_name: String,
-    ip_families: Option<Vec<String>>,
-    ports: Option<Vec<ServicePort>>,
+    pub kind: String,
+    pub external_name: String,
+    pub ip_families: Option<Vec<String>>,
+    pub ports: Option<Vec<ServicePort>>,
 }
 
+/// A port that a Service listens on.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
-struct ServicePort {
-    name: String,
-    port: u16,
+pub struct ServicePort {
+    pub name: String,
+    pub port: i64,
 }
 
+/// What an EndpointSlice says of its endpoints.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct EndpointSlice {
-    address_type: String,
-    endpoints: Option<Vec<Endpoint>>,
-    ports: Option<Vec<EndpointPort>>,
+pub struct EndpointSlice {
+    pub address_type: String,
+    pub endpoints: Option<Vec<Endpoint>>,
+    pub ports: Option<Vec<EndpointPort>>,
 }
 
+/// One endpoint of a slice.
 #[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Endpoint {
-    addresses: Option<Vec<String>>,
-    conditions: Conditions,
+#[serde(default, rename_all = "camelCase")]
+pub struct Endpoint {
+    pub addresses: Option<Vec<String>>,
+    pub conditions: EndpointConditions,
+    pub target_ref: Option<TargetRef>,
 }
 
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Conditions {
-    ready: Option<bool>,
+impl Endpoint {
+    /// The address that counts: upstream uses the first alone.
+    pub fn address(&self) -> Option<&str> {
+        self.addresses.iter().flatten().next().map(String::as_str)
+    }
 }
 
+/// What an endpoint is in a state to do; ready unless it says otherwise.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
-struct EndpointPort {
-    name: Option<String>,
-    port: Option<u16>,
+pub struct EndpointConditions {
+    pub ready: Option<bool>,
+}
+
+/// The pod that an endpoint is.
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct TargetRef {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A port that all endpoints of a slice listen on.
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct EndpointPort {
+    pub name: Option<String>,
+    pub port: Option<u16>,
+}
+
+/// What upstream's availability controller looks at before it calls a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceState {
+    /// Endpoints are ready, or the service has another type, of which nothing is known beforehand.
+    Usable,
+    NotFound,
+    NotListening,
+    WithoutSlices,
+    /// No endpoint is ready on the port of this name.
+    WithoutEndpoints(String),
 }
 
 /// Host and port of an endpoint; any number as `choice` picks one of what would do as well.
-pub(super) async fn resolve(
+pub(crate) async fn resolve(
     reader: &dyn ObjectReader,
     (namespace, name): (&str, &str),
     port: u16,
@@ -81,13 +116,54 @@ pub(super) async fn resolve(
         other => return Err(format!("unsupported service type {other:?}")),
     }
     let ports = spec.ports.unwrap_or_default();
-    let own = ports.iter().find(|own| own.port == port);
+    let own = ports.iter().find(|own| own.port == i64::from(port));
     let own = own.ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
     let families = spec.ip_families.unwrap_or_default();
     let family = families.first().map_or("IPv4", String::as_str);
     endpoint(reader, (namespace, name), (&own.name, family), choice)
         .await?
         .ok_or_else(|| format!("no endpoints available for service {name:?}"))
+}
+
+/// The state of a service that must listen on this port.
+///
+/// # Errors
+/// Storage has not answered.
+pub async fn service_state(
+    reader: &dyn ObjectReader,
+    (namespace, name): (&str, &str),
+    port: u16,
+) -> Result<ServiceState, ReadError> {
+    let key = ObjectKey::new(namespace, name);
+    let found = reader.get(&GroupResource::new("", "services"), &key).await?;
+    let Some(object) = found else {
+        return Ok(ServiceState::NotFound);
+    };
+    // What cannot be read is caught by the call.
+    let spec = parsed::<Service>(&object).unwrap_or_default().spec;
+    if !matches!(&*spec.kind, "" | "ClusterIP") {
+        return Ok(ServiceState::Usable);
+    }
+    let mut ports = spec.ports.into_iter().flatten();
+    let Some(own) = ports.find(|own| own.port == i64::from(port)) else {
+        return Ok(ServiceState::NotListening);
+    };
+    let slices = GroupResource::new("discovery.k8s.io", "endpointslices");
+    let labelled = LabelSelector::from_pairs([(SERVICE_NAME, name)]).into();
+    let keys = reader.versions(&slices, namespace, &labelled).await?;
+    if keys.is_empty() {
+        return Ok(ServiceState::WithoutSlices);
+    }
+    for (key, _) in keys.into_iter().take(MAX_SLICES) {
+        let Some(object) = reader.get(&slices, &key).await? else {
+            continue;
+        };
+        let slice = parsed::<EndpointSlice>(&object).unwrap_or_default();
+        if ready(&slice, &own.name, 0).is_some() {
+            return Ok(ServiceState::Usable);
+        }
+    }
+    Ok(ServiceState::WithoutEndpoints(own.name))
 }
 
 fn parsed<T: DeserializeOwned>(object: &ReadObject) -> Result<T, String> {
@@ -134,7 +210,7 @@ fn ready(slice: &EndpointSlice, port: &str, choice: u64) -> Option<(String, u16)
     let mut all = endpoints.iter().cycle().skip(first).take(endpoints.len());
     let address = all.find_map(|own| match own.conditions.ready {
         Some(false) => None,
-        _ => own.addresses.iter().flatten().next(),
+        _ => own.address(),
     })?;
-    Some((address.clone(), port))
+    Some((address.to_owned(), port))
 }

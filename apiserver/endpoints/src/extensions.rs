@@ -1,0 +1,94 @@
+//! Group versions that other servers answer, as discovery and OpenAPI show them.
+
+use machinery_api::openapi::v2::OtherDocument;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All of them, and the places of every group version among the others.
+#[derive(Debug, Clone, Default)]
+pub struct ExtensionGroups {
+    /// By group and version, the server's own ones included.
+    pub priorities: HashMap<(String, String), Priority>,
+    pub versions: Vec<ExtensionVersion>,
+}
+
+/// The place of a group version: higher ones come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Priority {
+    /// Of the group among groups.
+    pub group: i64,
+    /// Of the version in its group.
+    pub version: i64,
+}
+
+/// A version of a group that another server answers.
+#[derive(Debug, Clone)]
+pub struct ExtensionVersion {
+    pub group: String,
+    pub version: String,
+    /// As that server said last.
+    pub resources: Arc<[ExtensionResource]>,
+    /// That server has answered the last time.
+    pub is_current: bool,
+    /// The address of its OpenAPI v3 document, where it has one.
+    pub openapi_v3: Option<Arc<str>>,
+    /// Its part of the OpenAPI v2 document.
+    pub openapi_v2: Option<OpenApiV2>,
+}
+
+/// A part of the OpenAPI v2 document.
+#[derive(Debug, Clone)]
+pub struct OpenApiV2 {
+    pub document: Arc<OtherDocument>,
+    /// Of the document that it was read from.
+    pub digest: Arc<[u8]>,
+}
+
+/// A resource of such a version, as aggregated discovery has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtensionResource {
+    pub resource: String,
+    #[serde(serialize_with = "kind_or_empty")]
+    pub response_kind: Option<ExtensionKind>,
+    pub scope: String,
+    pub singular_resource: String,
+    pub verbs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub short_names: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subresources: Vec<ExtensionSubresource>,
+}
+
+/// A kind that is answered; without group and version it is of the group version itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExtensionKind {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+}
+
+/// A subresource of a resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtensionSubresource {
+    pub subresource: String,
+    #[serde(serialize_with = "kind_or_empty")]
+    pub response_kind: Option<ExtensionKind>,
+    pub verbs: Vec<String>,
+}
+
+/// Old clients fail where there is none, so upstream shows an empty one.
+fn kind_or_empty<S: serde::Serializer>(
+    kind: &Option<ExtensionKind>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match kind {
+        Some(kind) => kind.serialize(serializer),
+        None => ExtensionKind::default().serialize(serializer),
+    }
+}

@@ -1,0 +1,93 @@
+//! API aggregation: group versions that other servers answer, behind Services that APIServices name.
+//!
+//! [`follow`] keeps a [`table`] of all APIServices by their events, so that a request reads none. A request for a group version
+//! of an extension is marked when it enters ([`Aggregation::delegate`]); the filters pass it like any other, and in place of the
+//! endpoints [`proxy`] answers it: the extension is shown this server's certificate of a front proxy, and reads in headers who
+//! asks ([`identity`]). Each extension has tasks of its own, which end with it: [`availability`] writes the condition
+//! `Available`, by which requests are passed on or refused, and [`discovery`] and [`openapi`] keep what its
+//! [`documents`] say of its own group version; the endpoints merge that into the server's.
+//!
+//! Never here: admission, validation and storage of aggregated kinds, which are the extension's; credentials of clients, which
+//! end at this server.
+
+mod availability;
+mod discovery;
+mod documents;
+mod follow;
+mod identity;
+mod openapi;
+mod proxy;
+mod table;
+
+pub(crate) use follow::start;
+pub(crate) use table::{ApiService, Table};
+
+use crate::kubelet::ProxiedConnections;
+use crate::metrics::AggregationMetrics;
+use apiserver_egress::{ClientIdentity, ExtensionClient};
+use apiserver_endpoints::ExtensionGroups;
+use apiserver_endpoints::RequestInfo;
+use arc_swap::ArcSwap;
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// See the module.
+pub(crate) struct Aggregation {
+    pub(crate) table: Arc<ArcSwap<Table>>,
+    /// What discovery shows of the table and of what extensions say of themselves.
+    shown: ArcSwap<ExtensionGroups>,
+    client: ExtensionClient,
+    /// The certificate that extensions are shown.
+    pub(crate) identity: Arc<ClientIdentity>,
+    connections: Arc<ProxiedConnections>,
+    metrics: Arc<AggregationMetrics>,
+    /// Held while a document of an extension is read.
+    reading: Mutex<()>,
+    runtime: Runtime,
+}
+
+impl std::fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Aggregation").finish_non_exhaustive()
+    }
+}
+
+impl Aggregation {
+    /// At most so many requests are passed on at once; half of them to one extension, and to one namespace or user what is left
+    /// by [`ProxiedConnections`]' rules.
+    pub(crate) fn new(
+        client: ExtensionClient,
+        identity: Arc<ClientIdentity>,
+        most: usize,
+        metrics: Arc<AggregationMetrics>,
+        runtime: Runtime,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            table: Arc::default(),
+            shown: ArcSwap::default(),
+            client,
+            identity,
+            connections: ProxiedConnections::new(most),
+            metrics,
+            reading: Mutex::new(()),
+            runtime,
+        })
+    }
+
+    /// The APIService of the extension that a request is for, if there is one.
+    pub(crate) fn delegate(&self, info: &RequestInfo) -> Option<Arc<ApiService>> {
+        self.table.load().extension_of(&info.path).cloned()
+    }
+
+    /// Group versions for discovery.
+    pub(crate) fn shown(&self) -> Arc<ExtensionGroups> {
+        self.shown.load_full()
+    }
+
+    /// Shows what the table and the documents of extensions say now.
+    fn show(&self) {
+        let shown = self.table.load().shown();
+        self.shown.store(Arc::new(shown));
+    }
+}
