@@ -5,6 +5,7 @@ use crate::error::ClientError;
 use crate::resource::ApiResource;
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::time::Duration;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -28,6 +29,9 @@ impl DiscoveredResource {
     }
 }
 
+/// Interval of further requests while a group version is stale.
+pub const STALE_AGAIN: Duration = Duration::from_secs(10);
+
 /// Served resources, and the group versions whose answer was stale (an aggregated server is unreachable).
 #[derive(Debug, Default)]
 pub struct Discovered {
@@ -35,6 +39,13 @@ pub struct Discovered {
     pub resources: Vec<DiscoveredResource>,
     /// `group/version`s that could not be asked.
     pub stale: Vec<String>,
+}
+
+impl Discovered {
+    /// Time after which the server is to be asked again by itself: a server that was away says of itself that it is back.
+    pub fn again_after(&self) -> Option<Duration> {
+        (!self.stale.is_empty()).then_some(STALE_AGAIN)
+    }
 }
 
 impl Client {

@@ -161,7 +161,9 @@ impl Collector {
             .await
             .map_err(ReconcileError::doing("asking what is served"))?;
         self.monitors.serve(&discovered);
-        Ok(Outcome::Done)
+        Ok(discovered
+            .again_after()
+            .map_or(Outcome::Done, Outcome::RequeueAfter))
     }
 
     async fn attempt_to_delete(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {

@@ -130,10 +130,10 @@ impl Monitors {
         }
     }
 
-    /// Notes what is served. Stores of what is no longer served end.
-    pub(super) fn serve(&self, discovered: &Discovered) {
+    /// Notes what is served, and reports whether that is new. Stores of what is no longer served end.
+    pub(super) fn serve(&self, discovered: &Discovered) -> bool {
         if discovered.resources.is_empty() {
-            return;
+            return false;
         }
         let all = discovered.resources.iter();
         let countable = all.filter(|own| {
@@ -162,10 +162,12 @@ impl Monitors {
             .cloned()
             .collect();
         let ended: Vec<Option<Arc<Monitor>>> = ended.iter().map(|own| state.running.remove(own)).collect();
+        let is_new = state.served != served;
         state.served = served;
         drop(state);
         // Outside of the lock: a subscription ends under the store's own.
         drop(ended);
+        is_new
     }
 
     /// Ends the stores that no quota needs.

@@ -77,9 +77,12 @@ impl QuotaReconciler {
     async fn resources(&self) -> Result<Outcome, ReconcileError> {
         let discovered = self.client.discover().await;
         let discovered = discovered.map_err(ReconcileError::doing("asking what is served"))?;
-        self.monitors.serve(&discovered);
-        self.look_at_all();
-        Ok(Outcome::Done)
+        if self.monitors.serve(&discovered) {
+            self.look_at_all();
+        }
+        Ok(discovered
+            .again_after()
+            .map_or(Outcome::Done, Outcome::RequeueAfter))
     }
 
     fn look_at_all(&self) {
