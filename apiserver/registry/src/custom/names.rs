@@ -61,7 +61,7 @@ fn conflicts(names: Ref<'_>, accepted: Option<Ref<'_>>, taken: &Taken) -> Vec<Na
             let all = one.into_iter().chain(own.list(field).filter_map(Ref::as_str));
             all.filter(|name| !name.is_empty()).map(str::to_owned).collect()
         };
-        let held = accepted.map(of).unwrap_or_default();
+        let held: HashSet<String> = accepted.map(of).unwrap_or_default().into_iter().collect();
         let in_use = of(names)
             .into_iter()
             .filter(|name| !held.contains(name) && used.contains(name));

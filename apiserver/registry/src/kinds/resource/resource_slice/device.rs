@@ -288,13 +288,14 @@ fn conditions(problems: &mut Problems, path: &Path<'_>, device: Ref<'_>) {
     }
     let errors = &mut problems.seen;
     let [bound, failed] = &lists;
+    let awaited: HashSet<&str> = bound.iter().copied().collect();
     for (name, list) in NAMES.into_iter().zip(&lists) {
         let (at, mut known) = (path.child(name), HashSet::new());
         for (index, own) in list.iter().enumerate() {
             if !known.insert(own) {
                 errors.duplicate(&at.index(index), *own);
             }
-            if name == NAMES[1] && bound.contains(own) {
+            if name == NAMES[1] && awaited.contains(own) {
                 let detail = "bindingFailureConditions must not overlap with bindingConditions";
                 errors.invalid(&at.index(index), *own, detail);
             }

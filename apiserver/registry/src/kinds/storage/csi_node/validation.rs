@@ -5,7 +5,7 @@ use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 use machinery_schema::leaf::go_quote;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 const MAX_NODE_ID: usize = 256;
 
@@ -37,15 +37,15 @@ pub(super) fn validate(node: Ref<'_>) -> Vec<FieldError> {
 pub(super) fn validate_update(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     errors.extend(validate(node));
-    let new = drivers(node);
+    let mut new: HashMap<&str, Vec<Ref<'_>>> = HashMap::new();
+    for own in drivers(node) {
+        new.entry(own.str("name")).or_default().push(own);
+    }
     for was in drivers(old) {
-        for own in new.iter().filter(|own| own.str("name") == was.str("name")) {
+        for own in new.get(was.str("name")).into_iter().flatten() {
             if internal(*own) != internal(was) {
-                errors.invalid(
-                    &Path::of("spec.drivers"),
-                    Shown(internal(*own)),
-                    "field is immutable",
-                );
+                let shown = Shown(internal(*own));
+                errors.invalid(&Path::of("spec.drivers"), shown, "field is immutable");
             }
         }
     }
