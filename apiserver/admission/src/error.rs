@@ -1,5 +1,6 @@
 //! Reasons for which admission refuses a write.
 
+use crate::policies::Denial;
 use crate::rejection::Rejection;
 use machinery_meta::reader::ReadError;
 use machinery_meta::{FieldError, GroupResource};
@@ -41,6 +42,9 @@ pub enum AdmissionError {
     /// A webhook's own answer.
     #[error("{}", .0.message)]
     Rejected(Box<Rejection>),
+    /// Policies refuse the request.
+    #[error("{}", .0.message)]
+    Denied(Box<Denial>),
     #[error(transparent)]
     Reading(#[from] ReadError),
 }

@@ -8,9 +8,12 @@
 //! [`Host`]. Where one of them changes the object, all mutating plugins see it a second time ([`Reinvocation`]).
 
 mod error;
+mod expressions;
 mod host;
+mod matching;
 pub mod permissions;
 pub mod plugins;
+pub mod policies;
 mod reinvocation;
 mod rejection;
 mod remarks;
@@ -20,7 +23,7 @@ pub mod webhooks;
 
 pub use error::AdmissionError;
 pub use host::{Equivalent, Host};
-pub use reinvocation::Reinvocation;
+pub use reinvocation::{Caller, Reinvocation};
 pub use rejection::{Rejection, RejectionCause, RejectionDetails};
 pub use remarks::{Remarks, Unheard};
 pub use request::{Operation, Request};

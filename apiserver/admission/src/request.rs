@@ -29,6 +29,16 @@ impl Operation {
     }
 }
 
+/// Reviews that no webhook and no policy sees.
+const UNSEEN_REVIEWS: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
 /// See the module.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -53,6 +63,11 @@ impl Request<'_> {
     /// Reports whether the request addresses the resource itself, in this group, and no subresource.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.group == group && self.resource == resource
+    }
+
+    /// Reports whether webhooks and policies may see the request at all: without reviews of who may do what nobody could do anything.
+    pub(crate) fn may_be_seen(&self) -> bool {
+        self.host.is_some() && !UNSEEN_REVIEWS.contains(&(self.group, self.resource))
     }
 
     pub fn group_resource(&self) -> GroupResource {

@@ -14,6 +14,7 @@ use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
+use apiserver_admission::policies::{Denial, Policies};
 use apiserver_admission::webhooks::Webhooks;
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Rejection, RejectionCause,
@@ -26,8 +27,8 @@ use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, Aut
 use apiserver_registry::error::{Cause, DeniedDetails, DeniedStatus, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
-use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
+use machinery_meta::{GroupResource, UserInfo};
 use machinery_runtime::Runtime;
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -154,6 +155,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) authorizers: &'a AuthorizerChain,
     pub(crate) registry: &'a Registry,
     pub(crate) webhooks: &'a Arc<Webhooks>,
+    pub(crate) policies: &'a Arc<Policies>,
 }
 
 impl AdmissionChain {
@@ -169,6 +171,7 @@ impl AdmissionChain {
             authorizers,
             registry,
             webhooks,
+            policies,
         } = *sources;
         let parameters = Parameters {
             authorizers: authorizers.clone(),
@@ -188,7 +191,16 @@ impl AdmissionChain {
         let clock: pod_security::Clock = Arc::new(move || own.monotonic());
         let standards = pod_security_configuration(&read, config)?;
         let standards = PodSecurity::new(reader, standards, recorder, clock);
-        let mut enabled = plugins::all(reader, &permissions, random, limit, standards, quota, webhooks);
+        let mut enabled = plugins::all(
+            reader,
+            &permissions,
+            random,
+            limit,
+            standards,
+            quota,
+            webhooks,
+            policies,
+        );
         enabled.retain(|plugin| !is_disabled(config, plugin.name()));
         let unenforced = Unenforced {
             allowed: config.allow_unenforced,
@@ -331,6 +343,31 @@ fn denied(given: Rejection) -> DeniedStatus {
     }
 }
 
+/// The refusal of policies; it names the object as upstream's `NewForbidden` does.
+fn denied_by_policies(given: Denial, resource: &GroupResource, name: &str) -> DeniedStatus {
+    let message = match given.is_whole {
+        true => given.message,
+        false => format!("{resource} {name:?} is forbidden: {}", given.message),
+    };
+    let cause = |message| Cause {
+        reason: String::new(),
+        message,
+        field: String::new(),
+    };
+    DeniedStatus {
+        code: given.code,
+        reason: given.reason,
+        message,
+        details: Some(DeniedDetails {
+            name: name.to_owned(),
+            group: resource.group.to_string(),
+            kind: resource.resource.to_string(),
+            causes: given.causes.into_iter().map(cause).collect(),
+            ..DeniedDetails::default()
+        }),
+    }
+}
+
 fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
     let resource = attributes.resource.group_resource();
     let name = shown_name(attributes, object);
@@ -381,6 +418,10 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         AdmissionError::Internal(message) => RegistryError::Internal(message),
         AdmissionError::Timeout(message) => RegistryError::Timeout(message),
         AdmissionError::Rejected(rejection) => RegistryError::Denied(Box::new(denied(*rejection))),
+        AdmissionError::Denied(denial) => {
+            let denied = denied_by_policies(*denial, &resource, name);
+            RegistryError::Denied(Box::new(denied))
+        }
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }
 }

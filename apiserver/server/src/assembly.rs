@@ -16,10 +16,11 @@ use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{
-    AggregationMetrics, AvailabilityCollector, ConversionMetrics, DecisionsCollector, Metrics,
+    AggregationMetrics, AvailabilityCollector, ConversionMetrics, DecisionsCollector, Metrics, PolicyMetrics,
     UnreadMemoryCollector, WebhookMetrics, client_certificate_lifetimes,
 };
 use crate::openid::{self, OpenId};
+use crate::policies::Params;
 use crate::quota_usage::QuotaUsage;
 use crate::reader::{RegistryReader, WeakReader};
 use crate::resource_metrics::ResourceMetrics;
@@ -27,6 +28,7 @@ use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
+use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
 use apiserver_auth::authz;
 use apiserver_auth::authz::node::NodeIndex;
@@ -134,6 +136,11 @@ pub(crate) async fn assemble(
     );
     let availability = AvailabilityCollector::new(&aggregation.table)?;
     metrics.registry().register(Box::new(availability))?;
+    let params = Arc::new(Params::new(&registry));
+    let observer = PolicyMetrics::new(metrics.families())?;
+    let policies = Policies::new(Arc::clone(&reader), params, runtime.clone(), observer);
+    let followed = crate::policies::start(&registry, &policies, runtime).await;
+    followed.map_err(|error| step_failed("admission policies", &error))?;
     let hooks = ServerHooks {
         aggregation: Arc::clone(&aggregation),
         reviewer: Reviewer {
@@ -164,6 +171,7 @@ pub(crate) async fn assemble(
         authorizers: &authorizers,
         registry: &registry,
         webhooks: &webhooks,
+        policies: &policies,
     };
     let admission = AdmissionChain::new(&sources, runtime, Arc::new(usage), &config)?;
     let admission = admission.measured(&metrics, runtime)?;

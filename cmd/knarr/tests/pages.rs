@@ -1,4 +1,4 @@
-//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/webhooks.md`, `docs/aggregation.md`, `docs/pod-security.md`, `docs/fairness.md`, `docs/nodes.md`,
+//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/admission-policies.md`, `docs/webhooks.md`, `docs/aggregation.md`, `docs/pod-security.md`, `docs/fairness.md`, `docs/nodes.md`,
 //! `docs/configuration.md`, `docs/controllers.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
 //! A block `sh` is one script (`support/page.rs`). One that begins with `knarr server` starts the server again with these flags; one
@@ -97,6 +97,14 @@ fn page_pod_security_commands_work() {
     check(
         "page_pod_security_commands_work",
         include_str!("../../../docs/pod-security.md"),
+    );
+}
+
+#[test]
+fn page_admission_policies_commands_work() {
+    check(
+        "page_admission_policies_commands_work",
+        include_str!("../../../docs/admission-policies.md"),
     );
 }
 

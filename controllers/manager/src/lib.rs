@@ -58,6 +58,7 @@ mod stateful_set;
 mod storage_protection;
 mod storage_version_migration;
 mod ttl_after_finished;
+mod validating_admission_policy_status;
 #[cfg(test)]
 mod view_memory;
 mod volume_binder;

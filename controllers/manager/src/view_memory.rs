@@ -19,6 +19,7 @@ use crate::service_account_tokens::views::{AccountView, TokenView};
 use crate::service_cidr::view::{AddressView, CidrView};
 use crate::storage_protection::views::StorageView;
 use crate::storage_version_migration::view::MigrationView;
+use crate::validating_admission_policy_status::PolicyView;
 use crate::views::{
     CronJobView, DaemonSetView, DeploymentView, DisruptionBudgetView, JobView, NamespaceView, NodeView,
     PodView, ReplicaSetView, ReplicationControllerView, ServiceView, StatefulSetView,
@@ -518,6 +519,13 @@ fn views_of_nodes_namespaces_and_ranges_take_what_is_charged() {
 
 #[test]
 fn views_of_roles_secrets_and_accounts_take_what_is_charged() {
+    check::<PolicyView>(
+        MOST,
+        &[(
+            object!(r#""spec":{"validations":[@]}"#),
+            r##"{"expression":"#"}"##,
+        )],
+    );
     check::<RoleView>(
         OF_COMPONENTS,
         &[

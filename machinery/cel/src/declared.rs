@@ -108,8 +108,13 @@ impl Declared {
     /// The declared type of a structural schema; none when expressions can do nothing with its values. `root` says that the
     /// values are whole objects.
     pub fn from_schema(schema: Data<'_>, root: bool) -> Option<Self> {
+        Self::named_from_schema(schema, root, "selfType")
+    }
+
+    /// The same with this name for the type of the whole value.
+    pub fn named_from_schema(schema: Data<'_>, root: bool, name: &str) -> Option<Self> {
         let mut declared = Self::read(schema, root, 0)?;
-        declared.assign_name("selfType");
+        declared.assign_name(name);
         Some(declared).filter(|own| own.ty().is_some())
     }
 

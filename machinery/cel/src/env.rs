@@ -62,6 +62,13 @@ impl Env {
         self
     }
 
+    /// Allows what is stored already to use functions that are too new for new expressions (upstream's `StoredExpressions`).
+    #[must_use]
+    pub fn for_stored(mut self) -> Self {
+        self.features.newest = true;
+        self
+    }
+
     /// Allows `cel.bind` and lists and maps of values of several types, as cel-spec does.
     #[must_use]
     pub fn with_spec_extensions(mut self) -> Self {

@@ -36,18 +36,18 @@ mod tests;
 mod types;
 mod value;
 
-pub use admission::{AdmissionVariables, MATCH_CONDITIONS_BUDGET, admission_env};
+pub use admission::{AdmissionVariables, Composition, MATCH_CONDITIONS_BUDGET, admission_env};
 pub use cost::{CostEstimate, NoSizes, Sizes};
 pub use declared::{Declared, MAX_REQUEST};
 pub use env::{Env, ObjectTypes, Provider};
 pub use escaping::{escape, unescape};
 pub use eval::{Activation, Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables};
 pub use parser::MAX_EXPRESSION;
-pub use program::{Compiled, Evaluation, Program};
+pub use program::{Compiled, Evaluation, ExpressionProblem, Program};
 pub use rules::{Rules, Verdict};
 pub use source::{Issue, Issues, Location};
 pub use types::{Type, UnknownType};
 pub use value::{
     Authorizer, Check, Data, Decision, Entries, ErrorKind, EvalError, Evaluated, Fields, Foreign, List, Map,
-    Object, Opaque, Subject, Text, Timestamp, Value,
+    NoJson, Object, Opaque, Subject, Text, Timestamp, Value,
 };

@@ -5,7 +5,7 @@ use crate::cost::{CostEstimate, Sizes, estimate};
 use crate::env::Env;
 use crate::eval::plan::Node;
 use crate::eval::{Activation, Limits, Machine, plan};
-use crate::parser::{Syntax, parse};
+use crate::parser::{Syntax, depth, parse};
 use crate::source::Issues;
 use crate::types::Type;
 use crate::value::Evaluated;
@@ -21,6 +21,7 @@ pub struct Compiled {
 pub struct Program {
     node: Node,
     variables: Vec<String>,
+    depth: usize,
 }
 
 /// The value of an expression, and what it did cost.
@@ -41,6 +42,48 @@ impl Env {
     }
 }
 
+/// The reason for which an expression cannot be used, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpressionProblem {
+    /// It does not compile, or its value has another type than is wanted.
+    Invalid(String),
+    /// It compiles, and no program can be made of it.
+    Internal(String),
+}
+
+impl std::fmt::Display for ExpressionProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Invalid(own) | Self::Internal(own)) = self;
+        f.write_str(own)
+    }
+}
+
+impl Env {
+    /// Compiles an expression whose value has one of these types; any will do where there are none.
+    ///
+    /// # Errors
+    /// See [`ExpressionProblem`].
+    pub fn compile_as(&self, text: &str, types: &[Type]) -> Result<(Program, Type), ExpressionProblem> {
+        use ExpressionProblem::{Internal, Invalid};
+        let compiled = self
+            .compile(text)
+            .map_err(|issues| Invalid(format!("compilation failed: {issues}")))?;
+        let ty = compiled.ty();
+        if !types.is_empty() && !types.contains(ty) {
+            let found = ty.value_text();
+            let wanted: Vec<_> = types.iter().map(Type::value_text).collect();
+            return Err(Invalid(match wanted.as_slice() {
+                [one] => format!("must evaluate to {one} but got {found}"),
+                several => format!("must evaluate to one of [{}] but got {found}", several.join(" ")),
+            }));
+        }
+        match compiled.program() {
+            Ok(program) => Ok((program, ty.clone())),
+            Err(why) => Err(Internal(format!("program instantiation failed: {why}"))),
+        }
+    }
+}
+
 impl Compiled {
     /// The type of its value.
     pub fn ty(&self) -> &Type {
@@ -58,6 +101,7 @@ impl Compiled {
         Ok(Program {
             node: planned.node,
             variables: planned.variables,
+            depth: depth(&self.checked.parsed.expr),
         })
     }
 }
@@ -66,6 +110,11 @@ impl Program {
     /// Names of the variables that the expression uses.
     pub fn variables(&self) -> &[String] {
         &self.variables
+    }
+
+    /// Nodes on the longest path of the expression; evaluation takes stack in proportion to them.
+    pub fn depth(&self) -> usize {
+        self.depth
     }
 
     /// Reports whether the expression uses a variable.

@@ -104,6 +104,15 @@ impl Type {
         count(self, &mut { limit })
     }
 
+    /// The type as the types of values are written, which is not how problems of the checker have it.
+    pub fn value_text(&self) -> String {
+        let params: Vec<_> = self.params().into_iter().map(Self::value_text).collect();
+        match params.is_empty() {
+            true => self.name().to_owned(),
+            false => format!("{}({})", self.name(), params.join(", ")),
+        }
+    }
+
     /// Name of the type of a value.
     pub fn name(&self) -> &str {
         match self {

@@ -32,6 +32,16 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "machinery-reconcile",
         "machinery-x509",
     ];
+    // Types of expressions are checked by a controller, as upstream's.
+    const MANAGER: &[&str] = &[
+        "machinery-meta",
+        "machinery-api",
+        "machinery-semantics",
+        "machinery-cel",
+        "machinery-client",
+        "machinery-reconcile",
+        "machinery-x509",
+    ];
     const NODE: &[&str] = &[
         "machinery-meta",
         "machinery-api",
@@ -111,7 +121,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             ],
         ),
         ("apiserver-server", APISERVER),
-        ("controllers-manager", CONTROLLER),
+        ("controllers-manager", MANAGER),
         ("controllers-scheduler", CONTROLLER),
         (
             "cluster",

@@ -24,6 +24,7 @@ mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;
+use crate::policies::{MutatingPolicies, Policies, ValidatingPolicies};
 use crate::webhooks::{MutatingWebhooks, ValidatingWebhooks, Webhooks};
 use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 23] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -55,7 +56,9 @@ pub const NAMES: [&str; 21] = [
     "PodTopologyLabels",
     "NodeDeclaredFeatureValidator",
     "PodResizeValidator",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 ];
@@ -70,6 +73,7 @@ pub fn all(
     pod_security: PodSecurity,
     quota: ResourceQuota,
     webhooks: &Arc<Webhooks>,
+    policies: &Arc<Policies>,
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
@@ -82,7 +86,7 @@ pub fn all(
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
     ];
     all.extend(event_rate_limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 12] = [
+    let rest: [Box<dyn Plugin>; 14] = [
         Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize::new(
@@ -94,7 +98,9 @@ pub fn all(
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
         Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator::new(reader)),
         Box::new(pod_resize_validator::PodResizeValidator::new(reader)),
+        Box::new(MutatingPolicies::new(policies)),
         Box::new(MutatingWebhooks::new(webhooks)),
+        Box::new(ValidatingPolicies::new(policies)),
         Box::new(ValidatingWebhooks::new(webhooks)),
         // Last: what any other refuses uses nothing.
         Box::new(quota),

@@ -179,6 +179,7 @@ fn chain() -> AdmissionChain {
         pod_security(&reader),
         quota(&reader),
         &none(&reader),
+        &crate::policies::tests::none(&reader),
     ))
 }
 
@@ -380,6 +381,7 @@ fn plugins_have_the_names_that_flags_take() {
         pod_security(&reader),
         quota(&reader),
         &none(&reader),
+        &crate::policies::tests::none(&reader),
     );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -392,7 +394,7 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         admit, both, both, admit, admit, validate, both, admit, validate, admit, admit, validate, both,
-        admit, validate, admit, validate, validate, admit, validate, validate,
+        admit, validate, admit, validate, validate, admit, admit, validate, validate, validate,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
@@ -404,6 +406,7 @@ fn plugin_steps_are_upstreams() {
         pod_security(&reader),
         quota(&reader),
         &none(&reader),
+        &crate::policies::tests::none(&reader),
     );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {

@@ -1,12 +1,10 @@
 //! Webhooks of one configuration, compiled once when it is written.
 
-use super::conditions::Condition;
-use super::rules::Rule;
+use super::conditions;
+use crate::expressions::Expression;
+use crate::matching::{Constraints, Rule, is_equivalent, selector};
 use apiserver_egress::HookTarget;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WrittenSelector;
-use machinery_meta::label_selector::LabelSelector;
-use machinery_semantics::selectors::from_api;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,11 +40,8 @@ pub struct Webhook {
     pub(super) name: String,
     /// Unique among all webhooks of a kind.
     pub(super) id: String,
-    pub(super) rules: Vec<Rule>,
-    pub(super) matches_equivalents: bool,
-    pub(super) namespace_selector: Result<LabelSelector, String>,
-    pub(super) object_selector: Result<LabelSelector, String>,
-    pub(super) conditions: Vec<Condition>,
+    pub(super) constraints: Constraints,
+    pub(super) conditions: Vec<Expression>,
     /// Requests pass where it cannot be called.
     pub(super) ignores_failure: bool,
     /// It may be called in a dry run.
@@ -90,18 +85,20 @@ fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhoo
     });
     let review = known.next();
     let rules = webhook.rules.unwrap_or_default().into_iter();
-    let conditions = webhook.match_conditions.iter().flatten();
+    let written = webhook.match_conditions.iter().flatten();
     let seconds = webhook.timeout_seconds.and_then(|own| u64::try_from(own).ok());
     Webhook {
         configuration: configuration.to_owned(),
         id,
-        rules: rules.map(Rule::from).collect(),
-        matches_equivalents: webhook.match_policy.as_deref() == Some("Equivalent"),
-        namespace_selector: selector(webhook.namespace_selector.as_ref()),
-        object_selector: selector(webhook.object_selector.as_ref()),
-        conditions: conditions
-            .map(|own| Condition::compile(&own.expression))
-            .collect(),
+        constraints: Constraints {
+            rules: rules.map(Rule::from).collect(),
+            excluded: Vec::new(),
+            without_rules: false,
+            matches_equivalents: is_equivalent(webhook.match_policy.as_deref()),
+            namespace_selector: selector(webhook.namespace_selector.as_ref()),
+            object_selector: selector(webhook.object_selector.as_ref()),
+        },
+        conditions: written.map(|own| conditions::compile(&own.expression)).collect(),
         ignores_failure: webhook.failure_policy.as_deref() == Some("Ignore"),
         has_no_side_effects: matches!(&*webhook.side_effects, "None" | "NoneOnDryRun"),
         timeout: seconds.map(Duration::from_secs),
@@ -129,13 +126,4 @@ fn target(client: &WebhookClientConfig) -> Result<HookTarget, String> {
         (None, None) => Err(apiserver_egress::TargetError::Missing),
     };
     target.map_err(|error| error.to_string())
-}
-
-/// No selector matches nothing; the defaults write an empty one, which matches everything.
-fn selector(written: Option<&WrittenSelector>) -> Result<LabelSelector, String> {
-    let selector = from_api(written).map_err(|error| error.0)?;
-    match selector {
-        Some(selector) => Ok(selector),
-        None => LabelSelector::parse("a,!a").map_err(|error| error.0),
-    }
 }

@@ -1,8 +1,8 @@
 //! Webhooks of MutatingWebhookConfigurations and ValidatingWebhookConfigurations, as plugins of the chain.
 //!
 //! [`Webhooks`] holds the webhooks of all configurations, compiled; the server replaces them as configurations change, so that a
-//! request reads none, and one without webhooks costs a look at two empty lists. A request goes through [`selection`]: selectors
-//! and rules, by its own resource or an equivalent one, and through [`conditions`]. [`mutating`] calls one webhook after the other and applies its patch;
+//! request reads none, and one without webhooks costs a look at two empty lists. A request goes through [`matching`](crate::matching):
+//! selectors and rules, by its own resource or an equivalent one, and through [`conditions`]. [`mutating`] calls one webhook after the other and applies its patch;
 //! [`validating`] calls all at once. [`review`] is what is sent, [`answer`] what may come back, [`call`] the call with its time limit
 //! and its errors.
 //!
@@ -16,8 +16,6 @@ mod configuration;
 mod mutating;
 mod observer;
 mod review;
-mod rules;
-mod selection;
 mod validating;
 
 #[cfg(test)]
@@ -109,22 +107,11 @@ const EXEMPT_KINDS: [&str; 6] = [
     "MutatingAdmissionPolicy",
     "MutatingAdmissionPolicyBinding",
 ];
-/// Reviews that no webhook sees.
-const EXEMPT_REVIEWS: [(&str, &str); 6] = [
-    ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authentication.k8s.io", "tokenreviews"),
-    ("authorization.k8s.io", "localsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    ("authorization.k8s.io", "subjectaccessreviews"),
-];
-
 /// Reports whether webhooks may see a request.
 fn may_see(request: &Request<'_>) -> bool {
     let is_configuration = request
         .host
         .is_some_and(|host| host.kind().group == ADMISSION_GROUP)
         && EXEMPT_KINDS.contains(&request.kind);
-    let is_review = EXEMPT_REVIEWS.contains(&(request.group, request.resource));
-    request.host.is_some() && !is_configuration && !is_review
+    !is_configuration && request.may_be_seen()
 }

@@ -3,16 +3,14 @@
 
 use super::Webhooks;
 use super::call::{CallError, Invocation};
-use super::selection::{Objects, Selection};
-use crate::host::Equivalent;
-use crate::{AdmissionError, Operation, Plugin, Request, Step};
+use super::conditions;
+use crate::matching::{Candidate, Objects, Selection, patched};
+use crate::{AdmissionError, Caller, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
-use machinery_schema::patch::{PatchError, PatchType, patched_document};
-use machinery_schema::{Strictness, Tree, decode_json};
+use machinery_schema::Tree;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
@@ -62,17 +60,15 @@ impl Plugin for MutatingWebhooks {
             return Ok(());
         };
         if let Some(state) = request.reinvocation {
-            state.compare(Some(object));
+            state.compare(Caller::Webhooks, Some(object));
         }
         let mut candidate = Candidate::new(&selection, Some(object), old);
         self.call_all(&selection, &mut candidate).await?;
         if candidate.is_patched {
-            let changed = candidate.finish().await?;
-            let changed = keep_owners(&selection, changed, object);
-            *object = changed;
+            *object = candidate.finish(object).await?;
         }
         if let Some(state) = request.reinvocation {
-            state.leave(Some(object));
+            state.leave(Caller::Webhooks, Some(object));
         }
         Ok(())
     }
@@ -102,71 +98,6 @@ struct Mutation<'a> {
     mutated: bool,
 }
 
-/// A record of field owners that cannot be used is put back.
-fn keep_owners(selection: &Selection<'_>, mut changed: Tree, before: &Tree) -> Tree {
-    let Some(problem) = selection.host.field_owners_problem(&changed) else {
-        return changed;
-    };
-    selection.host.warn(format!(
-        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {problem}"
-    ));
-    changed.remove(&["metadata", "managedFields"]);
-    if let Some(owners) = before.at(&["metadata", "managedFields"]) {
-        changed.set(&["metadata".into(), "managedFields".into()], owners);
-    }
-    changed
-}
-
-/// The objects of the request in the version that the last webhook was called with.
-struct Candidate<'a> {
-    selection: &'a Selection<'a>,
-    version: Equivalent,
-    new: Option<Cow<'a, Tree>>,
-    old: Option<Cow<'a, Tree>>,
-    /// A webhook has sent a patch.
-    is_patched: bool,
-}
-
-impl<'a> Candidate<'a> {
-    fn new(selection: &'a Selection<'a>, new: Option<&'a Tree>, old: Option<&'a Tree>) -> Self {
-        Self {
-            selection,
-            version: selection.own_version(),
-            new: new.map(Cow::Borrowed),
-            old: old.map(Cow::Borrowed),
-            is_patched: false,
-        }
-    }
-
-    fn objects(&self) -> Objects<'_> {
-        Objects {
-            new: self.new.as_deref(),
-            old: self.old.as_deref(),
-        }
-    }
-
-    /// Brings the objects into a webhook's version.
-    async fn convert(&mut self, to: &Equivalent) -> Result<(), AdmissionError> {
-        if self.version.kind == to.kind {
-            return Ok(());
-        }
-        let Objects { new, old } = self.objects();
-        let new = self.selection.converted(new, &self.version, to).await?;
-        let old = self.selection.converted(old, &self.version, to).await?;
-        (self.new, self.old) = (new.map(Cow::Owned), old.map(Cow::Owned));
-        self.version = to.clone();
-        Ok(())
-    }
-
-    /// The object in the request's own version.
-    async fn finish(mut self) -> Result<Tree, AdmissionError> {
-        self.old = None;
-        self.convert(&self.selection.own_version()).await?;
-        let object = self.new.map(Cow::into_owned);
-        object.ok_or_else(|| AdmissionError::Internal("there is no object".to_owned()))
-    }
-}
-
 impl MutatingWebhooks {
     async fn call_all(
         &self,
@@ -177,15 +108,19 @@ impl MutatingWebhooks {
         let is_second = state.is_some_and(crate::Reinvocation::is_second);
         let all = self.0.mutating.load_full();
         for (index, webhook) in all.iter().enumerate() {
-            let Some(to) = selection.invocation(webhook, candidate.objects()).await? else {
+            let Some(to) = selection
+                .matching(&webhook.constraints, candidate.objects())
+                .await?
+            else {
                 continue;
             };
             if !webhook.conditions.is_empty() {
                 candidate.convert(&to).await?;
             }
-            let matches = selection.conditions_match(webhook, &to, candidate.objects());
+            let matches = conditions::hold(webhook, selection, &to, candidate.objects());
             // A second pass calls nobody for the first time.
-            let is_due = || !is_second || state.is_some_and(|state| state.is_due(&webhook.id));
+            let is_due =
+                || !is_second || state.is_some_and(|state| state.is_due(Caller::Webhooks, &webhook.id));
             if !matches.await? || !is_due() {
                 continue;
             }
@@ -201,10 +136,10 @@ impl MutatingWebhooks {
             let took = self.0.runtime.monotonic().saturating_sub(begun);
             selection.host.waited(true, took);
             if let (Ok(true), Some(state)) = (&called, state) {
-                state.changed();
+                state.changed(Caller::Webhooks);
             }
             if let Some(state) = state.filter(|_| webhook.wants_reinvocation) {
-                state.called(&webhook.id);
+                state.called(Caller::Webhooks, &webhook.id);
             }
             let key = || format!("failed-open.{MUTATION}{place}");
             self.0.settle(&invocation, Step::Admit, took, called.err(), key)?;
@@ -225,8 +160,7 @@ impl MutatingWebhooks {
             let Some(mut patched) = patched else { return false };
             let changed = candidate.objects().new != Some(&patched);
             host.set_defaults(&mut patched, &invocation.to.resource);
-            candidate.new = Some(Cow::Owned(patched));
-            candidate.is_patched = true;
+            candidate.patch(patched);
             changed
         });
         let webhook = invocation.webhook;
@@ -272,7 +206,8 @@ impl MutatingWebhooks {
         let host = invocation.selection.host;
         let heavy = host.heavy_from(answer.patch.len() + object.arena_bytes()).await;
         heavy.map_err(|error| CallError::Internal(error.to_string()))?;
-        let patched = apply(object, &answer.patch)?;
+        let patched =
+            patched(object, &answer.patch).map_err(|error| CallError::Internal(error.to_string()))?;
         if host.audits_bodies() {
             let webhook = invocation.webhook;
             let (configuration, name) = (json!(webhook.configuration), json!(webhook.name));
@@ -283,14 +218,4 @@ impl MutatingWebhooks {
         }
         Ok(Some(patched))
     }
-}
-
-/// Applies a JSON patch as upstream does: to the object's JSON, which is then read as its kind again.
-pub(super) fn apply(object: &Tree, patch: &[u8]) -> Result<Tree, CallError> {
-    let refused = |error: PatchError| CallError::Internal(error.to_string());
-    let text = patched_document(object, PatchType::Json, patch).map_err(refused)?;
-    let decoded = decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore);
-    decoded
-        .map(|decoded| decoded.tree)
-        .map_err(|error| CallError::Internal(error.to_string()))
 }

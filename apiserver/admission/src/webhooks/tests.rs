@@ -1,9 +1,7 @@
 use super::answer::{self, BadAnswer};
-use super::conditions::{self, Matched};
 use super::configuration::{ConfiguredWebhooks, ReviewVersion};
-use super::mutating::apply;
-use super::rules::Asked;
-use super::selection::{Objects, Selection};
+use crate::expressions::{Inputs, Matched, matched};
+use crate::matching::{Asked, Objects, Selection, patched as apply};
 use crate::{AdmissionError, Equivalent, Host, Operation, Request};
 use async_trait::async_trait;
 use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
@@ -74,7 +72,7 @@ fn webhook_is_passed_by_nobody_while_its_places_are_taken() {
         let asked = request(&user, &host, "ns");
         let selection = Selection::new(&asked, &OneNamespace).unwrap();
         let objects = Objects { new: None, old: None };
-        let to = selection.invocation(&own, objects).await.unwrap().unwrap();
+        let to = selection.matching(&own.constraints, objects).await.unwrap().unwrap();
         let invocation = super::call::Invocation {
             webhook: &own,
             to: &to,
@@ -153,8 +151,9 @@ fn webhook_rules_match_as_upstreams() {
                 resource: &resource(group, version, plural),
                 subresource,
                 namespace,
+                name: "",
             };
-            own.rules[0].matches(asked)
+            own.constraints.rules[0].matches(asked)
         };
         for own in &case.matching {
             assert!(matches(own), "{}: {own:?}", case.name);
@@ -167,10 +166,12 @@ fn webhook_rules_match_as_upstreams() {
 
 /// A request for a deployment, of which there are four resources.
 #[derive(Debug)]
-struct Deployments {
+pub(crate) struct Deployments {
     kind: GroupVersionKind,
     resource: GroupVersionResource,
     subresource: String,
+    /// The authorizer does not answer at once.
+    pub(crate) answers_later: bool,
 }
 
 #[async_trait]
@@ -215,6 +216,15 @@ impl Host for Deployments {
         check: &machinery_cel::Check,
         verb: &str,
     ) -> machinery_cel::Decision {
+        let mut waited = !self.answers_later;
+        std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            match std::mem::replace(&mut waited, true) {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        })
+        .await;
         machinery_cel::Decision {
             allowed: check.resource == "deployments" && verb == "breakglass",
             ..machinery_cel::Decision::default()
@@ -247,7 +257,7 @@ impl Host for Deployments {
 }
 
 /// The namespace `ns`, with a label.
-struct OneNamespace;
+pub(crate) struct OneNamespace;
 
 impl ObjectReader for OneNamespace {
     fn get<'a>(&'a self, of: &'a GroupResource, key: &'a ObjectKey) -> ReadFuture<'a, Option<ReadObject>> {
@@ -268,7 +278,7 @@ impl ObjectReader for OneNamespace {
     }
 }
 
-fn deployments(subresource: &str) -> Deployments {
+pub(crate) fn deployments(subresource: &str) -> Deployments {
     let kind = match subresource {
         "" => GroupVersionKind::new("apps", "v1", "Deployment"),
         _ => GroupVersionKind::new("autoscaling", "v1", "Scale"),
@@ -277,10 +287,11 @@ fn deployments(subresource: &str) -> Deployments {
         kind,
         resource: resource("apps", "v1", "deployments"),
         subresource: subresource.to_owned(),
+        answers_later: false,
     }
 }
 
-fn request<'a>(user: &'a UserInfo, host: &'a Deployments, namespace: &'a str) -> Request<'a> {
+pub(crate) fn request<'a>(user: &'a UserInfo, host: &'a Deployments, namespace: &'a str) -> Request<'a> {
     Request {
         user,
         operation: Operation::Create,
@@ -317,7 +328,7 @@ async fn webhook_is_called_with_the_version_that_its_rules_name() {
         let request = request(&user, &host, "ns");
         let selection = Selection::new(&request, &OneNamespace).unwrap();
         let objects = Objects { new: None, old: None };
-        let found = selection.invocation(&own, objects).await.unwrap();
+        let found = selection.matching(&own.constraints, objects).await.unwrap();
         let called = found
             .as_ref()
             .map(|own| format!("{}/{}", own.resource.group, own.resource.version));
@@ -354,7 +365,7 @@ async fn webhook_is_called_where_both_selectors_match() {
             new: Some(new),
             old: Some(old),
         };
-        let found = selection.invocation(&own, objects).await;
+        let found = selection.matching(&own.constraints, objects).await;
         let called = found.map(|own| own.is_some()).map_err(drop);
         assert_eq!(called, expected, "{namespaces} {wanted} {namespace}");
     }
@@ -438,7 +449,16 @@ async fn webhook_match_conditions_decide_as_upstreams() {
             .map(|own| json!({"name": "own", "expression": own}))
             .collect();
         let own = webhook(json!({"matchConditions": all}));
-        let found = conditions::matched(&own.conditions, &selection, &selection.own_version(), objects).await;
+        let inputs = Inputs {
+            selection: &selection,
+            objects,
+            request: &crate::matching::request::json(&selection, &selection.own_version()),
+            namespace: None,
+            params: None,
+            variables: None,
+            runtime: None,
+        };
+        let found = matched(&own.conditions, &inputs).await;
         assert_eq!(found, expected, "{expressions:?}");
     }
 }

@@ -2,8 +2,9 @@
 
 use super::Webhooks;
 use super::call::{Invocation, in_time};
-use super::selection::{Objects, Selection};
+use super::conditions;
 use crate::host::Equivalent;
+use crate::matching::{Objects, Selection};
 use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -60,10 +61,10 @@ impl Plugin for ValidatingWebhooks {
         let all = self.0.validating.load_full();
         let (mut called, mut versions) = (Vec::new(), Vec::new());
         for webhook in all.iter() {
-            if let Some(to) = selection.invocation(webhook, objects).await? {
+            if let Some(to) = selection.matching(&webhook.constraints, objects).await? {
                 let at = self.version(&selection, objects, &to, &mut versions).await?;
                 let own = in_version(objects, at, &versions);
-                if selection.conditions_match(webhook, &to, own).await? {
+                if conditions::hold(webhook, &selection, &to, own).await? {
                     called.push((webhook, to, at));
                 }
             }

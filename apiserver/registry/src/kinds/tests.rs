@@ -116,36 +116,6 @@ fn check_refusal(group: &str, kind: &str, plural: &str, object: &Value, expected
 }
 
 #[test]
-fn refusal_of_policies_goes_by_what_they_deny() {
-    let group = "admissionregistration.k8s.io";
-    let binding = |actions: Value, expected| {
-        let (kind, plural) = (
-            "ValidatingAdmissionPolicyBinding",
-            "validatingadmissionpolicybindings",
-        );
-        check_refusal(
-            group,
-            kind,
-            plural,
-            &json!({"spec": {"validationActions": actions}}),
-            expected,
-        );
-    };
-    binding(json!(["Warn", "Audit"]), None);
-    let denies = "spec.validationActions: Deny: admission policies are not evaluated";
-    binding(json!(["Audit", "Deny"]), Some(denies));
-    let policy = |spec: Value, expected| {
-        let (kind, plural) = ("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
-        check_refusal(group, kind, plural, &json!({"spec": spec}), expected);
-    };
-    policy(json!({"failurePolicy": "Ignore"}), None);
-    policy(
-        json!({}),
-        Some("spec.failurePolicy: Fail: admission policies are not evaluated"),
-    );
-}
-
-#[test]
 fn refusal_of_network_policies_goes_by_what_they_leave_out() {
     let check = |spec: Value, expected| {
         let object = json!({ "spec": spec });

@@ -74,7 +74,7 @@ pub(crate) fn parse(text: &str, syntax: Syntax) -> Result<Parsed, Issues> {
     let expr = parser.whole();
     let (mut issues, offsets) = (parser.issues, parser.offsets);
     match expr {
-        Ok(expr) if issues.is_empty() && is_too_deep(&expr) => {
+        Ok(expr) if issues.is_empty() && depth(&expr) > MAX_TREE => {
             issues.report(
                 Location::NONE,
                 format!("expression exceeds limit of {MAX_TREE} nested nodes"),
@@ -93,16 +93,17 @@ pub(crate) fn parse(text: &str, syntax: Syntax) -> Result<Parsed, Issues> {
     }
 }
 
-/// Reports whether a path of a tree has too many nodes, without going down itself.
-fn is_too_deep(expr: &Expr) -> bool {
-    let mut pending = vec![(expr, 1)];
+/// Nodes on the longest path of a tree, counted without going down itself; counting ends above the bound.
+pub(crate) fn depth(expr: &Expr) -> usize {
+    let (mut pending, mut deepest) = (vec![(expr, 1)], 0);
     while let Some((expr, depth)) = pending.pop() {
-        if depth > MAX_TREE {
-            return true;
+        deepest = deepest.max(depth);
+        if deepest > MAX_TREE {
+            break;
         }
         expr.children(|child| pending.push((child, depth + 1)));
     }
-    false
+    deepest
 }
 
 /// Reading cannot go on; the reason is reported.

@@ -3,6 +3,7 @@
 pub(crate) mod compare;
 mod convert;
 mod foreign;
+mod json;
 mod list;
 mod map;
 mod numbers;
@@ -13,6 +14,7 @@ pub(crate) mod timestamp;
 
 pub(crate) use convert::{To, float};
 pub use foreign::{Data, Foreign};
+pub use json::NoJson;
 pub use list::List;
 pub(crate) use map::Key;
 pub use map::{Entries, Fields, Map};

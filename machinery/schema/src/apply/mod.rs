@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows managers or times: that is `apiserver-registry`'s `managed_fields`.
 
+mod atomics;
 mod check;
 mod compare;
 mod edit;
@@ -77,6 +78,11 @@ impl<'a> Typed<'a> {
     /// Violations of the schema, in upstream's words; empty if the document is valid.
     pub fn problems(self) -> Vec<String> {
         check::problems(self)
+    }
+
+    /// Paths of lists, maps and structs of the document that merge as a whole.
+    pub fn atomics(self) -> Vec<String> {
+        atomics::atomics(self)
     }
 
     /// Differences of the other document, without the record of owners and these members of the root with all below

@@ -38,6 +38,11 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
+    /// Reports whether a list, map or struct merges as a whole.
+    pub(super) fn is_atomic(self, schema: &Schema, value: Ref<'_>) -> bool {
+        matches!(value.kind(), Kind::Map | Kind::List) && self.form(schema, value) == ListForm::Leaf
+    }
+
     fn is_atomic_map(self, schema: &Schema) -> bool {
         let ty = schema.ty(self.ty);
         let leaf = !matches!(

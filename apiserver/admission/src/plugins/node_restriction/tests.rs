@@ -101,6 +101,7 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         super::super::tests::pod_security(&reader),
         super::super::tests::quota(&reader),
         &crate::webhooks::tests::none(&reader),
+        &crate::policies::tests::none(&reader),
     );
     let restriction = plugins
         .into_iter()

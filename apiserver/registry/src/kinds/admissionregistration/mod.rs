@@ -2,9 +2,13 @@
 
 mod columns;
 mod defaults;
+mod expressions;
 pub mod mutating_admission_policy;
 pub mod mutating_admission_policy_binding;
 pub mod mutating_webhook_configuration;
+mod policies;
+mod rules;
+mod static_names;
 pub mod validating_admission_policy;
 pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;

@@ -1,15 +1,16 @@
 //! ValidatingAdmissionPolicyBinding: where a policy holds, and what follows when it fails.
 
-mod not_enforced;
+mod validation;
 
 use crate::engine::kind::Kind;
+use crate::engine::validation_rules::ValidationRules;
 
 pub(crate) static KIND: Kind = Kind::of(
     "admissionregistration.k8s.io",
     "validatingadmissionpolicybindings",
 )
 .traits(super::TRAITS)
-.not_enforced("policies are not evaluated")
-.refused(not_enforced::refusal)
+.rules(ValidationRules::create(validation::create).update(validation::update))
+.warnings(super::static_names::warnings)
 .default_lines(&[super::defaults::BINDING])
 .columns(super::columns::binding);

@@ -1,6 +1,5 @@
 //! Rules that both kinds of webhook configurations have.
 
-mod rules;
 mod validation;
 mod warnings;
 

@@ -1,45 +1,46 @@
 //! Validation of configurations of webhooks.
 
-use super::rules::{rule, texts};
+use crate::kinds::admissionregistration::expressions::{Known, conditions_of, match_conditions};
+use crate::kinds::admissionregistration::rules::{rule, texts};
+use crate::kinds::admissionregistration::static_names;
 use crate::shared::validation::{
     Errors, Path, label_selector, one_of, webhook_service_problems, webhook_url_problems,
 };
-use machinery_cel::{AdmissionVariables, Env, Type, admission_env};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
 /// Versions of AdmissionReview that this server speaks.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const SIDE_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
 const TIMEOUTS: std::ops::RangeInclusive<i64> = 1..=30;
-const MAX_CONDITIONS: usize = 64;
-/// Names of configurations that a file of the server's holds, and no request.
-pub(super) const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 /// Rules that do not hold for a configuration whose earlier state breaks them already.
-#[derive(Debug, Clone, Copy)]
-struct Leniency {
+#[derive(Debug, Clone)]
+struct Leniency<'a> {
     any_side_effects: bool,
     any_reviews: bool,
     repeated_names: bool,
     any_label_values: bool,
     conditions: bool,
+    known: Known<'a>,
 }
 
-impl Leniency {
-    const NONE: Self = Self {
-        any_side_effects: false,
-        any_reviews: false,
-        repeated_names: false,
-        any_label_values: false,
-        conditions: false,
-    };
+impl<'a> Leniency<'a> {
+    fn none() -> Self {
+        Self {
+            any_side_effects: false,
+            any_reviews: false,
+            repeated_names: false,
+            any_label_values: false,
+            conditions: false,
+            known: Known::new(),
+        }
+    }
 
-    fn of(new: Ref<'_>, old: Ref<'_>) -> Self {
+    fn of(new: Ref<'_>, old: Ref<'a>) -> Self {
         let mut names = HashSet::new();
         let known = |webhook: Ref<'_>| {
             let reviews = texts(webhook, "admissionReviewVersions");
@@ -53,6 +54,7 @@ impl Leniency {
             repeated_names: !old.list("webhooks").all(|own| names.insert(own.str("name"))),
             any_label_values: old.list("webhooks").any(has_wrong_selectors),
             conditions: same_conditions(new, old),
+            known: old.list("webhooks").flat_map(conditions_of).collect(),
         }
     }
 }
@@ -79,7 +81,7 @@ pub(crate) fn validating(configuration: Ref<'_>) -> Vec<FieldError> {
 
 /// Every problem of a changed ValidatingWebhookConfiguration.
 pub(crate) fn validating_update(configuration: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    whole(configuration, Leniency::of(configuration, old), false).into_list()
+    whole(configuration, &Leniency::of(configuration, old), false).into_list()
 }
 
 /// Every problem of a new MutatingWebhookConfiguration.
@@ -89,26 +91,16 @@ pub(crate) fn mutating(configuration: Ref<'_>) -> Vec<FieldError> {
 
 /// Every problem of a changed MutatingWebhookConfiguration.
 pub(crate) fn mutating_update(configuration: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    whole(configuration, Leniency::of(configuration, old), true).into_list()
+    whole(configuration, &Leniency::of(configuration, old), true).into_list()
 }
 
 fn created(configuration: Ref<'_>, mutates: bool) -> Vec<FieldError> {
-    let mut errors = whole(configuration, Leniency::NONE, mutates);
-    let name = configuration.str_at(&["metadata", "name"]);
-    if name.ends_with(STATIC_SUFFIX) {
-        errors.invalid(&Path::of("metadata.name"), name, static_name());
-    }
+    let mut errors = whole(configuration, &Leniency::none(), mutates);
+    static_names::created(&mut errors, configuration);
     errors.into_list()
 }
 
-/// Upstream's words about a name that is reserved.
-pub(super) fn static_name() -> String {
-    format!(
-        "names ending with {STATIC_SUFFIX:?} are reserved for static manifest-based configurations and cannot be managed via the API"
-    )
-}
-
-fn whole(configuration: Ref<'_>, lenient: Leniency, mutates: bool) -> Errors {
+fn whole(configuration: Ref<'_>, lenient: &Leniency<'_>, mutates: bool) -> Errors {
     let mut errors = Errors::new();
     let list = Path::of("webhooks");
     let mut names = HashSet::new();
@@ -124,7 +116,7 @@ fn whole(configuration: Ref<'_>, lenient: Leniency, mutates: bool) -> Errors {
     errors
 }
 
-fn webhook(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: Leniency, mutates: bool) {
+fn webhook(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: &Leniency<'_>, mutates: bool) {
     qualified(errors, &path.child("name"), own.str("name"));
     let rules = path.child("rules");
     for (index, each) in own.list("rules").enumerate() {
@@ -151,7 +143,7 @@ fn webhook(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: Leniency
     }
     client(errors, &path.child("clientConfig"), own);
     if !lenient.conditions {
-        conditions(errors, &path.child("matchConditions"), own);
+        match_conditions(errors, &path.child("matchConditions"), own, false, &lenient.known);
     }
 }
 
@@ -169,7 +161,7 @@ fn qualified(errors: &mut Errors, path: &Path<'_>, name: &str) {
     }
 }
 
-fn side_effects(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: Leniency) {
+fn side_effects(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: &Leniency<'_>) {
     let allowed: &[&str] = match lenient.any_side_effects {
         true => &SIDE_EFFECTS,
         false => &NO_SIDE_EFFECTS,
@@ -206,55 +198,7 @@ fn client(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
     }
 }
 
-fn conditions(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
-    let count = own.list("matchConditions").len();
-    if count > MAX_CONDITIONS {
-        errors.too_many(path, count, MAX_CONDITIONS);
-    }
-    let mut names = HashSet::new();
-    for (index, condition) in own.list("matchConditions").enumerate() {
-        let path = path.index(index);
-        expression(
-            errors,
-            &path.child("expression"),
-            condition.str("expression").trim(),
-        );
-        let name = condition.str("name");
-        if name.is_empty() {
-            errors.required(&path.child("name"), "");
-            continue;
-        }
-        errors.all_invalid(&path.child("name"), name, syntax::qualified_name(name));
-        if !names.insert(name) {
-            errors.duplicate(&path.child("name"), name);
-        }
-    }
-}
-
-static ENV: LazyLock<Env> = LazyLock::new(|| {
-    admission_env(AdmissionVariables {
-        params: false,
-        authorizer: true,
-    })
-});
-
-/// An expression about the request that is true or false.
-fn expression(errors: &mut Errors, path: &Path<'_>, text: &str) {
-    if text.is_empty() {
-        return errors.required(path, "");
-    }
-    let problem = match ENV.compile(text) {
-        Err(issues) => format!("compilation failed: {issues}"),
-        Ok(own) if *own.ty() != Type::Bool => format!("must evaluate to bool but got {}", own.ty()),
-        Ok(own) => match own.program() {
-            Ok(_) => return,
-            Err(why) => format!("program instantiation failed: {why}"),
-        },
-    };
-    errors.invalid(path, text, problem);
-}
-
-fn reviews(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: Leniency) {
+fn reviews(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, lenient: &Leniency<'_>) {
     let versions = texts(own, "admissionReviewVersions");
     if versions.is_empty() {
         return errors.required(path, &format!("must specify one of {}", REVIEWS.join(", ")));

@@ -1,7 +1,7 @@
 //! Warnings about configurations of webhooks.
 
-use super::rules::texts;
-use super::validation::{STATIC_SUFFIX, static_name};
+use crate::kinds::admissionregistration::rules::texts;
+use crate::kinds::admissionregistration::static_names;
 use machinery_meta::GroupResource;
 use machinery_schema::Ref;
 
@@ -17,11 +17,7 @@ const EXCLUDED: [(&str, &str); 6] = [
 
 /// Warnings about a written configuration.
 pub(crate) fn warnings(configuration: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
-    let mut all = Vec::new();
-    let name = configuration.str_at(&["metadata", "name"]);
-    if old.is_some() && name.ends_with(STATIC_SUFFIX) {
-        all.push(format!("metadata.name: {}", static_name()));
-    }
+    let mut all = static_names::warnings(configuration, old);
     for (at, webhook) in configuration.list("webhooks").enumerate() {
         for (index, rule) in webhook.list("rules").enumerate() {
             all.extend(named(rule).map(|resource| {

@@ -1,77 +1,58 @@
-//! Decides whether a webhook is called for a request, and with which version of it (upstream's `ShouldCallHook`).
+//! Decides whether a request matches constraints, and in which version of it (upstream's `ShouldCallHook` and `matching.Matcher`).
 
-use super::conditions::{self, Matched};
-use super::configuration::Webhook;
-use super::rules::Asked;
+use super::Constraints;
+use super::rules::{Asked, Rule};
 use crate::host::{Equivalent, Host};
 use crate::{AdmissionError, Operation, Request};
 use machinery_meta::label_selector::LabelSelector;
-use machinery_meta::reader::ObjectReader;
+use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey};
 use machinery_schema::{Ref, Tree};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A request as selectors and rules see it.
-pub(super) struct Selection<'a> {
-    pub(super) request: &'a Request<'a>,
-    pub(super) host: &'a dyn Host,
+pub(crate) struct Selection<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) host: &'a dyn Host,
     reader: &'a dyn ObjectReader,
     equivalents: OnceLock<Vec<Equivalent>>,
+    /// The request's namespace, once it was read.
+    namespace_object: OnceLock<Option<Arc<ReadObject>>>,
 }
 
 /// The objects of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Objects<'a> {
-    pub(super) new: Option<&'a Tree>,
-    pub(super) old: Option<&'a Tree>,
+pub(crate) struct Objects<'a> {
+    pub(crate) new: Option<&'a Tree>,
+    pub(crate) old: Option<&'a Tree>,
 }
 
 impl<'a> Selection<'a> {
-    /// `None` for a request that webhooks do not see.
-    pub(super) fn new(request: &'a Request<'a>, reader: &'a dyn ObjectReader) -> Option<Self> {
+    /// `None` for a request of which the host is not known.
+    pub(crate) fn new(request: &'a Request<'a>, reader: &'a dyn ObjectReader) -> Option<Self> {
         Some(Self {
-            host: request.host.filter(|_| super::may_see(request))?,
+            host: request.host?,
             request,
             reader,
             equivalents: OnceLock::new(),
+            namespace_object: OnceLock::new(),
         })
     }
 
     /// The namespace of the request; of a namespace itself its name.
-    pub(super) fn namespace(&self) -> &'a str {
+    pub(crate) fn namespace(&self) -> &'a str {
         match self.is_of_namespaces() && self.request.namespace.is_empty() {
             true => self.request.name,
             false => self.request.namespace,
         }
     }
 
-    fn is_of_namespaces(&self) -> bool {
+    pub(crate) fn is_of_namespaces(&self) -> bool {
         self.request.group.is_empty() && self.request.resource == "namespaces"
     }
 
-    /// Reports whether a webhook's conditions hold for a request that its rules and selectors match, which is in its version.
-    pub(super) async fn conditions_match(
-        &self,
-        webhook: &Webhook,
-        to: &Equivalent,
-        objects: Objects<'_>,
-    ) -> Result<bool, AdmissionError> {
-        if webhook.conditions.is_empty() {
-            return Ok(true);
-        }
-        match conditions::matched(&webhook.conditions, self, to, objects).await {
-            Matched::Yes => Ok(true),
-            Matched::No => Ok(false),
-            Matched::Failed(_) if webhook.ignores_failure => Ok(false),
-            Matched::Failed(why) => {
-                tracing::warn!(webhook = webhook.name, %why, "failed evaluating match conditions, failing closed");
-                Err(AdmissionError::Forbidden(why))
-            }
-        }
-    }
-
     /// The request's own resource and kind.
-    pub(super) fn own_version(&self) -> Equivalent {
+    pub(crate) fn own_version(&self) -> Equivalent {
         Equivalent {
             resource: self.host.resource().clone(),
             kind: self.host.kind().clone(),
@@ -79,7 +60,7 @@ impl<'a> Selection<'a> {
     }
 
     /// An object in another version.
-    pub(super) async fn converted(
+    pub(crate) async fn converted(
         &self,
         object: Option<&Tree>,
         from: &Equivalent,
@@ -90,52 +71,63 @@ impl<'a> Selection<'a> {
         converted.map(Some).map_err(AdmissionError::Internal)
     }
 
-    /// The resource and kind that the webhook is called with; `None` where it is not called.
-    pub(super) async fn invocation(
+    /// The resource and kind with which the request matches; `None` where it does not.
+    pub(crate) async fn matching(
         &self,
-        webhook: &Webhook,
+        constraints: &Constraints,
         objects: Objects<'_>,
     ) -> Result<Option<Equivalent>, AdmissionError> {
         // The rules first, which cost least: what comes to nothing reports no error.
-        let Some(found) = self.by_rules(webhook) else {
+        let Some(found) = self.by_rules(constraints) else {
             return Ok(None);
         };
-        if !self.namespace_matches(webhook, objects).await? || !object_matches(webhook, objects)? {
+        if !self.namespace_matches(constraints, objects).await? || !object_matches(constraints, objects)? {
             return Ok(None);
         }
         Ok(Some(found))
     }
 
-    fn by_rules(&self, webhook: &Webhook) -> Option<Equivalent> {
+    fn by_rules(&self, constraints: &Constraints) -> Option<Equivalent> {
+        if self.first_of(&constraints.excluded, constraints).is_some() {
+            return None;
+        }
+        match constraints.rules.is_empty() && constraints.without_rules {
+            true => Some(self.own_version()),
+            false => self.first_of(&constraints.rules, constraints),
+        }
+    }
+
+    /// The request's own version or, where none of the rules names it, the first equivalent one that a rule names.
+    fn first_of(&self, rules: &[Rule], constraints: &Constraints) -> Option<Equivalent> {
         let own = self.host.resource();
         let asked = |resource| Asked {
             operation: self.request.operation,
             resource,
             subresource: self.request.subresource,
             namespace: self.namespace(),
+            name: self.request.name,
         };
-        if webhook.rules.iter().any(|rule| rule.matches(asked(own))) {
+        if rules.iter().any(|rule| rule.matches(asked(own))) {
             return Some(self.own_version());
         }
-        if !webhook.matches_equivalents {
+        if !constraints.matches_equivalents || rules.is_empty() {
             return None;
         }
         let others = self.equivalents.get_or_init(|| self.host.equivalents());
-        let mut rules = webhook.rules.iter();
+        let mut rules = rules.iter();
         let found = rules.find_map(|rule| others.iter().find(|other| rule.matches(asked(&other.resource))));
         found.cloned()
     }
 
     async fn namespace_matches(
         &self,
-        webhook: &Webhook,
+        constraints: &Constraints,
         objects: Objects<'_>,
     ) -> Result<bool, AdmissionError> {
-        let namespace = self.namespace();
-        if namespace.is_empty() && !self.is_of_namespaces() {
+        if self.namespace().is_empty() && !self.is_of_namespaces() {
             return Ok(true);
         }
-        let selector = parsed(&webhook.namespace_selector)?;
+        let selector = parsed(&constraints.namespace_selector)?;
         if selector.is_everything() {
             return Ok(true);
         }
@@ -143,17 +135,24 @@ impl<'a> Selection<'a> {
         if self.is_of_namespaces() && self.request.subresource.is_empty() && writes {
             return Ok(objects.new.is_some_and(|own| matches(selector, own)));
         }
-        let (resource, key) = (
-            GroupResource::new("", "namespaces"),
-            ObjectKey::new("", namespace),
-        );
-        match self.reader.get(&resource, &key).await? {
-            Some(found) => Ok(selector.matches(&found.header)),
-            None => Err(AdmissionError::NotFound {
-                resource,
-                name: namespace.to_owned(),
-            }),
+        Ok(selector.matches(&self.namespace_object().await?.header))
+    }
+
+    /// The request's namespace, which is read once.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub(crate) async fn namespace_object(&self) -> Result<&Arc<ReadObject>, AdmissionError> {
+        let (resource, name) = (GroupResource::new("", "namespaces"), self.namespace());
+        if self.namespace_object.get().is_none() {
+            let found = self.reader.get(&resource, &ObjectKey::new("", name)).await?;
+            let _ = self.namespace_object.set(found.map(Arc::new));
         }
+        let known = self.namespace_object.get().and_then(Option::as_ref);
+        known.ok_or_else(|| AdmissionError::NotFound {
+            resource,
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -163,8 +162,8 @@ fn parsed(selector: &Result<LabelSelector, String>) -> Result<&LabelSelector, Ad
         .map_err(|error| AdmissionError::Internal(error.clone()))
 }
 
-fn object_matches(webhook: &Webhook, objects: Objects<'_>) -> Result<bool, AdmissionError> {
-    let selector = parsed(&webhook.object_selector)?;
+fn object_matches(constraints: &Constraints, objects: Objects<'_>) -> Result<bool, AdmissionError> {
+    let selector = parsed(&constraints.object_selector)?;
     let mut both = [objects.new, objects.old].into_iter().flatten();
     Ok(selector.is_everything() || both.any(|own| matches(selector, own)))
 }

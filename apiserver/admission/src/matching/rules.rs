@@ -1,7 +1,7 @@
-//! Rules by which a webhook is called (upstream's `rules.Matcher`).
+//! Rules by which a webhook is called or a policy applies (upstream's `rules.Matcher`).
 
 use crate::Operation;
-use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use k8s_openapi::api::admissionregistration::v1::{NamedRuleWithOperations, RuleWithOperations};
 use machinery_meta::GroupVersionResource;
 
 /// The places of the objects that a rule is about.
@@ -16,22 +16,26 @@ enum Scope {
 
 /// A rule.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
     resources: Vec<String>,
     scope: Scope,
+    /// Names of objects; without any, all.
+    names: Vec<String>,
 }
 
 /// A request as a rule sees it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) operation: Operation,
-    pub(super) resource: &'a GroupVersionResource,
-    pub(super) subresource: &'a str,
+pub(crate) struct Asked<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) resource: &'a GroupVersionResource,
+    pub(crate) subresource: &'a str,
     /// Of a namespace its own name.
-    pub(super) namespace: &'a str,
+    pub(crate) namespace: &'a str,
+    /// Empty while a name is still to be generated.
+    pub(crate) name: &'a str,
 }
 
 impl From<RuleWithOperations> for Rule {
@@ -47,6 +51,31 @@ impl From<RuleWithOperations> for Rule {
                 Some("Cluster") => Scope::Cluster,
                 Some(_) => Scope::Other,
             },
+            names: Vec::new(),
+        }
+    }
+}
+
+impl From<NamedRuleWithOperations> for Rule {
+    fn from(rule: NamedRuleWithOperations) -> Self {
+        let NamedRuleWithOperations {
+            operations,
+            api_groups,
+            api_versions,
+            resources,
+            resource_names,
+            scope,
+        } = rule;
+        let rule = RuleWithOperations {
+            operations,
+            api_groups,
+            api_versions,
+            resources,
+            scope,
+        };
+        Self {
+            names: resource_names.unwrap_or_default(),
+            ..rule.into()
         }
     }
 }
@@ -56,12 +85,13 @@ fn has(values: &[String], wanted: &str) -> bool {
 }
 
 impl Rule {
-    pub(super) fn matches(&self, asked: Asked<'_>) -> bool {
+    pub(crate) fn matches(&self, asked: Asked<'_>) -> bool {
         let resource = asked.resource;
         self.scope_matches(asked)
             && has(&self.operations, asked.operation.as_str())
             && has(&self.groups, &resource.group)
             && has(&self.versions, &resource.version)
+            && (self.names.is_empty() || self.names.iter().any(|own| own == asked.name))
             && self.resources.iter().any(|own| {
                 let (name, part) = own.split_once('/').unwrap_or((own, ""));
                 (name == "*" || name == resource.resource) && (part == "*" || part == asked.subresource)

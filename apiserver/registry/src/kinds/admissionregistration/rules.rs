@@ -1,7 +1,8 @@
-//! Rules that say which requests a webhook is called for.
+//! Rules that say which requests a webhook or a policy is for.
 
 use crate::shared::validation::{Errors, Path};
 use machinery_meta::field::Shown;
+use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::HashSet;
 
@@ -33,6 +34,19 @@ pub(super) fn rule(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>) {
     if let Some(scope) = scope.and_then(Ref::as_str).filter(|own| !SCOPES.contains(own)) {
         errors.not_supported(&path.child("scope"), scope, &SCOPES);
     }
+}
+
+/// A rule of a policy, which may name objects.
+pub(super) fn named_rule(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
+    let (names, mut seen) = (path.child("resourceNames"), HashSet::new());
+    for (index, name) in texts(own, "resourceNames").into_iter().enumerate() {
+        let at = names.index(index);
+        errors.all_invalid(&at, name, syntax::path_segment_name(name));
+        if !seen.insert(name) {
+            errors.duplicate(&at, name);
+        }
+    }
+    rule(errors, path, own);
 }
 
 /// The texts of a list.
