@@ -62,7 +62,7 @@ struct Record {
     /// Features that are known to be missing: specs of the label Conformance that did not run are counted by them.
     #[arg(long)]
     missing: Option<PathBuf>,
-    /// Tell without writing.
+    /// Report without writing.
     #[arg(long)]
     dry_run: bool,
     /// Print the names of specs that have failed, and nothing else.

@@ -1,6 +1,6 @@
 //! Kubernetes' protobuf, written and read by the facts: a second opinion beside the product's own codec.
 //!
-//! A zero on the wire counts as absent where the Go field is no pointer: no client can tell the two apart. Of a pointer
+//! A zero on the wire counts as absent where the Go field is no pointer: no client sees a difference. Of a pointer
 //! it is kept.
 
 use anyhow::{Context, Result, bail};

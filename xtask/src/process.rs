@@ -15,7 +15,7 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
 
 /// cargo, as the user's shell would start it in `directory`.
 ///
-/// `cargo xtask` is itself run by cargo, which tells it about the package xtask. A cargo below that passes this on to build
+/// `cargo xtask` is itself run by cargo, which passes it the package xtask. A cargo below that passes this on to build
 /// scripts, and one that looks at it (ring's) then builds itself and everything above it anew.
 pub fn cargo(directory: &std::path::Path) -> Command {
     let mut command = command("cargo");

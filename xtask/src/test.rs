@@ -83,7 +83,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Tests of the whole workspace, since one package alone resolves other features and builds its dependencies again; told
+/// Tests of the whole workspace, since one package alone resolves other features and builds its dependencies again; informed
 /// where upstream's tools are, so that what needs them fails where they are not.
 fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
     let mut tests = process::cargo(&config.root);

@@ -17,7 +17,7 @@ pub enum AdmissionError {
     /// The object's fields are wrong.
     #[error("the object is invalid")]
     Invalid(Vec<FieldError>),
-    /// The namespace is going away; a client can tell by the cause.
+    /// The namespace is going away; the cause shows it to a client.
     #[error("unable to create new content in namespace {0} because it is being terminated")]
     NamespaceTerminating(String),
     #[error("{resource} {name:?} not found")]

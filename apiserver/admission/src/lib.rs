@@ -93,7 +93,7 @@ impl AdmissionChain {
         }
     }
 
-    /// Tells the observer how long the plugins take.
+    /// Reports the durations of plugins to the observer.
     pub fn observe(&mut self, observer: Arc<dyn Observer>) {
         self.observer = Some(observer);
     }

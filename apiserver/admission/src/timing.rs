@@ -1,4 +1,4 @@
-//! Durations of plugins, told to an [`Observer`] where there is one.
+//! Durations of plugins, reported to an [`Observer`] where there is one.
 
 use crate::{Operation, Plugin};
 use std::fmt;

@@ -12,7 +12,7 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Slices that are read for one call.
 const MAX_SLICES: usize = 64;
 
-/// What leads from a Service to its endpoints.
+/// Fields of a Service that lead to its endpoints.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 pub struct Service {
@@ -38,7 +38,7 @@ pub struct ServicePort {
     pub port: i64,
 }
 
-/// What an EndpointSlice says of its endpoints.
+/// Endpoints of an EndpointSlice.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointSlice {
@@ -63,7 +63,7 @@ impl Endpoint {
     }
 }
 
-/// What an endpoint is in a state to do; ready unless it says otherwise.
+/// Conditions of an endpoint; ready by default.
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 pub struct EndpointConditions {
@@ -86,7 +86,7 @@ pub struct EndpointPort {
     pub port: Option<u16>,
 }
 
-/// What upstream's availability controller looks at before it calls a service.
+/// Facts that upstream's availability controller checks before it calls a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceState {
     /// Endpoints are ready, or the service has another type, of which nothing is known beforehand.

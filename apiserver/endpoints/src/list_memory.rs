@@ -92,7 +92,7 @@ impl ListMemory {
         Err(too_many_requests())
     }
 
-    /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
+    /// The same for an answer that cannot be refused any more, since it reports what is done: waits for the room.
     ///
     /// # Errors
     /// Those of [`WaitingAnswers::wait`].

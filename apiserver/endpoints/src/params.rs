@@ -17,7 +17,7 @@ use std::time::Duration;
 const NOT_OLDER_THAN: &str = "NotOlderThan";
 const EXACT: &str = "Exact";
 
-/// Options of a list or a watch, before the two are told apart.
+/// Options of a list or a watch, before the two are distinguished.
 #[derive(Debug, Default)]
 struct Raw<'q> {
     resource_version: &'q str,

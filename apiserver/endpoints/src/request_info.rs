@@ -349,7 +349,7 @@ mod tests {
         check(Method::GET, "/api/v1", "get g= v= ns= r= sub= n=");
     }
 
-    /// Attributes of requests as the real server's audit log tells them.
+    /// Attributes of requests as the real server's audit log has them.
     #[test]
     fn request_attributes_are_upstreams() {
         let mut differing = Vec::new();

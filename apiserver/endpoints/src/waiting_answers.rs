@@ -1,6 +1,6 @@
 //! Answers that wait for room until other answers of their owner have been read.
 //!
-//! They tell of writes that are done, so that they cannot be refused as reads are. Each refers to a version of an object that
+//! They report writes that are done, so that they cannot be refused as reads are. Each refers to a version of an object that
 //! may be there for nobody else, and is counted for as long as it waits: by account, for ordinary users by namespace as well,
 //! and in all. What finds no place is answered as a request that was not answered in time, and what it refers to is dropped.
 

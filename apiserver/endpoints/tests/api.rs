@@ -465,7 +465,7 @@ async fn connect_accepts_its_methods_only() {
         for method in methods {
             let path = format!("/api/v1/namespaces/default/pods/web/{subresource}");
             let (code, text) = api.send(method.parse().unwrap(), &path, &[], "").await;
-            // Nothing connects in this test, which is what a request that gets through is told.
+            // Nothing connects in this test, which is the answer to a request that gets through.
             let expected = if taken.contains(&method) { 503 } else { 405 };
             assert_eq!(code, expected, "{method} {subresource}: {text}");
         }

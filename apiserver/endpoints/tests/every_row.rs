@@ -1,4 +1,4 @@
-//! One life, told of every row that stores objects, with the smallest object that is valid
+//! One life of an object of every row that stores some, with the smallest object that is valid
 //! (`registry/testdata/<group>/<kind>.yaml`; statuses in `registry/testdata/status.json`). A kind joins by existing: a
 //! row without an object, or with a status and none to write, fails by its name.
 //!
@@ -413,7 +413,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// A watch from before tells the whole life.
+    /// A watch from before shows the whole life.
     async fn was_watched(&self, since: u64) -> Result<(), Wrong> {
         let path = format!(
             "{}?watch=true&resourceVersion={since}&timeoutSeconds=1&fieldSelector=metadata.name%3D{}",

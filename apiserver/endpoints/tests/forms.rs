@@ -71,7 +71,7 @@ fn type_of(
     machinery_api::schema_for(group, version, kind)
 }
 
-/// A document in its schema's own order, so that absent, null and empty are told alike in all formats.
+/// A document in its schema's own order, so that absent, null and empty are written alike in all formats.
 fn normal(json: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(json).map_err(|error| format!("{error}: {json}"))?;
     let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();

@@ -204,7 +204,7 @@ async fn begin(request: &mut (impl Future<Output = Answer> + Unpin), polls: usiz
     .await
 }
 
-/// Evicts an unhealthy pod that is told to be ready after so many steps of the eviction. Returns whether the pod was
+/// Evicts an unhealthy pod that becomes ready after so many steps of the eviction. Returns whether the pod was
 /// ready first, and whether the eviction had ended before.
 async fn evict_while_it_becomes_ready(api: &Api, steps: usize) -> (bool, bool) {
     let name = format!("p{steps}");

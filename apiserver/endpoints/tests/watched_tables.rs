@@ -1,4 +1,4 @@
-//! Rows of a watched Table are as old as the object is when they are told, not when the watch began.
+//! Rows of a watched Table are as old as the object is when they are sent, not when the watch began.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

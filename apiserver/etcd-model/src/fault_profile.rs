@@ -20,13 +20,13 @@ pub struct FaultProfile {
     pub queue: usize,
     /// Messages under way to a reader who takes none.
     pub window: usize,
-    /// Revisions told at once to a watcher that is behind (1000 in etcd).
+    /// Revisions sent at once to a watcher that is behind (1000 in etcd).
     pub batch_revisions: usize,
     /// The longest time between two rounds for watchers that are behind (1 s in etcd).
     pub rounds: Duration,
-    /// One round in so many tells those in step how far they are; none when zero (one in ten minutes in etcd).
+    /// One round in so many sends progress to those in step; none when zero (one in ten minutes in etcd).
     pub progress_one_in: u64,
-    /// One round in so many restores a member from a snapshot: none of its watchers is in step then, and who was told
+    /// One round in so many restores a member from a snapshot: none of its watchers is in step then, and one that was sent
     /// nothing but progress for long may be given up. Never when zero.
     pub restore_one_in: u64,
 }

@@ -21,7 +21,7 @@ use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// `--max-request-bytes`, as it is when nobody says otherwise.
+/// `--max-request-bytes`, the default.
 const MAX_REQUEST_BYTES: usize = 3 << 19;
 /// Size above which gRPC itself refuses a message: the request's bound and gRPC's own margin.
 const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES + (512 << 10);

@@ -39,7 +39,7 @@ struct Version {
     kv: Option<KeyValue>,
 }
 
-/// `--max-txn-ops`, as it is when nobody says otherwise.
+/// `--max-txn-ops`, the default.
 const MAX_TXN_OPERATIONS: usize = 128;
 
 impl Store {

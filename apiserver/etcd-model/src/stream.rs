@@ -116,7 +116,7 @@ impl Stream {
     }
 }
 
-/// A watch that asked for a leader ends without one; another waits and is told nothing.
+/// A watch that asked for a leader ends without one; another waits and gets nothing.
 async fn cut_off(members: &Members, member: usize, needs_leader: bool) -> End {
     if !needs_leader {
         return pending().await;

@@ -1,7 +1,7 @@
-//! The watchers of one member: who is in step with the changes, who is behind, and who could not be told.
+//! The watchers of one member: those in step with the changes, those behind, and those with a message that could not be sent.
 //!
 //! As in etcd, a change is offered to watchers that are in step; one whose queue is full is a victim and gets the same
-//! again later, then catches up from its own revision in batches of whole revisions. Only who is in step is told of
+//! again later, then catches up from its own revision in batches of whole revisions. Only those in step are notified of
 //! progress, and only who is behind can be too late for what a compaction left.
 
 use crate::messages::{Event, WatchCreate};

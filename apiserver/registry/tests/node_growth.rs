@@ -425,7 +425,7 @@ fn node_growth_knows_mirror_pods_after_a_start() {
         let node = restarted.node("n1");
         node.create("d", "x", 100_000).await.unwrap();
         refused(node.create("d", "y", LARGE).await);
-        // One that somebody else made so is not charged.
+        // One that another made so is not charged.
         let admin = world.admin();
         let mut pods = world.admin();
         pods.store = world.registry.preferred_store("", "pods").unwrap();

@@ -1,4 +1,4 @@
-//! Deletes of objects that somebody else removes between a request's mark and its removal: a node does so with pods.
+//! Deletes of objects that another removes between a request's mark and its removal: a node does so with pods.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

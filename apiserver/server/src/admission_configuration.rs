@@ -78,7 +78,7 @@ fn read(path: &Path) -> Result<Value, AdmissionConfigurationError> {
     serde_json::from_str(&json).map_err(|error| form(error.to_string()))
 }
 
-/// Fields that are no fields of these kinds, as upstream's strict decoder tells them.
+/// Fields that are no fields of these kinds, as upstream's strict decoder reports them.
 fn unknown_fields(written: &Value) -> Vec<String> {
     let names = |value: &Value| -> Vec<String> {
         let object = value.as_object();

@@ -10,7 +10,7 @@ use std::time::Duration;
 const REQUESTS_PER_SECOND: u32 = 100;
 /// At once, after a time without any.
 const MOST_REQUESTS: u32 = 400;
-/// Addresses that are told apart; all further ones share.
+/// Addresses with a rate each; all further ones share one.
 const MAX_ADDRESSES: usize = 4_096;
 
 /// See the module. Times are those of the runtime's monotonic clock.
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(taken(&rate, late, 5, 399), 399);
         let charged = rate.take(late, at(5)).unwrap();
         assert_eq!(taken(&rate, late, 5, 1), 0);
-        // The addresses before have paid: now it is told apart.
+        // The addresses before have paid: now it has a rate of its own.
         assert_eq!(taken(&rate, late, 6, 1_000), 400);
         rate.give_back(&charged);
         assert_eq!(

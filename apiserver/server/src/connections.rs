@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Requests of a connection that was told to go are served this long: they may have been on the way.
+/// Requests of a connection that was sent GOAWAY are served this long: they may have been on the way.
 const LEAVING_GRACE: Duration = Duration::from_secs(5);
 /// This part of the places is for strangers: while they have less, a busy one is not closed for another.
 const STRANGERS_PART: usize = 8;
@@ -203,7 +203,7 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     last: u64,
-    /// Those that were told to close are not among them.
+    /// Those that were asked to close are not among them.
     connections: HashMap<u64, Arc<Connection>>,
 }
 
@@ -217,7 +217,7 @@ impl Connections {
         })
     }
 
-    /// Waits until there is room for one more socket: connections that were told to close have theirs a little longer,
+    /// Waits until there is room for one more socket: connections that were asked to close have theirs a little longer,
     /// and a flood must not find more of them than the process may have files. Kept as long as the socket.
     pub(crate) async fn socket(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.

@@ -226,7 +226,7 @@ fn unknown(checks: &[Check], excluded: &[&str]) -> String {
     quoted.join(",")
 }
 
-/// Checks that fail on their own paths alone: no restart and no other server mends what they tell of.
+/// Checks that fail on their own paths alone: no restart and no other server mends what they report.
 fn is_apart(name: &str) -> bool {
     [SPACE, INTEGRITY, ENCRYPTION, AUDIT].contains(&name)
 }

@@ -43,7 +43,7 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// A silent connection is asked whether it is still there.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection that was told to go has this long to take leave.
+/// Time that a connection has to end after GOAWAY.
 const CLOSING_GRACE: Duration = Duration::from_millis(500);
 /// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -179,7 +179,7 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // It would count the time between two requests as that of a head; `Connection::deadline` tells them apart.
+        // It would count the time between two requests as that of a head; `Connection::deadline` distinguishes them.
         .header_read_timeout(None)
         .max_buf_size(MAX_HEADER_BYTES);
     builder

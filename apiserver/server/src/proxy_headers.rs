@@ -54,7 +54,7 @@ pub(crate) fn remove_cross_origin(headers: &mut HeaderMap) {
     }
 }
 
-/// Reports whether the client takes trailers, which Go's proxy tells the other side.
+/// Reports whether the client takes trailers, which Go's proxy passes to the other side.
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     let values = headers.get_all(TE).iter().filter_map(|value| value.to_str().ok());
     values

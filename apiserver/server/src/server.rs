@@ -203,7 +203,7 @@ impl Server {
         self.local_address
     }
 
-    /// The address clients outside of this machine are told.
+    /// The address for clients outside of this machine.
     pub fn advertised_address(&self) -> IpAddr {
         self.advertised
     }
@@ -285,7 +285,7 @@ async fn bind(listen: Option<SocketAddr>) -> Result<Option<TcpListener>, ServerE
         .map_err(|source| ServerError::Listen { address, source })
 }
 
-/// The configured address, the bound one, or that of the interface with the default route. A loopback address is told to
+/// The configured address, the bound one, or that of the interface with the default route. A loopback address is given to
 /// nobody: it would lead every pod to itself.
 fn advertised_address(config: &ServerConfig) -> IpAddr {
     let bound = config.listen.map(|address| address.ip());

@@ -238,7 +238,7 @@ async fn connection_of_http2_that_floods_with_control_frames_is_closed() {
     for flood in floods {
         let (mut reader, mut writer) = tokio::io::split(cluster.connect(None).await);
         writer.write_all(&begin).await.unwrap();
-        // The answer to the ping tells that all before it was taken.
+        // The answer to the ping shows that all before it was taken.
         let ping = frame(6, 0, b"all-read");
         let sent = [flood.repeat(5_000), ping].concat();
         let sending = cluster.runtime.spawn("test-flood", async move {

@@ -1,4 +1,4 @@
-//! A definition changes under its objects: what is stored is read in the new form, and nobody is told of a change.
+//! A definition changes under its objects: what is stored is read in the new form, and no watch gets an event.
 //! It goes after them, and none come while it waits.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
@@ -267,7 +267,7 @@ async fn pruned_field_is_back_with_its_schema() {
     assert_eq!(back["metadata"], pruned["metadata"]);
 }
 
-/// What a migration of stored versions does with each object.
+/// A migration of stored versions rewrites each object.
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_patch_moves_an_object_to_the_storage_version() {
     let cluster = with_boats().await;

@@ -231,7 +231,7 @@ async fn write_after_deadline_is_not_begun() {
         begun.await.unwrap();
     });
     answer.is(504);
-    // Somebody else writes while the late one is held at the gate: its own write then finds another revision.
+    // Another writes while the late one is held at the gate: its own write then finds another revision.
     let other = Bytes::from_static(br#"{"data":{"by":"another"}}"#);
     let sent = cluster
         .admin()
@@ -450,7 +450,7 @@ async fn half_sent_bodies_do_not_block_other_writers() {
     let patch = Bytes::from_static(br#"{"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"}}"#);
     let renewed = renewal.send(Method::PATCH, &format!("{LEASES}/n"), patch).await;
     renewed.is(200);
-    // Somebody else is told that this is not allowed, and not that there is no memory.
+    // Another user is refused for missing rights, and not for missing memory.
     let somebody = identity(&cluster, "somebody", "somebodies");
     let refused = cluster.as_identity(&somebody).post(CONFIG_MAPS, large).await;
     refused.is(403);
@@ -767,7 +767,7 @@ async fn small_applies_of_one_user_wait_for_no_heavy_work() {
         .await;
 }
 
-/// The timer of the server's end of a connection, as the kernel tells it: 02 is that of keepalive.
+/// The timer of the server's end of a connection, as the kernel shows it: 02 is that of keepalive.
 fn kernel_timer(server: SocketAddr, client: SocketAddr) -> Option<String> {
     let hex = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();

@@ -25,7 +25,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// Serves with a certificate of an authority of its own, and tells whether it was shown one.
+/// Serves with a certificate of an authority of its own, and returns whether it was shown one.
 async fn serve(cluster: &Cluster, address: IpAddr) -> SocketAddr {
     let names: ServingNames = ["somebody.example".to_owned()].into();
     let pki = Pki::generate(&names, cluster.runtime.now()).unwrap();

@@ -331,7 +331,7 @@ async fn unenforced_objects_that_guard_are_refused_however_they_come() {
     let path = |name: &str| format!("{policies}/{name}");
     let applied = |name: &str| format!("{policies}/{name}?fieldManager=test");
 
-    // Two servers on one storage, of which one was told to.
+    // Two servers on one storage, of which one has the flag.
     let allowing = start_on(
         ServerConfig {
             allow_unenforced: true,

@@ -191,7 +191,7 @@ async fn story_of_readers(link: &Link) {
     drop((far, paused));
 }
 
-/// Tells a story at the server's end of a link.
+/// Runs a scenario at the server's end of a link.
 fn told<'l, F: Future<Output = ()>>(link: &'l Link, story: impl FnOnce(&'l Link) -> F + Send) {
     link.inside(0, || {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -439,7 +439,7 @@ impl FieldIndex {
             self.values.get(entry.record.header.field(&self.path)?)
         };
         let (now, before) = (value(&event.entry), value(&event.previous));
-        // A slot told twice keeps its first mark.
+        // A slot marked twice keeps its first mark.
         for slot in now.into_iter().chain(before).flatten() {
             tell(slot);
         }

@@ -1,4 +1,4 @@
-//! Changes as they are told.
+//! Changes as they are delivered.
 
 use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
@@ -39,14 +39,14 @@ pub enum Target {
 /// The start of a watch, and its filter.
 #[derive(Debug, Clone)]
 pub struct WatchRequest {
-    /// At least one. An event that matches several is told once.
+    /// At least one. An event that matches several is delivered once.
     pub interests: Vec<WatchFilter>,
-    /// Everything later than this is told.
+    /// Everything later than this is delivered.
     pub after: Revision,
 }
 
 /// A place in the order of changes. It has no queue: what it has not asked for costs nothing, and a reader too slow
-/// for the history that is kept is told [`StorageError::Compacted`].
+/// for the history that is kept gets [`StorageError::Compacted`].
 pub trait WatchCursor: Send + Debug {
     /// The next changes of interest, in order, at least one, and about `max`: those that share a revision come together.
     /// After an error the cursor is finished.
@@ -130,7 +130,7 @@ impl WatchFilter {
 }
 
 impl WatchFilter {
-    /// Reports whether the version before a change, or the one after it, is enough to know that the event is to be told.
+    /// Reports whether the version before a change, or the one after it, is enough to know that the event is to be delivered.
     pub(crate) fn matches_version(&self, key: &Key, version: Option<&Entry>) -> bool {
         self.target.covers(key)
             && self.field.as_ref().is_none_or(|(path, value)| {

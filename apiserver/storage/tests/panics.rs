@@ -45,7 +45,7 @@ fn write(value: usize) -> Vec<Write> {
     vec![Write::create(key, record)]
 }
 
-/// Ten writes, then `act` on a disk that panics there; the owner is told by this worker, once, and every later write is refused
+/// Ten writes, then `act` on a disk that panics there; this worker notifies the owner, once, and every later write is refused
 /// at once.
 async fn ends<F: Future<Output = ()>>(at: u8, worker: &str, act: impl FnOnce(Arc<LogStorage>) -> F) {
     let place = Arc::new(AtomicU8::new(NOWHERE));

@@ -1,4 +1,4 @@
-//! Watches that begin in the past: told what the writers were told, and reading little more of the log than they tell.
+//! Watches that begin in the past: they deliver what writers were answered, and read little more of the log than that.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ fn pods() -> WatchFilter {
     WatchFilter::prefix(Prefix::parse("/registry/pods/").unwrap())
 }
 
-/// Written last: whoever is told of it was told of everything.
+/// Written last: a watch that delivers it has delivered everything.
 fn end() -> Key {
     Key::parse("/registry/end").unwrap()
 }
@@ -80,7 +80,7 @@ async fn write_end(storage: &LogStorage) {
     storage.commit(vec![end]).await.unwrap();
 }
 
-/// Everything that a watch is told up to the end.
+/// Everything that a watch delivers up to the end.
 async fn told(storage: &LogStorage, interest: &WatchFilter, after: Revision, most: usize) -> Vec<Arc<Event>> {
     let interests = vec![interest.clone(), WatchFilter::key(end())];
     let mut cursor = storage.watch(WatchRequest { interests, after }).await.unwrap();
@@ -110,7 +110,7 @@ fn group(random: &mut Random) -> Vec<Write> {
     (0..=random.below(4)).map(|at| write(at, random)).collect()
 }
 
-/// The model is what the writers were told.
+/// The model is what the writers were answered.
 #[test]
 fn past_watch_delivers_what_writers_acknowledged() {
     for seed in 0..8 {
@@ -172,7 +172,7 @@ async fn past_watch_is_told_deletions_of_large_objects() {
     storage.close().await;
 }
 
-/// Four thousand objects on a hundred nodes, each changed twice; what watches of all of it read of the disk, by bytes told.
+/// Four thousand objects on a hundred nodes, each changed twice; what watches of all of it read of the disk, by bytes delivered.
 #[tokio::test]
 async fn past_watch_reads_little_more_than_it_delivers() {
     const OBJECTS: usize = 4_000;

@@ -17,7 +17,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// Remembers a change that was seen at this time.
     pub(crate) fn add(&mut self, at: Duration, change: Change) {
-        // A count of an event that goes up tells nothing.
+        // A count of an event that goes up means nothing.
         if change.is_of("Event") && change.before.is_some() {
             return;
         }

@@ -210,7 +210,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// From the first revision that is still told, onto what the store held then.
+    /// From the first revision that is still delivered, onto what the store held then.
     pub(crate) async fn new(storage: &dyn Storage) -> Self {
         let prefix = Prefix::parse("/").unwrap();
         let page = storage
@@ -230,7 +230,7 @@ impl Observer {
         Self { cursor, model }
     }
 
-    /// The store was opened again: everything that was told is still there, and reading goes on behind it.
+    /// The store was opened again: everything that was delivered is still there, and reading goes on behind it.
     pub(crate) async fn reopen(&mut self, storage: &dyn Storage) {
         let now = storage.current_revision().await.unwrap();
         assert!(

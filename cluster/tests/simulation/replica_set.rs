@@ -148,7 +148,7 @@ fn replica_set_scenario() {
     run_seeds(Sets::<ReplicaSet>::default);
 }
 
-/// A seed decides everything: told twice, everything happens in the same order at the same time.
+/// A seed decides everything: run twice, everything happens in the same order at the same time.
 #[test]
 fn simulation_seed_is_deterministic() {
     let sets = Sets::<ReplicaSet>::default;

@@ -1,4 +1,4 @@
-//! The story of ReplicaSets, told of ReplicationControllers: their sizes change through `scale`, pods vanish, fail, are given
+//! The scenario of ReplicaSets, for ReplicationControllers: their sizes change through `scale`, pods vanish, fail, are given
 //! away and found, while messages are lost.
 
 use crate::replica_set::{SetKind, Sets};

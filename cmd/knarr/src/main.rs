@@ -66,7 +66,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Starts a cluster on this machine with a first workload, and tells what to type next
+    /// Starts a cluster on this machine with a first workload, and prints what to type next
     Up(up::UpArguments),
     /// Runs the control plane in the foreground, and the node agent beside it
     Server(Box<server::ServerArguments>),

@@ -89,7 +89,7 @@ mod tests {
             std::fs::create_dir_all(made).unwrap();
         }
         std::fs::write(root.join("notes"), "a user's own").unwrap();
-        // A shim with a pod's process, which works elsewhere and writes down that it was told.
+        // A shim with a pod's process, which works elsewhere and writes down that it got the signal.
         let place = task.display();
         let pod = format!(
             "trap 'echo told > {place}/told; exit' TERM; echo > {place}/up; while :; do sleep 0.01; done"

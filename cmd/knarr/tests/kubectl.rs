@@ -4,7 +4,7 @@ mod support;
 
 use support::Server;
 
-/// Every story is told on each backend: users see no difference.
+/// Every scenario runs on each backend: users see no difference.
 macro_rules! on_every_backend {
     ($($story:ident),+ $(,)?) => {
         mod in_the_data_directory {

@@ -52,7 +52,7 @@ fn masked(line: &str) -> String {
     }
     let mut masked: Vec<String> = Vec::new();
     for word in line.split(' ') {
-        // An age is as wide as it is old: the room after it is not told.
+        // An age is as wide as it is old: the room after it is not compared.
         let after_age = masked.last().is_some_and(|last| last == "…");
         match word {
             "" if after_age => {}

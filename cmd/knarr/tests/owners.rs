@@ -250,7 +250,7 @@ fn owners_are_taken_over_by_flux() {
         &patch.to_string(),
     ]);
     take_over(&server, "kustomize-controller");
-    // A dry run tells Flux what would drift; then it applies.
+    // A dry run shows Flux what would drift; then it applies.
     let manager = "--field-manager=kustomize-controller";
     let dry = [
         "apply",

@@ -45,7 +45,7 @@ async fn client(server: &Server) -> Client {
     Client::try_from(config.expect("whole")).expect("a client")
 }
 
-/// Config maps that a watch was told of, in order. It goes on at the other server whenever one is gone, from the last
+/// Config maps that a watch delivered, in order. It goes on at the other server whenever one is gone, from the last
 /// revision that it saw, and never lists again.
 struct Watch {
     told: Arc<Mutex<Vec<String>>>,

@@ -31,7 +31,7 @@ impl Cost {
     }
 }
 
-/// One operation on a client's connection; the number tells the operations apart.
+/// One operation on a client's connection; the number distinguishes the operations.
 pub type Operation = Arc<
     dyn for<'a> Fn(&'a mut Connection, usize) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>
         + Send

@@ -40,7 +40,7 @@ impl Processes {
     /// Open file descriptors now.
     ///
     /// # Errors
-    /// A process is gone or belongs to somebody else.
+    /// A process is gone or belongs to another.
     pub fn descriptors(&self) -> Result<u64> {
         let count = |pid: &u32| Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64);
         self.0.iter().map(count).sum()
@@ -57,7 +57,7 @@ impl Processes {
     /// Ends them without a warning.
     ///
     /// # Errors
-    /// A process belongs to somebody else or is gone.
+    /// A process belongs to another or is gone.
     #[expect(
         clippy::disallowed_methods,
         reason = "a load generator stands outside the product"
@@ -72,7 +72,7 @@ impl Processes {
     /// Forgets the peak.
     ///
     /// # Errors
-    /// A process is gone or belongs to somebody else.
+    /// A process is gone or belongs to another.
     pub fn reset_peak(&self) -> Result<()> {
         for pid in &self.0 {
             std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?;

@@ -110,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// Takes a server that somebody else runs.
+    /// Takes a server that another runs.
     pub fn of_running(target: Target, server: Processes, sizes: Sizes) -> Self {
         Self {
             target,

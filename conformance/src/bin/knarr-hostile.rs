@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Attacks by the orders of the standard input and tells what came of it; what this program calls itself with.
+    /// Attacks by the orders of the standard input and reports the results; what this program calls itself with.
     #[arg(long, hide = true)]
     attack: bool,
     #[arg(long, required_unless_present = "attack")]

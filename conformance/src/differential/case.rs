@@ -58,7 +58,7 @@ fn hash(text: &str) -> u64 {
     })
 }
 
-/// The object whose life a case tells.
+/// The object whose life a case follows.
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub object: Value,
@@ -148,7 +148,7 @@ struct File {
     skip: Vec<String>,
     /// Only these lives.
     only: Option<Vec<String>>,
-    /// Cases told in full.
+    /// Cases shown in full.
     #[serde(default)]
     cases: Vec<Told>,
 }

@@ -88,7 +88,7 @@ pub fn differences(upstream: &Seen, ours: &Seen) -> Vec<String> {
     lines
 }
 
-/// Warnings are told one by one, in any order; of other headers there is one.
+/// Warnings are compared one by one, in any order; of other headers there is one.
 fn differing_headers(upstream: &Seen, ours: &Seen, lines: &mut Vec<String>) {
     let only = |left: &Seen, right: &Seen, name: &str| -> Vec<String> {
         let own = left.headers.iter().filter(|(own, _)| own == name);

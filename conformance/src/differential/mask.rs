@@ -190,7 +190,7 @@ fn without_object(text: &str) -> String {
     }
 }
 
-/// The words before the revision that a failed precondition is told, and what follows it, if `text` begins so.
+/// The words before the revision of a failed precondition, and what follows it, if `text` begins so.
 fn revision_in_message(text: &str) -> Option<(&'static str, &str)> {
     const WORDS: &[(&str, &str)] = &[("in record (", ")"), ("in object meta: ", "")];
     let (words, end, rest) = WORDS

@@ -223,7 +223,7 @@ impl Server {
         match step.user.as_deref() {
             Some("anonymous") => {}
             Some(user) => request = request.header("impersonate-user", user),
-            // The same name on both sides: objects that tell who made them compare.
+            // The same name on both sides: objects that name their maker compare.
             None if !step.headers.contains_key("impersonate-group") => {
                 request = request
                     .header("impersonate-user", ADMIN)

@@ -1,4 +1,4 @@
-//! A tenant at work: requests one after the other, a watch that must tell of them, and a Deployment that must move.
+//! A tenant at work: requests one after the other, a watch that must deliver them, and a Deployment that must move.
 
 use super::fixture::Access;
 use crate::bench::connection::Connection;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Between two rounds of requests: a tenant at work, not a load.
 const PAUSE: Duration = Duration::from_millis(20);
 const DEPLOYMENT_PAUSE: Duration = Duration::from_secs(2);
-/// So often a client comes again by itself when it is told to, as client-go does.
+/// So often a client retries by itself where the answer says so, as client-go does.
 const MAX_RETRIES: usize = 10;
 /// Errors that are shown.
 const SHOWN: usize = 5;
@@ -195,7 +195,7 @@ impl Worker {
         }
     }
 
-    /// Creates objects that a watch of this client's must tell of.
+    /// Creates objects that a watch of this client's must deliver.
     async fn events(&self) -> Result<()> {
         let leases = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",

@@ -196,7 +196,7 @@ fn subresource(asks: &mut Vec<Ask>, placed: &Placed, name: &str) {
     }
 }
 
-/// Bodies that agree with the address, and bodies that name somebody else.
+/// Bodies that agree with the address, and bodies that name another.
 fn pseudo_creates(asks: &mut Vec<Ask>, placed: &Placed, name: &str, address: &str) {
     let body = |namespace: Option<&str>, object: &str| {
         let mut meta = json!({"name": object});

@@ -56,7 +56,7 @@ impl Ask {
         }
     }
 
-    /// The same with a word in its id that tells it from others of the same address.
+    /// The same with a word in its id that distinguishes it from others of the same address.
     #[must_use]
     pub fn called(mut self, word: &str) -> Self {
         self.id = format!("{} {word}", self.id);

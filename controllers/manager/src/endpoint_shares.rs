@@ -167,7 +167,7 @@ impl EndpointShares {
     }
 }
 
-/// Tells that a Service has fewer endpoints than pods, as its namespace has its share.
+/// Records that a Service has fewer endpoints than pods, as its namespace has its share.
 pub(crate) fn say_short(recorder: &EventRecorder, service: &Object<ServiceView>, what: &str) {
     let about = reference(&ApiResource::of::<Service>(), &service.header);
     let message = format!(

@@ -99,7 +99,7 @@ impl PodControl {
         }
     }
 
-    /// The name is taken: by our own earlier request whose answer was lost, or by somebody else.
+    /// The name is taken: by our own earlier request whose answer was lost, or by another.
     async fn recognise(
         &self,
         expectations: &Expectations<ObjectKey>,

@@ -75,7 +75,7 @@ impl Actions {
         self.extenders.ask(question).await
     }
 
-    /// Binds the pod and tells it so. Where the answer is lost the binding may not be: it is looked at and tried again
+    /// Binds the pod and records the event. Where the answer is lost the binding may not be: it is looked at and tried again
     /// on the same node, for the room that the pod was given must not go to another meanwhile.
     pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), BindError> {
         let begun = self.runtime.monotonic();

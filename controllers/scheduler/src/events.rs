@@ -21,7 +21,7 @@ const MAX_SERIES: usize = 4096;
 /// Writers at work at the same time.
 const WRITERS: usize = 4;
 
-/// One thing to tell.
+/// One event to record.
 #[derive(Debug)]
 pub(crate) struct PendingEvent {
     pub(crate) pod: Arc<PodInfo>,

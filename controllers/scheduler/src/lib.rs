@@ -5,7 +5,7 @@
 //! [`framework`]): filters reject nodes, scores rank the rest, or a share of them in a large cluster ([`search`]). What the plugins answer for
 //! single nodes is kept per pod shape ([`evaluation`]) and caught up row by row, so that the thousandth replica
 //! costs the one row that changed; what depends on other pods comes from counters ([`selector_counts`]).
-//! The pod is then assumed on its node and bound in the background. A pod that fits nowhere is told why, in
+//! The pod is then assumed on its node and bound in the background. A pod that fits nowhere gets the reasons, in
 //! upstream's words ([`diagnosis`]), others may have to go for it ([`preemption`]), and it waits until something
 //! happens that could help.
 //!

@@ -362,7 +362,7 @@ impl Scheduler {
         self.queue.charge(attempt.pod(), steps);
     }
 
-    /// Binding went through; the API tells the rest.
+    /// Binding went through; the API delivers the rest.
     pub fn bound(&mut self, pod: &PodInfo) {
         self.measuring.end(pod, AttemptResult::Scheduled);
         if self.is_assumed(pod) {

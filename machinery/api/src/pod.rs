@@ -143,7 +143,7 @@ impl<'a> PodView<'a> {
         self.volumes().filter_map(move |volume| self.claim_of(volume))
     }
 
-    /// Names of resource claims: given in the spec, made from a template and told in the status, or made for extended
+    /// Names of resource claims: given in the spec, made from a template and named in the status, or made for extended
     /// resources.
     pub fn resource_claims(self) -> impl Iterator<Item = &'a str> {
         let named = self

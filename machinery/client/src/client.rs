@@ -266,7 +266,7 @@ impl Client {
         self.send_body(Method::POST, path, "application/json", object)
     }
 
-    /// Posts to a subresource that somebody else than the API server answers; a longer answer is refused.
+    /// Posts to a subresource that another than the API server answers; a longer answer is refused.
     pub fn create_subresource_within(
         &self,
         resource: &ApiResource,

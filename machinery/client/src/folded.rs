@@ -45,7 +45,7 @@ impl<T: Clone + Default + DeserializeOwned> Folded<T> {
         }
     }
 
-    /// The value, a long one decoded into the cell by the first call, which tells `on_decoding` the length of its JSON.
+    /// The value, a long one decoded into the cell by the first call, which passes to `on_decoding` the length of its JSON.
     pub fn get_once<'a>(&'a self, cell: &'a OnceCell<T>, on_decoding: impl FnOnce(usize)) -> &'a T {
         match &self.0 {
             Kept::Value(value) => value,

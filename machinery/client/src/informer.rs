@@ -1,8 +1,8 @@
 //! Shared informers: who watches the same thing shares one watch, one store and one projection per object.
 //!
-//! A change is applied to the store first and told to handlers after, in the store's order, from the reflector's
+//! A change is applied to the store first and passed to handlers after, in the store's order, from the reflector's
 //! task. Handlers are short and synchronous: they map a change to the keys of a work queue. A subscriber that comes
-//! late is told the present objects as additions. A handler may read any store but subscribe to none.
+//! late gets the present objects as additions. A handler may read any store but subscribe to none.
 
 use crate::client::Client;
 use crate::object::{Object, RawObject, Slices};
@@ -73,7 +73,7 @@ struct Shared<P: Projection> {
     runtime: Runtime,
     shares_memory: bool,
     store: RwLock<Store<P>>,
-    /// Held while a change is applied and told, so that a late subscriber misses none and sees none twice.
+    /// Held while a change is applied and delivered, so that a late subscriber misses none and sees none twice.
     handlers: Mutex<Handlers<P>>,
     synced: Watched<bool>,
     /// The newest revision up to which everything is in the store.
@@ -144,7 +144,7 @@ impl<P: Projection> Shared<P> {
         }
         let old = store.put(object.clone());
         drop(store);
-        // An object made anew under the same name is a removal and an addition, as upstream's informers tell it.
+        // An object made anew under the same name is a removal and an addition, as upstream's informers deliver it.
         let (old, replaced) = match old {
             Some(old) if old.uid() != object.uid() => (None, Some(old)),
             other => (other, None),
@@ -311,7 +311,7 @@ impl<P: Projection> Informer<P> {
         self.shared.store.read().objects().for_each(look);
     }
 
-    /// The newest revision up to which everything is in the store: what was written at or before it has been told.
+    /// The newest revision up to which everything is in the store: what was written at or before it has been delivered.
     pub fn position(&self) -> Revision {
         Revision(self.shared.position.load(Ordering::Acquire))
     }

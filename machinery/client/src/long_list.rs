@@ -45,7 +45,7 @@ impl<T: Clone + DeserializeOwned> LongList<T> {
         }
     }
 
-    /// The items, those of a long list decoded into the cell by the first call, which tells `on_decoding` their number.
+    /// The items, those of a long list decoded into the cell by the first call, which passes to `on_decoding` their number.
     pub fn items_once<'a>(
         &'a self,
         decoded: &'a OnceCell<Box<[T]>>,

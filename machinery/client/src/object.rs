@@ -122,7 +122,7 @@ pub struct ViewCost {
     pub charged: usize,
 }
 
-/// The cost of the object as this projection; `resident` tells what the thread holds. For tests of views.
+/// The cost of the object as this projection; `resident` returns what the thread holds. For tests of views.
 pub fn view_cost<P: crate::projection::Projection>(
     json: &str,
     resident: impl Fn() -> usize,

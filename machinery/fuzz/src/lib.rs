@@ -3,7 +3,7 @@
 //! A parser of outside bytes is given a corpus of what it takes; [`fuzz`] shows it what becomes of that when bits turn,
 //! pieces move, double or vanish, numbers grow and parts are nested, repeated and drawn out; [`fuzz_built`] takes a builder for
 //! the format's own structure as well. Everything comes from a seed, so that a failure can be run again. [`in_proportion`]
-//! asserts that what is held and done is in proportion to the input; [`growth`] tells what takes longer than in proportion to it.
+//! asserts that what is held and done is in proportion to the input; [`growth`] finds what takes longer than in proportion to it.
 //! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more, `KNARR_FUZZ_SECONDS` ends them after a time and
 //! `KNARR_FUZZ_FROM` asks for other seeds. `KNARR_FUZZ_REPORT` names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
 //! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
@@ -120,7 +120,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Shows `attempt` every input of the corpus as it is, then mutations of it, of which every second one is grown. Whatever
-/// comes in, it has to come back; the seed and the input that kept it from that are told.
+/// comes in, it has to come back; the seed and the input that kept it from that are named.
 #[track_caller]
 pub fn fuzz<I>(corpus: I, attempt: impl Fn(&[u8]))
 where

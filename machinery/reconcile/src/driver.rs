@@ -77,7 +77,7 @@ impl ReconcileError {
         move |source| Self::Request { doing, source }
     }
 
-    /// Expected now and then: somebody else wrote first.
+    /// Expected now and then: another wrote first.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Request { source, .. } | Self::Partly { first: source, .. } if source.is_conflict())
     }

@@ -1,4 +1,4 @@
-//! Tells users what happened, as `Event` objects: the same event again raises a count, and no object can flood.
+//! Records what happened for users, as `Event` objects: the same event again raises a count, and no object can flood.
 //!
 //! Recording never waits and never fails its caller. Events go out through a bounded queue by a task that lives only
 //! while there are some; what does not fit is dropped and counted.

@@ -7,7 +7,7 @@
 //!
 //! Every task belongs to a [`Scope`]. Cancelling or dropping a scope ends every task in it and in its children;
 //! [`Scope::stopped`] waits until none is left, [`Scope::drained`] lets them finish first. Panics of tasks and of
-//! blocking work are caught, logged and counted, tell their scopes ([`Scope::panicked`]), and fail the simulation that
+//! blocking work are caught, logged and counted, reported to their scopes ([`Scope::panicked`]), and fail the simulation that
 //! saw them. [`Runtime::supervise`] begins a component again that panicked.
 //!
 //! Work that takes long is bounded and fair: a future within [`Runtime::by_weight`] that becomes heavy goes on in

@@ -1,11 +1,11 @@
 //! The end of a connection whose client was answered before it had sent everything.
 //!
 //! A client that is refused for what the head of its request says (401, 403, 413, 429, 431) is often still sending. A socket
-//! that is closed with bytes unread tells the other side that the connection broke, and an answer on its way may be lost
+//! that is closed with bytes unread signals the other side that the connection broke, and an answer on its way may be lost
 //! with that. So such a connection is closed in one direction and read for a while in the other, as Go's server does
 //! (`closeWriteAndWait` of `net/http`).
 //!
-//! A listener wraps each connection in [`LingeringClose`] and tells its [`UnreadFlag`] of heads and bodies that were read.
+//! A listener wraps each connection in [`LingeringClose`] and notifies its [`UnreadFlag`] of heads and bodies that were read.
 //!
 //! A connection whose other side has vanished with something on its way there ends here as well ([`silence`]).
 

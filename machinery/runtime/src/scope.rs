@@ -128,7 +128,7 @@ impl ScopeInner {
         tokens
     }
 
-    /// Tells this scope and those above of a panic.
+    /// Reports a panic to this scope and those above.
     pub(crate) fn panicked(&self) {
         self.panicked.cancel();
         if let Some(above) = &self.parent {

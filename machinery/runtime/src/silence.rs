@@ -4,7 +4,7 @@
 //! of an hour by `net.ipv4.tcp_retries2`, and the buffers of a connection whose other side has vanished stay as long.
 //! `TCP_USER_TIMEOUT` would end it, and with it connections whose other side is there and does not read: Linux counts the
 //! time for which the window is shut, whatever is answered. The kernel of one who pauses answers every probe of its window,
-//! so that what tells it from one that has vanished is here: several questions in a row without any answer, for so long.
+//! so that what distinguishes it from one that has vanished is here: several questions in a row without any answer, for so long.
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::GetStruct;

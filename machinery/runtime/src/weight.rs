@@ -145,7 +145,7 @@ impl<T: Send + 'static> Future for ByWeight<T> {
         match ready!(Pin::new(result).poll(cx)) {
             Ok(Ok(output)) => Poll::Ready(output),
             Ok(Err(panicked)) => resume_unwind(panicked),
-            // The task tells before it ends.
+            // The task notifies before it ends.
             Err(_) => Poll::Pending,
         }
     }

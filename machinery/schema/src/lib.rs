@@ -2,7 +2,7 @@
 //!
 //! Inside the server an object is one [`Tree`] over a [`Type`] of a [`Schema`]. Built-in kinds take their
 //! types from the generated table of `machinery-api`, custom kinds from their CRD's structural schema;
-//! nothing below tells the two apart except where upstream itself does.
+//! nothing below distinguishes the two except where upstream itself does.
 //!
 //! How a request body passes through: [`decode_json`] parses, matches fields, reports unknown and duplicate
 //! ones by full path and leaves the *normal form* behind: what upstream's typed decoder and encoder would

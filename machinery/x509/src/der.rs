@@ -263,7 +263,7 @@ fn is_identifier(own: &[u8]) -> bool {
 }
 
 /// Month, day, hour, minute and second, two digits each, of a year; without the last one it is zero. A time after the last one that
-/// can be told is the last one.
+/// can be known is the last one.
 fn moment(year: i16, digits: &[u8], offset_seconds: i64) -> Option<Timestamp> {
     let mut parts = [0_i8; 5];
     for (part, digits) in parts.iter_mut().zip(digits.chunks(2)) {

@@ -27,7 +27,7 @@ pub(crate) struct Extensions<'a> {
     has_usages: bool,
     pub(crate) subject_key_id: &'a [u8],
     pub(crate) authority_key_id: &'a [u8],
-    /// As it came, to tell two certificates of one key apart.
+    /// As it came, to distinguish two certificates of one key.
     pub(crate) alternative_names: Option<&'a [u8]>,
     pub(crate) names: GeneralNames<'a>,
     pub(crate) name_constraints: Option<NameConstraints<'a>>,

@@ -11,7 +11,7 @@ pub struct FaultProfile {
     pub delay: Duration,
     /// The longest a step of an operation takes.
     pub work: Duration,
-    /// The longest the bookkeeping is behind what happens, and behind the events that tell of it.
+    /// The longest the bookkeeping is behind what happens, and behind the events about it.
     pub lag: Duration,
     /// One in so many calls breaks before the daemon sees it, and one in so many after it is carried out.
     pub break_one_in: u64,

@@ -26,7 +26,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs until it is told to end.
+    /// Runs until a signal ends it.
     pub fn serving() -> Self {
         Self {
             on_term: Some(0),

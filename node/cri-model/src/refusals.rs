@@ -2,7 +2,7 @@
 
 use tonic::Status;
 
-/// The connection broke. The source tells it from an answer of the daemon's.
+/// The connection broke. The source distinguishes it from an answer of the daemon's.
 pub(crate) fn lost() -> Status {
     Status::from_error(Box::new(std::io::Error::from(
         std::io::ErrorKind::ConnectionReset,

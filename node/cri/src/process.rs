@@ -195,7 +195,7 @@ impl ProcessControl {
         })
     }
 
-    /// Tells its terminal how large it is.
+    /// Sets the size of its terminal.
     pub fn resize(&self, width: u32, height: u32) -> BoxFuture<'static, Result<(), CriError>> {
         let request = ResizePtyRequest {
             container_id: self.container_id.clone(),

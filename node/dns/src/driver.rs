@@ -30,7 +30,7 @@ const GUARDED: &[Table] = &[Table::ip(TABLE)];
 const RETRY: Duration = Duration::from_millis(500);
 /// The address goes with links and by other hands; it is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Between two writes of the zone; what changed since the last is missing after a crash, until the API server tells it.
+/// Between two writes of the zone; what changed since the last is missing after a crash, until the API server delivers it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// For this long after a start a name that the saved zone lacks may be one that came after it was saved; later, with the
 /// API server still away, what the zone lacks does not exist. Shorter than a question waits.
@@ -53,7 +53,7 @@ pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Ru
 }
 
 /// Listens at once. Other names are forwarded from the first question on; the cluster's come from the zone of the last
-/// run until the API server has told the present ones; what is in neither waits a moment, and is a failure where there
+/// run until the API server has delivered the present ones; what is in neither waits a moment, and is a failure where there
 /// is no last run.
 fn run(
     config: DnsConfig,
@@ -182,7 +182,7 @@ async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
     }
 }
 
-/// Writes the rules, and the address, again when somebody else took them away.
+/// Writes the rules, and the address, again when another took them away.
 async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime) {
     let mut guard = TableGuard::open(GUARDED, runtime.clone());
     let mut written = false;

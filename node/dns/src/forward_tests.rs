@@ -31,7 +31,7 @@ async fn bound() -> (SocketAddr, UdpSocket, TcpListener) {
     loop {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        // The port of the other transport may be somebody else's.
+        // The port of the other transport may be another's.
         if let Ok(listener) = TcpListener::bind(address).await {
             return (address, socket, listener);
         }

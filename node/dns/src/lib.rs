@@ -7,7 +7,7 @@
 //! search path (`example.org.default.svc.cluster.local`) end here and never leave the node.
 //!
 //! The server listens and forwards from its start; the cluster's names come from the zone that the last run saved
-//! ([`saved`]) until the API server has told the present ones.
+//! ([`saved`]) until the API server has delivered the present ones.
 //!
 //! The messages are read and written by ~200 lines of our own rather than by hickory-server, which spawns outside of
 //! any scope; a question costs one lookup and one buffer. The cluster's DNS address is made an address of the node,

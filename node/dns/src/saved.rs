@@ -81,7 +81,7 @@ impl<'a> Saved<'a> {
 /// Writes the zone; it blocks. Where it is too large the services with the most records are left out.
 pub fn save(zone: &RwLock<Zone>, path: &Path) -> Result<(), SavedError> {
     let bytes = encode(zone, MAX_BYTES)?;
-    // Others learn nothing from it that the API would not tell them; still it is nobody's business.
+    // Others learn nothing from it that the API would not show them; still it is private.
     Ok(node_sys::fs::write_atomically(path, &bytes, 0o600)?)
 }
 

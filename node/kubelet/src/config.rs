@@ -42,7 +42,7 @@ pub struct KubeletConfig {
     pub reserve: Reserve,
     /// Eviction of pods, beside the hard thresholds of the reserve.
     pub eviction: EvictionConfig,
-    /// Removal of images that nobody uses.
+    /// Removal of unused images.
     pub image_collection: ImageCollectionConfig,
     /// Source of pods that run without an API server.
     pub static_pods: Option<StaticPodSource>,

@@ -12,7 +12,7 @@ const OF_ONE_THING: &[&str] = &[
     "dns address",
     "dns upstream",
     "dns zone",
-    // Followers are told of its end, whatever ended it.
+    // Followers see its end, whatever ended it.
     "end of a followed container",
     "forwarded connection",
     "forwarded port",

@@ -61,7 +61,7 @@ pub enum Key {
     ClusterIp(Ipv4Addr),
 }
 
-/// Frontends without what tells services of one address apart.
+/// Frontends without what distinguishes services of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Summary {
     Address(Ipv4Addr),

@@ -9,7 +9,7 @@
 //!
 //! The table is our own and its chains never change; a change of one service is a handful of elements, with thirty
 //! thousand services as with three. What should be there is in memory; the kernel is asked only for what it writes
-//! itself, the clients that stay with an endpoint ([`affinity`]). It tells when somebody else takes something of the
+//! itself, the clients that stay with an endpoint ([`affinity`]). It notifies when another program takes something of the
 //! table away, and then all of it is written again. When the proxy ends, its rules stay.
 //!
 //! Not here yet: IPv6, topology hints.

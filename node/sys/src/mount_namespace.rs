@@ -39,7 +39,7 @@ pub fn enter(folder: &Path, holder: Option<u32>) -> std::io::Result<()> {
     })
 }
 
-/// Makes a namespace and keeps it. The kernel keeps none that is older than the one outside, and since 6.18 it tells their
+/// Makes a namespace and keeps it. The kernel keeps none that is older than the one outside, and since 6.18 it shows their
 /// age by numbers that each processor hands out from a block of its own: on one processor after another, until it does.
 /// The inner result is that of keeping the last one, in which this thread is then.
 fn make_kept(outside: &File, kept: &Path) -> std::io::Result<std::io::Result<()>> {

@@ -101,7 +101,7 @@ impl Writer {
 pub struct Message<'a> {
     /// Type of the message.
     pub kind: u16,
-    /// The request it answers or tells of.
+    /// The request it answers or reports.
     pub sequence: u32,
     /// The socket that sent that request.
     pub port: u32,

@@ -1,4 +1,4 @@
-//! Tables that are written again when somebody else took something of them away.
+//! Tables that are written again when another took something of them away.
 
 use crate::nftables::Table;
 use crate::nftables_watch::TableWatch;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const REOPEN: Duration = Duration::from_secs(5);
 
 /// Guards tables of one writer. Where they cannot be watched, or no longer, the log says so once and watching is tried
-/// again; whoever waits is told when it begins anew, since what happened in between is not known.
+/// again; those waiting are notified when it begins again, since what happened in between is not known.
 pub struct TableGuard {
     state: State,
     open: Box<dyn Fn() -> io::Result<Box<dyn TableNews>> + Send + Sync>,

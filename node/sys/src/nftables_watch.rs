@@ -1,4 +1,4 @@
-//! News of tables: somebody else took some or all of them away.
+//! News of tables: another took some or all of them away.
 //!
 //! The writer of the tables watches them itself: after a change of its own it calls [`TableWatch::settle`], which drops
 //! the news of that change. They are all there, as the kernel queues them before it answers.

@@ -38,15 +38,19 @@ const DIALECT: [&str; 31] = [
     "whoever",
 ];
 
+/// Words of the dialect that comments do not have either.
+const SPOKEN: [&str; 4] = ["tell", "telling", "tells", "told"];
+
 /// First words of a clause, where a help has a noun or a verb.
 const CLAUSES: [&str; 12] = [
     "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom", "Whose", "Why",
 ];
 
 /// Macros and attributes whose string literals are read by users.
-const CALLS: [&str; 10] = [
+const CALLS: [&str; 11] = [
     ".context(",
     ".with_context(",
+    "ReconcileError::doing(",
     "anyhow!(",
     "bail!(",
     "tracing::debug!(",
@@ -75,6 +79,44 @@ pub(super) fn docs(texts: &BTreeMap<String, String>) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Comments with a word of [`SPOKEN`]; code in them is not read.
+pub(super) fn comments(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let lists_them = |path: &str| path.ends_with("tidy/words.rs");
+    for (path, text) in texts
+        .iter()
+        .filter(|(path, _)| path.ends_with(".rs") && !lists_them(path))
+    {
+        for (number, line) in text.lines().enumerate() {
+            if let Some(word) = comment(line).and_then(spoken) {
+                let number = number + 1;
+                problems.push(format!(
+                    "{path}:{number}: a comment has {word:?} (docs/style.md, Words)"
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// The comment at the end of a line, if it has one.
+fn comment(line: &str) -> Option<&str> {
+    let (at, _) = line.match_indices("//").next()?;
+    let is_code = line[..at].matches('"').count() % 2 == 0;
+    is_code.then(|| &line[at..])
+}
+
+fn spoken(comment: &str) -> Option<String> {
+    let text = comment
+        .split('`')
+        .step_by(2)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .to_lowercase();
+    let mut words = text.split(|letter: char| !letter.is_ascii_alphabetic() && letter != '_');
+    words.find(|word| SPOKEN.contains(word)).map(str::to_owned)
 }
 
 /// The first word, if it begins a clause.
@@ -225,6 +267,18 @@ mod tests {
         check(file, "/// How long it takes\n    #[arg(long)]\n", &["How"]);
         check(file, "\"# HELP x_total What was made anew.\\n\"", &["What"]);
         check(file, "    help: \"Requests that clients asked for\",", &["asked"]);
+    }
+
+    #[test]
+    fn comments_of_the_dialect_are_found() {
+        let text = "let told = 1; // The client is told.\n/// Calls `tell`.\nlet url = \"http://told\";\n/// Told so.\n";
+        let found = comments(&BTreeMap::from([(
+            "node/sys/src/x.rs".to_owned(),
+            text.to_owned(),
+        )]));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("node/sys/src/x.rs:1: "), "{found:?}");
+        assert!(found[1].starts_with("node/sys/src/x.rs:4: "), "{found:?}");
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn limit(own: Option<Duration>, left: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// The time limit as a webhook is told it: whole seconds, as Go writes durations.
+/// The time limit as a webhook gets it: whole seconds, as Go writes durations.
 fn query(limit: Duration) -> String {
     let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
     match (seconds / 60, seconds % 60) {

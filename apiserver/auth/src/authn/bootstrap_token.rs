@@ -75,7 +75,7 @@ fn split(token: &str) -> Option<(&str, &str)> {
     (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret)).then_some((id, secret))
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in a time that does not depend on how much was right.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len()
         && a.bytes()

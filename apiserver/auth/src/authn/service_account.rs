@@ -50,7 +50,7 @@ impl ServiceAccountTokens {
     }
 
     async fn identify(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
-        // Another issuer's token is somebody else's business.
+        // Another issuer's token is another's business.
         if !jwt::unverified_issuer(token).is_some_and(|issuer| self.issuers.contains(&issuer)) {
             return Outcome::Pass;
         }

@@ -17,7 +17,7 @@ pub enum TokenFileError {
     Empty { line: usize },
 }
 
-/// Users by the digest of their token, so that a lookup tells nothing by its time.
+/// Users by the digest of their token, so that the time of a lookup reveals nothing.
 pub struct TokenFile(HashMap<Vec<u8>, UserInfo>);
 
 impl fmt::Debug for TokenFile {

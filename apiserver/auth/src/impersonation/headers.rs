@@ -21,7 +21,7 @@ pub(super) struct Wanted {
     pub(super) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Takes the headers away, so that nobody behind sees them.
+/// Takes the headers away, so that no handler behind sees them.
 pub fn strip(headers: &mut HeaderMap) {
     let names = headers.keys().filter(|name| name.as_str().starts_with(PREFIX));
     let names: Vec<_> = names.cloned().collect();

@@ -1,4 +1,4 @@
-//! Acting as somebody else: the `Impersonate-*` headers, what they need to be allowed, and who results.
+//! Acting as another: the `Impersonate-*` headers, what they need to be allowed, and who results.
 //!
 //! There are five [`modes`]. Four are constrained: the user needs `impersonate:MODE` on whom they act as, and
 //! `impersonate-on:MODE:VERB` on what they do as them. The fifth is the old verb `impersonate`, which allows everything

@@ -1,4 +1,4 @@
-//! The five modes of acting as somebody else, and what each asks the authorizers.
+//! The five modes of acting as another, and what each asks the authorizers.
 
 use super::headers::Wanted;
 use super::{Impersonated, extra};
@@ -12,7 +12,7 @@ const NODE_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
 /// From so many groups or extras on, the right to all of them is asked for first.
 const MANY: usize = 4;
 
-/// One way to act as somebody else.
+/// One way to act as another.
 #[derive(Debug)]
 pub(super) struct Mode {
     kind: Kind,

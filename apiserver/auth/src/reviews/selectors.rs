@@ -83,7 +83,7 @@ fn term(requirement: &SelectorRequirement) -> Option<Term> {
     })
 }
 
-/// No authorizer asks for labels; what does not read is told all the same.
+/// No authorizer asks for labels; problems of reading them are reported all the same.
 pub(super) fn labels(given: &SelectorAttributes) -> ParsedSelector<LabelSelector> {
     if !given.raw_selector.is_empty() {
         return ParsedSelector::of(LabelSelector::parse(&given.raw_selector).ok());

@@ -116,7 +116,7 @@ struct Streaming {
     watcher: Watcher,
     end: Duration,
     next_bookmark: Option<Duration>,
-    /// The revision the client was last told.
+    /// The revision that was last sent to the client.
     told: Revision,
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
@@ -267,7 +267,7 @@ impl Streaming {
     /// The first piece of the next events.
     fn frame(&mut self) -> Frame {
         if matches!(self.writer.showing.form.view, Representation::Table { .. }) {
-            // Ages are those of the moment in which a row is told.
+            // Ages are those of the moment in which a row is sent.
             self.writer.showing.now = self.runtime.now();
         }
         let most = match self.writer.is_as_stored() {

@@ -164,7 +164,7 @@ impl Ledger {
         })
     }
 
-    /// Tells where to wait for room: for what the owner gives back, or anybody where all together hold too much.
+    /// Returns where to wait for room: for what the owner gives back, or anybody where all together hold too much.
     pub(super) fn given_back(&self, owner: &Arc<str>, more: HeldUnread, by_all: &Arc<Notify>) -> Arc<Notify> {
         let own = self.owners.get(owner).map(|own| Arc::clone(&own.given_back));
         match self.spent(owner, more) {

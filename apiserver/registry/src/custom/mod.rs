@@ -3,7 +3,7 @@
 //! [`definition`] compiles a definition into one row per served version; [`strategy`] is their strategy, over the
 //! schema; [`columns`] shows them in tables through [`json_path`]. [`controller`] watches definitions, accepts or
 //! refuses their names, sets their conditions, puts rows into the registry and, when a definition goes, deletes its
-//! objects first. The store, the handlers and discovery cannot tell these rows from built-in ones.
+//! objects first. The store, the handlers and discovery treat these rows as built-in ones.
 //!
 //! Versions differ in `apiVersion` alone, or a webhook converts them ([`version_webhook`](crate::version_webhook)).
 

@@ -86,7 +86,7 @@ impl RequestContext {
         }
     }
 
-    /// Asked before every attempt to write: for whom has been told that time is up none is begun.
+    /// Read before every attempt to write: after the answer that time is up none is begun.
     ///
     /// # Errors
     /// [`RegistryError::Timeout`] once the deadline is over.

@@ -299,7 +299,7 @@ impl Kind {
         }
     }
 
-    /// Objects of which this finds something are not stored, unless the server is told to (decision 0030).
+    /// Objects of which this finds something are not stored, unless a flag of the server says so (decision 0030).
     pub(crate) const fn refused(self, check: RefusalCheck) -> Self {
         Self {
             refusal: Some(check),

@@ -1,4 +1,4 @@
-//! Options of an operation as webhooks are told them: `CreateOptions` and its like of meta.k8s.io/v1.
+//! Options of an operation as webhooks get them: `CreateOptions` and its like of meta.k8s.io/v1.
 
 use crate::engine::options::{CreateOptions, DeleteOptions, FieldValidation, Propagation, UpdateOptions};
 use serde_json::{Map, Value, json};
@@ -72,7 +72,7 @@ impl WriteOptions {
         if !self.field_manager.is_empty() {
             members.insert("fieldManager".to_owned(), json!(self.field_manager));
         }
-        // The default is not told from its absence.
+        // The default and its absence are the same.
         let validation = match self.field_validation {
             FieldValidation::Warn => return members,
             FieldValidation::Ignore => "Ignore",

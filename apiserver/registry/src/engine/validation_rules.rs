@@ -62,7 +62,7 @@ impl ValidationRules {
         }
     }
 
-    /// A status that tells times.
+    /// A status with times.
     pub(crate) const fn status_at(self, status: TimedUpdateCheck) -> Self {
         Self {
             status: StatusCheck::RuleAt(status),

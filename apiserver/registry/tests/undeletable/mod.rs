@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) struct Undeletable {
     inner: LogStorage,
     pub(crate) refuses: AtomicBool,
-    /// Makes each deletion first for another client, who is told of it.
+    /// Makes each deletion first for another client, which gets the answer.
     #[allow(dead_code, reason = "not every test has another client")]
     pub(crate) is_overtaken: AtomicBool,
     pub(crate) reads: AtomicUsize,

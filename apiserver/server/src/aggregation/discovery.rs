@@ -1,4 +1,4 @@
-//! What an extension says that it serves: asked for every minute and whenever its condition changes, kept while it does not
+//! Discovery of an extension: read every minute and whenever its condition changes, kept while it does not
 //! answer.
 //!
 //! Only its own group version counts, in whatever document it claims others. Sizes are bounded: controllers and clients read

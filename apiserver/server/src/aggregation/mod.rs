@@ -35,7 +35,7 @@ use tokio::sync::Mutex;
 /// See the module.
 pub(crate) struct Aggregation {
     pub(crate) table: Arc<ArcSwap<Table>>,
-    /// What discovery shows of the table and of what extensions say of themselves.
+    /// Groups in discovery, of the table and of the discovery of extensions.
     shown: ArcSwap<ExtensionGroups>,
     client: ExtensionClient,
     /// The certificate that extensions are shown.

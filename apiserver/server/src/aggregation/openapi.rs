@@ -1,4 +1,4 @@
-//! What an extension says of its kinds: the address of its OpenAPI v3 document, which is passed on, and its part of the v2
+//! OpenAPI of an extension: the address of its OpenAPI v3 document, which is passed on, and its part of the v2
 //! document, which is read.
 
 use super::Aggregation;

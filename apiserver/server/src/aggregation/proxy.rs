@@ -90,7 +90,7 @@ impl Aggregation {
     }
 
     fn refused(&self, exchange: &RequestExchange, status: StatusCode, why: &str) -> Response {
-        tracing::debug!(request = %exchange.info, why, "an API extension was not asked");
+        tracing::debug!(request = %exchange.info, why, "request not passed to an API extension");
         text(status, why)
     }
 

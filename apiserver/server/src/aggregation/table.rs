@@ -224,7 +224,7 @@ impl Table {
         (!group.is_empty() && (!is_document || (is_whole && is_shown()))).then_some(found)
     }
 
-    /// What discovery shows.
+    /// Groups that discovery shows.
     pub(super) fn shown(&self) -> ExtensionGroups {
         let priority = |own: &Arc<ApiService>| ((own.group.clone(), own.version.clone()), own.priority);
         let extensions = self.all.values().filter_map(|own| {

@@ -84,7 +84,7 @@ impl Completion {
         self.0.observers.lock().push(Box::new(observer));
     }
 
-    /// The first outcome is the one that counts: it is what the client was told.
+    /// The first outcome is the one that counts: it is what the client received.
     pub(crate) fn ended(&self, outcome: Outcome) {
         self.0.outcome.lock().get_or_insert(outcome);
     }

@@ -5,7 +5,7 @@
 //! next request begins to be served; the queue whose oldest request would end first is served first. The work of a request
 //! is estimated when it is dispatched and corrected when it has finished.
 //!
-//! Here is no clock: every step is told the time. Each costs the logarithm of the requests and queues that wait.
+//! Here is no clock: every step gets the time. Each costs the logarithm of the requests and queues that wait.
 
 use super::seat_demand::Integrator;
 use super::shuffle_sharding::Dealer;
@@ -222,7 +222,7 @@ impl<T> QueueSet<T> {
         &self.requests
     }
 
-    /// The request whose turn it was last and for which there were too few seats; told once.
+    /// The request whose turn it was last and for which there were too few seats; logged once.
     pub(super) fn take_unaccommodated(&mut self) -> Option<&Request<T>> {
         let id = self.unaccommodated.take()?;
         self.requests.get(&id)

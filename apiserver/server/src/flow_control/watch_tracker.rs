@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Watches of pods of one node are told of few changes.
+/// Watches of pods of one node receive few changes.
 const INDEXED: (&str, &str) = ("pods", "spec.nodeName");
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl WatchTracker {
         TrackedWatch(Some((Arc::clone(self), watched)))
     }
 
-    /// Watches that are told of this change.
+    /// Watches that receive this change.
     pub(crate) fn interested_in(&self, info: &RequestInfo) -> usize {
         let counts = self.0.lock();
         if counts.is_empty() {

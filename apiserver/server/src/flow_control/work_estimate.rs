@@ -1,5 +1,5 @@
 //! The seats a request takes, by upstream's estimates: a list by the bytes it holds in memory at once, a change by the
-//! watchers that are told of it.
+//! watchers that receive it.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub(crate) fn list(request: ListRequest, stats: Option<ObjectStats>, maximum_of_
     WorkEstimate::seats(seats.max(MINIMUM_SEATS).min(maximum))
 }
 
-/// A create, update, patch or delete of which so many watches are told.
+/// A create, update, patch or delete which so many watches receive.
 pub(crate) fn mutating(watches: usize, maximum_of_level: u32) -> WorkEstimate {
     let maximum = bounded(maximum_of_level, MAXIMUM_MUTATING_SEATS);
     if watches < WATCHES_PER_SEAT {

@@ -13,7 +13,7 @@ const OPERATIONS: usize = 4;
 /// Of one plugin, or of the whole: by step, operation and rejection.
 const PLACES: usize = 2 * OPERATIONS * 2;
 
-/// Told by the plugins' chain.
+/// Reported by the plugins' chain.
 #[derive(Debug)]
 pub(crate) struct AdmissionMetrics {
     runtime: Runtime,

@@ -178,7 +178,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// An attempt to act as somebody else: the verb that allowed it where that is a constrained one, or a refusal.
+    /// An attempt to act as another: the verb that allowed it where that is a constrained one, or a refusal.
     pub(crate) fn impersonated(&self, attempt: Result<Option<&'static str>, ()>) {
         let labels = match attempt {
             Ok(constraint) => {

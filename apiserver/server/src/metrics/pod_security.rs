@@ -8,7 +8,7 @@ const EVALUATIONS: &str = "pod_security_evaluations_total";
 const EXEMPTIONS: &str = "pod_security_exemptions_total";
 const ERRORS: &str = "pod_security_errors_total";
 
-/// Told by the plugin; shown once it is registered.
+/// Reported by the plugin; shown once it is registered.
 #[derive(Debug)]
 pub(crate) struct PodSecurityMetrics {
     evaluations: IntCounterVec,

@@ -1,4 +1,4 @@
-//! Components of the server that were begun again, told as events of the service `kubernetes` in `default`.
+//! Components of the server that were begun again, recorded as events of the service `kubernetes` in `default`.
 //!
 //! An event names the component; its panic's message may hold what a request said, and goes to the log only.
 
@@ -31,8 +31,7 @@ async fn follow(facts: Startup) -> Result<(), String> {
         let name = facts.core.runtime.components().next_failure().await;
         match facts.read(SERVICE).await {
             Ok(Some(service)) => {
-                let message =
-                    format!("Component {name} failed and begins again; the log of the server says why");
+                let message = format!("Component {name} failed and begins again; see the log of the server");
                 recorder.warn(&service, REASON, &message).await;
             }
             Ok(None) => tracing::debug!(name, "no object to record a component failure on"),

@@ -1,5 +1,5 @@
 //! The objects of priority and fairness: those of every cluster are kept as they should be, all of them are put in service,
-//! and each FlowSchema's condition `Dangling` tells whether its priority level is there.
+//! and each FlowSchema's condition `Dangling` says whether its priority level is there.
 
 use super::{ObjectAddress, Startup};
 use crate::flow_control::bootstrap::{self, AUTO_UPDATE, BootstrapObject, LEVELS, Revision, SCHEMAS};

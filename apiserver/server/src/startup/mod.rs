@@ -49,7 +49,7 @@ type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 /// A step.
 struct Row {
     name: &'static str,
-    /// Upstream's hooks that do the same; `/livez/poststarthook/<hook>` tells whether they are done.
+    /// Upstream's hooks that do the same; `/livez/poststarthook/<hook>` says whether they are done.
     hooks: &'static [&'static str],
     run: Step,
 }

@@ -248,7 +248,7 @@ fn resource(plural: &str, kind: &str) -> Value {
         "subresources": [{"subresource": "status", "responseKind": null, "verbs": ["get"]}]})
 }
 
-/// What a server says that claims more than its own.
+/// Groups of a server that claims more than its own.
 fn groups() -> Value {
     let group = |name: &str, resources: Value| json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]});
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [

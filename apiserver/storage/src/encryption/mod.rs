@@ -241,7 +241,7 @@ impl Encryption {
             return Ok(self.current.into_inner());
         }
         Err(EncryptionConfigError(format!(
-            "{}: the configuration in use stays; keep the old key behind the new one until everything is written anew",
+            "{}: the configuration in use stays; keep the old key behind the new one until everything is rewritten",
             lost.described("could no longer be decrypted")
         )))
     }

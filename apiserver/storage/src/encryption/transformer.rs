@@ -1,4 +1,4 @@
-//! The providers of one resource: the first one writes, all of them read, each told by the prefix of what it wrote.
+//! The providers of one resource: the first one writes, all of them read, each known by the prefix of what it wrote.
 
 use super::config::{EncryptionConfiguration, Keys, ProviderConfiguration};
 use super::provider::Cipher;

@@ -74,7 +74,7 @@ pub(super) async fn compaction(place: KeySpace<'_>) {
     );
     let woken = place.put("quiet", "still here").await;
     assert_eq!(told(&mut idle, 1).await[0].0, woken);
-    // A slow watch is told everything in order, or at some point that it is too late; never a part without a word.
+    // A slow watch gets everything in order, or at some point the error that it is too late; never a part without an error.
     all.extend([newest, woken]);
     let mut told = Vec::new();
     while told.last() != Some(&woken) {

@@ -86,8 +86,8 @@ pub(super) async fn interests(place: KeySpace<'_>) {
     assert_eq!(values(told(&mut by_node, 4).await), ["2", "3", "4", "-"]);
 }
 
-/// Eight writers, ten watchers of different interest, bite and pace: each is told its part of the one order, no position
-/// is ahead of what was told, nothing comes late or twice.
+/// Eight writers, ten watchers of different interest, bite and pace: each gets its part of the one order, no position
+/// is ahead of what was delivered, nothing comes late or twice.
 pub(super) async fn ordering(place: KeySpace<'_>) {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 20;
@@ -159,7 +159,7 @@ fn pick(runtime: &Runtime, count: usize) -> usize {
     usize::try_from(runtime.random_u64()).unwrap() % count
 }
 
-/// Follows a cursor at a pace of its own until an object has ended; what it was told.
+/// Follows a cursor at a pace of its own until an object has ended; returns what it received.
 async fn follow(
     runtime: Runtime,
     mut cursor: Box<dyn WatchCursor>,

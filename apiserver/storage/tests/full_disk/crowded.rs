@@ -1,4 +1,4 @@
-//! A disk on which somebody else takes every byte in the moment in which it is free.
+//! A disk on which another takes every byte in the moment in which it is free.
 
 use super::{RESERVE, RETRY, delete, is_refused, names, options, put, story};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
@@ -31,7 +31,7 @@ impl Life {
     }
 }
 
-/// Writes a hundred objects; then somebody else takes whatever is free at any time.
+/// Writes a hundred objects; then another takes whatever is free at any time.
 pub(crate) async fn crowded(runtime: &Runtime, disk: &SimDisk) -> Life {
     let life = Life::begin(runtime).await.unwrap();
     runtime.sleep(RETRY).await;

@@ -1,4 +1,4 @@
-//! The real thing: a file system of this machine, filled by somebody else.
+//! The real thing: a file system of this machine, filled by another.
 
 use super::{delete, is_refused, put};
 use apiserver_storage::{LogOptions, LogStorage, Storage};

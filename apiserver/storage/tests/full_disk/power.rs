@@ -8,7 +8,7 @@ use apiserver_storage::{Storage, StorageError};
 use machinery_runtime::{Runtime, SimDisk, Simulation};
 use std::sync::Arc;
 
-/// Steps of the disk in which a story has told everything, and seeds for each: a power loss keeps half of what it may lose.
+/// Steps of the disk in which a scenario has done everything, and seeds for each: a power loss keeps half of what it may lose.
 struct Thoroughness {
     steps: u32,
     seeds: u32,
@@ -36,7 +36,7 @@ impl Mishap {
     }
 }
 
-/// Tells a story for each step; every third mishap is a kill.
+/// Runs a scenario for each step; every third mishap is a kill.
 fn at_every_step<F>(all: &Thoroughness, tell: impl Fn(Runtime, Arc<SimDisk>, u32, Mishap) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -184,7 +184,7 @@ fn full_disk_room_is_reclaimed_wherever_the_power_goes() {
     });
 }
 
-/// A reserve that the statistics tell of is there after a power loss, and a full disk is started on with it.
+/// A reserve in the statistics is there after a power loss, and a full disk is started on with it.
 #[test]
 fn full_disk_reserve_that_is_told_of_outlives_the_power() {
     for seed in 0..40 {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 /// A key and what it became; nothing for a deletion.
 pub(crate) type Change = (String, Option<String>);
 
-/// Everything that clients were told, and the order of changes as recoveries showed it.
+/// All answers to clients, and the order of changes as recoveries showed it.
 #[derive(Default)]
 pub(crate) struct Checker {
     /// The changes of a group share a revision (etcd); otherwise each has its own.
     one_revision_per_group: bool,
-    /// Every change with its revision. Proven by recoveries, or told by who decides the order; only ever grows.
+    /// Every change with its revision. Proven by recoveries, or given by what decides the order; only ever grows.
     log: Vec<(u64, Change)>,
     /// The last revision of the proven order.
     proven: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Counts {
     pub(crate) told: u64,
     /// Watches that began far behind.
     pub(crate) catching_up: u64,
-    /// Positions beyond the last change that was told.
+    /// Positions beyond the last change that was delivered.
     pub(crate) marks: u64,
     /// Watches that went on where their stream had broken.
     pub(crate) resumed: u64,
@@ -264,7 +264,7 @@ impl Checker {
         );
     }
 
-    /// The one reader of every change was told these, in order and without a gap.
+    /// The one reader of every change received these, in order and without a gap.
     pub(crate) fn audit(&mut self, events: &[Arc<Event>]) {
         for event in events {
             self.saw_change(event);
@@ -278,7 +278,7 @@ impl Checker {
         }
     }
 
-    /// The changes behind what is proven up to a floor: what nobody can be told again.
+    /// The changes behind what is proven up to a floor: what no reader can receive again.
     fn known_until(&self, floor: u64) -> Vec<(u64, Change)> {
         let known = self.audited.range(..=floor);
         let known = known.map(|(revision, change)| (*revision, change.clone()));
@@ -369,7 +369,7 @@ impl Checker {
         watch.position = position.0;
     }
 
-    /// A watch goes on from its position: what it had of a group that was not told to the end is told again.
+    /// A watch goes on from its position: what it had of a group that was not delivered to the end is delivered again.
     pub(crate) fn resume(&mut self, number: u64, position: Revision) {
         self.counts.resumed += 1;
         let watch = self.watches.get_mut(&number).unwrap();

@@ -390,7 +390,7 @@ impl Client {
         loop {
             if let Some((floor, current)) = self.bounds().await {
                 let after = Revision(floor.0 + self.draw(current.0.saturating_sub(floor.0) + 1));
-                // Far more than the history in memory holds, or than a stream tells at once.
+                // Far more than the history in memory holds, or than a stream sends at once.
                 self.checker.lock().counts.catching_up += u64::from(current.0 - after.0 > 12);
                 if !self.watch_after(after).await {
                     return;
@@ -446,7 +446,7 @@ impl Client {
                     if !self.gone(&error) {
                         return false;
                     }
-                    // What a failed read of this cursor had not returned is told again.
+                    // What a failed read of this cursor had not returned is delivered again.
                     match self.open(interest, position).await {
                         Ok(next) => cursor = next,
                         Err(StorageError::Compacted { .. }) => return self.too_late(position).await,

@@ -143,7 +143,7 @@ async fn everything_expires(runtime: &Runtime, storage: &Arc<dyn Storage>, check
     checker.lock().counts.expired += before;
 }
 
-/// Tells the story of every seed that was asked for; a failing one is named. Where there are as many as usual, together
+/// Runs the scenario of every requested seed; a failing one is named. Where there are as many as usual, together
 /// they must have met everything that `met` lists.
 fn run_seeds(default: u64, live: fn(u64) -> (u64, Counts), met: fn(&Counts) -> Vec<u64>) {
     let mut total = Counts::default();

@@ -89,7 +89,7 @@ fn advice(data_dir: &Path) -> String {
         );
     }
     format!(
-        "reading --data-dir {dir} (`knarr storage check --data-dir {dir}` says more, --up-to-damage saves what is whole)"
+        "reading --data-dir {dir} (`knarr storage check --data-dir {dir}` has details, --up-to-damage saves what is whole)"
     )
 }
 

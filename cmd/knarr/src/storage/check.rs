@@ -158,7 +158,7 @@ fn summary_of(data_dir: &Path, report: &CheckReport) -> (String, u8) {
 fn lost(data_dir: &Path, report: &CheckReport, to_do: &mut dyn FnMut(String)) {
     let dir = data_dir.display();
     to_do(format!("keep {dir} as it is, and copy it before anything else"));
-    to_do("begin anew from the newest backup: knarr storage restore BACKUP --data-dir NEW".to_owned());
+    to_do("start from the newest backup: knarr storage restore BACKUP --data-dir NEW".to_owned());
     if let Some(revision) = report.readable {
         to_do(format!(
             "or from what is whole here, up to revision {revision}: \

@@ -35,7 +35,7 @@ pub(super) async fn of_directory(
 
 fn advice(data_dir: &Path) -> String {
     let dir = data_dir.display();
-    format!("reading --data-dir {dir} (`knarr storage check --data-dir {dir}` says more)")
+    format!("reading --data-dir {dir} (`knarr storage check --data-dir {dir}` has details)")
 }
 
 /// Brings a backup from a running server into a file; its length.

@@ -136,7 +136,7 @@ fn own_name() -> String {
     }
 }
 
-/// Waits until `look` returns a value, and tells the last problem where it does not in time.
+/// Waits until `look` returns a value, and returns the last problem where it does not in time.
 async fn wait<T, F>(runtime: &Runtime, what: &str, mut look: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = Result<T, Look>>,

@@ -58,7 +58,7 @@ async fn ask_from_a_pod(client: &Client) -> anyhow::Result<String> {
         .await?;
     }
     create(client, &question()).await?;
-    let what = "an answer at http://hello.default.svc.cluster.local, asked from a pod";
+    let what = "an answer at http://hello.default.svc.cluster.local, requested from a pod";
     wait(runtime, what, || async {
         let job = read(client, JOB).await?;
         let is_done = job["status"]["succeeded"] == 1;
@@ -167,7 +167,7 @@ async fn replicas_are_ready(client: &Client) -> Result<(), Look> {
     match count(wanted) > 0 && count(ready) >= count(wanted) {
         true => Ok(()),
         false => Err(Look::NotYet(format!(
-            "{} of {} are ready; `kubectl describe pods -l app=hello` says why",
+            "{} of {} are ready, see `kubectl describe pods -l app=hello`",
             count(ready),
             count(wanted)
         ))),

@@ -138,7 +138,7 @@ impl Drop for Session {
 
 pub(crate) fn a_log_is_followed_and_the_previous_one_kept(cluster: &Cluster) {
     let story = cluster.namespace("followed");
-    // Says a line whenever it is told to, and ends when it is told so. Whoever told it the last line may still hold the
+    // Prints a line on one signal, and ends on another. The sender of the last one may still hold the
     // pipe open when it is opened for the next one, which then ends without a line.
     let script = "echo began; mkfifo /tmp/say; while :; do read line < /tmp/say || continue; \
                   test \"$line\" = end && exit 5; echo \"$line\"; done";

@@ -62,7 +62,7 @@ pub(crate) fn a_container_given_up_is_asked_no_more(cluster: &Cluster) {
     let probes = "livenessProbe: {exec: {command: [sh, -c, echo asked >> /own/asked; false]}, periodSeconds: 1, failureThreshold: 1}
     volumeMounts: [{name: own, mountPath: /own}]
   volumes: [{name: own, emptyDir: {}}]";
-    // Whoever starts tells how often the one before was asked, and takes its time to end.
+    // Each start reports how often the one before was probed, and takes its time to end.
     let ends_late = "cat /own/asked; echo began; rm -f /own/asked; trap : TERM; while true; do sleep 1; done";
     let pod = pod("main", ends_late, probes).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 4");
     story.feed(&["apply"], &pod);

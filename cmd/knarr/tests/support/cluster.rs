@@ -121,7 +121,7 @@ impl Cluster {
         story
     }
 
-    /// kill -9 of the server; agent, containerd and pods are not told.
+    /// kill -9 of the server; agent, containerd and pods get no signal.
     pub(crate) fn kill_server(&self) {
         let mut server = self.server.lock().expect("one story at a time kills it");
         // What runs it is `nsenter`, which has become the server itself.

@@ -65,7 +65,7 @@ pub(crate) fn ask_often(host: &Host, address: SocketAddr, times: usize) -> Outco
     asking.join().expect("asking does not panic")
 }
 
-/// A client that goes on asking until it is told to end.
+/// A client that goes on asking until it is stopped.
 pub(crate) struct Load {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<Outcome>>,

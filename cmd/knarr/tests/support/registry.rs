@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Serves one image under whatever names it is told of. Names that begin with `private/` want a password.
+/// Serves one image under whatever names it is given. Names that begin with `private/` want a password.
 pub(crate) struct Registry {
     pub(crate) address: SocketAddr,
     served: Arc<Served>,

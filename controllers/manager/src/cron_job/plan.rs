@@ -84,7 +84,7 @@ pub(super) fn sort_by_start(jobs: &mut [JobRef]) {
     });
 }
 
-/// Jobs at work that are not listed. Either the list is older than they are, or somebody else made them.
+/// Jobs at work that are not listed. Either the list is older than they are, or another made them.
 pub(super) fn unlisted<'a>(status: &CronJobStatus, jobs: &'a [JobRef]) -> Vec<&'a JobRef> {
     let listed: BTreeSet<&str> = status.active.iter().map(|own| &*own.uid).collect();
     let is_new = |job: &&JobRef| !listed.contains(&*job.uid().0) && finished(job).is_none();

@@ -147,7 +147,7 @@ impl CronJobReconciler {
         match self.job(&ObjectKey::new(namespace, &*own.name)).await {
             Ok(job) => Ok(*job.uid().0 == *own.uid),
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(ReconcileError::doing("looking for a job")(error)),
+            Err(error) => Err(ReconcileError::doing("reading a job")(error)),
         }
     }
 
@@ -225,7 +225,7 @@ impl CronJobReconciler {
     }
 
     /// Makes the Job of a time, or finds the one that was made by a look whose status was not written. None where the
-    /// name is somebody else's.
+    /// name is another's.
     async fn create(&self, look: &mut Look, at: Timestamp) -> Result<Option<JobRef>, ReconcileError> {
         let new = new_job(&look.cron_job, at)?;
         let key = ObjectKey::new(look.cron_job.namespace(), new.metadata.name.clone());

@@ -1,5 +1,5 @@
 //! Upstream's tables as data: `cronjob_controllerv2_test.go` and `utils_test.go`, but for rows on requests that fail, which
-//! the simulation tells.
+//! the simulation tests.
 
 use super::missed::{Missed, most_recent, wait};
 use super::new_job::new_job;

@@ -8,7 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The label by which old clients tell generations of a template apart.
+/// The label by which old clients distinguish generations of a template.
 pub(super) const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
 /// Fields that all pods of a set have in common.

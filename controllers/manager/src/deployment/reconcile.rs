@@ -77,7 +77,7 @@ impl DeploymentReconciler {
             match self.client.get(&ApiResource::of::<ReplicaSet>(), set).await {
                 Ok(live) => self.done(key, set, &live),
                 Err(error) if error.is_not_found() => self.not_done(key, set),
-                Err(error) => return Err(ReconcileError::doing("asking for a replica set")(error)),
+                Err(error) => return Err(ReconcileError::doing("reading a replica set")(error)),
             }
         }
         Ok(awaited.is_settled() || self.expectations.settle(key, &self.sets).is_settled())

@@ -16,7 +16,7 @@ pub(super) fn is_scaling(deployment: &DeploymentView, sets: &[SetRef]) -> bool {
 /// The sizes to scale to.
 pub(super) fn scale(deployment: &DeploymentView, new: Option<&SetRef>, old: &[SetRef]) -> Vec<Scale> {
     if let Some(only) = active_or_latest(new, old) {
-        // The size it was scaled for is part of its size: without it the sets would be told to scale for ever.
+        // The size it was scaled for is part of its size: without it the sets would be scaled for ever.
         let same = only.replicas == deployment.replicas && desired_of(&only) == Some(deployment.replicas);
         return if same {
             Vec::new()
@@ -100,7 +100,7 @@ fn in_proportion(
     if let Some(first) = sizes.first_mut() {
         *first = (*first + to_add - added).max(0);
     }
-    // Sets of the right size are told the new size too, so that the next round finds nothing to do.
+    // Sets of the right size get the new size too, so that the next round finds nothing to do.
     sets.into_iter()
         .zip(sizes)
         .map(|(set, to)| Scale { set, to })

@@ -286,7 +286,7 @@ fn owners_of_another_served_version_own() {
     check(name, steps, expected);
 }
 
-/// Nobody can tell whether such an owner is there: its dependents stay, and are looked at again and again.
+/// It is unknown whether such an owner is there: its dependents stay, and are looked at again and again.
 #[test]
 fn owners_of_a_version_that_is_not_served_keep_their_dependents() {
     use Step::{Gone, Have, Lose, See, Work};

@@ -32,7 +32,7 @@ struct State {
     kinds: BTreeMap<(String, String), Arc<ApiResource>>,
 }
 
-/// Dropping it ends its watch, unless somebody else shares the store.
+/// Dropping it ends its watch, unless another shares the store.
 struct Monitor {
     store: Arc<dyn HeaderStore>,
     _subscriptions: Vec<Subscription>,

@@ -92,7 +92,7 @@ impl Collector {
         Ok(Findings::All(found))
     }
 
-    /// Returns how an owner stands as far as the graph and what is known to be absent tell. The uid alone tells nothing:
+    /// Returns how an owner stands by the graph and by what is known to be absent. The uid alone decides nothing:
     /// what has it may be of another kind, name or namespace than the reference says.
     fn cached_owner_state(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Option<OwnerState> {
         let namespace = &dependent.namespace;

@@ -151,7 +151,7 @@ impl Collector {
             .client
             .discover()
             .await
-            .map_err(ReconcileError::doing("asking what is served"))?;
+            .map_err(ReconcileError::doing("discovering what is served"))?;
         self.monitors.serve(&discovered);
         // Once more after a change, for kinds that were not served yet; then quiet until the next.
         self.runtime.sleep(DISCOVERY_AGAIN).await;
@@ -159,7 +159,7 @@ impl Collector {
             .client
             .discover()
             .await
-            .map_err(ReconcileError::doing("asking what is served"))?;
+            .map_err(ReconcileError::doing("discovering what is served"))?;
         self.monitors.serve(&discovered);
         Ok(discovered
             .again_after()

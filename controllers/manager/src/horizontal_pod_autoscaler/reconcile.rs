@@ -225,8 +225,8 @@ impl AutoscalerReconciler {
         Ok(Measured { pods, fetched, took })
     }
 
-    /// Writes the size, anew where somebody else was faster; a target that was emptied meanwhile is left alone, and the conflict
-    /// told.
+    /// Writes the size, anew where another was faster; a target that was emptied meanwhile is left alone, and the conflict
+    /// reported.
     async fn resize(
         &self,
         key: &ObjectKey,

@@ -174,7 +174,7 @@ impl<'a> Round<'a> {
         self.status.is(AT_ZERO)
     }
 
-    /// The target's pods cannot be told.
+    /// The target's pods cannot be determined.
     pub(super) fn unusable(&mut self, why: UnusableSelector) -> Next {
         let message = match why.event {
             "SelectorRequired" => "the HPA target's scale is missing a selector",

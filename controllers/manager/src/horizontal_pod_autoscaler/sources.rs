@@ -51,7 +51,7 @@ impl Sources {
         Self { client, kinds }
     }
 
-    /// Fetches the values of each of these metrics, and tells how long each took.
+    /// Fetches the values of each of these metrics, and returns how long each took.
     pub(super) async fn fetch(
         &self,
         of: Selection<'_>,

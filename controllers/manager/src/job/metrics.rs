@@ -180,7 +180,7 @@ impl JobMetrics {
         }
     }
 
-    /// A Job has come that somebody else manages.
+    /// A Job has come that another manages.
     pub(super) fn job_changed(&self, change: &Change<JobView>) {
         let new = change.new.as_ref().filter(|_| change.old.is_none());
         let Some(job) = new.filter(|job| job.managed_elsewhere) else {

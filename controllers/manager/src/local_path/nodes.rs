@@ -132,7 +132,7 @@ impl Reply {
             Some(_) => Err("its path is not the plain, absolute one of the volume, or too long".to_owned()),
             None if self.gone => Ok(Answer::Gone),
             None if self.removing => Ok(Answer::Removing),
-            None => Err("its answer says nothing".to_owned()),
+            None => Err("its answer has no message".to_owned()),
         }
     }
 }
@@ -224,6 +224,6 @@ mod tests {
         check(r#"{"gone":true}"#, Ok(Answer::Gone));
         check(r#"{"removing":true}"#, Ok(Answer::Removing));
         check(r#"{"error":"why","path":"/a"}"#, Err("why"));
-        check("{}", Err("its answer says nothing"));
+        check("{}", Err("its answer has no message"));
     }
 }

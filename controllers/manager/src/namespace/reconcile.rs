@@ -61,7 +61,7 @@ impl NamespaceReconciler {
             .client
             .discover()
             .await
-            .map_err(ReconcileError::doing("asking what is served"))?;
+            .map_err(ReconcileError::doing("discovering what is served"))?;
         let mut findings = Findings {
             discovery: discovered.stale,
             ..Findings::default()

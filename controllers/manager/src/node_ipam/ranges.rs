@@ -27,7 +27,7 @@ impl Ranges {
         1 << (self.part_bits - self.bits)
     }
 
-    /// To be told what is taken.
+    /// Gets what is taken.
     pub(super) fn nothing_taken(self) -> Taken {
         Taken {
             ranges: self,

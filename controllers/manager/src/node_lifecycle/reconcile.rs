@@ -43,7 +43,7 @@ struct LastHeartbeat {
 /// Time at which a node's lease was renewed.
 #[derive(Debug, Clone, Copy)]
 enum Renewal<'a> {
-    /// As the watch has told.
+    /// As the watch delivered it.
     Told(&'a str),
     /// As the server has it.
     Read(&'a str),
@@ -130,7 +130,7 @@ impl NodeReconciler {
         if left.is_zero()
             && let Some(conditions) = silenced(&node, self.runtime.now())
         {
-            // What was told may be old, for a watch can be behind: the lease itself has the last word.
+            // What was delivered may be old, for a watch can be behind: the lease itself has the last word.
             let renewed = self.read_renewal(&node).await?;
             left = grace.saturating_sub(self.heartbeat_age(&node, &about, Renewal::Read(&renewed)));
             if left.is_zero() {

@@ -97,7 +97,7 @@ fn heartbeat_silent_node_is_not_evidence() {
 
 #[test]
 fn pods_of_silent_nodes_alone_are_not_ready() {
-    // A node whose kubelet posts `Ready: False`, or whose condition somebody else has made unknown, speaks for its pods.
+    // A node whose kubelet posts `Ready: False`, or whose condition another has made unknown, speaks for its pods.
     for ready in ["True", "False", "Unknown"] {
         let node = node(ready, json!({}));
         assert!(!is_given_up_on(&node), "{ready}");

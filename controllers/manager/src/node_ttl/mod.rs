@@ -1,4 +1,4 @@
-//! Tells nodes for how long they may use what they have read of ConfigMaps and Secrets: the more nodes, the longer.
+//! Sets for how long nodes may use what they have read of ConfigMaps and Secrets: the more nodes, the longer.
 //!
 //! Watches: nodes (the key). Writes the annotation `node.alpha.kubernetes.io/ttl`, in seconds. Where the cluster's size
 //! changes the number, all nodes are looked at (upstream waits for each node's next status).

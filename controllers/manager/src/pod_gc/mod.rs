@@ -192,7 +192,7 @@ impl Collector {
         match self.client.get(&ApiResource::of::<Node>(), &node).await {
             Ok(_) => Ok(Outcome::Done),
             Err(error) if error.is_not_found() => self.orphan(&pod).await,
-            Err(error) => Err(ReconcileError::doing("asking for a pod's node")(error)),
+            Err(error) => Err(ReconcileError::doing("reading a pod's node")(error)),
         }
     }
 

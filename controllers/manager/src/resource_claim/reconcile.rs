@@ -130,7 +130,7 @@ impl ClaimReconciler {
                     self.expectations.created(key, claim, at);
                 }
                 Err(error) if error.is_not_found() => self.expectations.not_created(key, claim),
-                Err(error) => return Err(ReconcileError::doing("asking for a claim")(error)),
+                Err(error) => return Err(ReconcileError::doing("reading a claim")(error)),
             }
         }
         Ok(awaited.is_settled() || self.expectations.settle(key, &self.claims).is_settled())
@@ -323,7 +323,7 @@ impl ClaimReconciler {
         match self.client.get(&ApiResource::of::<Pod>(), &key).await {
             Ok(live) => Ok(parse_header(&live).is_ok_and(|(header, _)| *header.uid.0 == *consumer.uid)),
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(ReconcileError::doing("asking for a claim's consumer")(error)),
+            Err(error) => Err(ReconcileError::doing("reading a claim's consumer")(error)),
         }
     }
 

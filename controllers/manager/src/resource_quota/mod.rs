@@ -53,7 +53,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// A quota whose limits have changed. A status that somebody else wrote waits for the next look.
+/// A quota whose limits have changed. A status that another wrote waits for the next look.
 fn key_of_quota(change: &Change<QuotaView>) -> Option<Key> {
     let key: &ObjectKey = change.key();
     if let (Some(old), Some(new)) = (&change.old, &change.new)

@@ -76,7 +76,7 @@ impl QuotaReconciler {
     /// Every quota may count what is served now.
     async fn resources(&self) -> Result<Outcome, ReconcileError> {
         let discovered = self.client.discover().await;
-        let discovered = discovered.map_err(ReconcileError::doing("asking what is served"))?;
+        let discovered = discovered.map_err(ReconcileError::doing("discovering what is served"))?;
         if self.monitors.serve(&discovered) {
             self.look_at_all();
         }

@@ -141,7 +141,7 @@ impl Reconciler for Tokens {
                 },
             };
             match done {
-                // Gone, or written by somebody else: then there is another event.
+                // Gone, or written by another: then there is another event.
                 Err(error) if error.is_not_found() => Ok(Outcome::Done),
                 Err(error) if error.is_conflict() && secret.is_some() => Ok(Outcome::Done),
                 Err(error) => Err(ReconcileError::doing(doing)(error)),

@@ -313,7 +313,7 @@ impl Act<'_> {
     }
 }
 
-/// The error as upstream's event tells it: with its causes, and the server's words alone where the pod itself was refused.
+/// The error as upstream's event has it: with its causes, and the server's words alone where the pod itself was refused.
 fn told(error: &ReconcileError) -> String {
     match error {
         ReconcileError::Request { doing, source } if doing == UPDATING => source.to_string(),

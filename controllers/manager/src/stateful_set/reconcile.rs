@@ -130,7 +130,7 @@ impl StatefulSetReconciler {
                     self.expectations.created(key, pod, at);
                 }
                 Err(error) if error.is_not_found() => self.expectations.not_created(key, pod),
-                Err(error) => return Err(ReconcileError::doing("asking for a pod")(error)),
+                Err(error) => return Err(ReconcileError::doing("reading a pod")(error)),
             }
         }
         Ok(awaited.is_settled() || self.expectations.settle(key, &self.pods).is_settled())

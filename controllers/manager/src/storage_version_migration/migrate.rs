@@ -77,7 +77,7 @@ pub(super) async fn walk(
         counts.left += items.len();
         for item in items {
             match rewrite(client, resource, &item.metadata).await {
-                // Written by somebody else, or gone: it needs no more.
+                // Written by another, or gone: it needs no more.
                 Err(error) if !error.is_conflict() && !error.is_not_found() => return (counts, Some(error)),
                 _ => counts.left -= 1,
             }

@@ -76,7 +76,7 @@ impl Migrator {
 
     async fn target(&self, own: &MigrationRef) -> Result<Target, ReconcileError> {
         let kinds = self.kinds.all().await;
-        let kinds = kinds.map_err(ReconcileError::doing("asking what is served"))?;
+        let kinds = kinds.map_err(ReconcileError::doing("discovering what is served"))?;
         let wanted = &own.resource;
         let found = kinds.iter().find(|kind| {
             kind.preferred && kind.resource.group == wanted.group && kind.resource.plural == wanted.resource
@@ -105,7 +105,7 @@ impl Migrator {
             Target::Absent(why) => return self.write(own, &[("Failed", true, FAILED, why)], None).await,
         };
         let page = page(&self.client, &resource, (1, "")).await;
-        let page = page.map_err(ReconcileError::doing("asking for the newest revision"))?;
+        let page = page.map_err(ReconcileError::doing("reading the newest revision"))?;
         self.write(own, &[], Some(&page.metadata.resource_version)).await
     }
 
@@ -127,7 +127,7 @@ impl Migrator {
             Some(error) if is_transient(&error) => {
                 let running = ("Running", true, RUNNING, message(Some(&error.to_string())));
                 self.write(own, &[running], None).await?;
-                Err(ReconcileError::doing("writing objects anew")(error))
+                Err(ReconcileError::doing("rewriting objects")(error))
             }
             Some(error) => {
                 let why = format!(

@@ -31,7 +31,7 @@ pub struct JobView {
     pub ttl_seconds_after_finished: Option<i32>,
     /// `spec.podReplacementPolicy` is `Failed`.
     pub replace_failed_only: bool,
-    /// `spec.managedBy` names somebody else.
+    /// `spec.managedBy` names another.
     pub managed_elsewhere: bool,
     /// `spec.podFailurePolicy`.
     pub failure_policy: Option<Folded<PodFailurePolicy>>,

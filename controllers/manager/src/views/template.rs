@@ -179,7 +179,7 @@ impl<'a> NewPod<'a> {
     }
 }
 
-/// The label by which a Deployment tells the pods of its sets apart.
+/// The label by which a Deployment distinguishes the pods of its sets.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// A fingerprint of a template's JSON that does not look at [`POD_TEMPLATE_HASH`] nor at the order of fields: two

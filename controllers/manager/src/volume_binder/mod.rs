@@ -2,7 +2,7 @@
 //!
 //! Watches: claims and volumes (the keys; one wakes the other), storage classes (claims that wait for one). A claim is
 //! bound by four writes: the volume's `claimRef`, its phase, the claim's `volumeName`, its status. Each carries the
-//! resource version that the plan was made from, so that of two claims that want one volume the second is told and
+//! resource version that the plan was made from, so that of two claims that want one volume the second is refused and
 //! looks again; what is left undone is finished by the next reconcile. Claims of a class that waits for its first
 //! pod are bound to volumes that name them alone; the scheduler makes such a volume name its claim.
 //!

@@ -316,7 +316,7 @@ pub(super) fn of_volume(cluster: &dyn Cluster, volume: &Object<VolumeView>) -> V
     unbind(volume)
 }
 
-/// Tells both of a volume and a claim made for each other, of which one is a block device.
+/// Records events for a volume and a claim made for each other, of which one is a block device.
 fn mismatched_modes(volume: &Object<VolumeView>, claim: &Object<ClaimView>) -> Vec<Step> {
     let why = "due to incompatible volumeMode.";
     let of_volume = format!(

@@ -18,7 +18,7 @@ use prometheus::proto::MetricFamily;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Attempts beyond which their number is not told apart.
+/// Attempts beyond which their number is not distinguished.
 const MANY_ATTEMPTS: u32 = 15;
 
 /// Counters, gauges and histograms; clones share them.

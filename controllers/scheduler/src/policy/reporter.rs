@@ -48,8 +48,7 @@ impl Report {
                 (false, "NoProfile", message)
             }
             Ok(policy) if policy.needs_usage() && around.nodes_with_usage == 0 => {
-                let message =
-                    "live usage of no node is known yet; nodes are chosen by what pods have asked for";
+                let message = "live usage of no node is known yet; nodes are chosen by the requests of pods";
                 (false, "UsageUnknown", message.to_owned())
             }
             Ok(policy) => {

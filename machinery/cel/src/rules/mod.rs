@@ -1,6 +1,6 @@
 //! Rules of a structural schema: `x-kubernetes-validations` at any depth, compiled once and run over objects.
 //!
-//! Each rule sees the value it stands at as `self`, and what that value was as `oldSelf` where the two can be told to be
+//! Each rule sees the value it stands at as `self`, and what that value was as `oldSelf` where the two are known to be
 //! the same: fields of objects, and elements of lists with keys. All rules of an object share one budget.
 
 mod field_path;
@@ -40,7 +40,7 @@ struct Node {
     /// Values of a map.
     values: Option<Box<Node>>,
     all_of: Vec<Node>,
-    /// Keys of a list whose elements can be told apart.
+    /// Keys of a list whose elements can be distinguished.
     keys: Vec<String>,
     /// The map is replaced as a whole, so that its members have no past.
     atomic: bool,

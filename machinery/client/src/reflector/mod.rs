@@ -34,7 +34,7 @@ pub(crate) trait Sink: Send + Sync {
     fn delete(&self, key: &ObjectKey);
     /// These are all objects there are.
     fn replace(&self, objects: Vec<RawObject>);
-    /// Everything up to this revision has been told.
+    /// Everything up to this revision has been delivered.
     fn reached(&self, revision: Revision);
 }
 
@@ -162,7 +162,7 @@ impl Reflector {
         loop {
             let piece = match self.runtime.timeout(limit, body.next()).await {
                 Ok(Some(Ok(piece))) => piece,
-                // What was told so far stands; only of an unfinished list nothing does.
+                // What was delivered so far stands; only of an unfinished list nothing does.
                 Ok(Some(Err(error))) if self.pending.is_some() => return Err(error),
                 Ok(Some(Err(error))) => {
                     let resource = &self.source.resource;
@@ -270,7 +270,7 @@ impl Reflector {
         self.reached(sink, revision);
     }
 
-    /// Everything up to a bookmark has been told.
+    /// Everything up to a bookmark has been delivered.
     fn mark(&mut self, sink: &dyn Sink, meta: &BriefMeta<'_>) {
         if self.pending.is_some() {
             if !meta.ends_initial_events() {

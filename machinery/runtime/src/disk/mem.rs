@@ -27,7 +27,7 @@ struct LockTable {
     last: u64,
 }
 
-/// A held name; the number tells it from a later holder's.
+/// A held name; the number distinguishes it from a later holder's.
 #[derive(Debug)]
 struct MemLock {
     path: PathBuf,

@@ -23,14 +23,14 @@ pub enum DiskCall {
 
 type Observer = Arc<dyn Fn(&Path, DiskCall) + Send + Sync>;
 
-/// A disk that tells an observer of each [`DiskCall`] on a path. An observer that panics breaks the call.
+/// A disk that notifies an observer of each [`DiskCall`] on a path. An observer that panics breaks the call.
 pub struct ObservedDisk {
     disk: Arc<dyn Disk>,
     observer: Observer,
 }
 
 impl ObservedDisk {
-    /// Observes the calls of a disk; writes and syncs are told before they are made.
+    /// Observes the calls of a disk; writes and syncs are observed before they are made.
     pub fn new(
         disk: impl Disk + 'static,
         observer: impl Fn(&Path, DiskCall) + Send + Sync + 'static,

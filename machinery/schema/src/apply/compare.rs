@@ -239,7 +239,7 @@ impl<'s> Walk<'s> {
         found
     }
 
-    /// Items with one element; those that cannot be told apart are compared as a whole.
+    /// Items with one element; those that cannot be distinguished are compared as a whole.
     fn item(&self, old: &[Ref<'_>], new: &[Ref<'_>], place: SchemaPosition<'s>, depth: usize) -> Found {
         match (old.len(), new.len()) {
             (..=1, ..=1) => self.value(old.first().copied(), new.first().copied(), place, depth),

@@ -157,7 +157,7 @@ impl<'s, 't> Walk<'s, 't> {
                 |out| write_name_of_item(out, &same[0].0),
                 |out| match same {
                     [(_, item)] => self.value(out, None, *item, place.item(self.schema)),
-                    // Of items that cannot be told apart only the element is a field.
+                    // Of items that cannot be distinguished only the element is a field.
                     _ => {
                         out.extend_from_slice(b"{}");
                         true

@@ -137,7 +137,7 @@ fn fields(schema: &Schema, value: Ref<'_>, place: SchemaPosition<'_>) -> (bool, 
                 let Ok(element) = place.element(schema, item) else {
                     continue;
                 };
-                // Of items that cannot be told apart only the element is a field.
+                // Of items that cannot be distinguished only the element is a field.
                 let inner = if seen.insert(element.clone()) {
                     fields(schema, item, place.item(schema)).1
                 } else {

@@ -71,7 +71,7 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
-    /// The names of the fields that tell items apart.
+    /// The names of the fields that distinguish items.
     fn keys(self, schema: &'s Schema) -> impl ExactSizeIterator<Item = &'s str> {
         let own = self.extra.map_or(&[][..], |extra| &extra.map_keys);
         let of_type = match (own, schema.constraints(self.ty)) {

@@ -106,7 +106,7 @@ fn replace(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     let missing =
         |what| format!("replace operation does not apply: doc is missing {what}: {path}: missing value");
     let outcome = at_parent(document, path, |parent, key| match slot(parent.as_ref(), key) {
-        // A member that is not there is added: the library cannot tell it from one that is null.
+        // A member that is not there is added: the library treats it as one that is null.
         Ok(Slot::Member(name)) => {
             parent.set(&name, value);
             Ok(())

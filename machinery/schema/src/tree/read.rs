@@ -32,7 +32,7 @@ impl std::fmt::Debug for Ref<'_> {
     }
 }
 
-/// As JSON, which is written only where a problem is told.
+/// As JSON, which is written only where a problem is reported.
 impl machinery_meta::field::FieldValue for Ref<'_> {
     fn shown(&self) -> String {
         self.to_json()

@@ -73,7 +73,7 @@ impl ImageManager {
         self.collection.removed.lock().clone()
     }
 
-    /// Removes every image that nobody uses and that is not new.
+    /// Removes every unused image that is not new.
     pub async fn remove_unused(&self, config: &ImageCollectionConfig) -> Result<(), String> {
         let mut records = self.collection.records.lock().await;
         let now = self.runtime.monotonic();

@@ -148,7 +148,7 @@ impl LocalVolumes {
         *failed = Some((name.to_owned(), why));
     }
 
-    /// The reason for which the last removal failed, where it was of this volume. It is told once: the next call tries again.
+    /// The reason for which the last removal failed, where it was of this volume. It is returned once: the next call tries again.
     fn failure_of(&self, name: &str) -> Option<String> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.take_if(|own| own.0 == name).map(|(_, why)| why)

@@ -87,7 +87,7 @@ impl ProbeManager {
         self.results.lock().retain(|id, _| ids.contains(id));
     }
 
-    /// The pod ends: nothing is started again for a probe any more, but whether it is ready still tells who may send it
+    /// The pod ends: nothing is started again for a probe any more, but its readiness still decides who may send it
     /// traffic (upstream's `StopLivenessAndStartup`).
     pub fn stop_liveness_and_startup(&mut self) {
         self.tasks.retain(|(_, kind), task| {

@@ -42,7 +42,7 @@ pub struct Folder {
     source: StaticPodSource,
     node_name: String,
     files: BTreeMap<PathBuf, ManifestFile>,
-    /// Problems that the log has: each is told once.
+    /// Problems that the log has: each is logged once.
     told: BTreeSet<String>,
 }
 

@@ -410,7 +410,7 @@ async fn collect(transcript: &mut Transcript) -> (Arc<Mutex<Vec<TaskEvent>>>, Ta
         }
     };
     let collecting = transcript.runtime.spawn("collector", collecting);
-    // Nothing tells that the subscription counts, but an event.
+    // Nothing shows that the subscription counts, but an event.
     let marks = transcript.sandbox("marks").await.unwrap();
     let mut attempt = 0;
     while collected.lock().unwrap().is_empty() {
@@ -495,7 +495,7 @@ async fn restarts(transcript: &mut Transcript, daemon: &(dyn Daemon + Sync)) {
     transcript.until_exited(&ids[1]).await;
     let (_, collecting) = collect(transcript).await;
     daemon.restart();
-    // Ends with the daemon, whatever it has told.
+    // Ends with the daemon, whatever it has sent.
     let _ = collecting.await;
     let version = || transcript.cri.version(v1::VersionRequest::default());
     transcript.until(|| async { version().await.is_ok() }).await;

@@ -14,7 +14,7 @@ const MI: u64 = 1 << 20;
 /// Room on the disk that is too little, and enough.
 const SHORT: u64 = 1 << 30;
 const ENOUGH: u64 = 500 << 30;
-/// An image that nobody uses.
+/// An unused image.
 const IDLE: &str = "idle.test/image:1";
 const PATIENCE: Duration = Duration::from_secs(300);
 

@@ -1,4 +1,4 @@
-//! Pods that want more objects, volumes and tokens than a node gives one pod: they are told, and others go on.
+//! Pods that want more objects, volumes and tokens than a node gives one pod: they get an event, and others go on.
 
 use crate::pods::{IMAGE, pod};
 use crate::simulated_node::World;

@@ -1,4 +1,4 @@
-//! A container that the kernel kills for memory: the runtime tells of its end first, and of the reason later.
+//! A container that the kernel kills for memory: the runtime reports its end first, and the reason later.
 
 use crate::pods::IMAGE;
 use crate::simulated_node::World;

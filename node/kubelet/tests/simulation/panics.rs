@@ -248,7 +248,7 @@ impl Agent {
         .await;
     }
 
-    /// Somebody else writes that the node is not ready: its keeper writes what it is when it begins.
+    /// Another writes that the node is not ready: its keeper writes what it is when it begins.
     async fn tell_it_is_not_ready(&self) {
         self.until_ready("True").await;
         let condition = json!({"type": "Ready", "status": "Unknown", "reason": "Lost", "message": "lost"});

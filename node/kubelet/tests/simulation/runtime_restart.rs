@@ -1,4 +1,4 @@
-//! A container that ends while its runtime is dead, seen when the runtime answers again: nothing tells of it, and the
+//! A container that ends while its runtime is dead, seen when the runtime answers again: nothing reports it, and the
 //! relist comes once a minute.
 
 use crate::pods::pod;

@@ -126,7 +126,7 @@ async fn host_ports_lead_to_the_pod_from_everywhere() {
         assert_eq!(node.world.ask_udp("pod1", "192.0.2.1:53"), "pod1 saw 10.244.0.1");
         assert_eq!(node.ask("node", "127.0.0.1:80"), "pod1 saw 10.244.0.1");
         assert_eq!(node.world.ask_udp("node", "127.0.0.1:53"), "pod1 saw 10.244.0.1");
-        // Addresses are told apart.
+        // Addresses are distinguished.
         assert_eq!(node.ask("node", "127.0.0.1:81"), "pod1 saw 10.244.0.1");
         assert_eq!(node.ask("out", "192.0.2.1:81"), "connection refused");
         assert_eq!(node.ask("node", "127.0.0.1:82"), "pod2 saw 10.244.0.1");
@@ -182,7 +182,7 @@ async fn host_ports_open_no_loopback_address_to_others() {
         let length = program.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"true");
         // A port of the loopback address is none of the node's neighbours'. One who is let in has the same socket as
-        // one who is not, so that the first to be answered tells.
+        // one who is not, so that the first answer decides.
         let asked = node.world.inside("out", || UdpSocket::bind("0.0.0.0:0").unwrap());
         asked.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         asked.send_to(b"?", "127.0.0.1:54").unwrap();
@@ -223,7 +223,7 @@ async fn host_ports_outlive_the_agent_and_belong_to_one_pod() {
         ports.settle();
         assert_eq!(node.ask("out", "192.0.2.1:80"), "pod1 saw 192.0.2.2");
 
-        // Somebody else takes the table away.
+        // Another takes the table away.
         node.world.nft(&format!("delete table ip {TABLE}")).await;
         while node.ask("out", "192.0.2.1:80") != "pod1 saw 192.0.2.2" {
             tokio::task::yield_now().await;

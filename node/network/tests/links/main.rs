@@ -108,7 +108,7 @@ async fn routes_are_ours_alone() {
     let refused = routes.set(range(2), far).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::NetworkUnreachable);
     routes.set(range(3), near).unwrap();
-    // Again, and over somebody else's.
+    // Again, and over another's.
     routes.set(range(3), near).unwrap();
     world
         .at("node", &["route", "add", "10.244.4.0/24", "via", "192.0.2.2"])

@@ -40,7 +40,7 @@ async fn local_policy_is_for_traffic_from_outside() {
         "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.5"}]}}});
     world.serve("pod1");
     world.serve("pod2");
-    // Both are here in truth; the node is told that one or both are elsewhere.
+    // Both are here in truth; the node sees one or both as elsewhere.
     for (nodes, outside) in [
         (["here", "there"], "pod1 saw 192.0.2.2"),
         (["there", "there"], "timed out"),

@@ -171,7 +171,7 @@ fn resolve(top: &OwnedFd, inside: &Path) -> nix::Result<OwnedFd> {
 
 fn make_folder(parent: &OwnedFd, name: &OsStr, mode: Mode) -> std::io::Result<()> {
     match mkdirat(parent, name, mode) {
-        // Somebody else was faster; what it is will be seen.
+        // Another was faster; what it is will be seen.
         Err(Errno::EEXIST) => return Ok(()),
         made => made?,
     }

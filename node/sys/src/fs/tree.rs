@@ -58,7 +58,7 @@ impl Removal {
                 }
             }
         }
-        // With an error told, what is left would be tried for ever.
+        // With an error returned, what is left would be tried for ever.
         Ok(progress && self.first_error.is_none())
     }
 

@@ -65,7 +65,7 @@ impl ThisNode {
         Err(VolumeError::NodeAffinity { volume })
     }
 
-    /// The folder of a volume of that provisioner; `None` of a volume that somebody else made.
+    /// The folder of a volume of that provisioner; `None` of a volume that another made.
     pub(super) fn place(&self, name: &str, volume: &PersistentVolume) -> Result<Option<String>, VolumeError> {
         let annotation = |key: &str| volume.metadata.annotations.as_ref()?.get(key);
         if annotation(PROVISIONED_BY).is_none_or(|by| by != PROVISIONER) {

@@ -238,7 +238,7 @@ pub(super) fn status(asked: NodeRequest<'_>) -> Verdict {
     }
 }
 
-/// Nodes tell how far a claim has grown; they neither relabel it nor add finalizers or owners.
+/// Nodes report how far a claim has grown; they neither relabel it nor add finalizers or owners.
 pub(super) fn volume_claim_status(asked: NodeRequest<'_>) -> Verdict {
     let (claim, old) = asked.update()?;
     let rest = |tree: &Tree| {

@@ -224,7 +224,7 @@ impl LegacyServiceAccountTokens {
     }
 }
 
-/// Digests are compared, so that the time it takes tells nothing of the Secret's content.
+/// Digests are compared, so that the time it takes reveals nothing of the Secret's content.
 fn holds(secret: &ReadObject, token: &str) -> bool {
     let data = serde_json::from_slice::<Secret>(&secret.json)
         .unwrap_or_default()

@@ -103,7 +103,7 @@ impl NodeAuthorizer {
     /// Brings the index up to date with what it knows to have changed.
     async fn read_pods(&self, node: &str, namespace: &str) {
         for (key, known) in self.index.unread(node, namespace) {
-            // One that is gone needs nothing; the index is told of it soon. One that cannot be read now is read at the next
+            // One that is gone needs nothing; the index gets its event soon. One that cannot be read now is read at the next
             // question.
             let pod = match self.reader.get(&GroupResource::new("", "pods"), &key).await {
                 Ok(pod) => pod,

@@ -65,7 +65,7 @@ fn decide(node: &NodeAuthorizer, user: &UserInfo, case: &Case) -> Decision {
     }))
 }
 
-/// Tells an index of everything that there is.
+/// Gives an index everything that there is.
 fn feed(index: &NodeIndex, objects: &Objects) {
     let list = |resource| block_on(objects.list(&GroupResource::new("", resource), "")).unwrap();
     let pods = list("pods");
@@ -237,7 +237,7 @@ fn is_needed_by_a_walk(objects: &Objects, node: &str, resource: &str, namespace:
     })
 }
 
-/// The index is told of pods that are new late, of everything else at once.
+/// The index gets new pods late, everything else at once.
 #[test]
 fn node_index_answers_as_a_walk_over_all_pods() {
     const KINDS: [(&str, &str, &str); 5] = [
@@ -353,7 +353,7 @@ fn node_index_reads_a_pod_once_for_all_questions() {
     index.put_pod(&header, Revision(PODS as u64 + 1));
     assert_eq!(reads("s6000", true), 1);
     assert_eq!(reads("s17", false), 0);
-    // Deleted and not yet told of.
+    // Deleted, and the index does not know it yet.
     objects.remove("", "pods", "a", "p18");
     index.remove_pod(&ObjectKey::new("a", "p18"));
     assert_eq!(reads("s18", false), 0);

@@ -1,6 +1,6 @@
 //! Role-based access control.
 //!
-//! The four RBAC resources are kept compiled in an [`index`] by subject, which whoever follows their changes tells of
+//! The four RBAC resources are kept compiled in an [`index`] by subject, which the follower of their changes keeps up with
 //! each one ([`RbacAuthorizer::apply`]): a change costs what its object costs, whoever else has bindings. A decision is
 //! then two hash lookups per user and group, and for each role found a [`lookup`] by what is requested. [`rules`] says what a rule matches,
 //! [`coverage`] when rules cover others, [`escalation`] what one may grant.

@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) fields: Fields,
 }
 
-/// Tells managers apart, in the order of upstream's identifiers; of appliers the version does not matter.
+/// Distinguishes managers, in the order of upstream's identifiers; of appliers the version does not matter.
 pub(super) type Key<'a> = (&'a str, Operation, &'a str, &'a str);
 
 /// More managers than these by updates are joined, the oldest first, as upstream does it.

@@ -1,6 +1,6 @@
 //! The record of a `Scale`: of its object's owners those who have the replicas, and back.
 //!
-//! Upstream: `scalehandler.go`. An entry of an update is told from others by its version, and that of a scale is another one
+//! Upstream: `scalehandler.go`. An entry of an update is known by its version, and that of a scale is another one
 //! than its object's: each write of a scale moves the replicas out of such entries into one of their own, without a time.
 
 use super::entries::{self, Entry, Key};

@@ -72,7 +72,7 @@ impl Store {
         }
     }
 
-    /// `false` when somebody else has written the object meanwhile, with a time to live.
+    /// `false` when another has written the object meanwhile, with a time to live.
     async fn grant_time_to_live(&self, entry: &Arc<Entry>) -> Result<bool, StorageError> {
         let write = self.put(
             entry.key.clone(),

@@ -112,7 +112,7 @@ impl Store {
 
     /// A cluster's object as if it were stored now, for kinds that are made when they are asked for.
     pub async fn made(&self, name: &str, object: &Tree) -> Result<Entry, RegistryError> {
-        // Where storage does not answer, that may be what the object is to tell.
+        // Where storage does not answer, that may be what the object is to show.
         let now = self.storage().current_revision().await.unwrap_or_default();
         Ok(Entry {
             key: self.key(&Scope::Cluster, name)?,
@@ -125,10 +125,10 @@ impl Store {
     }
 
     /// An entry in the form of the row's schema now. A record of an older one that has the same content in the new form is
-    /// converted once: storage keeps the new form where it holds records in memory, and nothing is written and nobody is
-    /// told. Where the content differs (a field is pruned or has a default), storage keeps what was written, with the
+    /// converted once: storage keeps the new form where it holds records in memory, and nothing is written and no event is
+    /// sent. Where the content differs (a field is pruned or has a default), storage keeps what was written, with the
     /// header of now, and each read converts it, as upstream's does: the next schema may have the field again. What
-    /// cannot be read stays as it is, and whoever asks for it is told why.
+    /// cannot be read stays as it is, and a read of it returns the reason.
     pub(crate) fn migrate_entry(&self, entry: Arc<Entry>) -> Arc<Entry> {
         if entry.record.fingerprint == self.row.stored.fingerprint {
             return entry;
@@ -379,7 +379,7 @@ impl Store {
         if found.is_empty() {
             return Ok(());
         }
-        // The same problem of two members with one path is told once.
+        // The same problem of two members with one path is reported once.
         let errors = each_once(Vec::new(), found);
         Err(RegistryError::Invalid {
             // Upstream validates the stored kind: an event of either version is an `Event` of the core group.

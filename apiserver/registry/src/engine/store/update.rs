@@ -15,7 +15,7 @@ use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
-/// An unconditional change meets at most this many others before the client is told to come back: more than five
+/// An unconditional change meets at most this many others before the answer asks the client to retry: more than five
 /// writers of one object at the same moment are a client's mistake.
 pub const UPDATE_ATTEMPTS: usize = 16;
 
@@ -127,7 +127,7 @@ impl Store {
         ))
     }
 
-    /// One attempt; `None` when somebody else wrote in between.
+    /// One attempt; `None` when another wrote in between.
     async fn update_once(
         &self,
         ctx: &RequestContext,

@@ -48,7 +48,7 @@ pub struct Watcher {
 }
 
 impl Store {
-    /// Begins a watch. Errors that upstream tells as the first event are told so.
+    /// Begins a watch. Errors that upstream sends as the first event are sent so.
     pub async fn watch(&self, scope: &Scope, options: &WatchOptions) -> Result<Watcher, RegistryError> {
         let wants_state = match (options.send_initial_events, options.since) {
             (Some(wanted), _) => wanted,
@@ -167,7 +167,7 @@ impl Watcher {
         }
     }
 
-    /// Everything up to here has been told.
+    /// Everything up to here has been delivered.
     pub fn position(&self) -> Revision {
         self.cursor
             .as_ref()
@@ -293,7 +293,7 @@ fn seen_through(predicate: &Predicate, event: &Event) -> Option<WatchEvent> {
     match (matches(&event.previous), matches(&event.entry)) {
         (None, Some(new)) => Some(WatchEvent::Added(new)),
         (Some(_), Some(new)) => Some(WatchEvent::Modified(new)),
-        // An object that left sight by a change is told as upstream tells it: as it last matched.
+        // An object that no longer matches is sent as upstream sends it: as it last matched.
         (Some(old), None) => Some(WatchEvent::Deleted(old, event.revision)),
         (None, None) => None,
     }

@@ -3,7 +3,7 @@
 //!
 //! Storage keeps each object in the version in which it was written last, which the record names. A row of such a kind is a form of its
 //! own: what a [`Store`](crate::Store) of it hands out is converted and encoded in its version already
-//! (`store/shown.rs`), so that nothing behind the store can tell it from other kinds, and what is written is brought into the
+//! (`store/shown.rs`), so that nothing behind the store treats it otherwise than other kinds, and what is written is brought into the
 //! version that is stored right before the commit.
 //!
 //! [`review`] is what is sent and what may come back, [`cache`] what was converted lately. The webhook decides about spec, status, labels

@@ -1,6 +1,6 @@
 //! Kinds of resource.k8s.io: what asks for devices, what was given, what taints them.
 //!
-//! Upstream declares part of the rules beside its types and tells what is declared after what it looks at itself:
+//! Upstream declares part of the rules beside its types and reports what is declared after what it checks itself:
 //! [`Problems`] keeps the two apart. CEL expressions are not compiled here.
 
 pub(crate) mod admin_access;

@@ -1,4 +1,4 @@
-//! Validation of classes of volumes: the driver that makes them, and what it is told.
+//! Validation of classes of volumes: the driver that makes them, and its parameters.
 
 use crate::shared::validation::{Errors, Path};
 use machinery_meta::syntax;

@@ -93,7 +93,7 @@ pub fn legacy_cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
     unambiguous_range(errors, path, text);
 }
 
-/// A range, if it is one; what readers might take differently is told.
+/// A range, if it is one; what readers might read differently is reported.
 fn unambiguous_range(errors: &mut Errors, path: &Path<'_>, text: &str) -> Option<(IpAddr, u8)> {
     let Some((address, length)) = parse_range(text) else {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";

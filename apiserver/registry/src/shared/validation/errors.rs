@@ -36,7 +36,7 @@ impl Errors {
         self.note(|| error);
     }
 
-    /// A problem that is worded only where there is room to tell it: it may show a list that has thousands of them.
+    /// A problem that is worded only where there is room for it: it may show a list that has thousands of them.
     pub fn note(&mut self, worded: impl FnOnce() -> FieldError) {
         if self.is_full() {
             return;
@@ -123,7 +123,7 @@ impl IntoIterator for Errors {
     }
 }
 
-/// The problems of one list, and those of another that are not told yet.
+/// The problems of one list, and those of another that are not reported yet.
 pub fn each_once(mut all: Vec<FieldError>, more: Vec<FieldError>) -> Vec<FieldError> {
     let mut told: HashSet<FieldError> = all.iter().cloned().collect();
     all.extend(more.into_iter().filter(|problem| told.insert(problem.clone())));

@@ -63,7 +63,7 @@ pub fn trust_bundle_name_problems(signer: &str, name: &str, prefix: bool) -> Vec
     }
 }
 
-/// The signer that a trust bundle's name tells; empty when it tells none.
+/// The signer in a trust bundle's name; empty without one.
 pub fn trust_bundle_signer(name: &str) -> String {
     name.rsplit_once(':')
         .map_or_else(String::new, |(signer, _)| signer.replace(':', "/"))

@@ -2,7 +2,7 @@
 //!
 //! [`RequestReceived`](policy::Stage) is written before anything else happens and waits while the log is behind. Handlers
 //! record the objects they decode from bodies, answers carry their `Status` beside the bytes. The last event is written by
-//! the request's [`Completion`], whatever its client does meanwhile; a mutation without its client tells what became of it.
+//! the request's [`Completion`], whatever its client does meanwhile; a mutation without its client records its outcome.
 //! An answer leaves after its last event is written ([`BeforeAnswer`]). Long-running requests have an event for their
 //! beginning, before which their answer does not begin, and one for their end.
 

@@ -9,7 +9,7 @@ use machinery_schema::{decode_protobuf, encode_json, yaml_to_json};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The body as JSON; `None` where it is none that can be told (an empty one, a text, an object of a kind nobody knows).
+/// The body as JSON; `None` where there is none to record (an empty one, a text, an object of an unknown kind).
 pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bool) -> Option<Box<RawValue>> {
     let json = match media_type(headers)? {
         "application/vnd.kubernetes.protobuf" => from_protobuf(body)?,

@@ -1,4 +1,4 @@
-//! Start tags: where one ends, told byte by byte, and what its attributes are once it has.
+//! Start tags: where one ends, found byte by byte, and what its attributes are once it has.
 
 /// The position of the next byte in a start tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -260,7 +260,7 @@ impl Follower {
                 .kv()
                 .ok_or_else(|| StorageError::Unavailable("etcd sent an event without a key".to_owned()))?;
             let at = unsigned(kv.mod_revision());
-            // A member restored from a snapshot may tell again what it has told.
+            // A member restored from a snapshot may send again what it has sent.
             if at <= own {
                 continue;
             }

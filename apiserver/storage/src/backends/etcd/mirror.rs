@@ -51,7 +51,7 @@ struct State {
     listed: bool,
 }
 
-/// A change as the watch tells it.
+/// A change as the watch delivers it.
 #[derive(Debug)]
 pub(super) enum WatchedChange {
     Put(Arc<Entry>),

@@ -115,7 +115,7 @@ impl Reading<'_> {
                 self.next = until.next();
                 return Ok(());
             }
-            // Changes of a group share a revision: it is told to its end.
+            // Changes of a group share a revision: it is delivered to its end.
             if at >= self.next && self.events.len() >= max {
                 return Ok(());
             }

@@ -51,7 +51,7 @@ impl Remote {
     }
 
     pub(super) fn codec(&self) -> Result<&dyn RecordCodec, StorageError> {
-        let missing = || StorageError::Unavailable("nobody has said yet how values are read".to_owned());
+        let missing = || StorageError::Unavailable("the form of values is not set yet".to_owned());
         self.codec.get().map(|codec| &**codec).ok_or_else(missing)
     }
 

@@ -140,7 +140,7 @@ impl Active {
                 return Err(super::format::unknown_version(&self.path, found));
             }
             Ok(_) | Err(HeaderError::Damaged) => {
-                let problem = format!("{} is damaged and is written anew", self.path.display());
+                let problem = format!("{} is damaged and is rewritten", self.path.display());
                 report.problems.push(problem);
                 self.is_damaged = true;
             }

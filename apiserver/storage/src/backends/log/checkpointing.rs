@@ -164,7 +164,7 @@ fn has_room(engine: &Engine, live: &Live) -> Result<(), StorageError> {
             space.available,
             files.dir.display()
         ))(ErrorKind::StorageFull.into())),
-        // A file system that does not tell refuses the write itself.
+        // A file system without that figure refuses the write itself.
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A write is compared, numbered and encoded under the writer's lock by the task that asks for it. If no flush is under
 //! way it starts one; otherwise its batch grows until the flush has finished. A flush writes one batch, syncs it,
-//! publishes its changes (tree and feed together), and tells the callers. So an idle log commits at once, a busy one
+//! publishes its changes (tree and feed together), and answers the callers. So an idle log commits at once, a busy one
 //! batches exactly as long as the disk takes, and there is one thread hop each way.
 
 use super::backup::Backup;
@@ -379,7 +379,7 @@ impl Engine {
     }
 
     /// A sync found no room (a quota, a file system over the network): the batch may be there as a whole, so a new segment
-    /// takes its number away from it before anybody is told that it was not written.
+    /// takes its number away from it before any caller gets the answer that it was not written.
     fn supersede(&self, first_revision: u64) -> Result<(), StorageError> {
         self.files.room.fill();
         self.appender.lock().begin_segment(&self.files, first_revision)
@@ -399,7 +399,7 @@ impl Engine {
         }
     }
 
-    /// Makes durable changes visible, all at once, then tells their callers.
+    /// Makes durable changes visible, all at once, then answers their callers.
     fn publish(&self, groups: Vec<Group>, batch: Option<u64>) {
         let mut wake: Vec<Waker> = Vec::new();
         let now = self.runtime.monotonic();

@@ -2,7 +2,7 @@
 //!
 //! As long as the disk is full, history behind the newest checkpoint goes before its time. Where a checkpoint of what is
 //! left frees much more than it takes, it is written in the room of the reserve, and everything before it goes. Nothing of
-//! that is free in between: somebody else may take every byte in the moment in which it is.
+//! that is free in between: another may take every byte in the moment in which it is.
 
 use super::checkpointing::{self, Purpose, needed_bytes};
 use super::engine::Engine;

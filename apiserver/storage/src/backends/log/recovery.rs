@@ -35,7 +35,7 @@ pub struct RecoveryReport {
     pub checkpoint: Option<Revision>,
     /// Changes read from the log behind it.
     pub replayed: u64,
-    /// Bytes of a batch that a power loss left incomplete; nobody was told that it is stored.
+    /// Bytes of a batch that a power loss left incomplete; no caller was answered that it is stored.
     pub torn_bytes: u64,
     /// Problems that recovery worked around, one line each.
     pub problems: Vec<String>,

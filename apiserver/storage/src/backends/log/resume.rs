@@ -1,7 +1,7 @@
 //! A start that goes on in the newest segment.
 //!
 //! On a full disk a new segment would take a piece of the reserve at each start, and what is left of the former one is
-//! somebody else's once it is given back.
+//! another's once it is given back.
 
 use super::disk_reserve;
 use super::format::{FileHeader, SECTOR};

@@ -1,7 +1,7 @@
 //! Entries as they lie on the disk: where the configuration says so, everything but key and revisions is encrypted.
 //!
 //! A sealed record has the stored value for its first part and no others. It is opened where it comes into memory; where
-//! no key fits, it stays sealed, and whoever asks for it is told so.
+//! no key fits, it stays sealed, and a read of it returns that error.
 
 use super::format;
 use super::wire::Reader;

@@ -62,7 +62,7 @@ pub(super) enum Next {
     Batch(Batch),
     /// Nothing was written here.
     End,
-    /// The power went while this was written; nobody was told that it is stored.
+    /// The power went while this was written; no caller was answered that it is stored.
     Torn {
         bytes: u64,
     },

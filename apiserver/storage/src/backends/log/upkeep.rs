@@ -17,7 +17,7 @@ pub(super) struct Expiries {
     order: Mutex<Order>,
     /// An entry written before this start lives no longer than this, whatever the wall clock said then.
     longest: Duration,
-    /// Told when the first of them changed.
+    /// Notified when the first of them changed.
     changed: Notify,
 }
 

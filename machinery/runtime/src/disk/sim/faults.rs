@@ -74,7 +74,7 @@ impl SimDisk {
         shared.faults.crowded = false;
     }
 
-    /// From now on somebody else takes every byte in the moment in which it is free: files keep the room that they have,
+    /// From now on another takes every byte in the moment in which it is free: files keep the room that they have,
     /// and none gets more, whatever others give back.
     pub fn crowd(&self) {
         self.shared.lock().faults.crowded = true;

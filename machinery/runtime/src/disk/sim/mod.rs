@@ -1,4 +1,4 @@
-//! A disk that loses what was not synced, fills up, and fails when told to.
+//! A disk that loses what was not synced, fills up, and fails on demand.
 
 mod content;
 mod faults;

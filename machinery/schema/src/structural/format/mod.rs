@@ -54,7 +54,7 @@ pub(super) fn of_type<'f>(ty: &str, format: &'f str) -> &'f str {
     if known { format } else { "" }
 }
 
-/// Names of formats are told apart without their dashes.
+/// Names of formats are compared without their dashes.
 fn normalised(format: &str) -> Cow<'_, str> {
     match format.contains('-') {
         true => format.replace('-', "").into(),

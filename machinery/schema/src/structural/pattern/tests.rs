@@ -1,5 +1,5 @@
 //! Results of Go's `regexp` for the same patterns: `testdata/patterns.jsonl`, texts first, then a pattern a line with
-//! the error, or with a digit for each text that tells a match from none.
+//! the error, or with a digit for each text that distinguishes a match from none.
 
 use super::{MAX_PATTERN_BYTES, Patterns, parse};
 use serde::Deserialize;

@@ -184,7 +184,7 @@ impl Pods {
         }
     }
 
-    /// Wakes the worker of the static pod that a mirror shows: it has a status to tell.
+    /// Wakes the worker of the static pod that a mirror shows: it has a status to report.
     fn wake_static(&self, mirror: &Pod) {
         let found = self.find(super::namespace(mirror), super::name(mirror));
         if let Some(pod) = found.filter(|pod| is_static(pod)) {

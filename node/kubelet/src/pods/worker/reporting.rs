@@ -106,7 +106,7 @@ impl PodWorker {
                 self.mirrored = Some((uid(&mirror).to_owned(), told));
                 true
             }
-            // Its successor is told when it is there.
+            // Its successor is notified when it is there.
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
             Err(error) => {
                 tracing::debug!(pod = %full_name(pod), error = %error, "status of a static pod not written");

@@ -6,10 +6,10 @@
 //! back, as does a deletion, whoever deletes. Objects with a time to live have bounds of their own.
 //!
 //! Much of what a node writes tenants decide: a status repeats images and paths of its pod. So what a node adds to an
-//! object of somebody else counts only as far as it exceeds the rest of the object, and a full account refuses first
+//! object of another counts only as far as it exceeds the rest of the object, and a full account refuses first
 //! where most is: namespaces that have little in it go on, in all as much again as the bound.
 //!
-//! Accounts are of this process: one begins with what can be told from the stored objects ([`past`]), and each of several
+//! Accounts are of this process: one begins with what the stored objects show ([`past`]), and each of several
 //! servers has its own.
 
 mod accounts;
@@ -70,7 +70,7 @@ struct Account {
 #[derive(Debug, Clone)]
 struct Added {
     namespace: Box<str>,
-    /// Tells the object from a later one of its name.
+    /// Distinguishes the object from a later one of its name.
     created: Revision,
     bytes: u64,
     /// All that the object takes.

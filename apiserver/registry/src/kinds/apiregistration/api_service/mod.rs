@@ -25,7 +25,7 @@ pub(crate) static KIND: Kind = Kind::of("apiregistration.k8s.io", "apiservices")
     .default_lines(&[defaults::LINES])
     .columns(columns::cells);
 
-/// What this server answers itself is always available.
+/// The condition of groups that this server serves itself: always available.
 pub const LOCAL: Condition<'static> = Condition {
     kind: "Available",
     status: "True",

@@ -44,7 +44,7 @@ pub(super) fn validate_name(errors: &mut Errors, job: Ref<'_>) {
     }
 }
 
-/// The selector and the labels that the registry makes must be as it makes them, unless it is told not to.
+/// The selector and the labels that the registry makes must be as it makes them, unless `manualSelector` is set.
 fn generated_selector(errors: &mut Errors, job: Ref<'_>, spec: Ref<'_>) {
     let manual = spec.get("manualSelector").and_then(Ref::as_bool) == Some(true);
     let Some(selector) = present(spec, "selector").filter(|_| !manual) else {

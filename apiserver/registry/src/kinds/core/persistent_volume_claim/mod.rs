@@ -46,7 +46,7 @@ fn same_data_source(object: &mut Tree) {
     };
     let (source, to) = match (given("dataSource"), given("dataSourceRef")) {
         (Some((source, _)), None) => (source, "dataSourceRef"),
-        // A source elsewhere can be told in the newer spelling only.
+        // A source elsewhere has the newer spelling only.
         (None, Some((source, true))) => (source, "dataSource"),
         _ => return,
     };

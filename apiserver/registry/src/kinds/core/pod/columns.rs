@@ -123,7 +123,7 @@ fn ended(terminated: Ref<'_>) -> String {
     }
 }
 
-/// Adds the init containers and reports whether initialization is unfinished, in which case the reason tells its
+/// Adds the init containers and reports whether initialization is unfinished, in which case the reason shows its
 /// progress.
 fn tally_inits(pod: Ref<'_>, sidecars: &HashSet<&str>, tally: &mut Tally, of_sidecars: &mut Tally) -> bool {
     let total = pod.at(&["spec", "initContainers"]).map_or(0, Ref::len);

@@ -146,7 +146,7 @@ impl Warnings {
         }
     }
 
-    /// A client is told no more than this.
+    /// A client gets no more than this.
     pub(super) fn is_full(&self) -> bool {
         fill_warnings(self.characters)
     }

@@ -87,7 +87,7 @@ pub(super) async fn check(
     }
     let own = own_share(registry, pool, namespace).await?;
     let share = own.unwrap_or_else(|| (taking.all / SHARE_PART).max(LEAST_SHARE));
-    // Who together have no more than one may have need not be told apart.
+    // Namespaces that together have no more than one may have need no accounts.
     if share == 0 || taking.taken <= share {
         return Ok(());
     }

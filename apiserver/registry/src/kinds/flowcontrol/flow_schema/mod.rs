@@ -1,4 +1,4 @@
-//! FlowSchema: requests that share a priority level, and how they are told apart in it.
+//! FlowSchema: requests that share a priority level, and how they are distinguished in it.
 
 mod columns;
 mod defaults;

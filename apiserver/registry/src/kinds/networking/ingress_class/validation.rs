@@ -50,7 +50,7 @@ fn reference(errors: &mut Errors, path: &Path<'_>, parameters: Ref<'_>) {
         errors.all_invalid(&path.child(name), value, path_segment_problems(value, false));
     }
     scope(errors, path, parameters);
-    // Upstream declares these, and tells them last.
+    // Upstream declares these, and reports them last.
     for name in ["kind", "name"] {
         if parameters.str(name).is_empty() {
             errors.required(&path.child(name), "");

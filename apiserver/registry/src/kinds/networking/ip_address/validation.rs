@@ -23,7 +23,7 @@ pub fn validate(address: Ref<'_>) -> Vec<FieldError> {
                     errors.all_invalid(&path.child(name), value, syntax::path_segment_name(value));
                 }
             }
-            // Upstream declares these, and what is declared it tells last.
+            // Upstream declares these, and reports last what is declared.
             for name in ["resource", "name"] {
                 if parent.str(name).is_empty() {
                     errors.required(&path.child(name), "");
@@ -34,7 +34,7 @@ pub fn validate(address: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Its parent cannot change; upstream tells no value.
+/// Its parent cannot change; upstream shows no value.
 pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let parent = |own: Ref<'_>| {

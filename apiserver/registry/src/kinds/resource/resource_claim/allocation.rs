@@ -34,7 +34,7 @@ pub fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let path = Path::of("status");
     let before = old.get("status");
     let (held, was_held) = (given(status), before.and_then(given));
-    // Upstream declares that each consumer and each device is told once, and looks at consumers last.
+    // Upstream declares that each consumer and each device is named once, and looks at consumers last.
     let mut later = Problems::default();
     consumers(&mut problems.seen, &mut later.declared, &path, status);
     reports(

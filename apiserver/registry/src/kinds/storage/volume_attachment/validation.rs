@@ -69,7 +69,7 @@ fn checked(errors: &mut Errors, attachment: Ref<'_>) {
     }
 }
 
-/// Declared upstream, hence told last.
+/// Declared upstream, hence reported last.
 fn attacher(errors: &mut Errors, attachment: Ref<'_>) {
     let name = attachment.str_at(&["spec", "attacher"]);
     declared_driver_name(errors, &Path::of("spec").child("attacher"), name);

@@ -26,7 +26,7 @@ pub(super) trait Sink: Write + fmt::Debug + Send {
 
 impl Sink for File {
     fn cut(&mut self, bytes: u64) -> bool {
-        // The length of now: somebody else may have cut the file meanwhile.
+        // The length of now: another may have cut the file meanwhile.
         let cut = self.metadata().and_then(|found| match found.is_file() {
             true => self.set_len(found.len().saturating_sub(bytes)).map(|()| true),
             false => Ok(false),

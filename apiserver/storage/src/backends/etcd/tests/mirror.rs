@@ -180,7 +180,7 @@ fn read_is_answered_by_etcd_while_the_watch_is_late() {
         let etcd = Etcd::start(&runtime, slow);
         let (storage, other, _) = two(&etcd, &runtime).await;
         get(&storage, "a").await.unwrap();
-        // More at once than its queue holds: etcd goes on telling it in its next round.
+        // More at once than its queue holds: etcd goes on sending it in its next round.
         let writes = (0..20).map(|step| {
             let other = &other;
             async move { put(other, "a", &step.to_string()).await }

@@ -4,7 +4,7 @@
 //! a piece, which becomes a segment by its name. So deletions, compaction and the next start need no room of the disk,
 //! and nobody else on it can take this room away. The pieces are laid out again when there is room.
 //!
-//! Room that is free for a moment on a full disk is somebody else's. So a file that the log needs no more becomes a piece
+//! Room that is free for a moment on a full disk is another's. So a file that the log needs no more becomes a piece
 //! by a rename, where one is missing, and a checkpoint that makes room is written in what was one.
 
 mod loan;
@@ -44,7 +44,7 @@ struct State {
     refused: u64,
     /// A file that was a piece and has room for the next checkpoint.
     loan: Option<PathBuf>,
-    /// Somebody else had the room of a piece that was given back.
+    /// Another had the room of a piece that was given back.
     contended: bool,
 }
 
@@ -126,7 +126,7 @@ impl DiskReserve {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Returns whether next to nothing is free; `false` where the file system does not tell.
+    /// Returns whether next to nothing is free; `false` where the file system has no such figure.
     pub(super) fn is_short(&self) -> bool {
         let least = self.piece_bytes.min(LEAST_FREE);
         self.disk

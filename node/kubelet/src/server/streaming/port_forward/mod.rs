@@ -135,7 +135,7 @@ async fn network_of(
         verbose: true,
     };
     let status = cri.pod_sandbox_status(request).await.map_err(failed)?;
-    // containerd tells the pause process's pid in its verbose answer; its namespace is the pod's.
+    // containerd has the pause process's pid in its verbose answer; its namespace is the pod's.
     let info: serde_json::Value = status
         .info
         .get("info")

@@ -61,7 +61,7 @@ impl AddressRepair {
         })
     }
 
-    /// A round over everything there is; the watches tell what comes after it.
+    /// A round over everything there is; the watches deliver what comes after it.
     pub(super) async fn begin(&self) -> Result<Watches, RegistryError> {
         let options = WatchOptions::default();
         let mut watches = Watches {
@@ -255,7 +255,7 @@ impl AddressRepair {
             .await
         {
             Ok(_) => Ok(true),
-            // It changed or went: the watch tells, and it is looked at again.
+            // It changed or went: the watch delivers that, and it is checked again.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }

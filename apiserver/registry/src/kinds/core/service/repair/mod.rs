@@ -4,7 +4,7 @@
 //! by hand, by another server on the same etcd, or by a backup that was put back. [`verdict`] says what is wrong with an
 //! address and what would be right, in upstream's words; `addresses` looks at every change of a service or an address,
 //! and at all of them every [`ROUND_EVERY`]; `ports` rebuilds the bitmap in the same rounds. What cannot be repaired,
-//! such as one address of two services, is told as an event of the service.
+//! such as one address of two services, is recorded as an event of the service.
 //!
 //! Never: changes a service.
 

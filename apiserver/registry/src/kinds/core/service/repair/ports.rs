@@ -149,7 +149,7 @@ impl Rebuilt {
     }
 }
 
-/// The node ports of a service. One number under two protocols counts once, twice under the same is told as taken.
+/// The node ports of a service. One number under two protocols counts once, twice under the same is reported as taken.
 fn ports_of(service: Ref<'_>) -> Vec<i64> {
     let mut ports = Vec::new();
     let (mut numbers, mut seen) = (HashSet::new(), HashSet::new());

@@ -14,7 +14,7 @@ const GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// A difference between a service and an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// Reason and words of the event, where upstream tells one.
+    /// Reason and message of the event, where upstream records one.
     pub(super) event: Option<(&'static str, String)>,
     pub(super) repair: Repair,
 }
