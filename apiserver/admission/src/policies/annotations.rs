@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const MAX_VALUE: usize = 10 * 1024;
 /// Bytes of the values of several parameters together.
 const MAX_JOINED: usize = 64 << 10;
-/// Failures that are told.
+/// Failures that are written down.
 const MAX_FAILURES: usize = 50;
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
@@ -49,7 +49,7 @@ struct Failure {
     validation_actions: Vec<String>,
 }
 
-/// Validations that failed, of bindings that want it told.
+/// Validations that failed, of bindings that audit them.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<Failure>);
 

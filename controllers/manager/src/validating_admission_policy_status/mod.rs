@@ -1,4 +1,4 @@
-//! Checks the expressions of ValidatingAdmissionPolicies against the types of the objects that they are for, and tells what it finds in the
+//! Checks the expressions of ValidatingAdmissionPolicies against the types of the objects that they are for, and says what it finds in the
 //! status: policies themselves are compiled without types, so that `object.spec.replicas > '1'` is no error there.
 //!
 //! Watches: ValidatingAdmissionPolicies. A policy is read and checked once for each generation ([`kinds`] finds what it is for, [`schemas`] the
