@@ -1,7 +1,7 @@
 //! Group versions that other servers answer, as discovery and OpenAPI show them.
 
 use machinery_api::openapi::v2::OtherDocument;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,12 +54,13 @@ pub struct ExtensionResource {
     pub response_kind: Option<ExtensionKind>,
     pub scope: String,
     pub singular_resource: String,
+    #[serde(deserialize_with = "null_as_default")]
     pub verbs: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub short_names: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub categories: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub subresources: Vec<ExtensionSubresource>,
 }
 
@@ -79,7 +80,20 @@ pub struct ExtensionSubresource {
     pub subresource: String,
     #[serde(serialize_with = "kind_or_empty")]
     pub response_kind: Option<ExtensionKind>,
+    #[serde(deserialize_with = "null_as_default")]
     pub verbs: Vec<String>,
+}
+
+/// Reads `null` as nothing: Go writes it for a list that was never made.
+///
+/// # Errors
+/// The value is another one than `null` and does not fit.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Old clients fail where there is none, so upstream shows an empty one.

@@ -40,7 +40,7 @@ pub use apiserver_registry::UserClass;
 pub use body::{Body, BodyError, FrameSource};
 pub use extensions::{
     ExtensionGroups, ExtensionKind, ExtensionResource, ExtensionSubresource, ExtensionVersion, OpenApiV2,
-    Priority,
+    Priority, null_as_default,
 };
 pub use handlers::{Endpoints, is_routed};
 pub use hooks::{Component, ConnectRequest, Hooks, NoHooks, WatchEvents};

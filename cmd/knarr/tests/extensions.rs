@@ -142,6 +142,9 @@ fn sample_apiserver_is_aggregated() {
     });
     server.kubectl(&["delete", "flunder", "one"]);
     server.wait_gone("configmap/owned");
+    server.kubectl(&["create", "namespace", "passing"]);
+    server.feed(&["create"], &flunder("passing", "three"));
+    server.kubectl(&["delete", "namespace", "passing"]);
     let left = server.kubectl(&["get", "flunders", "--all-namespaces", "--output=name"]);
     assert_eq!(left, "flunder.wardle.example.com/two\n");
     let refused = server.refused(&["get", "flunders", "--as=jane"]);

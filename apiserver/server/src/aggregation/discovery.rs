@@ -7,7 +7,7 @@
 use super::Aggregation;
 use super::documents::{Answer, Caller, Wanted};
 use super::table::Extension;
-use apiserver_endpoints::{ExtensionKind, ExtensionResource, ExtensionSubresource};
+use apiserver_endpoints::{ExtensionKind, ExtensionResource, ExtensionSubresource, null_as_default};
 use http::StatusCode;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn is_aggregated(answer: &Answer) -> bool {
 
 #[derive(Deserialize)]
 struct Groups {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     items: Vec<Group>,
 }
 
@@ -107,7 +107,7 @@ struct Groups {
 struct Group {
     #[serde(default)]
     metadata: Metadata,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     versions: Vec<Version>,
 }
 
@@ -120,7 +120,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Version {
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     resources: Vec<ExtensionResource>,
 }
 
@@ -138,7 +138,7 @@ fn of_groups(body: &[u8], extension: &Extension) -> Result<Arc<[ExtensionResourc
 /// The plain form: subresources are resources with a slash in their names.
 #[derive(Deserialize)]
 struct List {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     resources: Vec<Listed>,
 }
 
@@ -151,8 +151,11 @@ struct Listed {
     group: String,
     version: String,
     kind: String,
+    #[serde(deserialize_with = "null_as_default")]
     verbs: Vec<String>,
+    #[serde(deserialize_with = "null_as_default")]
     short_names: Vec<String>,
+    #[serde(deserialize_with = "null_as_default")]
     categories: Vec<String>,
 }
 
@@ -225,5 +228,29 @@ fn checked(resources: Vec<ExtensionResource>) -> Result<Arc<[ExtensionResource]>
     match resources.len() <= MAX_RESOURCES && resources.iter().all(is_bounded) {
         true => Ok(resources.into()),
         false => Err("the discovery document is larger than any server's".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discovery_of_an_extension_may_have_null_for_lists() {
+        let listed =
+            br#"{"resources": [{"name": "boats", "kind": "Boat", "verbs": null, "shortNames": null}]}"#;
+        assert_eq!(of_version(listed).unwrap().len(), 1);
+        assert_eq!(of_version(br#"{"resources": null}"#).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn discovery_of_an_extension_is_bounded() {
+        let many: Vec<ExtensionResource> = vec![ExtensionResource::default(); MAX_RESOURCES + 1];
+        assert!(checked(many).is_err());
+        let long = ExtensionResource {
+            short_names: vec!["a".repeat(MAX_WORD_BYTES + 1)],
+            ..ExtensionResource::default()
+        };
+        assert!(checked(vec![long]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use machinery_client::client::{decode, with_query};
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, DiscoveredResource, Propagation};
 use machinery_meta::ObjectKey;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// Objects counted per resource at most; more are deleted in the next round.
 const LIST_LIMIT: usize = 500;
@@ -115,8 +115,13 @@ async fn list(
 struct List {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "items")]
     items: Vec<Item>,
+}
+
+/// An API extension says `null` of an empty list.
+fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Item>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[derive(Deserialize, Default)]
