@@ -29,6 +29,8 @@ pub struct Program {
 pub struct Evaluation<'a> {
     pub value: Evaluated<'a>,
     pub cost: u64,
+    /// Steps that the cost does not count.
+    pub work: u64,
 }
 
 impl Env {
@@ -129,6 +131,7 @@ impl Program {
         Evaluation {
             value,
             cost: machine.meter.cost,
+            work: machine.meter.work_done(),
         }
     }
 }

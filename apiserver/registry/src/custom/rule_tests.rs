@@ -1,6 +1,10 @@
 //! Rules of a definition, run on writes of its objects.
 
 use super::definition::rows;
+use crate::engine::context::RequestContext;
+use crate::engine::strategy::ObjectPart;
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
 use machinery_schema::{Strictness, Tree, decode_json};
 
 fn definition(rule: &str) -> Tree {
@@ -42,4 +46,21 @@ fn rules_are_not_run_on_what_has_no_right_form() {
         found,
         &["spec.s: Too long: may not be more than 2 bytes", blocked],
     );
+}
+
+/// A rule that an object broke before is a warning of the update, and the rules run once for problems and warnings.
+#[tokio::test]
+async fn rules_run_once_and_warn_of_what_an_update_leaves() {
+    let rows = rows(&definition("self.n < 3"), None);
+    let row = rows.first().expect("a version is served");
+    let read = |json: &str| decode_json(&row.schema, row.ty, json.as_bytes(), Strictness::Ignore).unwrap();
+    let object = read(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"n":3}}"#);
+    let old = read(r#"{"spec":{"n":3}}"#);
+    let ctx = RequestContext::internal(UserInfo::named("u", [UserInfo::AUTHENTICATED]), Runtime::real());
+    let (object, old) = (object.tree.root(), old.tree.root());
+    let problems = row.strategy.validate_update(&ctx, ObjectPart::Main, object, old);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(ctx.warnings.take(), ["spec: Invalid value: too many"]);
+    let again = row.strategy.warnings(object, Some(old));
+    assert!(again.is_empty(), "{again:?}");
 }

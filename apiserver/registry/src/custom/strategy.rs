@@ -32,10 +32,16 @@ impl SchemaStrategy {
         checked.unwrap_or_default()
     }
 
-    /// Runs the rules, which look at objects of the right form alone.
-    fn check_rules(&self, object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError>) {
+    /// Runs the rules, which look at objects of the right form alone. Returns the warnings of those that a value of before broke
+    /// already.
+    fn check_rules(
+        &self,
+        object: Ref<'_>,
+        old: Option<Ref<'_>>,
+        problems: &mut Vec<FieldError>,
+    ) -> Vec<String> {
         if self.rules.is_none() {
-            return;
+            return Vec::new();
         }
         if problems.iter().any(|own| is_blocking(own.kind)) {
             problems.push(FieldError {
@@ -44,9 +50,11 @@ impl SchemaStrategy {
                 value: Some("null".to_owned()),
                 detail: "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation".to_owned(),
             });
-            return;
+            return Vec::new();
         }
-        problems.extend(self.rules(object, old).problems);
+        let verdict = self.rules(object, old);
+        problems.extend(verdict.problems);
+        verdict.warnings
     }
 
     fn check_schema(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
@@ -107,19 +115,22 @@ impl Strategy for SchemaStrategy {
 
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
         let mut problems = self.check_schema(object, None);
-        self.check_rules(object, None, &mut problems);
+        let _ = self.check_rules(object, None, &mut problems);
         problems
     }
 
     fn validate_update(
         &self,
-        _ctx: &RequestContext,
+        ctx: &RequestContext,
         _part: ObjectPart,
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
         let mut problems = self.check_schema(object, Some(old));
-        self.check_rules(object, Some(old), &mut problems);
+        // As upstream, which warns while it validates: the rules run once.
+        for warning in self.check_rules(object, Some(old), &mut problems) {
+            ctx.warnings.add(warning);
+        }
         problems
     }
 
@@ -135,17 +146,12 @@ impl Strategy for SchemaStrategy {
             listed.filter_map(Ref::as_str).map(str::to_owned).collect()
         };
         let known = old.map(of).unwrap_or_default();
-        // Rules that a value of before broke already warn about it.
-        let kept = old
-            .map(|old| self.rules(object, Some(old)).warnings)
-            .unwrap_or_default();
         let new = of(object).into_iter().filter(|own| !known.contains(own));
         new.filter(|own| !own.contains('/') && !metadata::STANDARD_FINALIZERS.contains(&own.as_str()))
             .map(|own| {
                 let path = if own.contains('.') { " including a path (/)" } else { "" };
                 format!("metadata.finalizers: {own:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
             })
-            .chain(kept)
             .collect()
     }
 

@@ -182,7 +182,7 @@ impl<'a> Machine<'a> {
             Runner::Function(function) => function(&mut self.meter, args),
             Runner::Pattern(own, pattern) => match (own, args) {
                 (PatternUse::Matches, [Value::String(text), _]) => {
-                    self.meter.work(text.as_str().len() as u64 / 16)?;
+                    self.meter.work(pattern.steps(text.as_str().len()))?;
                     Some(Ok(Value::Bool(pattern.is_match(text.as_str()))))
                 }
                 (PatternUse::Find, [Value::String(text), _]) => {

@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// Cost of all validations of one object or request (upstream's `RuntimeCELCostBudget`).
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
-/// Bytes of all strings and lists that one evaluation makes.
-pub const MAX_MEMORY: usize = 64 << 20;
+/// Bytes of all strings and lists that one evaluation makes: several times the largest object. An evaluation waits for nothing, so
+/// that there are no more of them than threads, and these times the bytes are all that expressions take.
+pub const MAX_MEMORY: usize = 16 << 20;
 /// Comparisons and visits that the cost does not count one by one.
 const MAX_WORK: u64 = 20_000_000;
+/// The same of all validations of one object.
+pub(crate) const MAX_WORK_OF_OBJECT: u64 = 5 * MAX_WORK;
 
 /// Limits of an evaluation.
 #[derive(Debug, Clone)]
@@ -67,6 +70,11 @@ impl Meter {
             return Err(EvalError::of_kind(ErrorKind::ResourceLimit, message));
         }
         Ok(())
+    }
+
+    /// Steps that were counted.
+    pub(crate) fn work_done(&self) -> u64 {
+        self.work
     }
 
     /// Counts work that the cost does not.

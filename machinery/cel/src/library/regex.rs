@@ -29,6 +29,9 @@ pub(super) fn function(name: &str) -> Option<Function> {
     })
 }
 
+/// Searches of a list of matches that count as one: most of them end early.
+const SEARCHES_OF_STEP: u64 = 16;
+
 /// Compiles a pattern that is no constant; all of them together take no more memory than an evaluation may.
 pub(super) fn compiled(pattern: &str, meter: &mut Meter) -> Result<Result<Search, String>, EvalError> {
     meter.hold(pattern.len() * 16)?;
@@ -63,7 +66,7 @@ pub(super) fn part<'a>(text: &Text<'a>, part: &str, meter: &mut Meter) -> Evalua
 
 /// The first match, or an empty text.
 pub(crate) fn found<'a>(search: &Search, text: &Text<'a>, meter: &mut Meter) -> Evaluated<'a> {
-    meter.work(text.as_str().len() as u64 / 16)?;
+    meter.work(search.steps(text.as_str().len()))?;
     match search.find(text.as_str()) {
         Some(own) => part(text, own, meter),
         None => Ok(Value::string("")),
@@ -83,7 +86,14 @@ pub(crate) fn found_all<'a>(
         Some(_) => return None,
     };
     let mut out = Vec::new();
-    for own in search.find_all(text.as_str()).take(count) {
+    let (mut found, mut left) = (search.find_all(text.as_str()).take(count), text.as_str().len());
+    loop {
+        // Each search may look through all that is left (`x[^y]*y|x`).
+        if let Err(error) = meter.work(1 + search.steps(left) / SEARCHES_OF_STEP) {
+            return Some(Err(error));
+        }
+        let Some(own) = found.next() else { break };
+        left = text.as_str().len() - (own.as_ptr() as usize - text.as_str().as_ptr() as usize);
         let steps = 1 + own.len() as u64 / 16;
         let kept = meter
             .work(steps)

@@ -107,7 +107,10 @@ fn matches<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
         return None;
     };
     match super::regex::compiled(pattern.as_str(), meter) {
-        Ok(Ok(search)) => yes(Search::is_match(&search, own.as_str())),
+        Ok(Ok(search)) => match meter.work(search.steps(own.as_str().len())) {
+            Ok(()) => yes(Search::is_match(&search, own.as_str())),
+            Err(error) => Some(Err(error)),
+        },
         Ok(Err(message)) => super::fail(message),
         Err(error) => Some(Err(error)),
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 /// Schemas inside each other.
 const MAX_DEPTH: usize = 64;
+const VALIDATIONS: &str = "x-kubernetes-validations";
 
 /// The rules of a schema.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ impl Node {
     /// `rules` is the schema that has the rules: the same, or a part of its `allOf`.
     fn compile(rules: Data<'_>, schema: Data<'_>, root: bool, depth: usize) -> Option<Self> {
         if depth > MAX_DEPTH {
-            return None;
+            return has_rules(rules).then(Self::too_deep);
         }
         let below = |name: &str| {
             let (rules, schema) = (rules.member(name)?, schema.member(name)?);
@@ -133,6 +134,15 @@ impl Node {
         (!empty || node.items.is_some() || node.values.is_some()).then_some(node)
     }
 
+    /// Stands for rules that are not read: a definition with them is refused.
+    fn too_deep() -> Self {
+        let problem = format!("rules are not supported below {MAX_DEPTH} schemas inside each other");
+        Self {
+            rules: vec![Rule::refused(problem)],
+            ..Self::default()
+        }
+    }
+
     fn describe(&mut self, schema: Data<'_>) {
         self.ty = text(schema, "type");
         self.atomic = text(schema, "x-kubernetes-map-type") == "atomic";
@@ -151,10 +161,7 @@ impl Node {
     }
 
     fn own_rules(&mut self, rules: Data<'_>, schema: Data<'_>, root: bool) {
-        let Some(list) = rules
-            .member("x-kubernetes-validations")
-            .filter(|own| own.len() > 0)
-        else {
+        let Some(list) = rules.member(VALIDATIONS).filter(|own| own.len() > 0) else {
             return;
         };
         self.declared = Declared::from_schema(schema, root);
@@ -164,7 +171,38 @@ impl Node {
     }
 }
 
+/// Reports whether any part of a schema has rules; walked without recursion.
+fn has_rules(schema: Data<'_>) -> bool {
+    let mut left = vec![schema];
+    while let Some(own) = left.pop() {
+        if own.is_list() {
+            left.extend((0..own.len()).filter_map(|at| own.item(at)));
+        }
+        for name in own.names() {
+            match own.member(name) {
+                Some(rules) if name == VALIDATIONS && rules.len() > 0 => return true,
+                member => left.extend(member.filter(|member| member.is_map() || member.is_list())),
+            }
+        }
+    }
+    false
+}
+
 impl Rule {
+    fn refused(problem: String) -> Self {
+        Self {
+            text: VALIDATIONS.to_owned(),
+            message: String::new(),
+            reason: String::new(),
+            field: String::new(),
+            optional_old_self: false,
+            program: Err(problem),
+            message_expression: None,
+            costs: (0, 0),
+            cardinality: 1,
+        }
+    }
+
     fn compile(rule: Data<'_>, declared: Option<&Declared>, schema: Data<'_>) -> Self {
         let optional = rule.member("optionalOldSelf").and_then(Data::as_bool) == Some(true);
         let message = text(rule, "message");

@@ -1,7 +1,7 @@
 //! Rules run over an object.
 
 use super::{Node, Rule};
-use crate::eval::{Activation, Limits, Meter, RUNTIME_BUDGET};
+use crate::eval::{Activation, Limits, MAX_WORK_OF_OBJECT, Meter, RUNTIME_BUDGET};
 use crate::value::{Data, ErrorKind, Evaluated, Value};
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 use std::cell::OnceCell;
@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Bytes of all problems and warnings of an object; no more rules run beyond them.
+const MAX_NOTED: usize = 1 << 20;
 /// Bytes of a message that an expression made.
 const MAX_MESSAGE: usize = 5 * 1024;
 
@@ -95,12 +97,18 @@ struct Stop;
 
 pub(super) struct Run {
     verdict: Verdict,
+    /// Bytes of problems and warnings.
+    noted: usize,
+    /// Steps that costs do not count.
+    work: u64,
 }
 
 impl Run {
     pub(super) fn new() -> Self {
         Self {
             verdict: Verdict::default(),
+            noted: 0,
+            work: 0,
         }
     }
 
@@ -212,7 +220,7 @@ impl Run {
                     .err()
                     .map(String::as_str)
                     .unwrap_or_default();
-                self.invalid(node, path, &format!("rule compile error: {problem}"));
+                self.invalid(node, path, &format!("rule compile error: {problem}"))?;
                 continue;
             };
             let uses_old = program.uses("oldSelf");
@@ -230,15 +238,16 @@ impl Run {
                 old: before,
             };
             let done = program.evaluate(&variables, &Limits::default());
+            self.work = self.work.saturating_add(done.work);
             self.spend(node, path, done.cost)?;
             match done.value {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => {
                     let problem = self.failed(node, rule, path, value, &variables)?;
                     if !uses_old && past.is_unchanged() {
-                        self.verdict.warnings.push(problem.to_string());
+                        self.warn(&problem);
                     } else {
-                        self.verdict.problems.push(problem);
+                        self.note(node, path, problem)?;
                     }
                 }
                 Err(error) => self.error(node, rule, path, &error)?,
@@ -247,16 +256,37 @@ impl Run {
         Ok(())
     }
 
-    fn invalid(&mut self, node: &Node, path: &FieldPath, detail: &str) {
-        let problem = FieldError::invalid(path, node.ty.as_str(), detail);
+    fn invalid(&mut self, node: &Node, path: &FieldPath, detail: &str) -> Result<(), Stop> {
+        self.note(node, path, FieldError::invalid(path, node.ty.as_str(), detail))
+    }
+
+    /// Notes a problem as long as there is room for it.
+    fn note(&mut self, node: &Node, path: &FieldPath, problem: FieldError) -> Result<(), Stop> {
+        if self.noted > MAX_NOTED {
+            let detail = "too many problems, no further validation rules will be run";
+            let last = FieldError::invalid(path, node.ty.as_str(), detail);
+            self.verdict.problems.push(last);
+            return Err(Stop);
+        }
+        self.noted += problem.to_string().len();
         self.verdict.problems.push(problem);
+        Ok(())
+    }
+
+    /// Clients are shown far fewer warnings than there is room for.
+    fn warn(&mut self, problem: &FieldError) {
+        if self.noted <= MAX_NOTED {
+            let warning = problem.to_string();
+            self.noted += warning.len();
+            self.verdict.warnings.push(warning);
+        }
     }
 
     fn spend(&mut self, node: &Node, path: &FieldPath, cost: u64) -> Result<(), Stop> {
         self.verdict.cost = self.verdict.cost.saturating_add(cost);
-        if self.verdict.cost > RUNTIME_BUDGET {
+        if self.verdict.cost > RUNTIME_BUDGET || self.work > MAX_WORK_OF_OBJECT {
             let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
-            self.invalid(node, path, detail);
+            self.invalid(node, path, detail)?;
             return Err(Stop);
         }
         Ok(())
@@ -272,7 +302,7 @@ impl Run {
         let (text, shown) = (error.to_string(), rule.shown());
         if error.kind != ErrorKind::Failed {
             let problem = "no further validation rules will be run due to call cost exceeds limit for rule";
-            self.invalid(node, path, &format!("'{text}': {problem}: {shown}"));
+            self.invalid(node, path, &format!("'{text}': {problem}: {shown}"))?;
             return Err(Stop);
         }
         let detail = if text.starts_with("no such overload") {
@@ -282,8 +312,7 @@ impl Run {
         } else {
             format!("{text} evaluating rule: {shown}")
         };
-        self.invalid(node, path, &detail);
-        Ok(())
+        self.invalid(node, path, &detail)
     }
 
     /// The problem of a rule that does not hold.
@@ -340,7 +369,7 @@ impl Run {
         self.verdict.cost = self.verdict.cost.saturating_add(done.cost);
         if self.verdict.cost > RUNTIME_BUDGET {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
-            self.invalid(node, path, detail);
+            self.invalid(node, path, detail)?;
             return Err(Stop);
         }
         let Ok(Value::String(own)) = done.value else {

@@ -60,6 +60,107 @@ fn patterns_of_an_evaluation_are_bounded() {
     assert_eq!(evaluated(text, &wide), Err(ErrorKind::ResourceLimit));
 }
 
+/// Each byte meets all states of a pattern whose automaton does not fit: seconds in one step, which its cost does not say.
+#[test]
+fn matches_is_charged_by_the_states_of_its_pattern_before_it_runs() {
+    let object = json!({"s": "a".repeat(1_400_000), "p": "[a-z]{0,1000}x", "q": "^[a-z]+$"});
+    let env = Env::new().variable("x", Type::Dyn);
+    let wide = Limits {
+        cost: u64::MAX,
+        ..Limits::default()
+    };
+    let of = |text: &str| {
+        let program = env.compile(text).unwrap().program().unwrap();
+        let variables = Variables::new().with("x", Data::from(&object).value());
+        let done = program.evaluate(&variables, &wide);
+        done.value
+            .map(|own| own.ty().to_string())
+            .map_err(|error| error.kind)
+    };
+    for text in [
+        "x.s.matches('[a-z]{0,1000}x')",
+        "x.s.matches(x.p)",
+        "x.s.find(x.p) == ''",
+    ] {
+        assert_eq!(of(text), Err(ErrorKind::ResourceLimit), "{text}");
+    }
+    for text in [
+        "x.s.matches('^[a-z]+$')",
+        "x.s.matches(x.q)",
+        "x.s.find('^[a-z]+$') == x.s",
+    ] {
+        assert_eq!(of(text), Ok("bool".to_owned()), "{text}");
+    }
+}
+
+/// Each search for the next match may look through the whole rest of the text.
+#[test]
+fn searches_of_a_list_of_matches_are_charged() {
+    let wide = Limits {
+        cost: u64::MAX,
+        ..Limits::default()
+    };
+    let text = "x.l.all(e, size(x.s.findAll('a|x{500}y')) == 1000)";
+    assert_eq!(evaluated(text, &wide), Err(ErrorKind::ResourceLimit));
+    assert!(evaluated("x.s.findAll('a')", &wide).is_ok());
+}
+
+fn rules(schema: &serde_json::Value) -> crate::Rules {
+    crate::Rules::compile(schema).expect("there are rules")
+}
+
+/// A rule of a long list's items has a problem for each, with its message.
+#[test]
+fn problems_of_an_object_are_bounded_in_bytes() {
+    let rule = json!([{"rule": "self == 'b'", "message": "m".repeat(1_000)}]);
+    let item = json!({"type": "string", "x-kubernetes-validations": rule});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
+    let object = json!({"l": vec!["a"; 100_000]});
+    let found = rules(&schema).check(Data::from(&object), None).problems;
+    let bytes: usize = found.iter().map(|own| own.to_string().len()).sum();
+    assert!((1_000_000..1_100_000).contains(&bytes), "{bytes}");
+    let last = found.last().unwrap().to_string();
+    assert!(
+        last.ends_with("too many problems, no further validation rules will be run"),
+        "{last}"
+    );
+}
+
+/// Rules of a list's items each have the work of an evaluation, which their costs do not say.
+#[test]
+fn work_of_all_rules_of_an_object_is_bounded() {
+    let rule = json!([{"rule": "size(self.findAll('a|x{500}y')) == 1000"}]);
+    let item = json!({"type": "string", "x-kubernetes-validations": rule});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
+    let object = json!({"l": vec!["a".repeat(1_000); 1_000]});
+    let verdict = rules(&schema).check(Data::from(&object), None);
+    let found: Vec<_> = verdict.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let expected =
+        "validation failed due to running out of cost budget, no further validation rules will be run";
+    assert!(
+        found[0].ends_with(expected) && verdict.cost < 5_000_000,
+        "{found:?}"
+    );
+}
+
+/// Rules that are not read would allow what they forbid.
+#[test]
+fn rules_of_schemas_too_deep_refuse_the_definition() {
+    let nested = |depth: usize| {
+        let mut schema = json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == ''"}]});
+        for _ in 0..depth {
+            schema = json!({"type": "object", "properties": {"a": schema}});
+        }
+        let problems = rules(&schema).problems(&machinery_meta::FieldPath::new("schema"));
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(nested(60), Vec::<String>::new());
+    let found = nested(70);
+    let expected = "rules are not supported below 64 schemas inside each other";
+    assert!(found.len() == 1 && found[0].ends_with(expected), "{found:?}");
+}
+
 #[test]
 fn evaluation_can_be_interrupted() {
     let interrupt = Some(Arc::new(AtomicBool::new(true)));

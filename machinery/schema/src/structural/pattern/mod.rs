@@ -56,6 +56,13 @@ impl Search {
         self.0.memory_usage() + CACHE_BYTES
     }
 
+    /// Steps that a search of a text of so many bytes takes at most, in hundreds of the machine's: where the states of the lazy
+    /// automaton do not fit, each byte meets all states of the pattern, whatever its text's length (`[a-z]{0,1000}x`).
+    pub fn steps(&self, text_bytes: usize) -> u64 {
+        let states = 1 + self.0.memory_usage() / BYTES_OF_STATE;
+        (text_bytes as u64).saturating_mul(states as u64) / STATES_OF_STEP
+    }
+
     /// Reports whether the pattern matches somewhere in a text.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
@@ -72,6 +79,10 @@ impl Search {
     }
 }
 
+/// Bytes of a compiled pattern for each of its states.
+const BYTES_OF_STATE: usize = 32;
+/// States that meet a byte in one step.
+const STATES_OF_STEP: u64 = 64;
 /// A pattern of an expression takes no more than this when it is compiled.
 const MAX_SEARCH_BYTES: usize = 2 << 20;
 
