@@ -15,10 +15,14 @@ const BYTES_OF_PLACE: usize = 128 << 10;
 /// The most places of one call: four of the largest are under way for a namespace.
 const MAX_PLACES: u32 = SHARE_OF_NAMESPACE / 4;
 
+/// Large answers of one webhook that are held at once: a quarter of all webhooks'.
+const LARGE_ANSWERS: usize = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Gate {
     all: Semaphore,
+    large: Semaphore,
     shares: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
@@ -31,10 +35,18 @@ pub struct HookPlace<'a> {
     _all: Option<SemaphorePermit<'a>>,
 }
 
+/// Room of a large answer.
+#[derive(Debug)]
+pub(super) struct LargeRoom<'a> {
+    _own: Option<SemaphorePermit<'a>>,
+    _all: Option<SemaphorePermit<'a>>,
+}
+
 impl Gate {
     pub(super) fn new() -> Self {
         Self {
             all: Semaphore::new(MAX_CALLS),
+            large: Semaphore::new(LARGE_ANSWERS),
             shares: Mutex::default(),
         }
     }
@@ -58,6 +70,16 @@ impl Gate {
         place._share = share.acquire_many_owned(places).await.ok();
         place._all = self.all.acquire_many(places).await.ok();
         place
+    }
+
+    /// Waits for the room of a large answer: the webhook's own, so that one which sends slowly keeps no other waiting, and then
+    /// that of all.
+    pub(super) async fn large<'a>(&'a self, all: &'a Semaphore) -> LargeRoom<'a> {
+        // Neither is ever closed.
+        LargeRoom {
+            _own: self.large.acquire().await.ok(),
+            _all: all.acquire().await.ok(),
+        }
     }
 
     /// Namespaces with calls.

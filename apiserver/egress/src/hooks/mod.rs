@@ -6,7 +6,7 @@
 //! machine can have, of URLs anything but the way back to this server.
 //!
 //! Bounded: calls under way by webhook and namespace ([`HookPlace`]), the bytes of an answer, and how many large answers are held at
-//! once. Time is the caller's: a call that is dropped ends its connection.
+//! once, of a webhook and of all. Time is the caller's: a call that is dropped ends its connection.
 
 mod gate;
 mod status;
@@ -20,6 +20,7 @@ pub use target::{HookTarget, TargetError};
 
 use crate::dialer::Dialer;
 use crate::pool;
+use gate::LargeRoom;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
@@ -27,11 +28,11 @@ use machinery_meta::reader::ObjectReader;
 
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 /// An answer up to here is small.
 const SMALL_ANSWER_BYTES: usize = 256 << 10;
-/// Larger answers that are held at once.
+/// Larger answers that are held at once, of all webhooks.
 const LARGE_ANSWERS: usize = 16;
 
 /// A call that came to no answer that counts.
@@ -131,7 +132,7 @@ impl HookClient {
             .map_err(|error| Exchange::Failed(error.to_string()))?;
         let answer = connection.send(request).await.map_err(Exchange::of)?;
         let code = answer.status().as_u16();
-        let (body, _room) = self.read(answer.into_body(), call.limit).await?;
+        let (body, _room) = self.read(call.target, answer.into_body(), call.limit).await?;
         if !(200..=206).contains(&code) {
             let message = status::message(code, &body);
             return Err(Exchange::Answered(HookError::Answered { code, message }));
@@ -143,11 +144,12 @@ impl HookClient {
     }
 
     /// Reads an answer, a large one when there is room for it.
-    async fn read(
-        &self,
+    async fn read<'a>(
+        &'a self,
+        target: &'a HookTarget,
         mut body: Incoming,
         limit: usize,
-    ) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Exchange> {
+    ) -> Result<(Vec<u8>, Option<LargeRoom<'a>>), Exchange> {
         let too_large = || Exchange::Failed(format!("the answer has more than {limit} bytes"));
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large());
@@ -160,7 +162,7 @@ impl HookClient {
                 return Err(too_large());
             }
             if room.is_none() && read.len() + data.len() > SMALL_ANSWER_BYTES {
-                room = self.large.acquire().await.ok();
+                room = Some(target.large(&self.large).await);
             }
             read.extend_from_slice(data);
         }

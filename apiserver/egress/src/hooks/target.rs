@@ -1,6 +1,6 @@
 //! The address of one webhook.
 
-use super::gate::{Gate, HookPlace};
+use super::gate::{Gate, HookPlace, LargeRoom};
 use crate::address::AllowedAddresses;
 use crate::dialer::{Destination, Security};
 use crate::pool::Pool;
@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use machinery_meta::reader::ObjectReader;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -121,6 +122,11 @@ impl HookTarget {
     /// Waits for the places of a call for a namespace (empty without one) with so many bytes of objects.
     pub async fn enter<'a>(&'a self, namespace: &'a str, bytes: usize) -> HookPlace<'a> {
         self.gate.enter(namespace, bytes).await
+    }
+
+    /// Waits for the room of a large answer; see [`Gate::large`].
+    pub(super) async fn large<'a>(&'a self, all: &'a Semaphore) -> LargeRoom<'a> {
+        self.gate.large(all).await
     }
 
     pub(super) fn pool(&self) -> &Pool<Full<Bytes>> {

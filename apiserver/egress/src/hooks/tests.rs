@@ -164,6 +164,22 @@ async fn hook_places_are_shared_out_by_namespace() {
 }
 
 /// The output of a future that need not wait.
+/// A webhook that sends large answers slowly holds its own room, and not that of others.
+#[tokio::test]
+async fn hook_large_answers_are_shared_out_by_webhook() {
+    let (slow, other) = (Gate::new(), Gate::new());
+    let all = tokio::sync::Semaphore::new(16);
+    let mut held = Vec::new();
+    while let Some(room) = futures_now(slow.large(&all)) {
+        held.push(room);
+    }
+    assert_eq!((held.len(), all.available_permits()), (4, 12));
+    let room = futures_now(other.large(&all));
+    assert!(room.is_some(), "another webhook's answer does not wait");
+    held.pop();
+    assert!(futures_now(slow.large(&all)).is_some());
+}
+
 fn futures_now<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
