@@ -15,6 +15,8 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of an answer: a batch of objects, each of which may have grown.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// An answer has so many times the bytes of its review, and so many more: it is read whole before anything of it is known.
+const GROWTH: (usize, usize) = (8, 4 << 20);
 const HTTPS: i64 = 443;
 
 /// See the module.
@@ -46,6 +48,13 @@ impl ConversionCalls for Conversions {
     }
 }
 
+fn most_of_answer(review: usize) -> usize {
+    review
+        .saturating_mul(GROWTH.0)
+        .saturating_add(GROWTH.1)
+        .min(MAX_ANSWER_BYTES)
+}
+
 fn target(client: Ref<'_>) -> Result<HookTarget, TargetError> {
     let bundle = STANDARD.decode(client.str("caBundle")).unwrap_or_default();
     let service = client.get("service").filter(|own| !own.is_null());
@@ -71,18 +80,18 @@ struct Webhook {
 
 #[async_trait]
 impl ConversionCall for Webhook {
-    async fn post(&self, review: Vec<u8>) -> Result<Vec<u8>, String> {
+    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, String> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let query = format!("timeout={}s", TIMEOUT.as_secs());
         let posted = async {
-            // Objects of all namespaces are converted together.
-            let place = target.enter("", review.len()).await;
+            let place = target.enter(namespace, review.len()).await;
+            let limit = most_of_answer(review.len());
             let call = HookCall {
                 target,
                 place,
                 query: &query,
                 body: review.into(),
-                limit: MAX_ANSWER_BYTES,
+                limit,
             };
             self.client.post(call).await
         };

@@ -4,10 +4,18 @@
 use super::Store;
 use crate::engine::codec;
 use crate::engine::error::RegistryError;
-use crate::engine::version_webhook::{Converted, VersionWebhook};
+use crate::engine::version_webhook::{Converted, MAX_BYTES, VersionWebhook};
 use apiserver_storage::{Entry, Op, Write};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 use std::sync::Arc;
+
+/// Objects of a list that are converted together, and their places in it.
+#[derive(Default)]
+struct Piece {
+    places: Vec<usize>,
+    documents: Vec<Tree>,
+    bytes: usize,
+}
 
 impl Store {
     /// Entries in the form of this row, in their order.
@@ -21,8 +29,11 @@ impl Store {
                 .map(|entry| self.migrate_entry(entry))
                 .collect());
         };
+        let is_other = |entry: &Arc<Entry>| entry.record.fingerprint != self.row.stored.fingerprint;
+        let others = entries.iter().filter(|entry| is_other(entry));
+        let _room = webhook.room(others.map(|entry| entry.record.len()).sum()).await;
         let mut shown = Vec::with_capacity(entries.len());
-        let (mut places, mut others) = (Vec::new(), Vec::new());
+        let mut piece = Piece::default();
         for entry in entries {
             if entry.record.fingerprint == self.row.stored.fingerprint {
                 shown.push(entry);
@@ -34,17 +45,33 @@ impl Store {
                     // An older schema of this version.
                     shown.push(self.entry_of(webhook, &entry, &document)?);
                 } else {
-                    places.push(shown.len());
-                    others.push(document);
+                    piece.bytes += document.arena_bytes();
+                    piece.places.push(shown.len());
+                    piece.documents.push(document);
                     shown.push(entry);
+                }
+                if piece.bytes >= MAX_BYTES {
+                    self.show_piece(webhook, std::mem::take(&mut piece), &mut shown)
+                        .await?;
                 }
             }
         }
-        let converted = webhook.convert(others, &self.row.gvk).await?;
-        for (place, document) in places.into_iter().zip(converted) {
+        self.show_piece(webhook, piece, &mut shown).await?;
+        Ok(shown)
+    }
+
+    /// Converts a piece of a list: the objects of no more than one review are there as documents.
+    async fn show_piece(
+        &self,
+        webhook: &VersionWebhook,
+        piece: Piece,
+        shown: &mut [Arc<Entry>],
+    ) -> Result<(), RegistryError> {
+        let converted = webhook.convert(piece.documents, &self.row.gvk).await?;
+        for (place, document) in piece.places.into_iter().zip(converted) {
             shown[place] = self.entry_of(webhook, &shown[place], &document)?;
         }
-        Ok(shown)
+        Ok(())
     }
 
     /// One entry in the form of this row.

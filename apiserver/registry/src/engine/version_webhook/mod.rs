@@ -26,11 +26,15 @@ pub use review::ReviewVersion;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Objects of one review.
 const MAX_OBJECTS: usize = 500;
 /// Bytes of objects of one review; one object may have more.
-const MAX_BYTES: usize = 2 << 20;
+pub(crate) const MAX_BYTES: usize = 2 << 20;
+/// Mebibytes of lists of a kind that are converted at a time, and of these for one list.
+const LIST_ROOM: usize = 32;
+const MOST_OF_LIST: u32 = 16;
 
 /// The end of a conversion, for metrics.
 #[derive(Debug, Clone, Copy)]
@@ -46,11 +50,11 @@ pub struct ConversionOutcome<'a> {
 /// The way to one conversion webhook.
 #[async_trait]
 pub trait ConversionCall: fmt::Debug + Send + Sync {
-    /// Posts a ConversionReview, and returns the answer's body.
+    /// Posts a ConversionReview for objects of a namespace (empty for none, or for several), and returns the answer's body.
     ///
     /// # Errors
     /// The reason why there is none.
-    async fn post(&self, review: Vec<u8>) -> Result<Vec<u8>, String>;
+    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, String>;
 
     /// Time by a monotonic clock.
     fn now(&self) -> Duration;
@@ -87,6 +91,8 @@ pub struct VersionWebhook {
     review: Option<ReviewVersion>,
     pub(crate) storage: StorageVersion,
     pub(crate) cache: Cache,
+    /// Room for lists in conversion, in mebibytes of what is stored.
+    lists: Semaphore,
 }
 
 /// A failed conversion: the reason, and upstream's word for it.
@@ -108,7 +114,17 @@ impl VersionWebhook {
             review: reviews.find_map(ReviewVersion::parse),
             storage,
             cache: Cache::default(),
+            lists: Semaphore::new(LIST_ROOM),
         })
+    }
+
+    /// Waits for the room of a list with so many bytes to convert: two of the largest are converted at a time.
+    pub(crate) async fn room(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let units = u32::try_from(bytes >> 20).unwrap_or(u32::MAX).min(MOST_OF_LIST);
+        match units {
+            0 => None,
+            units => self.lists.acquire_many(units).await.ok(),
+        }
     }
 
     /// Objects of other versions in this one, as documents, in their order.
@@ -165,7 +181,7 @@ impl VersionWebhook {
         };
         let answer = self
             .call
-            .post(review.json(objects))
+            .post(namespace_of(objects), review.json(objects))
             .await
             .map_err(|why| Failure(format!("failed: {why}"), "conversion_webhook_call_failure"))?;
         let converted = review.read(&answer).map_err(malformed)?;
@@ -185,6 +201,16 @@ impl VersionWebhook {
         });
         restored.collect()
     }
+}
+
+/// The namespace of all objects; empty where they have several, or none.
+fn namespace_of(objects: &[Tree]) -> &str {
+    fn of(object: &Tree) -> &str {
+        object.str_at(&["metadata", "namespace"])
+    }
+    let first = objects.first().map(of);
+    let same = first.filter(|first| objects.iter().all(|object| of(object) == *first));
+    same.unwrap_or_default()
 }
 
 /// So many objects go into one review.
