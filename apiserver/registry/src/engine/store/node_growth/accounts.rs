@@ -6,6 +6,8 @@ use std::borrow::Cow;
 
 /// Bearers of bootstrap tokens.
 const BOOTSTRAPPERS: &str = "system:bootstrappers";
+/// Stands before the name of a node in its user's.
+const NODE: &str = "system:node:";
 /// Stands before the names of users; no node has a space in its name.
 const USER: &str = "user ";
 
@@ -21,11 +23,11 @@ pub(super) fn of<'a>(user: &'a UserInfo, resource: &GroupResource) -> Option<Cow
     is_bounded.then(|| format!("{USER}{}", user.name).into())
 }
 
-/// Name of the user that has an account.
-pub(super) fn user(account: &str) -> Cow<'_, str> {
-    match account.strip_prefix(USER) {
-        Some(name) => Cow::Borrowed(name),
-        None => Cow::Owned(UserInfo::node(account).name),
+/// The account of the user of a name, be it a node.
+pub(super) fn of_user(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix(NODE) {
+        Some(node) => Cow::Borrowed(node),
+        None => Cow::Owned(format!("{USER}{name}")),
     }
 }
 
@@ -59,7 +61,10 @@ mod tests {
         assert_eq!(of(&bearer, &maps).as_deref(), Some("user system:bootstrap:a"));
         let node = UserInfo::node("n1");
         assert_eq!(of(&node, &maps).as_deref(), Some("n1"));
-        assert_eq!(user("n1"), node.name);
-        assert_eq!((user("user anna"), is_node("user anna")), ("anna".into(), false));
+        assert_eq!(
+            (of_user(&node.name), of_user("anna")),
+            ("n1".into(), "user anna".into())
+        );
+        assert!(is_node("n1") && !is_node("user anna"));
     }
 }

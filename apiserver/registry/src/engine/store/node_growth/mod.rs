@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 /// Part of the store that a node may have added: a quarter of what the system's changes have of the reserve.
 const STORE_PART: u64 = 64;
@@ -47,8 +48,10 @@ const COMPARED_IN_TURN: usize = 4;
 pub(crate) struct NodeGrowth {
     limit: u64,
     accounts: Mutex<HashMap<Box<str>, Account>>,
-    /// Nodes that have written since the start.
+    /// Accounts that have what was stored before the start.
     known: Mutex<HashSet<Box<str>>>,
+    /// Requests for certificates from before the start are in the accounts of their users.
+    requests: OnceCell<()>,
 }
 
 /// Growth of the store that one node caused.
@@ -123,6 +126,7 @@ impl NodeGrowth {
             limit: least.unwrap_or(u64::MAX),
             accounts: Mutex::default(),
             known: Mutex::default(),
+            requests: OnceCell::new(),
         }
     }
 

@@ -32,8 +32,6 @@ enum Written {
     All,
     /// The status of a pod, and all of a mirror pod.
     Status,
-    /// All of it, where the node requested it.
-    Requested,
 }
 
 impl Written {
@@ -44,13 +42,6 @@ impl Written {
             Self::Status => object
                 .get("status")
                 .map_or(0, |status| status.to_json().len() as u64),
-            Self::Requested => {
-                if object.str_at(&["spec", "username"]) == accounts::user(node) {
-                    size
-                } else {
-                    0
-                }
-            }
         }
     }
 }
@@ -67,10 +58,9 @@ fn is_mirror_pod(pod: &Tree, node: &str) -> bool {
 }
 
 impl NodeGrowth {
-    /// Reports whether this is the first write of a node since the start.
-    fn is_first(&self, node: &str) -> bool {
-        let mut known = self.known.lock();
-        !known.contains(node) && known.insert(node.into())
+    /// Reports whether it is known what a node has written.
+    fn is_known(&self, node: &str) -> bool {
+        self.known.lock().contains(node)
     }
 
     fn begin_with(&self, node: &str, entry: &Entry, bytes: u64) {
@@ -90,30 +80,56 @@ impl NodeGrowth {
 }
 
 impl Store {
-    /// Takes up what a node has written before this process began, with its first write.
+    /// Takes up what a node has written before this process began, with its first write. One that is refused, or whose client
+    /// leaves meanwhile, is none: the next is the first.
     pub(super) async fn recall_growth(&self, ctx: &RequestContext, node: &str) -> Result<(), RegistryError> {
-        if !self.registry.node_growth().is_first(node) {
+        let growth = self.registry.node_growth();
+        if growth.is_known(node) {
             return Ok(());
         }
-        let requests = ("certificates.k8s.io", "certificatesigningrequests", "");
-        if !accounts::is_node(node) {
-            let all = FieldSelector::default();
-            return self.recall(ctx, node, requests, all, Written::Requested).await;
-        }
-        let selector = |field: &str| FieldSelector::parse(&format!("{field}={node}")).unwrap_or_default();
-        for (group, resource, namespace) in OWN {
-            let fields = selector("metadata.name");
-            self.recall(ctx, node, (group, resource, namespace), fields, Written::All)
+        growth
+            .requests
+            .get_or_try_init(|| self.recall_requests(ctx))
+            .await?;
+        if accounts::is_node(node) {
+            let selector = |field: &str| FieldSelector::parse(&format!("{field}={node}")).unwrap_or_default();
+            for own in OWN {
+                self.recall(ctx, node, own, selector("metadata.name"), Written::All)
+                    .await?;
+            }
+            let (pods, of_node) = (("", "pods", ""), selector("spec.nodeName"));
+            self.recall(ctx, node, pods, of_node.clone(), Written::Status)
                 .await?;
+            let slices = ("resource.k8s.io", "resourceslices", "");
+            self.recall(ctx, node, slices, of_node, Written::All).await?;
         }
-        let pods = ("", "pods", "");
-        self.recall(ctx, node, pods, selector("spec.nodeName"), Written::Status)
-            .await?;
-        let slices = ("resource.k8s.io", "resourceslices", "");
-        self.recall(ctx, node, slices, selector("spec.nodeName"), Written::All)
-            .await?;
-        self.recall(ctx, node, requests, FieldSelector::default(), Written::Requested)
-            .await
+        growth.known.lock().insert(node.into());
+        Ok(())
+    }
+
+    /// Requests for certificates of all users: they are read once, and not for each node again.
+    async fn recall_requests(&self, ctx: &RequestContext) -> Result<(), RegistryError> {
+        let (group, resource) = ("certificates.k8s.io", "certificatesigningrequests");
+        let Some(store) = self.registry.preferred_store(group, resource) else {
+            return Ok(());
+        };
+        let options = ListOptions {
+            revision: RevisionMatch::Any,
+            ..ListOptions::default()
+        };
+        let Ok(page) = store.list(&Scope::Cluster, &options).await else {
+            return Ok(());
+        };
+        ctx.heavy_from(page.record_bytes(), LARGE_BODY_BYTES).await?;
+        for entry in &page.entries {
+            if let Ok(object) = store.decode(entry) {
+                let account = accounts::of_user(object.str_at(&["spec", "username"]));
+                let growth = self.registry.node_growth();
+                growth.begin_with(&account, entry, entry.footprint() as u64);
+            }
+            tokio::task::consume_budget().await;
+        }
+        Ok(())
     }
 
     async fn recall(
