@@ -94,6 +94,11 @@ impl TurnQueue {
         self.turns.lock().take_at(0)
     }
 
+    /// Reports whether no object is in line.
+    pub fn is_empty(&self) -> bool {
+        self.turns.lock().queued.is_empty()
+    }
+
     /// Names of the objects in line.
     pub fn objects(&self) -> HashSet<Arc<str>> {
         self.turns.lock().queued.keys().cloned().collect()

@@ -6,10 +6,12 @@
 //! server before anything is done for them.
 //!
 //! A tenant chooses nothing but the size, which is written down and not enforced, and a node that the class reaches. Calls to
-//! one node are few at a time and end soon, and a node that is not ready is not called: it keeps no other waiting.
+//! one node are few at a time, in the turn of the namespaces that wait for them, and end soon; a node that is not ready is
+//! not called: it keeps no other waiting.
 //!
 //! Never: a folder is removed whose volume still has its claim, or whose policy is Retain.
 
+mod calls;
 mod nodes;
 mod plan;
 mod reconcile;
@@ -70,8 +72,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             new.map(|volume| volume.key().clone())
         });
     let known = classes.clone();
+    let queue = controller.queue();
     let running = controller.run(Provisioner {
-        nodes: Nodes::new(client.clone(), nodes),
+        nodes: Nodes::new(client.clone(), nodes, queue),
         client: client.clone(),
         recorder,
         volumes,

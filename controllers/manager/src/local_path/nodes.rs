@@ -1,16 +1,16 @@
 //! Calls to agents: few at a time to each node, none to one that is not ready, and none for long.
 
+use super::calls::NodeCalls;
 use crate::views::{self, NodeView};
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{ApiResource, Client, Informer};
 use machinery_meta::ObjectKey;
+use machinery_reconcile::WorkQueue;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Calls to one node at a time.
-const CALLS_OF_A_NODE: usize = 2;
 /// Time for a call; the agent removes folders in the background.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest path that is taken from a node.
@@ -45,7 +45,9 @@ pub(super) enum NoAnswer {
 pub(super) struct Nodes {
     client: Client,
     nodes: Informer<NodeView>,
-    calls: Mutex<BTreeMap<String, usize>>,
+    /// Claims and volumes that are to be looked at.
+    queue: WorkQueue<ObjectKey>,
+    calls: Mutex<BTreeMap<String, NodeCalls>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -59,10 +61,11 @@ struct Reply {
 }
 
 impl Nodes {
-    pub(super) fn new(client: Client, nodes: Informer<NodeView>) -> Self {
+    pub(super) fn new(client: Client, nodes: Informer<NodeView>, queue: WorkQueue<ObjectKey>) -> Self {
         Self {
             client,
             nodes,
+            queue,
             calls: Mutex::default(),
         }
     }
@@ -74,12 +77,25 @@ impl Nodes {
         Some(label.unwrap_or_else(|| node.name()).to_owned())
     }
 
-    /// Reports whether a call would only be put off, from what is known: nothing is read or said for it then.
-    pub(super) fn is_busy_or_away(&self, node: &str) -> bool {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_busy = calls.get(node).is_some_and(|own| *own >= CALLS_OF_A_NODE);
+    /// Reports whether a call would only be put off, from what is known: nothing is read or said for it then. It is in line for
+    /// a node that has enough calls.
+    pub(super) fn puts_off(&self, node: &str, key: &ObjectKey) -> bool {
         let known = self.nodes.get(&ObjectKey::cluster(node));
-        is_busy || known.is_some_and(|known| !is_ready(&known))
+        if known.is_some_and(|known| !is_ready(&known)) {
+            return true;
+        }
+        !self.with_calls(node, |calls| calls.admits(key))
+    }
+
+    fn with_calls<T>(&self, node: &str, change: impl FnOnce(&mut NodeCalls) -> T) -> T {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = calls.entry(node.to_owned());
+        let own = own.or_insert_with(|| NodeCalls::new(self.client.runtime()));
+        let changed = change(own);
+        if own.is_idle() {
+            calls.remove(node);
+        }
+        changed
     }
 
     /// Makes the folder; one that is there stays as it is.
@@ -163,13 +179,8 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     fn begin(nodes: &'a Nodes, node: &str) -> Option<Self> {
-        let mut calls = nodes.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = calls.entry(node.to_owned()).or_default();
-        if *own >= CALLS_OF_A_NODE {
-            return None;
-        }
-        *own += 1;
-        Some(Self {
+        let begun = nodes.with_calls(node, NodeCalls::begin);
+        begun.then(|| Self {
             nodes,
             node: node.to_owned(),
         })
@@ -178,12 +189,8 @@ impl<'a> Call<'a> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        let mut calls = self.nodes.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = calls.get_mut(&self.node) {
-            *own -= 1;
-            if *own == 0 {
-                calls.remove(&self.node);
-            }
+        if let Some(next) = self.nodes.with_calls(&self.node, NodeCalls::end) {
+            self.nodes.queue.add(next);
         }
     }
 }

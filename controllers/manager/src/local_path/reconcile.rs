@@ -15,7 +15,7 @@ use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileErro
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Until a node is asked again that was busy or away: as long as the claim, or the volume, has been there, between these.
+/// Until a node is asked again that was away, or busy where nothing else wakes whoever waits for it: as long as the claim, or the volume, has been there, between these.
 const ASK_LATER: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(5), SignedDuration::from_secs(120));
 /// Until a removal is asked after.
@@ -38,7 +38,7 @@ impl Reconciler for Provisioner {
         Box::pin(async move {
             if key.namespace.is_empty() {
                 return match self.volumes.get(key).filter(|volume| plan::made_here(volume)) {
-                    Some(volume) if self.is_out_of_reach(&volume) => Ok(self.later(&volume.header)),
+                    Some(volume) if self.is_out_of_reach(key, &volume) => Ok(self.later(&volume.header)),
                     Some(volume) => self.end(&volume).await,
                     None => Ok(Outcome::Done),
                 };
@@ -78,7 +78,7 @@ impl Provisioner {
         if self.volumes.get(&volume_key(&name)).is_some() {
             return Ok(Outcome::Done);
         }
-        if self.nodes.is_busy_or_away(node) {
+        if self.nodes.puts_off(node, key) {
             return Ok(self.later(&known.header));
         }
         let doing = format!("External provisioner is provisioning volume for claim \"{key}\"");
@@ -90,7 +90,7 @@ impl Provisioner {
                 Ok(Outcome::Done)
             }
             Made::Nothing => Ok(Outcome::Done),
-            Made::Later => Ok(self.later(&known.header)),
+            Made::Later => Ok(self.wait_for(node, &known.header)),
             Made::Not(NotMade { why, elsewhere }) => {
                 if elsewhere {
                     self.give_back_node(known).await?;
@@ -167,9 +167,15 @@ impl Provisioner {
         }
     }
 
-    fn is_out_of_reach(&self, volume: &VolumeView) -> bool {
+    fn is_out_of_reach(&self, key: &ObjectKey, volume: &VolumeView) -> bool {
         let node = volume.annotations.get(plan::NODE);
-        node.is_some_and(|node| self.nodes.is_busy_or_away(node))
+        node.is_some_and(|node| self.nodes.puts_off(node, key))
+    }
+
+    /// Others were quicker: in line for the node, and looked at again in any case.
+    fn wait_for(&self, node: &str, header: &ObjectHeader) -> Outcome {
+        self.nodes.puts_off(node, &header.key);
+        self.later(header)
     }
 
     /// Claims for a node that stays away, of which a tenant makes as many as it likes, cost ever less.
@@ -199,7 +205,7 @@ impl Provisioner {
             // With the node its folders are out of reach.
             Ok(Answer::Gone) | Err(NoAnswer::NoNode) => self.let_go(key, volume).await,
             Ok(Answer::Removing) => Ok(Outcome::RequeueAfter(REMOVAL)),
-            Err(NoAnswer::Later) => Ok(self.later(&known.header)),
+            Err(NoAnswer::Later) => Ok(self.wait_for(node, &known.header)),
             Ok(Answer::Made(_)) => self.not_removed(key, &volume, "the node does not remove it"),
             Ok(Answer::NoRoom(why)) | Err(NoAnswer::Failed(why)) => self.not_removed(key, &volume, &why),
         }
