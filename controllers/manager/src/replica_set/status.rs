@@ -45,6 +45,13 @@ pub(super) fn status<P: SetView>(
     }
 }
 
+/// Bytes of a message that a condition has: refusals may name every container of a template.
+const MAX_MESSAGE: usize = 1_024;
+
+fn cut(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MAX_MESSAGE)]
+}
+
 /// `ReplicaFailure` stands while something fails, and keeps its time while it stands.
 fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
     let mut out: Vec<_> = old
@@ -53,9 +60,31 @@ fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> V
         .cloned()
         .collect();
     if let Some(failure) = failure {
-        let new = Condition::new("ReplicaFailure", "True", failure.reason, &failure.message, now);
+        let new = Condition::new(
+            "ReplicaFailure",
+            "True",
+            failure.reason,
+            cut(&failure.message),
+            now,
+        );
         let same = find(old, "ReplicaFailure").filter(|own| own.reason == failure.reason);
         out.push(same.cloned().unwrap_or(new));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PodSecurity names every container of a template, of which there may be thousands.
+    #[test]
+    fn failure_of_a_set_has_a_bounded_message() {
+        let failure = Failure {
+            reason: "FailedCreate",
+            message: "é".repeat(100_000),
+        };
+        let found = conditions(&[], Some(&failure), Timestamp::UNIX_EPOCH);
+        assert_eq!(found[0].message.len(), MAX_MESSAGE);
+    }
 }
