@@ -25,6 +25,8 @@ pub struct ContainerInput<'a> {
     pub container: &'a Container,
     /// Number of restarts.
     pub restart_count: i32,
+    /// Round of the pod ([`crate::pods::restarts::round`]).
+    pub round: u32,
     /// The image as the runtime knows it.
     pub image: &'a str,
     /// User that the image runs as.
@@ -142,6 +144,7 @@ fn annotations(input: &ContainerInput<'_>) -> HashMap<String, String> {
     let annotations = [
         (annotation::HASH, container_hash(input.container)),
         (annotation::RESTART_COUNT, input.restart_count.to_string()),
+        (annotation::ROUND, input.round.to_string()),
         (
             annotation::TERMINATION_MESSAGE,
             input.message.display().to_string(),

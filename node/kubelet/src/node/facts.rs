@@ -30,11 +30,12 @@ pub struct NodeFacts {
 }
 
 /// Features that not every node has, of those that servers and schedulers ask for (component-helpers' `nodedeclaredfeatures`):
-/// streams by WebSocket, and resizes of pods as a whole and of init containers. Sorted.
-const DECLARED_FEATURES: [&str; 3] = [
+/// streams by WebSocket, resizes of pods as a whole and of init containers, and ends that start all containers anew. Sorted.
+const DECLARED_FEATURES: [&str; 4] = [
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
 ];
 
 /// Runtime version that upstream's kubelet reports before the runtime has answered.

@@ -2,9 +2,11 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
+use super::observed::ContainerState;
 use super::resize::conditions::ResizeState;
+use super::restarts::{may_restart_all, round};
 use super::status::{StatusInput, seconds, terminated};
-use super::{ContainerKind, init_kind, spec};
+use super::{ContainerKind, all_containers, init_kind, spec};
 
 /// Our own conditions, the readiness gates' effect included; those of others stay as they are.
 pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> {
@@ -26,6 +28,10 @@ pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<Pod
     let mut conditions = input.previous.conditions.clone().unwrap_or_default();
     for (kind, verdict) in verdicts {
         set_condition(&mut conditions, input, kind, verdict);
+    }
+    if may_restart_all(input.pod) {
+        let verdict = all_restarting(input, phase);
+        set_condition(&mut conditions, input, "AllContainersRestarting", verdict);
     }
     if let Some(message) = input.failure.and_then(|failure| failure.disruption.clone()) {
         let disrupted = Verdict {
@@ -118,6 +124,28 @@ fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verd
     }
     let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
     Verdict::no("ContainersNotInitialized", &message)
+}
+
+/// True from the end that starts all containers anew until those that ran have ended.
+fn all_restarting(input: &StatusInput<'_>, phase: &str) -> Verdict {
+    match phase {
+        "Succeeded" => return Verdict::no("PodCompleted", ""),
+        "Failed" => return Verdict::no("PodFailed", ""),
+        _ => {}
+    }
+    let round = round(input.pod, input.observed);
+    let is_left = |name: &str| {
+        let latest = input.observed.latest(name);
+        latest.is_some_and(|found| found.round < round && found.state != ContainerState::Exited)
+    };
+    if !all_containers(input.pod).any(|(_, container)| is_left(&container.name)) {
+        return Verdict::plain(false);
+    }
+    Verdict {
+        truth: true,
+        reason: Some("RestartAllContainersStarted".into()),
+        message: Some("container exited with restart policy rule".into()),
+    }
 }
 
 fn containers_ready(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {

@@ -2,7 +2,7 @@
 //!
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
-//! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod, [`disruption`] has the order to end; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod, [`disruption`] has the order to end; [`restarts`] says whether a container starts again, [`backoff`] when; [`termination`] takes a pod down.
 //! [`saved`] is what the next agent goes on with while the API server is away.
 //! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
@@ -15,9 +15,11 @@ mod conditions;
 pub mod disruption;
 pub mod ephemeral;
 pub mod observed;
+mod phase;
 pub mod plan;
 pub mod preemption;
 pub mod resize;
+pub mod restarts;
 pub mod saved;
 pub mod source;
 pub mod status;
@@ -68,37 +70,6 @@ fn init_kind(container: &Container) -> ContainerKind {
     match container.restart_policy.as_deref() {
         Some("Always") => ContainerKind::Sidecar,
         _ => ContainerKind::Init,
-    }
-}
-
-/// Restart policy of a pod or container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartPolicy {
-    /// Restarts after any exit code.
-    Always,
-    /// After a failure.
-    OnFailure,
-    /// Not at all.
-    Never,
-}
-
-impl RestartPolicy {
-    /// The pod's policy.
-    pub fn of(pod: &Pod) -> Self {
-        match spec(pod).restart_policy.as_deref() {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            _ => Self::Always,
-        }
-    }
-
-    /// Reports whether a container with this exit code restarts.
-    pub fn restarts(self, exit_code: i32) -> bool {
-        match self {
-            Self::Always => true,
-            Self::OnFailure => exit_code != 0,
-            Self::Never => false,
-        }
     }
 }
 

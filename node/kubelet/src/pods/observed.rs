@@ -26,6 +26,8 @@ pub mod label {
 pub mod annotation {
     /// Changes when the container has to be created again.
     pub const HASH: &str = "io.kubernetes.container.hash";
+    /// Number of times that all containers of the pod were started anew before.
+    pub const ROUND: &str = "io.knarr.container.round";
     /// Number of restarts.
     pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
     /// The machine's path of its termination message.
@@ -61,6 +63,8 @@ pub struct ObservedContainer {
     pub state: ContainerState,
     /// Number of restarts before this container was created.
     pub restart_count: i32,
+    /// Round of the pod in which it was created ([`super::restarts::round`]).
+    pub round: u32,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time at which its process started.
@@ -316,6 +320,7 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> Found {
             .cloned()
             .unwrap_or_default(),
         restart_count: note(annotation::RESTART_COUNT).parse().unwrap_or(0),
+        round: note(annotation::ROUND).parse().unwrap_or(0),
         hash: note(annotation::HASH),
         created_at: time(status.created_at).unwrap_or_default(),
         started_at: time(status.started_at),

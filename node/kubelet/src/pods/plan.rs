@@ -10,7 +10,8 @@ use super::backoff::BackOff;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::{Amounts, Resize, Resources, asks_for_restart};
-use super::{ContainerKind, RestartPolicy, all_containers, full_name_with_uid, init_kind, spec};
+use super::restarts::{RestartPolicy, restarts_all, round, starts_again};
+use super::{ContainerKind, all_containers, full_name_with_uid, init_kind, spec};
 use crate::probes::ProbeView;
 
 /// Everything a decision may look at.
@@ -52,6 +53,8 @@ pub struct Start {
     pub name: String,
     /// Number of restarts, this one included.
     pub restart_count: i32,
+    /// Round of the pod in which it starts.
+    pub round: u32,
     /// Time at which its last run ended, from which backoff counts.
     pub ended_at: Option<Timestamp>,
 }
@@ -85,6 +88,7 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
             let mut decider = Decider {
                 snapshot,
                 sandbox_id: &sandbox.id,
+                round: round(snapshot.pod, snapshot.observed),
                 plan: &mut plan,
             };
             decider.containers();
@@ -95,7 +99,6 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
 
 /// There is no working sandbox: make one if there is something to run in it.
 fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
-    let policy = RestartPolicy::of(snapshot.pod);
     let attempt = snapshot
         .observed
         .sandbox()
@@ -104,9 +107,11 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let left = spec(snapshot.pod).containers.iter().any(|container| {
         // One that still runs without its sandbox has not done well yet (upstream's `containerSucceeded`).
         let found = snapshot.observed.latest(&container.name);
-        found.is_none_or(|found| found.state != ContainerState::Exited || policy.restarts(found.exit_code))
+        found.is_none_or(|found| {
+            found.state != ContainerState::Exited || starts_again(snapshot.pod, container, found.exit_code)
+        })
     });
-    if ran_before && (policy == RestartPolicy::Never || !left) {
+    if ran_before && (RestartPolicy::of(snapshot.pod) == RestartPolicy::Never || !left) {
         plan.finish = true;
         return;
     }
@@ -124,20 +129,45 @@ enum Step {
     Failed,
 }
 
+/// Reason for a running container to stop.
+struct Fault {
+    message: String,
+    grace_seconds: Option<i64>,
+    restarts: bool,
+}
+
 struct Decider<'a, 'b> {
     snapshot: &'a Snapshot<'a>,
     sandbox_id: &'a str,
+    round: u32,
     plan: &'b mut Plan,
 }
 
 impl<'a> Decider<'a, '_> {
     fn containers(&mut self) {
         self.ephemerals();
+        if self.end_earlier_round() {
+            return;
+        }
         match self.inits() {
             Step::Passed => self.regulars(),
             Step::Blocked => {}
             Step::Failed => self.plan.finish = true,
         }
+    }
+
+    /// Ends at once what still runs of an earlier round, and reports whether anything does.
+    fn end_earlier_round(&mut self) -> bool {
+        for (_, container) in all_containers(self.snapshot.pod) {
+            let found = self.snapshot.observed.current(&container.name, self.sandbox_id);
+            let left =
+                found.filter(|found| found.round < self.round && found.state != ContainerState::Exited);
+            if let Some(found) = left {
+                let message = format!("Stopping container {}", container.name);
+                self.kill(container, found, &message, Some(0));
+            }
+        }
+        !self.plan.kill.is_empty()
     }
 
     /// They start at once, since they are for debugging a pod that does not come up, and start only once.
@@ -171,7 +201,7 @@ impl<'a> Decider<'a, '_> {
 
     fn init(&mut self, container: &'a Container) -> Step {
         let Some(found) = self.current(container) else {
-            self.start(container, None);
+            self.start_anew(container);
             return Step::Blocked;
         };
         match found.state {
@@ -180,13 +210,11 @@ impl<'a> Decider<'a, '_> {
                 Step::Blocked
             }
             ContainerState::Exited if found.exit_code == 0 => Step::Passed,
-            ContainerState::Exited if RestartPolicy::of(self.snapshot.pod) == RestartPolicy::Never => {
-                Step::Failed
-            }
-            ContainerState::Exited => {
+            ContainerState::Exited if starts_again(self.snapshot.pod, container, found.exit_code) => {
                 self.start_after_backoff(container, found);
                 Step::Blocked
             }
+            ContainerState::Exited => Step::Failed,
             ContainerState::Created | ContainerState::Unknown => {
                 self.replace(
                     container,
@@ -200,7 +228,7 @@ impl<'a> Decider<'a, '_> {
     }
 
     fn sidecar(&mut self, container: &'a Container) -> Step {
-        let running = self.keep_running(container, RestartPolicy::Always);
+        let running = self.keep_running(container);
         let started = self
             .current(container)
             .is_some_and(|found| self.snapshot.probes.started(&found.id, container));
@@ -212,10 +240,9 @@ impl<'a> Decider<'a, '_> {
     }
 
     fn regulars(&mut self) {
-        let policy = RestartPolicy::of(self.snapshot.pod);
         let mut kept = 0;
         for container in &spec(self.snapshot.pod).containers {
-            if self.keep_running(container, policy) || self.will_run(container) {
+            if self.keep_running(container) || self.will_run(container) {
                 kept += 1;
             }
         }
@@ -233,31 +260,21 @@ impl<'a> Decider<'a, '_> {
     }
 
     /// Keeps a container running as its policy asks; says whether it runs now and may go on.
-    fn keep_running(&mut self, container: &'a Container, policy: RestartPolicy) -> bool {
+    fn keep_running(&mut self, container: &'a Container) -> bool {
+        let pod = self.snapshot.pod;
         let Some(found) = self.current(container) else {
             let before = self.snapshot.observed.latest(&container.name);
-            if before.is_none_or(|before| policy.restarts(before.exit_code)) {
-                self.start(container, before);
+            let stays_ended = |before: &ObservedContainer| {
+                before.round == self.round && !starts_again(pod, container, before.exit_code)
+            };
+            if !before.is_some_and(stays_ended) {
+                self.start_anew(container);
             }
             return false;
         };
         match found.state {
-            ContainerState::Running => match self.fault(container, found) {
-                None => {
-                    self.resize(container, found);
-                    true
-                }
-                Some((message, grace)) if policy.restarts(1) => {
-                    self.replace(container, found, &message, grace);
-                    false
-                }
-                Some((message, grace)) => {
-                    self.kill(container, found, &message, grace);
-                    // It counts as running until it is seen to have ended.
-                    true
-                }
-            },
-            ContainerState::Exited if policy.restarts(found.exit_code) => {
+            ContainerState::Running => self.keep_or_replace(container, found),
+            ContainerState::Exited if starts_again(pod, container, found.exit_code) => {
                 self.start_after_backoff(container, found);
                 false
             }
@@ -274,31 +291,63 @@ impl<'a> Decider<'a, '_> {
         }
     }
 
-    /// Reason and grace period of a running container that has to stop.
-    fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<(String, Option<i64>)> {
+    /// Leaves a running container alone, or stops it; says whether it may go on.
+    fn keep_or_replace(&mut self, container: &'a Container, found: &ObservedContainer) -> bool {
+        match self.fault(container, found) {
+            None => {
+                self.resize(container, found);
+                true
+            }
+            Some(fault) if fault.restarts => {
+                self.replace(container, found, &fault.message, fault.grace_seconds);
+                false
+            }
+            Some(fault) => {
+                self.kill(container, found, &fault.message, fault.grace_seconds);
+                // It counts as running until it is seen to have ended.
+                true
+            }
+        }
+    }
+
+    /// Reason for a running container to stop.
+    fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<Fault> {
         let name = &container.name;
+        let changed = |message: String| {
+            let (grace_seconds, restarts) = (None, true);
+            Some(Fault {
+                message,
+                grace_seconds,
+                restarts,
+            })
+        };
         if found.hash != container_hash(container) {
-            return Some((
-                format!("Container {name} definition changed, will be restarted"),
-                None,
-            ));
+            return changed(format!("Container {name} definition changed, will be restarted"));
         }
         let (from, to) = self.amounts(container);
         if asks_for_restart(container, from, to) {
-            return Some((format!("Container {name} resize requires restart"), None));
+            return changed(format!("Container {name} resize requires restart"));
         }
+        let restarts = RestartPolicy::of_container(self.snapshot.pod, container) != RestartPolicy::Never;
+        let failed = |probe: &str, grace_seconds| {
+            let and = if restarts { ", will be restarted" } else { "" };
+            let message = format!("Container {name} failed {probe} probe{and}");
+            Some(Fault {
+                message,
+                grace_seconds,
+                restarts,
+            })
+        };
         let grace = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
             probe
                 .as_ref()
                 .and_then(|probe| probe.termination_grace_period_seconds)
         };
         if self.snapshot.probes.startup_failed(&found.id) {
-            let message = format!("Container {name} failed startup probe, will be restarted");
-            return Some((message, grace(&container.startup_probe)));
+            return failed("startup", grace(&container.startup_probe));
         }
         if self.snapshot.probes.liveness_failed(&found.id) {
-            let message = format!("Container {name} failed liveness probe, will be restarted");
-            return Some((message, grace(&container.liveness_probe)));
+            return failed("liveness", grace(&container.liveness_probe));
         }
         None
     }
@@ -322,7 +371,8 @@ impl<'a> Decider<'a, '_> {
     }
 
     fn current(&self, container: &Container) -> Option<&'a ObservedContainer> {
-        self.snapshot.observed.current(&container.name, self.sandbox_id)
+        let found = self.snapshot.observed.current(&container.name, self.sandbox_id);
+        found.filter(|found| found.round == self.round)
     }
 
     fn kill(&mut self, container: &Container, found: &ObservedContainer, message: &str, grace: Option<i64>) {
@@ -346,11 +396,24 @@ impl<'a> Decider<'a, '_> {
         self.start_after_backoff(container, found);
     }
 
+    /// Starts what is not there in this sandbox and round. One that itself keeps starting all anew waits longer each time.
+    fn start_anew(&mut self, container: &Container) {
+        let before = self.snapshot.observed.latest(&container.name);
+        let closed_a_round = |before: &&ObservedContainer| {
+            before.round < self.round && restarts_all(container, before.exit_code)
+        };
+        match before.filter(closed_a_round) {
+            Some(before) => self.start_after_backoff(container, before),
+            None => self.start(container, before),
+        }
+    }
+
     fn start(&mut self, container: &Container, before: Option<&ObservedContainer>) {
         let latest = before.or_else(|| self.snapshot.observed.latest(&container.name));
         self.plan.start.push(Start {
             name: container.name.clone(),
             restart_count: latest.map_or(0, |latest| latest.restart_count + 1),
+            round: self.round,
             ended_at: latest.and_then(|latest| latest.finished_at),
         });
     }

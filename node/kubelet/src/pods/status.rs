@@ -15,8 +15,10 @@ use super::conditions::conditions;
 use super::disruption::Failure;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
+use super::phase::phase;
 use super::resize::actual::ResourceView;
-use super::{ContainerKind, RestartPolicy, all_containers, spec};
+use super::restarts::{RESTARTING_ALL, round};
+use super::{ContainerKind, all_containers, spec};
 use crate::api::printable;
 use crate::probes::ProbeView;
 
@@ -52,15 +54,16 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     let mut status = input.previous.clone();
     let (inits, regulars): (Vec<_>, Vec<_>) =
         all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);
+    let round = round(input.pod, input.observed);
     let make = |list: Vec<(ContainerKind, &Container)>| -> Vec<ContainerStatus> {
         list.into_iter()
-            .map(|(kind, container)| container_status(input, kind, container))
+            .map(|(kind, container)| container_status(input, kind, container, round))
             .collect()
     };
     let inits = make(inits);
     let regulars = by_name(make(regulars));
     let ephemerals = ephemeral_containers(input.pod)
-        .map(|container| container_status(input, ContainerKind::Ephemeral, &container));
+        .map(|container| container_status(input, ContainerKind::Ephemeral, &container, 0));
     let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
     // A final phase and its reason are reported only when nothing runs any more.
@@ -118,7 +121,12 @@ fn addresses(input: &StatusInput<'_>, status: &mut PodStatus) {
     }
 }
 
-fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -> ContainerStatus {
+fn container_status(
+    input: &StatusInput<'_>,
+    kind: ContainerKind,
+    container: &Container,
+    round: u32,
+) -> ContainerStatus {
     let latest = input.observed.latest(&container.name);
     let before = previous_status(input.previous, kind, &container.name);
     let Some(latest) = latest else {
@@ -155,8 +163,11 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         ContainerKind::Init => latest.state == ContainerState::Exited && latest.exit_code == 0,
         _ => has_readiness(kind) && started && input.probes.ready(&latest.id, container),
     };
-    if let (Some((reason, message)), false) = (input.waiting.get(&container.name), running || input.terminal)
-    {
+    let of_earlier_round =
+        (latest.round < round).then_some((RESTARTING_ALL, "starts again with all containers of the pod"));
+    let given = input.waiting.get(&container.name);
+    let waits = given.map(|(reason, message)| (reason.as_str(), message.as_str()));
+    if let (Some((reason, message)), false) = (waits.or(of_earlier_round), running || input.terminal) {
         let ended = status.state.take().filter(|state| state.terminated.is_some());
         status.last_state = ended.or(status.last_state);
         status.state = Some(waiting(reason, message));
@@ -367,83 +378,4 @@ fn volume_mounts(container: &Container) -> Option<Vec<VolumeMountStatus>> {
 
 pub(super) fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref()?.terminated.as_ref()
-}
-
-fn is_running(status: &ContainerStatus) -> bool {
-    status.state.as_ref().is_some_and(|state| state.running.is_some())
-}
-
-/// The phase, from the states of the containers alone; a pod that has ended stays as it ended.
-fn phase(input: &StatusInput<'_>, inits: &[ContainerStatus], regulars: &[ContainerStatus]) -> &'static str {
-    match input.previous.phase.as_deref() {
-        Some("Failed") => return "Failed",
-        Some("Succeeded") => return "Succeeded",
-        _ => {}
-    }
-    let policy = RestartPolicy::of(input.pod);
-    let (mut pending_init, mut failed_init, mut sidecars_running) = (0, 0, 0);
-    let kinds = spec(input.pod)
-        .init_containers
-        .iter()
-        .flatten()
-        .map(super::init_kind);
-    for (kind, status) in kinds.zip(inits) {
-        match (kind, terminated(status)) {
-            (ContainerKind::Sidecar, ended) => {
-                let began = status.started == Some(true) || ended.is_some();
-                pending_init += u32::from(!began);
-                sidecars_running += u32::from(is_running(status));
-            }
-            (_, Some(ended)) if ended.exit_code == 0 => {}
-            (_, Some(_)) if policy == RestartPolicy::Never => failed_init += 1,
-            (_, _) => pending_init += 1,
-        }
-    }
-    let regular_began = regulars.iter().any(|status| status.container_id.is_some());
-    let running = regulars.iter().filter(|status| is_running(status)).count();
-    let ended: Vec<&ContainerStateTerminated> = regulars.iter().filter_map(stopped).collect();
-    let succeeded = ended.iter().filter(|state| state.exit_code == 0).count();
-    let waiting = regulars.len() - running - ended.len();
-    if failed_init > 0 {
-        return "Failed";
-    }
-    if pending_init > 0 && !regular_began && !input.terminal {
-        return "Pending";
-    }
-    if waiting > 0 {
-        return if input.terminal && !ended.is_empty() {
-            "Failed"
-        } else {
-            "Pending"
-        };
-    }
-    if running > 0 {
-        return "Running";
-    }
-    match policy {
-        _ if input.terminal && sidecars_running == 0 => {
-            if succeeded == ended.len() {
-                "Succeeded"
-            } else {
-                "Failed"
-            }
-        }
-        RestartPolicy::Always => "Running",
-        _ if sidecars_running > 0 => "Running",
-        _ if succeeded == ended.len() => "Succeeded",
-        RestartPolicy::Never => "Failed",
-        RestartPolicy::OnFailure => "Running",
-    }
-}
-
-/// A container waiting to be started again counts as stopped, with how it ended last.
-fn stopped(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
-    terminated(status).or_else(|| {
-        let waits = status.state.as_ref()?.waiting.is_some();
-        if waits {
-            status.last_state.as_ref()?.terminated.as_ref()
-        } else {
-            None
-        }
-    })
 }

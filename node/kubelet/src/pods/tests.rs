@@ -54,6 +54,7 @@ fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
             sandbox_id: "s".into(),
             state,
             restart_count: 0,
+            round: 0,
             created_at: at(0),
             started_at: Some(at(0)),
             finished_at: (state == ContainerState::Exited).then(|| at(5)),
@@ -452,4 +453,101 @@ fn status_patch_names_differences_only() {
         patch,
         serde_json::json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "podIP": null}})
     );
+}
+
+/// A container's own policy and rules, in a pod that never restarts any.
+fn restarting(own: &str) -> String {
+    format!(r#"{{"restartPolicy":"Never","containers":[{{"name":"a","image":"i",{own}}}]}}"#)
+}
+
+const RULE_42: &str =
+    r#""restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]"#;
+
+#[test]
+fn containers_start_again_by_their_own_policy_and_rules() {
+    let always = restarting(r#""restartPolicy":"Always""#);
+    check_plan(&always, &["a:exit:0"], &["a"], &[], false);
+    let on_failure = restarting(r#""restartPolicy":"OnFailure""#);
+    check_plan(&on_failure, &["a:exit:1"], &["a"], &[], false);
+    check_plan(&on_failure, &["a:exit:0"], &[], &[], true);
+    let ruled = restarting(&format!(r#""restartPolicy":"Never",{RULE_42}"#));
+    check_plan(&ruled, &["a:exit:42"], &["a"], &[], false);
+    check_plan(&ruled, &["a:exit:1"], &[], &[], true);
+    check_plan(&ruled.replace("In", "NotIn"), &["a:exit:1"], &["a"], &[], false);
+    check_plan(&ruled.replace("In", "NotIn"), &["a:exit:42"], &[], &[], true);
+    let never = ONE.replace("\"image\"", r#""restartPolicy":"Never","image""#);
+    check_plan(&never, &["a:exit:1"], &[], &[], true);
+    let init = INIT_NEVER.replace(
+        r#"{"name":"x""#,
+        &format!(r#"{{"restartPolicy":"Never",{RULE_42},"name":"x""#),
+    );
+    check_plan(&init, &["x:exit:42"], &["x"], &[], false);
+    check_plan(&init, &["x:exit:1"], &[], &[], true);
+}
+
+const ALL_ON_42: &str = r#"{"restartPolicy":"Never","initContainers":[{"name":"x","image":"i"}],"containers":[{"name":"a","image":"i","restartPolicy":"Never","restartPolicyRules":[{"action":"RestartAllContainers","exitCodes":{"operator":"In","values":[42]}}]},{"name":"b","image":"i"}]}"#;
+
+#[test]
+fn end_of_one_container_starts_all_anew_in_order() {
+    let pod = pod(ALL_ON_42);
+    let mut seen = observed(&pod, &["b:run", "a:exit:42", "x:exit:0"]);
+    let first = decide(&pod, &seen, &ProbeView::default());
+    let kill = &first.kill[0];
+    assert_eq!(
+        (first.kill.len(), kill.name.as_str(), kill.grace_seconds),
+        (1, "b", Some(0))
+    );
+    assert!(first.start.is_empty() && !first.finish, "{first:?}");
+    seen.containers[0].state = ContainerState::Exited;
+    seen.containers[0].exit_code = 137;
+    let second = decide(&pod, &seen, &ProbeView::default());
+    assert_eq!((second.start.len(), second.start[0].name.as_str()), (1, "x"));
+    assert_eq!((second.start[0].round, second.start[0].restart_count), (1, 1));
+    // The new init container runs to its end, and then both start again, the killed one too.
+    let mut x = seen.containers[2].clone();
+    (x.round, x.restart_count) = (1, 1);
+    seen.containers.insert(0, x);
+    let third = decide(&pod, &seen, &ProbeView::default());
+    let names: Vec<&str> = third.start.iter().map(|start| start.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"], "{third:?}");
+    // Without the old containers the round is still known by the new ones.
+    seen.containers.truncate(1);
+    assert_eq!(super::restarts::round(&pod, &seen), 1);
+}
+
+#[test]
+fn phase_goes_by_each_containers_restarts() {
+    let phase = |spec: &str, containers: &[&str]| {
+        let pod = pod(spec);
+        status_of(&pod, &observed(&pod, containers), &[], false).phase
+    };
+    let ruled = restarting(&format!(r#""restartPolicy":"Never",{RULE_42}"#));
+    assert_eq!(phase(&ruled, &["a:exit:42"]).as_deref(), Some("Running"));
+    assert_eq!(phase(&ruled, &["a:exit:1"]).as_deref(), Some("Failed"));
+    assert_eq!(phase(&ruled, &["a:exit:0"]).as_deref(), Some("Succeeded"));
+    assert_eq!(phase(ONE_ON_FAILURE, &["a:exit:1"]).as_deref(), Some("Running"));
+    assert_eq!(
+        phase(ALL_ON_42, &["b:run", "a:exit:42", "x:exit:0"]).as_deref(),
+        Some("Running")
+    );
+    assert_eq!(
+        phase(ALL_ON_42, &["b:exit:137", "a:exit:42", "x:exit:0"]).as_deref(),
+        Some("Running")
+    );
+}
+
+#[test]
+fn all_containers_restarting_is_a_condition_until_they_have_ended() {
+    let pod = pod(ALL_ON_42);
+    let check = |containers: &[&str], expected: &str| {
+        let status = status_of(&pod, &observed(&pod, containers), &[], false);
+        let conditions = status.conditions.unwrap();
+        let found = conditions
+            .iter()
+            .find(|one| one.type_ == "AllContainersRestarting");
+        assert_eq!(found.unwrap().status, expected, "{containers:?}");
+    };
+    check(&["b:run", "a:run", "x:exit:0"], "False");
+    check(&["b:run", "a:exit:42", "x:exit:0"], "True");
+    check(&["b:exit:137", "a:exit:42", "x:exit:0"], "False");
 }

@@ -26,34 +26,11 @@ pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
             "devices are not allocated",
         ));
     }
-    // An init container that always restarts is a sidecar.
-    for (list, known) in [("initContainers", "Always"), ("containers", "")] {
-        let at = path.child(list);
-        for (index, container) in spec.list(list).enumerate() {
-            let at = at.index(index);
-            restarts(&at, container, known, &mut warnings);
-        }
-    }
     warnings
 }
 
 fn warning(path: &Path<'_>, missing: &str) -> String {
     stored_only(&path.render().to_string(), missing)
-}
-
-fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec<String>) {
-    let policy = container.str("restartPolicy");
-    let rules = container.list("restartPolicyRules").next();
-    let ignored = [
-        ("restartPolicy", !policy.is_empty() && policy != known),
-        ("restartPolicyRules", rules.is_some()),
-    ];
-    for (field, _) in ignored.iter().filter(|(_, ignored)| *ignored) {
-        warnings.push(warning(
-            &path.child(field),
-            "nodes go by the restart policy of the pod",
-        ));
-    }
 }
 
 fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
