@@ -15,6 +15,7 @@ const SEARCH_CHARS_MAX: usize = 253;
 const SEARCH_LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
 const SEARCH_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
                            or '.', and must start and end with an alphanumeric character";
+const HOSTNAME_BYTES_MAX: usize = 64;
 const BAD_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// A pod's spec, or a template's.
@@ -44,6 +45,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     scheduling_gates(errors, &path.child("schedulingGates"), spec);
     scheduling::topology_spread(errors, &path.child("topologySpreadConstraints"), spec);
     security::host_users(errors, path, spec);
+    hostname_override(errors, path, spec);
     names(errors, path, spec);
     range(
         errors,
@@ -224,6 +226,23 @@ fn search_path(name: &str) -> Vec<String> {
         problems.push(syntax::regex_rule(SEARCH_RULE, &expression, &["example.com"]));
     }
     problems
+}
+
+/// The host name that a pod has instead of its own (KEP-4762).
+fn hostname_override(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let Some(name) = spec.get("hostnameOverride").and_then(Ref::as_str) else {
+        return;
+    };
+    let at = path.child("hostnameOverride");
+    for other in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec.get(other).and_then(Ref::as_bool) == Some(true) {
+            errors.forbidden(&at, &format!("may not be specified when {other} is true"));
+        }
+    }
+    if name.len() > HOSTNAME_BYTES_MAX {
+        errors.too_long(&at, HOSTNAME_BYTES_MAX);
+    }
+    dns_subdomain(errors, &at, name);
 }
 
 fn readiness_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
