@@ -2,8 +2,9 @@
 //!
 //! A pod may write millions of files: a pass looks at a bounded number of names, goes on with a large tree in the next, and
 //! begins a tree again only after twenty times the time that the last count of it took, so that counting costs a twentieth
-//! of a thread at most. Counts that go on hold folders open, a bounded number in all: one that begins ends the one that took
-//! longest, which stands at what it found. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
+//! of a thread at most. Namespaces share a pass: none keeps the others' trees from being counted by the number of its own.
+//! Counts that go on hold folders open, a bounded number in all: one that begins ends the longest of the namespace that holds
+//! most, which stands at what it found. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
 //! tree was seen whole. Only pods with limits are looked at, and all while the node's disk is short.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,7 +23,7 @@ use super::pod_storage::PodStorage;
 use crate::config::KubeletConfig;
 use crate::containers::files;
 use crate::managers::ManagerContext;
-use crate::pods::{spec, uid};
+use crate::pods::{namespace, spec, uid};
 
 /// Pause between two passes.
 const PASS_AFTER: Duration = Duration::from_secs(10);
@@ -32,6 +33,8 @@ const REST_PER_COUNT: u32 = 20;
 const NAMES_PER_PASS: usize = 300_000;
 /// Of them in one tree, so that none keeps the others waiting.
 const NAMES_PER_TREE: usize = 60_000;
+/// Names that a visit of a tree costs at least: its folder is opened.
+const NAMES_PER_VISIT: usize = 100;
 /// Descriptors that all counts together hold: the deepest trees are counted some eight at a time.
 const DESCRIPTORS_MAX: usize = 8 * TreeCount::MAX_DESCRIPTORS;
 /// A pass that takes longer is stuck in the file system.
@@ -73,12 +76,17 @@ enum TreeName {
     Logs(String),
 }
 
-/// Trees of pods, by uid.
+/// Namespace and uid of a pod, and a tree of it.
+type Key = (String, String, TreeName);
+
+/// Trees of pods.
 #[derive(Debug, Default)]
 struct Trees {
-    all: BTreeMap<(String, TreeName), Tree>,
-    /// The tree that the last pass did not come to.
-    next: Option<(String, TreeName)>,
+    all: BTreeMap<Key, Tree>,
+    /// The tree of each namespace that the last pass did not come to.
+    next: HashMap<String, Key>,
+    /// The namespace with which the last pass began.
+    first: String,
 }
 
 /// Knowledge of a tree.
@@ -100,49 +108,86 @@ impl Trees {
         pods: &[Arc<Pod>],
         clock: &Runtime,
     ) -> HashMap<String, PodStorage> {
-        let mut paths = BTreeMap::new();
+        let mut paths: BTreeMap<String, BTreeMap<Key, PathBuf>> = BTreeMap::new();
         for pod in pods {
+            let key = |name| (namespace(pod).to_owned(), uid(pod).to_owned(), name);
             let trees = trees_of(config, pod).into_iter();
-            paths.extend(trees.map(|(name, path)| ((uid(pod).to_owned(), name), path)));
+            let own = paths.entry(namespace(pod).to_owned()).or_default();
+            own.extend(trees.map(|(name, path)| (key(name), path)));
         }
-        self.all.retain(|key, _| paths.contains_key(key));
+        let is_wanted = |key: &Key| paths.get(&key.0).is_some_and(|own| own.contains_key(key));
+        self.all.retain(|key, _| is_wanted(key));
+        self.next.retain(|namespace, _| paths.contains_key(namespace));
         let mut left = NAMES_PER_PASS;
-        let begin = self.next.take();
+        let (before, after): (Vec<_>, Vec<_>) =
+            paths.iter().partition(|(namespace, _)| **namespace <= self.first);
+        let all: Vec<_> = after.into_iter().chain(before).collect();
+        for (at, (_, own)) in all.iter().enumerate() {
+            left -= self.pass_of_namespace(own, left / (all.len() - at), clock);
+        }
+        self.first = all
+            .first()
+            .map(|(namespace, _)| (*namespace).clone())
+            .unwrap_or_default();
+        self.sizes(pods)
+    }
+
+    /// Goes on with the trees of one namespace, by so many names, and returns how many that took.
+    fn pass_of_namespace(&mut self, paths: &BTreeMap<Key, PathBuf>, names: usize, clock: &Runtime) -> usize {
+        let Some(((namespace, ..), _)) = paths.first_key_value() else {
+            return 0;
+        };
+        let begin = self.next.remove(namespace);
         let from = begin.as_ref();
         let (before, after): (Vec<_>, Vec<_>) = paths
             .iter()
             .partition(|(key, _)| from.is_some_and(|from| *key < from));
+        let mut left = names;
         for (key, path) in after.into_iter().chain(before) {
             if left == 0 {
-                self.next = Some(key.clone());
+                self.next.insert(namespace.clone(), key.clone());
                 break;
             }
-            let began = clock.monotonic();
-            let known = self.all.get(key);
-            if known.is_none_or(|tree| tree.count.is_none() && tree.is_due(began)) {
-                self.make_room(began);
-            }
-            let tree = self.all.entry(key.clone()).or_default();
-            if tree.is_due(began) {
-                let names = left.min(NAMES_PER_TREE);
-                tree.go_on(path, names);
-                left -= names;
-                tree.rest_after(began, clock.monotonic());
-            }
+            left -= self.visit(key, path, left.min(NAMES_PER_TREE), clock).min(left);
         }
-        self.sizes(pods)
+        names - left
     }
 
-    /// Ends counts until the deepest tree has room, those that took longest first.
+    /// Goes on with a tree that is due, and returns the names that this costs.
+    fn visit(&mut self, key: &Key, path: &Path, names: usize, clock: &Runtime) -> usize {
+        let began = clock.monotonic();
+        let known = self.all.get(key);
+        if known.is_none_or(|tree| tree.count.is_none() && tree.is_due(began)) {
+            self.make_room(began);
+        }
+        let tree = self.all.entry(key.clone()).or_default();
+        if !tree.is_due(began) {
+            return 0;
+        }
+        let used = tree.go_on(path, names).max(NAMES_PER_VISIT);
+        tree.rest_after(began, clock.monotonic());
+        used
+    }
+
+    /// Ends counts until the deepest tree has room: of the namespace that holds most the one that took longest.
     fn make_room(&mut self, now: Duration) {
         let held = |tree: &Tree| tree.count.as_ref().map_or(0, TreeCount::descriptors);
-        let mut all: usize = self.all.values().map(held).sum();
-        while all + TreeCount::MAX_DESCRIPTORS > DESCRIPTORS_MAX {
-            let going_on = self.all.values_mut().filter(|tree| tree.count.is_some());
-            let Some(longest) = going_on.max_by_key(|tree| tree.took) else {
+        let mut by_namespace: HashMap<String, usize> = HashMap::new();
+        for ((namespace, ..), tree) in self.all.iter().filter(|(_, tree)| tree.count.is_some()) {
+            *by_namespace.entry(namespace.clone()).or_default() += held(tree);
+        }
+        while by_namespace.values().sum::<usize>() + TreeCount::MAX_DESCRIPTORS > DESCRIPTORS_MAX {
+            let Some((namespace, all)) = by_namespace.iter_mut().max_by_key(|(_, held)| **held) else {
                 return;
             };
-            all -= held(longest);
+            let own = self
+                .all
+                .iter_mut()
+                .filter(|(key, tree)| key.0 == *namespace && tree.count.is_some());
+            let Some((_, longest)) = own.max_by_key(|(_, tree)| tree.took) else {
+                return;
+            };
+            *all -= held(longest);
             longest.give_up(now);
         }
     }
@@ -150,7 +195,7 @@ impl Trees {
     fn sizes(&self, pods: &[Arc<Pod>]) -> HashMap<String, PodStorage> {
         let known: HashSet<&str> = pods.iter().map(|pod| uid(pod)).collect();
         let mut sizes: HashMap<String, PodStorage> = HashMap::new();
-        for ((uid, name), tree) in &self.all {
+        for ((_, uid, name), tree) in &self.all {
             if !known.contains(uid.as_str()) {
                 continue;
             }
@@ -173,22 +218,25 @@ impl Tree {
                 .is_none_or(|ended| now.saturating_sub(ended) >= rest)
     }
 
-    fn go_on(&mut self, path: &Path, names: usize) {
+    /// Counts on by so many names, and returns how many that took.
+    fn go_on(&mut self, path: &Path, names: usize) -> usize {
         if self.count.is_none() {
             self.took = Duration::ZERO;
             self.count = TreeCount::begin(path).ok();
         }
         let Some(count) = &mut self.count else {
             self.whole = DiskUsage::default();
-            return;
+            return 0;
         };
-        if count.go_on(names) {
+        let used = count.go_on(names);
+        if count.is_through() {
             if count.is_deeper() {
                 tracing::warn!(path = %path.display(), "a part of a pod's files lies too deep to be counted");
             }
             self.whole = count.counted();
             self.count = None;
         }
+        used
     }
 
     /// Ends a count before its end: at least what it has found is there.
@@ -293,7 +341,10 @@ mod tests {
             for (number, pod) in pods.iter().enumerate() {
                 trees.make_room(at(number as u64));
                 for (name, path) in trees_of(&config, pod) {
-                    let tree = trees.all.entry((uid(pod).to_owned(), name)).or_default();
+                    let tree = trees
+                        .all
+                        .entry(("n".to_owned(), uid(pod).to_owned(), name))
+                        .or_default();
                     tree.go_on(&path, 290);
                     tree.rest_after(clock.monotonic(), clock.monotonic());
                 }
@@ -301,8 +352,48 @@ mod tests {
                 let held: usize = held.map(TreeCount::descriptors).sum();
                 assert!(held <= DESCRIPTORS_MAX, "{held} descriptors after {number} pods");
             }
-            let first = &trees.all[&("00".to_owned(), TreeName::Volume("disk".to_owned()))];
+            let first = &trees.all[&(
+                "n".to_owned(),
+                "00".to_owned(),
+                TreeName::Volume("disk".to_owned()),
+            )];
             assert!(first.usage().inodes > 200, "what was found stands");
+        });
+    }
+
+    #[test]
+    fn storage_of_a_pod_is_known_beside_thousands_of_empty_trees() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KubeletConfig::for_data_dir(folder.path().to_owned());
+        let simulation = machinery_runtime::Simulation::new(1);
+        let clock = simulation.runtime();
+        let crowd = |number: usize| {
+            let volumes: Vec<_> = (0..100)
+                .map(|at| serde_json::json!({"name": format!("v{at}"), "emptyDir": {}}))
+                .collect();
+            let pod = serde_json::json!({
+                "metadata": {"name": "p", "namespace": "a-crowd", "uid": format!("{number:03}")},
+                "spec": {"containers": [], "volumes": volumes},
+            });
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        let mut pods: Vec<Arc<Pod>> = (0..60).map(crowd).collect();
+        pods.push(pod("victim"));
+        let volume = node_volume::empty_dir_path(&files::pod_folder(&config, "victim"), "disk");
+        std::fs::create_dir_all(&volume).unwrap();
+        std::fs::write(volume.join("file"), vec![1; 1 << 20]).unwrap();
+        simulation.run(async move {
+            let mut trees = Trees::default();
+            let known = trees.pass(&config, &pods, &clock);
+            assert!(known["victim"].volumes["disk"].bytes >= 1 << 20);
+            assert!(
+                trees.next.contains_key("a-crowd"),
+                "six thousand trees take more than one pass"
+            );
+            let looked_at = trees.all.len();
+            assert!(looked_at > 1_000, "{looked_at} trees in a pass");
+            trees.pass(&config, &pods, &clock);
+            assert!(trees.all.len() > looked_at, "it goes on where it ended");
         });
     }
 

@@ -101,11 +101,11 @@ impl TreeCount {
         Ok(count)
     }
 
-    /// Counts at most so many more names, and reports whether none is left.
-    pub fn go_on(&mut self, names: usize) -> bool {
-        for _ in 0..names {
+    /// Counts at most so many more names, and returns how many steps that took.
+    pub fn go_on(&mut self, names: usize) -> usize {
+        for step in 0..names {
             let Some(folder) = self.way.last_mut() else {
-                return true;
+                return step;
             };
             match folder.entries.next() {
                 None => drop(self.way.pop()),
@@ -115,6 +115,11 @@ impl TreeCount {
                 }
             }
         }
+        names
+    }
+
+    /// Reports whether all of the tree was counted.
+    pub fn is_through(&self) -> bool {
         self.way.is_empty()
     }
 
@@ -185,7 +190,9 @@ mod tests {
 
     fn whole(root: &Path) -> TreeCount {
         let mut count = TreeCount::begin(root).unwrap();
-        while !count.go_on(1) {}
+        while !count.is_through() {
+            count.go_on(1);
+        }
         count
     }
 
@@ -221,12 +228,15 @@ mod tests {
             std::fs::write(folder.path().join(format!("{number}")), "x").unwrap();
         }
         let mut count = TreeCount::begin(folder.path()).unwrap();
-        assert!(!count.go_on(40));
+        assert_eq!(count.go_on(40), 40);
+        assert!(!count.is_through());
         assert_eq!(count.counted().inodes, 41, "the folder itself is one");
-        assert!(!count.go_on(60));
-        assert!(count.go_on(10));
+        count.go_on(60);
+        assert!(!count.is_through());
+        assert_eq!(count.go_on(10), 1, "the folder itself");
+        assert!(count.is_through());
         assert_eq!(count.counted().inodes, 101);
-        assert!(count.go_on(10), "it has ended");
+        assert_eq!(count.go_on(10), 0, "it has ended");
     }
 
     #[test]
