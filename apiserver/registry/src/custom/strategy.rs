@@ -86,7 +86,9 @@ impl SchemaStrategy {
 fn is_blocking(kind: FieldErrorKind) -> bool {
     matches!(
         kind,
-        FieldErrorKind::NotSupported
+        // The schema's own bound, which makes the only `Forbidden` here, leaves nothing to spend on rules.
+        FieldErrorKind::Forbidden
+            | FieldErrorKind::NotSupported
             | FieldErrorKind::Required
             | FieldErrorKind::TooLong
             | FieldErrorKind::TooMany

@@ -20,6 +20,9 @@ impl Validation {
             Kind::Map => {
                 let free = value.schema().ty(value.ty()).shape == Shape::Map;
                 for (name, member) in value.entries() {
+                    if self.over {
+                        break;
+                    }
                     self.unique(member, &if free { path.key(name) } else { path.child(name) });
                 }
             }
@@ -32,6 +35,9 @@ impl Validation {
                     _ => {}
                 }
                 for (index, item) in value.items().enumerate() {
+                    if self.over {
+                        break;
+                    }
                     self.unique(item, &path.index(index));
                 }
             }

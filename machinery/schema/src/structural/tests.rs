@@ -194,6 +194,20 @@ fn validation_errors_of_long_paths_are_bounded() {
     assert!(bytes < 8 << 20, "{bytes} bytes of paths");
 }
 
+/// Once the steps are used up no item is looked at, nor the text of its path made.
+#[test]
+fn validation_ends_with_its_steps_below_a_long_name() {
+    let schema = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
+    let object = format!(r#"{{"{}":[{}1]}}"#, "k".repeat(1 << 20), "1,".repeat(10_000));
+    let (errors, cost) = machinery_fuzz::cost(|| validated(schema, &object));
+    assert!(
+        errors.iter().any(|error| error.detail.contains("more steps")),
+        "{}",
+        errors.len()
+    );
+    assert!(cost.total < 4 << 30, "{} bytes allocated", cost.total);
+}
+
 /// Lists with keys are compared item by item, each found by its keys.
 #[test]
 fn validation_old_items_are_hashed() {

@@ -56,6 +56,9 @@ impl Validation {
             Kind::List => {
                 let old = OldItems::of(old, constraints);
                 for (index, item) in value.items().enumerate() {
+                    if self.over {
+                        break;
+                    }
                     let old = old.as_ref().and_then(|old| old.get(item));
                     self.structure(item, old, &format!("{path}[{index}]"));
                 }
@@ -65,6 +68,9 @@ impl Validation {
             }
             Kind::Map => {
                 for (name, member) in value.entries() {
+                    if self.over {
+                        break;
+                    }
                     self.structure(member, old.and_then(|old| old.get(name)), &joined(path, name));
                 }
             }
@@ -302,6 +308,9 @@ impl Validation {
         }
         if let Some(items) = &schema.items {
             for (index, item) in value.items().enumerate() {
+                if self.over {
+                    break;
+                }
                 self.constraints(item, items, &format!("{path}[{index}]"));
             }
         }
@@ -325,6 +334,9 @@ impl Validation {
             self.push(FieldError::too_many(&at(path), value.len(), max));
         }
         for (name, own) in &schema.properties {
+            if self.over {
+                break;
+            }
             if let Some(member) = value.get(name) {
                 self.constraints(member, own, &joined(path, name));
             }
