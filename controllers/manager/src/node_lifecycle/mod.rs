@@ -129,10 +129,14 @@ fn standing(node: &Object<NodeView>) -> Option<NodeHealth> {
     })
 }
 
-/// Region and zone, as upstream joins them.
+/// Region and zone, as upstream joins them; nothing of a node that has neither.
 fn zone(node: &Object<NodeView>) -> String {
     let region = node.header.label("topology.kubernetes.io/region").unwrap_or("");
-    format!("{region}:\0:{}", node.zone.as_deref().unwrap_or(""))
+    let zone = node.zone.as_deref().unwrap_or("");
+    match (region, zone) {
+        ("", "") => String::new(),
+        _ => format!("{region}:\0:{zone}"),
+    }
 }
 
 fn unready(nodes: &Informer<NodeView>) -> Vec<ObjectKey> {

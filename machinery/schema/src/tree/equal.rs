@@ -41,7 +41,7 @@ impl Ref<'_> {
 fn same((tree, one): (&Tree, Node), (other_tree, other): (&Tree, Node)) -> bool {
     let tag = one.tag();
     if tag != other.tag() {
-        return false;
+        return same_number(one, other);
     }
     match tag {
         Tag::Null => true,
@@ -68,6 +68,20 @@ fn same((tree, one): (&Tree, Node), (other_tree, other): (&Tree, Node)) -> bool 
     }
 }
 
+/// Numbers are equal by their value: JSON has one kind, and `1` is what Go writes of a float (structured-merge-diff compares
+/// them so too).
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "as upstream: an integer beside a float is read as one"
+)]
+fn same_number(one: Node, other: Node) -> bool {
+    match (one.tag(), other.tag()) {
+        (Tag::Int, Tag::Float) => one.as_int() as f64 == other.as_float(),
+        (Tag::Float, Tag::Int) => one.as_float() == other.as_int() as f64,
+        _ => false,
+    }
+}
+
 /// Texts by where they start and how long they are.
 fn same_text((tree, own): (&Tree, (u32, u32)), (other_tree, other): (&Tree, (u32, u32))) -> bool {
     bytes(tree, own) == bytes(other_tree, other)
@@ -89,6 +103,9 @@ mod tests {
         let one = Tree::from_json(r#"{"a":1,"b":[{"x":null,"y":2.5}]}"#).unwrap();
         let two = Tree::from_json(r#"{"b":[{"y":2.5,"x":null}],"a":1}"#).unwrap();
         assert!(one == two);
+        let numbers = [r#"{"a":[100]}"#, r#"{"a":[100.0]}"#, r#"{"a":[100.5]}"#];
+        let [whole, float, other] = numbers.map(|json| Tree::from_json(json).unwrap());
+        assert!(whole == float && float == whole && whole != other && other != whole);
         let three = Tree::from_json(r#"{"b":[{"y":2.5}],"a":1}"#).unwrap();
         assert!(one != three);
     }
