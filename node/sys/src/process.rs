@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -52,6 +53,15 @@ impl ProcessIdentity {
             start_time,
             boot_id: BOOT_ID.clone(),
         })
+    }
+
+    /// Reports whether it runs the very file that this process runs. `None` where that cannot be seen.
+    pub fn runs_own_program(&self) -> Option<bool> {
+        let file = |process: &str| {
+            let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        Some(file(&self.pid.to_string())? == file("self")?)
     }
 
     /// Reads what [`ProcessIdentity::to_text`] wrote; anything else is `None`.

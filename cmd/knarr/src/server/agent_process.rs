@@ -31,7 +31,7 @@ pub(super) async fn supervise_agent(
         },
         socket: None,
     };
-    end_other_settings(&agent, runtime).await;
+    end_outdated(&agent, runtime).await;
     // The first failure is the user's to see; later ones go to the log.
     agent.ensure().context("starting the node agent")?;
     // The task ends with the server, the agent does not.
@@ -41,24 +41,27 @@ pub(super) async fn supervise_agent(
     Ok(())
 }
 
-/// Ends an agent that was started with other settings; pods and containerd outlive it.
-async fn end_other_settings(agent: &Supervised, runtime: &Runtime) {
+/// Ends an agent that was started with other settings, or that is of another file than this server, as after an update;
+/// pods and containerd outlive it.
+async fn end_outdated(agent: &Supervised, runtime: &Runtime) {
     let Some(running) = agent.running() else {
         return;
     };
     let words = running.command_line().unwrap_or_default();
-    if words.is_empty() || words[1..] == agent.daemon.args {
+    if words.is_empty() {
         return;
     }
-    tracing::info!(
-        pid = running.pid,
-        "settings of the node agent have changed, restarting it"
-    );
+    let why = match words[1..] == agent.daemon.args {
+        false => "it has other settings",
+        true if running.runs_own_program() == Some(false) => "it is of another binary",
+        true => return,
+    };
+    tracing::info!(pid = running.pid, why, "restarting the node agent");
     running.terminate();
     if runtime.timeout(END_TIMEOUT, running.ended()).await.is_err() {
         tracing::warn!(
             pid = running.pid,
-            "the node agent did not end in time and keeps its old settings"
+            "the node agent did not end in time and goes on as it is"
         );
     }
 }
