@@ -228,6 +228,7 @@ impl Endpoints {
             Err(RegistryError::NoSuchResource) if store.row.custom => return Ok(not_found_page()),
             checked => checked?,
         }
+        let store = store.read_by(&ctx.user, &ctx.namespace);
         // `/watch/` in an address is a way to get.
         if info.verb == "watch" && *request.method() != Method::GET {
             return Err(RegistryError::MethodNotAllowed);

@@ -119,7 +119,7 @@ impl Definitions {
             tracing::warn!(%error, definition = name, "accepting the names of a CustomResourceDefinition failed");
         }
         if self.serve(definition) {
-            self.renew_objects(definition).await;
+            self.renew_objects(definition);
         }
     }
 
@@ -152,15 +152,22 @@ impl Definitions {
         })
     }
 
-    /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each.
-    async fn renew_objects(&self, definition: &Tree) {
-        let name = metadata::name(definition);
-        if let Some(store) = self.registry.custom_store(name)
-            && store.row.stored.webhook.is_none()
-            && let Err(error) = store.renew_all().await
-        {
-            tracing::warn!(%error, definition = name, "objects are converted when they are read");
+    /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each. Other
+    /// definitions do not wait for it, and it ends where the next form of this one begins.
+    fn renew_objects(&self, definition: &Tree) {
+        let name = metadata::name(definition).to_owned();
+        let Some(store) = self.registry.custom_store(&name) else {
+            return;
+        };
+        if store.row.stored.webhook.is_some() {
+            return;
         }
+        let renewal = async move {
+            if let Err(error) = store.renew_all().await {
+                tracing::warn!(%error, definition = name, "objects are converted when they are read");
+            }
+        };
+        self.ctx.runtime.spawn("definition renewal", renewal).detach();
     }
 
     async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {

@@ -14,6 +14,8 @@ mod definition;
 pub(crate) mod json_path;
 mod names;
 #[cfg(test)]
+mod renewal_tests;
+#[cfg(test)]
 mod rule_tests;
 mod strategy;
 

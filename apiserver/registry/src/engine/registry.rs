@@ -1,5 +1,6 @@
 //! The resources being served, by group, version and plural; rows come and go at run time.
 
+use crate::engine::converted::ConvertedObjects;
 use crate::engine::node_ports::NodePorts;
 use crate::engine::row::ResourceRow;
 use crate::engine::store::{NodeGrowth, Store};
@@ -33,6 +34,7 @@ struct Inner {
     runtime: Runtime,
     node_ports: NodePorts,
     node_growth: Arc<NodeGrowth>,
+    converted: Arc<ConvertedObjects>,
     /// Shared with whoever reads stored values for storage.
     rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
@@ -258,6 +260,7 @@ impl Registry {
             runtime,
             node_ports,
             node_growth,
+            converted: Arc::default(),
             rows,
             changing: parking_lot::Mutex::new(()),
             conversions: OnceLock::new(),
@@ -305,6 +308,10 @@ impl Registry {
         &self.0.node_growth
     }
 
+    pub(crate) fn converted(&self) -> &Arc<ConvertedObjects> {
+        &self.0.converted
+    }
+
     pub fn rows(&self) -> Arc<Rows> {
         self.0.rows.load_full()
     }
@@ -312,10 +319,7 @@ impl Registry {
     /// The verbs of a resource, when it is served.
     pub fn store(&self, group: &str, version: &str, plural: &str) -> Option<Store> {
         let row = Arc::clone(self.0.rows.load().get(group, version, plural)?);
-        Some(Store {
-            row,
-            registry: self.clone(),
-        })
+        Some(Store::new(row, self))
     }
 
     /// The verbs of a resource in its preferred version.
@@ -325,10 +329,7 @@ impl Registry {
         let row = versions
             .iter()
             .find_map(|version| rows.get(group, &version.name, plural))?;
-        Some(Store {
-            row: Arc::clone(row),
-            registry: self.clone(),
-        })
+        Some(Store::new(Arc::clone(row), self))
     }
 
     /// The verbs on the objects of a CustomResourceDefinition, in one of its served versions; objects are stored in one
@@ -339,10 +340,7 @@ impl Registry {
         // That which is stored needs no webhook.
         let row = own.iter().find(|row| row.is_stored_form()).or(own.first())?;
         let row = Arc::clone(row);
-        Some(Store {
-            row,
-            registry: self.clone(),
-        })
+        Some(Store::new(row, self))
     }
 
     /// Replaces the rows of one CustomResourceDefinition, where what they are made of is not what it was. Says whether

@@ -38,10 +38,7 @@ pub async fn sweep(registry: &Registry) -> Result<usize, StorageError> {
         if lives_for_ever || !prefixes.insert(row.stored.prefix.clone()) {
             continue;
         }
-        let store = Store {
-            row,
-            registry: registry.clone(),
-        };
+        let store = Store::new(row, registry);
         swept += store.sweep().await?;
     }
     Ok(swept)

@@ -9,6 +9,7 @@ mod delete;
 pub mod deletion;
 pub mod early_expiry;
 pub mod expiry;
+mod migration;
 mod node_growth;
 mod read;
 mod shown;
@@ -36,13 +37,14 @@ use crate::engine::registry::Registry;
 use crate::engine::row::ResourceRow;
 use crate::engine::scope::Scope;
 use crate::engine::strategy::{AllocationChange, path_segment_problems};
+use crate::engine::turns::{Reader, Turns};
 use crate::engine::user_class::UserClass;
 use crate::shared::validation::each_once;
 use apiserver_storage::encryption::Seal;
 use apiserver_storage::{
     Claim, Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write,
 };
-use machinery_meta::{FieldError, Revision};
+use machinery_meta::{FieldError, Revision, UserInfo};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
@@ -51,6 +53,8 @@ use std::sync::Arc;
 pub struct Store {
     pub row: Arc<ResourceRow>,
     pub(crate) registry: Registry,
+    /// Owner of the work that reading takes; the server itself where there is none.
+    reader: Option<Reader>,
 }
 
 /// The result of a write.
@@ -92,6 +96,32 @@ impl Written {
 }
 
 impl Store {
+    /// The verbs of a row, for the server itself.
+    pub(crate) fn new(row: Arc<ResourceRow>, registry: &Registry) -> Self {
+        Self {
+            row,
+            registry: registry.clone(),
+            reader: None,
+        }
+    }
+
+    /// The same for a request of this user in a namespace, or in none: what reading takes is charged to them.
+    #[must_use]
+    pub fn read_by(self, user: &Arc<UserInfo>, namespace: &Arc<str>) -> Self {
+        let reader = Reader {
+            user: Arc::clone(user),
+            namespace: Arc::clone(namespace),
+        };
+        Self {
+            reader: Some(reader),
+            ..self
+        }
+    }
+
+    pub(crate) fn turns(&self) -> Turns {
+        Turns::of(self.registry.runtime(), self.reader.as_ref())
+    }
+
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         self.registry.storage()
     }
@@ -121,35 +151,6 @@ impl Store {
             expires: None,
             record: self.encode(object)?,
             seal: Seal::default(),
-        })
-    }
-
-    /// An entry in the form of the row's schema now. A record of an older one that has the same content in the new form is
-    /// converted once: storage keeps the new form where it holds records in memory, and nothing is written and no event is
-    /// sent. Where the content differs (a field is pruned or has a default), storage keeps what was written, with the
-    /// header of now, and each read converts it, as upstream's does: the next schema may have the field again. What
-    /// cannot be read stays as it is, and a read of it returns the reason.
-    pub(crate) fn migrate_entry(&self, entry: Arc<Entry>) -> Arc<Entry> {
-        if entry.record.fingerprint == self.row.stored.fingerprint {
-            return entry;
-        }
-        let record = match codec::migrate_record(&self.row, &entry) {
-            Ok(record) => record,
-            Err(error) => {
-                tracing::warn!(key = %entry.key, %error, "an object of an older schema is unreadable");
-                return entry;
-            }
-        };
-        if let Some(kept) = codec::kept_record(&entry.record, &record) {
-            self.storage().recache(&entry.key, entry.revision, kept);
-        }
-        Arc::new(Entry {
-            key: entry.key.clone(),
-            revision: entry.revision,
-            created: entry.created,
-            expires: entry.expires,
-            record,
-            seal: entry.seal,
         })
     }
 

@@ -32,7 +32,7 @@ impl ListPage {
 /// A list at a revision that history no longer has.
 const LIST_TOO_OLD_MESSAGE: &str = "The resourceVersion for the provided list is too old.";
 /// With a selector and a limit, this many are looked at in one go.
-const SCAN_PAGE: usize = 1_000;
+pub(super) const SCAN_PAGE: usize = 1_000;
 
 /// The part of the collection that a page is taken from.
 struct Span {
@@ -69,21 +69,6 @@ impl Store {
         let prefix = self.prefix(scope)?;
         let span = span(&prefix, options)?;
         self.collect(&prefix, span, options).await
-    }
-
-    /// Brings every object into the row's form of now.
-    pub(crate) async fn renew_all(&self) -> Result<(), RegistryError> {
-        let mut options = ListOptions {
-            limit: SCAN_PAGE,
-            ..ListOptions::default()
-        };
-        loop {
-            let page = self.list(&Scope::Cluster, &options).await?;
-            if page.continue_token.is_empty() {
-                return Ok(());
-            }
-            options.continue_token = page.continue_token;
-        }
     }
 
     /// A list that can have one item only is a get.

@@ -2,87 +2,98 @@
 //! for rows of other versions.
 
 use super::Store;
+use super::migration::{batches, bytes_of, with_record};
 use crate::engine::codec;
 use crate::engine::error::RegistryError;
-use crate::engine::version_webhook::{Converted, MAX_BYTES, VersionWebhook};
+use crate::engine::version_webhook::{Converted, VersionWebhook};
 use apiserver_storage::{Entry, Op, Write};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 use std::sync::Arc;
 
-/// Objects of a list that are converted together, and their places in it.
-#[derive(Default)]
-struct Piece {
-    places: Vec<usize>,
-    documents: Vec<Tree>,
-    bytes: usize,
-}
-
 impl Store {
-    /// Entries in the form of this row, in their order.
+    /// Entries in the form of this row, in their order. Large ones are converted in turns of the reader.
     ///
     /// # Errors
     /// The webhook does not convert one of them.
-    pub(crate) async fn shown(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, RegistryError> {
-        let Some(webhook) = &self.row.stored.webhook else {
-            return Ok(entries
-                .into_iter()
-                .map(|entry| self.migrate_entry(entry))
-                .collect());
-        };
-        let is_other = |entry: &Arc<Entry>| entry.record.fingerprint != self.row.stored.fingerprint;
-        let others = entries.iter().filter(|entry| is_other(entry));
-        let _room = webhook.room(others.map(|entry| entry.record.len()).sum()).await;
-        let mut shown = Vec::with_capacity(entries.len());
-        let mut piece = Piece::default();
-        for entry in entries {
-            if entry.record.fingerprint == self.row.stored.fingerprint {
-                shown.push(entry);
-            } else if let Some(known) = webhook.cache.get(&self.converted_key(&entry)) {
-                shown.push(known);
-            } else {
-                let document = document(&entry)?;
-                if document.str_at(&["apiVersion"]) == self.row.gvk.api_version() {
-                    // An older schema of this version.
-                    shown.push(self.entry_of(webhook, &entry, &document)?);
-                } else {
-                    piece.bytes += document.arena_bytes();
-                    piece.places.push(shown.len());
-                    piece.documents.push(document);
-                    shown.push(entry);
-                }
-                if piece.bytes >= MAX_BYTES {
-                    self.show_piece(webhook, std::mem::take(&mut piece), &mut shown)
-                        .await?;
-                }
+    pub(crate) async fn shown(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, RegistryError> {
+        let mut old = Vec::new();
+        for (at, entry) in entries.iter_mut().enumerate() {
+            if self.is_of_now(entry) {
+                continue;
+            }
+            match self.known(entry) {
+                Some(known) => *entry = known,
+                None => old.push((at, Arc::clone(entry))),
             }
         }
-        self.show_piece(webhook, piece, &mut shown).await?;
-        Ok(shown)
+        let bytes = old.iter().map(|(_, entry)| entry.record.len()).sum();
+        let _room = match &self.row.stored.webhook {
+            Some(webhook) => webhook.room(bytes).await,
+            None => None,
+        };
+        for batch in batches(old) {
+            let (places, batch): (Vec<usize>, Vec<Arc<Entry>>) = batch.into_iter().unzip();
+            let shown = match &self.row.stored.webhook {
+                Some(webhook) => self.converted(webhook, batch).await?,
+                None => self.migrated(batch).await,
+            };
+            for (at, shown) in places.into_iter().zip(shown) {
+                entries[at] = shown;
+            }
+        }
+        Ok(entries)
     }
 
-    /// Converts a piece of a list: the objects of no more than one review are there as documents.
-    async fn show_piece(
+    /// An entry as it was shown before, where that is kept.
+    fn known(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        let form = self.row.stored.fingerprint;
+        match &self.row.stored.webhook {
+            Some(webhook) => webhook.cache.get(&Converted::of(entry, form)),
+            None => self.registry.converted().get(entry, form),
+        }
+    }
+
+    /// Entries as the webhook's answer and the schema of now have them.
+    async fn converted(
         &self,
         webhook: &VersionWebhook,
-        piece: Piece,
-        shown: &mut [Arc<Entry>],
-    ) -> Result<(), RegistryError> {
-        let converted = webhook.convert(piece.documents, &self.row.gvk).await?;
-        for (place, document) in piece.places.into_iter().zip(converted) {
-            shown[place] = self.entry_of(webhook, &shown[place], &document)?;
+        entries: Vec<Arc<Entry>>,
+    ) -> Result<Vec<Arc<Entry>>, RegistryError> {
+        let (turns, entries) = (self.turns(), Arc::new(entries));
+        let stored = Arc::clone(&entries);
+        let read = move || stored.iter().map(|own| document(own)).collect();
+        let documents: Result<Vec<Tree>, RegistryError> = turns.run(bytes_of(&entries), read).await;
+        let mut documents: Vec<Option<Tree>> = documents?.into_iter().map(Some).collect();
+        // Others are of an older schema of this version.
+        let own_version = self.row.gvk.api_version();
+        let is_other = |own: &Option<Tree>| {
+            own.as_ref()
+                .is_some_and(|own| own.str_at(&["apiVersion"]) != own_version)
+        };
+        let places: Vec<usize> = (0..documents.len())
+            .filter(|at| is_other(&documents[*at]))
+            .collect();
+        let others = places.iter().filter_map(|at| documents[*at].take()).collect();
+        let converted = webhook.convert(others, &self.row.gvk, &turns).await?;
+        for (at, document) in places.into_iter().zip(converted) {
+            documents[at] = Some(document);
         }
-        Ok(())
+        let documents: Vec<Tree> = documents.into_iter().flatten().collect();
+        let (store, bytes) = (self.clone(), documents.iter().map(Tree::arena_bytes).sum());
+        let made = move || {
+            let each = entries.iter().zip(&documents);
+            each.map(|(entry, document)| store.entry_of(entry, document))
+                .collect()
+        };
+        turns.run(bytes, made).await
     }
 
     /// One entry in the form of this row.
     pub(crate) async fn shown_one(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, RegistryError> {
-        if self.row.stored.webhook.is_none() {
-            return Ok(self.migrate_entry(entry));
+        if self.is_of_now(&entry) {
+            return Ok(entry);
         }
-        let mut shown = self.shown(vec![entry]).await?;
-        shown
-            .pop()
-            .ok_or_else(|| RegistryError::Internal("one object is converted to one".to_owned()))
+        only(self.shown(vec![entry]).await?)
     }
 
     /// The same of an entry that may be missing.
@@ -96,31 +107,14 @@ impl Store {
         }
     }
 
-    fn converted_key(&self, entry: &Entry) -> Converted {
-        Converted {
-            key: entry.key.clone(),
-            revision: entry.revision,
-            form: self.row.stored.fingerprint,
-        }
-    }
-
     /// The entry with this document as its object.
-    fn entry_of(
-        &self,
-        webhook: &VersionWebhook,
-        entry: &Arc<Entry>,
-        document: &Tree,
-    ) -> Result<Arc<Entry>, RegistryError> {
+    fn entry_of(&self, entry: &Arc<Entry>, document: &Tree) -> Result<Arc<Entry>, RegistryError> {
         let object = typed(document, &self.row.schema, self.row.ty)?;
-        let shown = Arc::new(Entry {
-            key: entry.key.clone(),
-            revision: entry.revision,
-            created: entry.created,
-            expires: entry.expires,
-            record: codec::record(&self.row, &object),
-            seal: entry.seal,
-        });
-        webhook.cache.keep(self.converted_key(entry), &shown);
+        let shown = with_record(entry, codec::record(&self.row, &object));
+        if let Some(webhook) = &self.row.stored.webhook {
+            let of = Converted::of(entry, self.row.stored.fingerprint);
+            webhook.cache.keep(of, &shown);
+        }
         Ok(shown)
     }
 
@@ -140,14 +134,21 @@ impl Store {
             let op = Op::Put { record, ttl };
             return Ok(Write { op, ..write });
         }
-        let own = codec::document(&record, "")?;
-        let mut converted = webhook.convert(vec![own], &storage.gvk).await?;
-        let converted = converted
-            .pop()
-            .ok_or_else(|| RegistryError::Internal("one object is converted to one".to_owned()))?;
-        let object = typed(&converted, &storage.schema, storage.ty)?;
-        let record = codec::record_as(storage.fingerprint, &storage.selectable, &object);
-        let op = Op::Put { record, ttl };
+        let record_bytes = record.len();
+        let turns = self.turns();
+        let read = move || codec::document(&record, "");
+        let own = turns.run(record_bytes, read).await?;
+        let converted = only(webhook.convert(vec![own], &storage.gvk, &turns).await?)?;
+        let storage = storage.clone();
+        let made = move || {
+            let object = typed(&converted, &storage.schema, storage.ty)?;
+            let (form, selectable) = (storage.fingerprint, &storage.selectable);
+            Ok::<_, RegistryError>(codec::record_as(form, selectable, &object))
+        };
+        let op = Op::Put {
+            record: turns.run(record_bytes, made).await?,
+            ttl,
+        };
         Ok(Write { op, ..write })
     }
 
@@ -167,12 +168,18 @@ impl Store {
             return Ok(object.clone());
         }
         let document = Tree::from_json(&object.root().to_json()).map_err(internal)?;
-        let mut converted = webhook.convert(vec![document], &to.gvk).await?;
-        let converted = converted
-            .pop()
-            .ok_or_else(|| RegistryError::Internal("one object is converted to one".to_owned()))?;
-        typed(&converted, &to.schema, to.ty)
+        let turns = self.turns();
+        let converted = only(webhook.convert(vec![document], &to.gvk, &turns).await?)?;
+        let (schema, ty) = (Arc::clone(&to.schema), to.ty);
+        let bytes = converted.arena_bytes();
+        turns.run(bytes, move || typed(&converted, &schema, ty)).await
     }
+}
+
+/// What there is one of.
+fn only<T>(mut all: Vec<T>) -> Result<T, RegistryError> {
+    let none = || RegistryError::Internal("one object is converted to one".to_owned());
+    all.pop().ok_or_else(none)
 }
 
 fn internal(error: impl std::fmt::Display) -> RegistryError {

@@ -67,8 +67,10 @@ impl Store {
             return Ok(Found::Nothing);
         };
         // As it is stored: whether a webhook converts it is another question.
-        match self.decode(&self.migrate_entry(entry)) {
-            Ok(_) => Ok(Found::Readable),
+        let (store, bytes) = (self.clone(), entry.record.len());
+        let read = move || store.decode(&store.migrate_entry(entry)).map(drop);
+        match self.turns().run(bytes, read).await {
+            Ok(()) => Ok(Found::Readable),
             Err(error) => {
                 tracing::warn!(%key, %error, "a stored object is unreadable");
                 Ok(Found::Unreadable)

@@ -17,6 +17,17 @@ pub(crate) struct Converted {
     pub(crate) form: u64,
 }
 
+impl Converted {
+    /// An entry's state, in a form.
+    pub(crate) fn of(entry: &Entry, form: u64) -> Self {
+        Self {
+            key: entry.key.clone(),
+            revision: entry.revision,
+            form,
+        }
+    }
+}
+
 /// The oldest goes first.
 #[derive(Debug, Default)]
 pub(crate) struct Cache(Mutex<State>);

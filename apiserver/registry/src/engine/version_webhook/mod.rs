@@ -16,6 +16,7 @@ mod tests;
 
 use crate::engine::error::RegistryError;
 use crate::engine::selectable::Selectable;
+use crate::engine::turns::Turns;
 use async_trait::async_trait;
 use cache::Cache;
 pub(crate) use cache::Converted;
@@ -31,7 +32,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Objects of one review.
 const MAX_OBJECTS: usize = 500;
 /// Bytes of objects of one review; one object may have more.
-pub(crate) const MAX_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 2 << 20;
 /// Mebibytes of lists of a kind that are converted at a time, and of these for one list.
 const LIST_ROOM: usize = 32;
 const MOST_OF_LIST: u32 = 16;
@@ -127,17 +128,18 @@ impl VersionWebhook {
         }
     }
 
-    /// Objects of other versions in this one, as documents, in their order.
+    /// Objects of other versions in this one, as documents, in their order. What is large is written and read in turns.
     pub(crate) async fn convert(
         &self,
         objects: Vec<Tree>,
         to: &GroupVersionKind,
+        turns: &Turns,
     ) -> Result<Vec<Tree>, RegistryError> {
         let mut converted = Vec::with_capacity(objects.len());
-        let mut rest = objects.as_slice();
+        let mut rest = objects;
         while !rest.is_empty() {
-            let (batch, after) = rest.split_at(batch_length(rest));
-            converted.extend(self.convert_batch(batch, to).await?);
+            let after = rest.split_off(batch_length(&rest));
+            converted.extend(self.convert_batch(rest, to, turns).await?);
             rest = after;
         }
         Ok(converted)
@@ -145,12 +147,14 @@ impl VersionWebhook {
 
     async fn convert_batch(
         &self,
-        objects: &[Tree],
+        objects: Vec<Tree>,
         to: &GroupVersionKind,
+        turns: &Turns,
     ) -> Result<Vec<Tree>, RegistryError> {
         let first = objects.first().map_or("", |own| own.str_at(&["apiVersion"]));
+        let first = first.to_owned();
         let begun = self.call.now();
-        let converted = self.reviewed(objects, to).await;
+        let converted = self.reviewed(objects, to, turns).await;
         self.call.ended(ConversionOutcome {
             definition: &self.definition,
             from: first.rsplit('/').next().unwrap_or_default(),
@@ -164,42 +168,31 @@ impl VersionWebhook {
         })
     }
 
-    async fn reviewed(&self, objects: &[Tree], to: &GroupVersionKind) -> Result<Vec<Tree>, Failure> {
-        let malformed = |why: String| {
-            Failure(
-                format!("failed: {why}"),
-                "conversion_webhook_malformed_response_failure",
-            )
-        };
+    async fn reviewed(
+        &self,
+        objects: Vec<Tree>,
+        to: &GroupVersionKind,
+        turns: &Turns,
+    ) -> Result<Vec<Tree>, Failure> {
         let Some(version) = self.review else {
             return Err(malformed("no supported conversion review versions".to_owned()));
         };
         let review = Review {
             version,
             uid: self.call.uid(),
-            to,
+            to: to.clone(),
         };
+        let bytes = objects.iter().map(Tree::arena_bytes).sum();
+        let write = move || (review.json(&objects), review, objects);
+        let (body, review, objects) = turns.run(bytes, write).await;
         let answer = self
             .call
-            .post(namespace_of(objects), review.json(objects))
+            .post(namespace_of(&objects), body)
             .await
             .map_err(|why| Failure(format!("failed: {why}"), "conversion_webhook_call_failure"))?;
-        let converted = review.read(&answer).map_err(malformed)?;
-        if converted.len() != objects.len() {
-            let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
-            return Err(Failure(why, "conversion_webhook_partial_response_failure"));
-        }
-        let each = converted.into_iter().zip(objects).enumerate();
-        let restored = each.map(|(at, (own, before))| {
-            review::restored(own, before, to).map_err(|why| {
-                let word = "conversion_webhook_invalid_converted_object_failure";
-                Failure(
-                    format!("returned invalid converted object at index {at}: {why}"),
-                    word,
-                )
-            })
-        });
-        restored.collect()
+        turns
+            .run(answer.len(), move || answered(&review, &answer, &objects))
+            .await
     }
 }
 
@@ -211,6 +204,33 @@ fn namespace_of(objects: &[Tree]) -> &str {
     let first = objects.first().map(of);
     let same = first.filter(|first| objects.iter().all(|object| of(object) == *first));
     same.unwrap_or_default()
+}
+
+fn malformed(why: String) -> Failure {
+    Failure(
+        format!("failed: {why}"),
+        "conversion_webhook_malformed_response_failure",
+    )
+}
+
+/// The objects of a webhook's answer, each with the metadata that it had.
+fn answered(review: &Review, answer: &[u8], objects: &[Tree]) -> Result<Vec<Tree>, Failure> {
+    let converted = review.read(answer).map_err(malformed)?;
+    if converted.len() != objects.len() {
+        let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
+        return Err(Failure(why, "conversion_webhook_partial_response_failure"));
+    }
+    let each = converted.into_iter().zip(objects).enumerate();
+    let restored = each.map(|(at, (own, before))| {
+        review::restored(own, before, &review.to).map_err(|why| {
+            let word = "conversion_webhook_invalid_converted_object_failure";
+            Failure(
+                format!("returned invalid converted object at index {at}: {why}"),
+                word,
+            )
+        })
+    });
+    restored.collect()
 }
 
 /// So many objects go into one review.

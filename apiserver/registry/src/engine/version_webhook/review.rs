@@ -30,13 +30,13 @@ impl ReviewVersion {
 }
 
 /// A review under way.
-pub(super) struct Review<'a> {
+pub(super) struct Review {
     pub(super) version: ReviewVersion,
     pub(super) uid: String,
-    pub(super) to: &'a GroupVersionKind,
+    pub(super) to: GroupVersionKind,
 }
 
-impl Review<'_> {
+impl Review {
     /// The review as JSON.
     pub(super) fn json(&self, objects: &[Tree]) -> Vec<u8> {
         let (version, uid, to) = (self.version.api_version(), json!(self.uid), self.to.api_version());

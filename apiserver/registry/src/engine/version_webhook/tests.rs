@@ -66,7 +66,7 @@ fn conversion_answers_are_checked_as_upstreams() {
     let review = |version| Review {
         version,
         uid: "123".to_owned(),
-        to: &to,
+        to: to.clone(),
     };
     let answer = |version: &str, response: Value| json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"), "response": response});
     let success = json!({"status": "Success"});
@@ -123,7 +123,7 @@ fn conversion_answers_of_any_bytes_are_read() {
         let review = Review {
             version: ReviewVersion::V1,
             uid: "123".to_owned(),
-            to: &to,
+            to: to.clone(),
         };
         for own in review.read(input).into_iter().flatten() {
             let _ = restored(own, &before, &to);

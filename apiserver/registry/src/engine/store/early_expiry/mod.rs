@@ -66,10 +66,7 @@ pub fn start(registry: &Registry, bounds: ExpiryBounds, expired: &OnExpired) {
         if !bounded || !prefixes.insert(row.stored.prefix.clone()) {
             continue;
         }
-        let store = Store {
-            row,
-            registry: registry.clone(),
-        };
+        let store = Store::new(row, registry);
         let expired = Arc::clone(expired);
         let begin = move || keep(store.clone(), limits, Arc::clone(&expired));
         registry.runtime().keep("early expiry", begin).detach();
