@@ -16,6 +16,7 @@ mod framing;
 mod handlers;
 mod heavy_frames;
 pub mod hooks;
+mod indented;
 mod list_memory;
 mod memory_shares;
 pub mod negotiation;

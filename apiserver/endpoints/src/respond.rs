@@ -88,7 +88,7 @@ fn pretty(json: &[u8]) -> Vec<u8> {
     let Ok(value) = serde_json::from_slice::<&serde_json::value::RawValue>(json) else {
         return json.to_vec();
     };
-    crate::discovery::indented(value.get())
+    crate::indented::indented(value.get())
 }
 
 /// Any object of ours (discovery, options, reviews) as a tree.

@@ -444,7 +444,7 @@ pub fn response(error: &RegistryError, form: ErrorForm) -> http::Response<Body> 
 fn written(code: u16, json: String, retry_after_seconds: u32, form: ErrorForm) -> http::Response<Body> {
     let format = form.format;
     let (format, body) = match format {
-        Format::Json if form.pretty => (format, crate::discovery::indented(&json)),
+        Format::Json if form.pretty => (format, crate::indented::indented(&json)),
         Format::Json => (format, (json + "\n").into_bytes()),
         Format::Yaml => (format, crate::yaml::from_json(json.as_bytes())),
         Format::Protobuf => match crate::protobuf::from_json("Status", json.as_bytes()) {

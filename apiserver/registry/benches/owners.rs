@@ -13,7 +13,7 @@ const ROUNDS: u32 = 500;
 const REPEATS: u32 = 15;
 
 fn main() {
-    let rows = kinds::built_in();
+    let rows = kinds::built_in_rows();
     let pods = rows
         .iter()
         .find(|row| row.plural == "pods")

@@ -27,6 +27,7 @@ pub use apiserver_storage::{Entry, Record};
 pub use engine::admission::{
     Admission, Admitted, Attributes, Door, Mutated, Operation, SystemDoors, SystemWriter,
 };
+pub use engine::allocation::{Allocators, BuiltIn};
 pub use engine::context::{RequestContext, RequestRecorder, TIME_IS_UP, Warnings};
 pub use engine::error::{DeniedStatus, RegistryError};
 pub use engine::event_recorder::EventRecorder;
@@ -43,7 +44,7 @@ pub use engine::store::{
     Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written,
 };
 pub use engine::stored::Stored;
-pub use engine::strategy::{AllocationChange, ObjectPart, Strategy};
+pub use engine::strategy::{ObjectPart, Strategy};
 pub use engine::user_class::{SYSTEM_NAMESPACES, UserClass};
 pub use engine::verbs::{Verb, Verbs};
 pub use kinds::flowcontrol::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;

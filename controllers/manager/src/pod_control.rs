@@ -10,6 +10,7 @@ use machinery_reconcile::{EventRecorder, Expectations, ObjectReference, Reconcil
 use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// Pods created or deleted in one go at most.
 pub const BURST_REPLICAS: usize = 500;
@@ -169,6 +170,29 @@ impl PodControl {
             "controller": true, "blockOwnerDeletion": true,
         });
         self.patch_owners(pod, reference).await
+    }
+
+    /// Adopts and releases pods of an owner of this kind; before the first adoption the live owner is asked whether it is still
+    /// there and staying.
+    pub async fn claim<P: Projection>(
+        &self,
+        (kind, owner): (&ApiResource, &ObjectHeader),
+        about: &ObjectReference,
+        adopt: &[Arc<Object<P>>],
+        release: &[Arc<Object<P>>],
+    ) -> Result<(), ReconcileError> {
+        if !adopt.is_empty() {
+            still_staying(&self.client, kind, owner).await?;
+        }
+        for pod in adopt {
+            let adopted = self.adopt(about, pod).await;
+            adopted.map_err(ReconcileError::doing("adopting a pod"))?;
+        }
+        for pod in release {
+            let released = self.release(about, pod).await;
+            released.map_err(ReconcileError::doing("releasing a pod"))?;
+        }
+        Ok(())
     }
 
     /// Gives the pod a label.

@@ -26,6 +26,7 @@ pub mod projection;
 mod reflector;
 pub mod resource;
 mod store;
+pub mod view_cost;
 
 pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation};
 pub use discovery::DiscoveredResource;

@@ -113,30 +113,6 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
     })
 }
 
-/// Bytes that an informer keeps of an object, and bytes that the store charges for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ViewCost {
-    /// Header and projection, and the object's bytes where they are kept.
-    pub taken: usize,
-    /// The least that the store counts.
-    pub charged: usize,
-}
-
-/// The cost of the object as this projection; `resident` returns what the thread holds. For tests of views.
-pub fn view_cost<P: crate::projection::Projection>(
-    json: &str,
-    resident: impl Fn() -> usize,
-) -> Result<ViewCost, serde_json::Error> {
-    let before = resident();
-    let (header, _) = parse_header(json.as_bytes())?;
-    let view = (P::project(&header, json.as_bytes())?, header);
-    let bytes = if P::KEEP_BYTES { json.len() } else { 0 };
-    Ok(ViewCost {
-        taken: resident().saturating_sub(before) + size_of_val(&view) + bytes,
-        charged: json.len() + view.1.footprint(),
-    })
-}
-
 /// An object just read: its header, and the bytes it came in.
 #[derive(Debug)]
 pub(crate) struct RawObject {

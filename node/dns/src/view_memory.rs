@@ -3,7 +3,7 @@
 
 use crate::model::{Service, Slice};
 use machinery_client::Projection;
-use machinery_client::object::view_cost;
+use machinery_client::view_cost::assert_views_take;
 use machinery_fuzz::{filled, resident};
 
 /// Largest ratio of a view's memory to the charge of its object.
@@ -12,17 +12,7 @@ const MOST: f64 = 2.6;
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
 #[track_caller]
 fn check<P: Projection>(most: f64, objects: &[(&str, &str)]) {
-    let name = std::any::type_name::<P>();
-    let mut above = Vec::new();
-    for (object, item) in objects {
-        let cost = view_cost::<P>(&filled(object, item), resident).unwrap();
-        #[allow(clippy::cast_precision_loss, reason = "sizes of test objects")]
-        let times = cost.taken as f64 / cost.charged as f64;
-        if times > most {
-            above.push(format!("{times:.1} times: {object} of {item}"));
-        }
-    }
-    assert!(above.is_empty(), "{name}: {above:#?}");
+    assert_views_take::<P>(most, objects, filled, resident);
 }
 
 /// An object with this beside its metadata.

@@ -14,7 +14,7 @@
 //! annotations of the containers, so an agent that starts again finds every running container and
 //! restarts none. What it knows of its pods from the API server alone lies in their folders ([`pods::saved`]).
 
-pub mod api;
+mod api;
 pub mod config;
 pub mod containerd;
 pub mod containers;
@@ -23,16 +23,16 @@ mod cri_answers;
 pub mod eviction;
 pub mod images;
 pub mod kubelet;
-pub mod local_volumes;
-pub mod logs;
-pub mod managers;
+mod local_volumes;
+mod logs;
+mod managers;
 pub mod node;
-pub mod pod_certificates;
-pub mod pods;
-pub mod probes;
-pub mod server;
+mod pod_certificates;
+mod pods;
+mod probes;
+mod server;
 pub mod static_pods;
-pub mod trust_bundles;
+mod trust_bundles;
 
 pub use config::KubeletConfig;
 pub use kubelet::{Host, Kubelet, KubeletError};

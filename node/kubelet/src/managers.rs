@@ -18,23 +18,23 @@ use crate::{containers, eviction, images, logs, node, static_pods};
 
 /// Context of a manager.
 #[derive(Clone)]
-pub struct ManagerContext {
+pub(crate) struct ManagerContext {
     /// Clock and tasks.
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// The API, as this node.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The node's configuration.
-    pub config: Arc<KubeletConfig>,
+    pub(crate) config: Arc<KubeletConfig>,
     /// Facts of the machine.
-    pub facts: NodeFacts,
+    pub(crate) facts: NodeFacts,
     /// The Node object, once it is registered.
-    pub registration: Registration,
+    pub(crate) registration: Registration,
     /// The workers.
-    pub pods: Arc<Pods>,
+    pub(crate) pods: Arc<Pods>,
     /// Context of the pod workers.
-    pub workers: Arc<WorkerContext>,
+    pub(crate) workers: Arc<WorkerContext>,
     /// Resources that the machine has left.
-    pub vitals: Arc<dyn Vitals>,
+    pub(crate) vitals: Arc<dyn Vitals>,
 }
 
 impl std::fmt::Debug for ManagerContext {
@@ -47,23 +47,23 @@ impl std::fmt::Debug for ManagerContext {
 
 impl ManagerContext {
     /// Waits until the node is registered, and returns the object as it was then.
-    pub async fn registered(&self) -> Arc<Node> {
+    pub(crate) async fn registered(&self) -> Arc<Node> {
         self.registration.registered().await
     }
 }
 
 /// A manager: its name and how it runs until the agent ends.
 #[derive(Debug, Clone, Copy)]
-pub struct ManagerRow {
+pub(crate) struct ManagerRow {
     /// Also its task's name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Runs it.
-    pub run: fn(ManagerContext) -> BoxFuture<'static, ()>,
+    pub(crate) run: fn(ManagerContext) -> BoxFuture<'static, ()>,
 }
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub fn rows() -> [ManagerRow; 15] {
+pub(crate) fn rows() -> [ManagerRow; 15] {
     [
         ManagerRow {
             name: "component events",

@@ -181,7 +181,7 @@ const TABLE: &[Mutation] = &[
     },
     Mutation {
         name: "the scrub reads what the page cache has",
-        file: "scrub.rs",
+        file: "verified.rs",
         from: "    file.forget_cached(offset, length);\n    let found = read();",
         to: "    let found = read();",
         proof: &["--test", "scrub"],

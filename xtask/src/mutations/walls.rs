@@ -274,7 +274,7 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "a full range is walked on a thread of requests",
-                file: "kinds/core/service/allocate.rs",
+                file: "kinds/core/service/addresses.rs",
                 from: "ctx.heavy().await?;",
                 to: "",
                 proof: SERVICE_SHARES,

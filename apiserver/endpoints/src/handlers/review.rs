@@ -12,7 +12,7 @@ pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     let showing = call.negotiate_without_views()?;
     let options = params::create(&call.query)?;
     let mut object = body_object(&mut call, options.field_validation).await?;
-    metadata::match_namespace(&mut object, call.row(), call.info.scope.namespace())?;
+    metadata::validation::match_namespace(&mut object, call.row(), call.info.scope.namespace())?;
     metadata::wipe(&mut object);
     track(&call, &options.field_manager, &mut object)?;
     let mut attributes = call.attributes(Operation::Create, metadata::name(&object), options.dry_run);

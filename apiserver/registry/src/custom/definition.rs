@@ -3,11 +3,12 @@
 use super::columns::columns;
 use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
-use crate::engine::registry::version_priority;
+use crate::engine::conversion::Conversion;
 use crate::engine::row::{
-    Conversion, OpenApiSchema, ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole,
-    record_fingerprint, storage_version_hash,
+    OpenApiSchema, ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole, record_fingerprint,
+    storage_version_hash,
 };
+use crate::engine::rows::version_priority;
 use crate::engine::selectable::Selectable;
 use crate::engine::verbs::{Verb, Verbs};
 use crate::engine::version_webhook::{ConversionCalls, StorageVersion, VersionWebhook};

@@ -61,7 +61,7 @@ impl SchemaStrategy {
         let mut problems = structural::validate(object, old);
         self.check_replicas(object, &mut problems);
         if self.embeds {
-            let found = structural::validate_embedded(object, &metadata::embedded_problems);
+            let found = structural::validate_embedded(object, &metadata::validation::embedded_problems);
             problems.extend(found);
         }
         problems

@@ -4,18 +4,14 @@
 //! that is served points at it, so that a request looks nothing up by name. Nothing here knows a kind.
 
 use crate::engine::context::RequestContext;
-use crate::engine::error::RegistryError;
+use crate::engine::conversion::Conversion;
+use crate::engine::object_part::ObjectPart;
 use crate::engine::options::DeleteOptions;
-use crate::engine::registry::Registry;
-use crate::engine::row::Conversion;
 use crate::engine::selectable::Selectable;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 use crate::shared::columns::{Completed, KindCells};
 use crate::shared::not_enforced::Field;
-use apiserver_storage::Write;
-use futures::future::BoxFuture;
 use machinery_schema::{Ref, Tree};
 use std::sync::Arc;
 
@@ -96,7 +92,6 @@ pub(crate) struct Hooks {
     pub(crate) graceful: Option<GraceOf>,
     pub(crate) keeps_after_finalizers: Option<fn(Ref<'_>) -> bool>,
     pub(crate) mark_deleting: Option<fn(&mut Tree)>,
-    pub(crate) allocate: Option<Allocate>,
 }
 
 impl Hooks {
@@ -111,15 +106,8 @@ impl Hooks {
         graceful: None,
         keeps_after_finalizers: None,
         mark_deleting: None,
-        allocate: None,
     };
 }
-
-/// The writes that land with an object.
-pub(crate) type Allocation<'a> = BoxFuture<'a, Result<Vec<Write>, RegistryError>>;
-/// Takes or gives back what an object holds elsewhere.
-pub(crate) type Allocate =
-    for<'a> fn(&'a RequestContext, &'a Registry, AllocationChange<'a>, &'a mut Tree) -> Allocation<'a>;
 
 /// The part of an object that is not stored as long as nothing enforces it, with what is missing.
 pub(crate) type RefusalCheck = fn(Ref<'_>) -> Option<(String, &'static str)>;
@@ -283,11 +271,6 @@ impl Kind {
 
     pub(crate) const fn mark_deleting(mut self, hook: fn(&mut Tree)) -> Self {
         self.hooks.mark_deleting = Some(hook);
-        self
-    }
-
-    pub(crate) const fn allocate(mut self, hook: Allocate) -> Self {
-        self.hooks.allocate = Some(hook);
         self
     }
 

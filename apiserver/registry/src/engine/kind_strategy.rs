@@ -1,14 +1,12 @@
 //! The strategy of a built-in kind: what its [`Kind`] says.
 
 use crate::engine::context::RequestContext;
-use crate::engine::kind::{Allocation, Kind};
+use crate::engine::kind::Kind;
 use crate::engine::options::DeleteOptions;
-use crate::engine::registry::Registry;
 use crate::engine::store::deletion::GarbagePolicy;
-use crate::engine::strategy::{AllocationChange, ObjectPart, Strategy};
+use crate::engine::strategy::{ObjectPart, Strategy};
 use crate::engine::traits::NameRule;
 use crate::engine::validation_rules::ValidationRules;
-use futures::future;
 use machinery_runtime::Runtime;
 use machinery_schema::{Additions, Ref, Tree};
 use std::time::Duration;
@@ -114,22 +112,5 @@ impl Strategy for KindStrategy {
 
     fn ttl(&self) -> Option<Duration> {
         self.kind.traits.ttl
-    }
-
-    fn allocates(&self) -> bool {
-        self.kind.hooks.allocate.is_some()
-    }
-
-    fn allocate<'a>(
-        &'a self,
-        ctx: &'a RequestContext,
-        registry: &'a Registry,
-        change: AllocationChange<'a>,
-        object: &'a mut Tree,
-    ) -> Allocation<'a> {
-        match self.kind.hooks.allocate {
-            Some(allocate) => allocate(ctx, registry, change, object),
-            None => Box::pin(future::ready(Ok(Vec::new()))),
-        }
     }
 }

@@ -5,9 +5,11 @@
 //! [`managed_fields`] keeps owners; [`codec`] encodes; [`store`] has the verbs and [`registry`] the rows.
 
 pub mod admission;
+pub(crate) mod allocation;
 pub(crate) mod codec;
 pub mod context;
 pub(crate) mod continue_token;
+pub(crate) mod conversion;
 pub(crate) mod converted;
 pub(crate) mod defaults;
 pub mod error;
@@ -26,6 +28,7 @@ pub mod options;
 pub(crate) mod point_of_no_return;
 pub mod registry;
 pub mod row;
+pub(crate) mod rows;
 pub mod scope;
 pub(crate) mod selectable;
 pub mod store;

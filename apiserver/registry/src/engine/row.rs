@@ -3,6 +3,7 @@
 //! Routes, discovery, OpenAPI, table output and field selectors all read this. If something about a kind is
 //! needed elsewhere it becomes a field here rather than a second list.
 
+use crate::engine::conversion::Conversion;
 use crate::engine::kind::Kind;
 use crate::engine::selectable::Selectable;
 use crate::engine::strategy::Strategy;
@@ -12,7 +13,7 @@ use crate::shared::columns::Columns;
 use base64::Engine;
 use machinery_meta::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 use machinery_runtime::CancellationToken;
-use machinery_schema::{Schema, Tree, TypeId};
+use machinery_schema::{Schema, TypeId};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -101,14 +102,6 @@ pub(crate) fn record_fingerprint(schema: &Schema, selectable: &[Selectable]) -> 
     }
     let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = digest.finalize().into();
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
-}
-
-/// Brings objects from one version's form into another's.
-pub trait Conversion: Send + Sync + std::fmt::Debug {
-    /// From the stored form to this row's.
-    fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
-    /// From this row's form to the stored one.
-    fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
 }
 
 /// A part of an object under its own address.

@@ -2,17 +2,13 @@
 //!
 //! The order of calls is the same for every kind. Create: `defaults` (while decoding and after each mutation) →
 //! mutating admission → [metadata filled] → `prepare_for_create` → `validate` → validating admission → `warnings` →
-//! `allocate` → stored. Update: the change applied to the live object → `defaults` → mutating admission →
-//! `prepare_for_update` → `validate_update` → validating admission → `allocate` → stored unless equal. Only
-//! `defaults`, the `prepare_` methods and `allocate` may change the object.
+//! [allocation] → stored. Update: the change applied to the live object → `defaults` → mutating admission →
+//! `prepare_for_update` → `validate_update` → validating admission → [allocation] → stored unless equal. Only
+//! `defaults`, the `prepare_` methods and [`allocation`](crate::engine::allocation) may change the object.
 
 use crate::engine::context::RequestContext;
-use crate::engine::error::RegistryError;
-use crate::engine::registry::Registry;
 use crate::engine::store::deletion::GarbagePolicy;
 use crate::engine::validation_rules::ValidationRules;
-use apiserver_storage::Write;
-use futures::future::{self, BoxFuture};
 use machinery_meta::{FieldError, syntax};
 use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
@@ -20,14 +16,6 @@ use std::time::Duration;
 
 pub use crate::engine::object_part::ObjectPart;
 pub use crate::engine::traits::{name_rule, path_segment_problems};
-
-/// The operation that [`Strategy::allocate`] allocates for.
-#[derive(Debug, Clone, Copy)]
-pub enum AllocationChange<'a> {
-    Create,
-    Update { old: Ref<'a> },
-    Delete,
-}
 
 /// A kind's own rules. Every method has the neutral answer, so that a simple kind writes only what differs.
 pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
@@ -146,21 +134,5 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     /// Time to live of an object after each write of it, as upstream's `TTLFunc`.
     fn ttl(&self) -> Option<Duration> {
         None
-    }
-
-    /// Takes or gives back what the object holds elsewhere (addresses, ports). The answered writes land with it.
-    fn allocate<'a>(
-        &'a self,
-        _ctx: &'a RequestContext,
-        _registry: &'a Registry,
-        _change: AllocationChange<'a>,
-        _object: &'a mut Tree,
-    ) -> BoxFuture<'a, Result<Vec<Write>, RegistryError>> {
-        Box::pin(future::ready(Ok(Vec::new())))
-    }
-
-    /// Reports whether [`Strategy::allocate`] does anything for the kind.
-    fn allocates(&self) -> bool {
-        false
     }
 }

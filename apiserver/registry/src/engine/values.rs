@@ -5,8 +5,8 @@
 //! of a definition that is going) is read by the type its value names.
 
 use crate::engine::codec;
-use crate::engine::registry::Rows;
 use crate::engine::row::ResourceRow;
+use crate::engine::rows::Rows;
 use apiserver_storage::{Key, Record, RecordCodec};
 use arc_swap::ArcSwap;
 use machinery_meta::{GroupVersion, GroupVersionKind};
@@ -146,7 +146,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn values() -> ObjectValues {
-        let rows = kinds::built_in().into_iter().map(Arc::new).collect();
+        let rows = kinds::built_in_rows().into_iter().map(Arc::new).collect();
         ObjectValues::new(Arc::new(ArcSwap::from_pointee(Rows::rebuilt(
             rows,
             BTreeMap::new(),
@@ -187,7 +187,7 @@ mod tests {
         );
         assert_eq!(record.header.field("spec.nodeName"), Some("n1"));
         assert_eq!(record.header.label("a"), Some("b"));
-        let pods = kinds::built_in()
+        let pods = kinds::built_in_rows()
             .into_iter()
             .find(|row| row.plural == "pods")
             .unwrap();

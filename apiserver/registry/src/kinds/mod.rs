@@ -30,12 +30,14 @@ pub mod scheduling;
 pub mod storage;
 pub mod storagemigration;
 mod stored;
+mod subresources;
 #[cfg(test)]
 mod tests;
 
-pub use rows::built_in;
+pub use rows::built_in_rows;
 pub use stored::{built_in_values, stored_resources};
 
+use crate::engine::allocation::{Allocate, Allocators, BuiltIn};
 use crate::engine::kind::Kind;
 
 /// Every kind of the table, by group and name.
@@ -119,4 +121,25 @@ static ALL: [&Kind; 73] = [
 fn find(group: &str, plural: &str) -> Option<&'static Kind> {
     let mut all = ALL.iter().copied();
     all.find(|kind| kind.group == group && kind.plural == plural)
+}
+
+/// Kinds whose objects take something that others share, or give it back.
+static ALLOCATE: [(&Kind, Allocate); 3] = [
+    (&core::service::KIND, core::service::allocate),
+    (
+        &resource::resource_claim::KIND,
+        resource::resource_claim::allocate,
+    ),
+    (
+        &resource::resource_claim_template::KIND,
+        resource::resource_claim_template::allocate,
+    ),
+];
+
+/// All built-in kinds.
+pub fn built_in() -> BuiltIn {
+    BuiltIn {
+        rows: built_in_rows(),
+        allocators: Allocators::of(&ALLOCATE),
+    }
 }

@@ -1,12 +1,9 @@
 //! The rows of all built-in kinds: what the generated table says, and what each kind says itself.
 
-use super::find;
+use super::{find, subresources};
 use crate::engine::kind::Kind;
 use crate::engine::kind_strategy::KindStrategy;
-use crate::engine::row::{
-    ResourceRow, ScalePaths, StoredForm, Subresource, SubresourceRole, record_fingerprint,
-    storage_version_hash,
-};
+use crate::engine::row::{ResourceRow, StoredForm, record_fingerprint, storage_version_hash};
 use crate::engine::verbs::{Verb, Verbs};
 use crate::shared::columns::{Columns, headers_of};
 use machinery_api::KindInfo;
@@ -15,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// Rows of every GA kind.
-pub fn built_in() -> Vec<ResourceRow> {
+pub fn built_in_rows() -> Vec<ResourceRow> {
     machinery_api::table().kinds().iter().map(row).collect()
 }
 
@@ -37,7 +34,7 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         subresources: info
             .subresources
             .iter()
-            .map(|sub| subresource(info, sub))
+            .map(|sub| subresources::row(info, sub))
             .collect(),
         ty: info.ty,
         schema,
@@ -90,7 +87,7 @@ fn default_lines() -> &'static BTreeMap<TypeId, Additions> {
     })
 }
 
-fn verbs(names: &[String]) -> Verbs {
+pub(super) fn verbs(names: &[String]) -> Verbs {
     Verbs::of(names.iter().filter_map(|name| Verb::parse(name)))
 }
 
@@ -112,44 +109,5 @@ fn stored_form(kind: &Kind, info: &'static KindInfo) -> StoredForm {
         fingerprint: record_fingerprint(table.schema(), &(stored.selectable)()),
         conversion: other.map(|other| (other.conversion)()),
         webhook: None,
-    }
-}
-
-fn subresource(info: &KindInfo, sub: &machinery_api::Subresource) -> Subresource {
-    let role = match sub.name.as_str() {
-        "status" => SubresourceRole::Status,
-        "scale" => SubresourceRole::Scale(scale_paths()),
-        "binding" => SubresourceRole::Binding,
-        "eviction" => SubresourceRole::Eviction,
-        "token" => SubresourceRole::Token,
-        "finalize" => SubresourceRole::Whole("finalize"),
-        "approval" => SubresourceRole::Whole("approval"),
-        "ephemeralcontainers" => SubresourceRole::Whole("ephemeralcontainers"),
-        "resize" => SubresourceRole::Whole("resize"),
-        "log" => SubresourceRole::Log,
-        "attach" | "exec" | "portforward" | "proxy" => SubresourceRole::Connect,
-        unknown => unreachable!("the table has a subresource {unknown:?} that nothing serves"),
-    };
-    let own = &sub.gvk;
-    let gvk = if own.version.is_empty() {
-        info.gvk.group_version().kind(&own.kind)
-    } else {
-        own.clone()
-    };
-    Subresource {
-        name: sub.name.clone(),
-        gvk,
-        verbs: verbs(&sub.verbs),
-        role,
-    }
-}
-
-fn scale_paths() -> ScalePaths {
-    let path = |names: [&str; 2]| names.map(str::to_owned).to_vec();
-    ScalePaths {
-        spec_replicas: path(["spec", "replicas"]),
-        status_replicas: path(["status", "replicas"]),
-        custom: false,
-        selector: Some(path(["spec", "selector"])),
     }
 }

@@ -1,8 +1,8 @@
 //! Built-in kinds in storage, for programs that read what a server has stored.
 
-use super::built_in;
-use crate::engine::registry::Rows;
+use super::built_in_rows;
 use crate::engine::row::ResourceRow;
+use crate::engine::rows::Rows;
 use crate::engine::values::ObjectValues;
 use apiserver_storage::RecordCodec;
 use arc_swap::ArcSwap;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The codec of a server that serves the built-in kinds alone, for programs that read what a server has stored. Objects
 /// of other kinds are read by the type their value names.
 pub fn built_in_values() -> Arc<dyn RecordCodec> {
-    let rows = built_in().into_iter().map(Arc::new).collect();
+    let rows = built_in_rows().into_iter().map(Arc::new).collect();
     let rows = Rows::rebuilt(rows, BTreeMap::new(), 1);
     Arc::new(ObjectValues::new(Arc::new(ArcSwap::from_pointee(rows))))
 }
@@ -23,5 +23,5 @@ pub fn stored_resources() -> Vec<(String, String, String)> {
         let group = row.stored.gvk.group.to_string();
         (row.stored.prefix.clone(), group, row.plural.to_string())
     };
-    built_in().into_iter().map(row).collect()
+    built_in_rows().into_iter().map(row).collect()
 }

@@ -301,7 +301,7 @@ fn body(object: &str, items: &[Item], bytes: usize, from: usize) -> String {
 fn look_at((kind, object, items): &Long) -> Vec<String> {
     let (version, kind) = kind.split_once(' ').unwrap();
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let rows = kinds::built_in();
+    let rows = kinds::built_in_rows();
     let row = rows
         .iter()
         .find(|row| (&*row.gvk.group, &*row.gvk.version, &*row.gvk.kind) == (group, version, kind))

@@ -40,7 +40,8 @@ pub(crate) fn create_and_update(
     let mut made = new.clone();
     stages.of("create", || {
         row.strategy.prepare_for_create(&ctx, &mut made);
-        metadata::validate_new(&made, row, &*row.strategy).len() + row.strategy.validate(made.root()).len()
+        metadata::validation::validate_new(&made, row, &*row.strategy).len()
+            + row.strategy.validate(made.root()).len()
     });
     stages.of("warnings", || {
         row.strategy.warnings(new.root(), None).len()
@@ -53,7 +54,7 @@ pub(crate) fn create_and_update(
             let problems = row
                 .strategy
                 .validate_update(&ctx, part, changed.root(), old.root());
-            problems.len() + metadata::validate_changed(&changed, &old, row).len()
+            problems.len() + metadata::validation::validate_changed(&changed, &old, row).len()
         });
     }
     stages.of("table", || (row.columns.cells)(new.root(), Timestamp::UNIX_EPOCH));

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn api_service_priority_exists_for_every_version() {
         let wanted = built_in();
-        for row in kinds::built_in() {
+        for row in kinds::built_in_rows() {
             let (group, version) = (&row.gvk.group, &row.gvk.version);
             let known = wanted
                 .iter()

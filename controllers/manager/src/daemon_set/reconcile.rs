@@ -12,7 +12,7 @@ use super::status::{next_available, status};
 use crate::heavy;
 use crate::history::revisions::{POD_HASH, next_number, surplus};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
-use crate::pod_control::{PodControl, reference, slow_start, still_staying};
+use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::template::{OwnerReference, tree};
 use crate::views::{DaemonSetStatus, DaemonSetView, NodeView, Phase, PodView};
 use futures::future::{BoxFuture, join_all};
@@ -141,25 +141,12 @@ impl DaemonSetReconciler {
         let flow = || heavy::flow(ROW.name, set.namespace());
         let owned = self.pods.controlled(set.namespace(), set.uid());
         let (mut pods, others) = heavy::split(&self.runtime, flow, &set.selector, owned).await;
-        for pod in &others {
-            self.pod_control
-                .release(about, pod)
-                .await
-                .map_err(ReconcileError::doing("releasing a pod"))?;
-        }
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
         let (mut adopted, _) = heavy::split(&self.runtime, flow, &set.selector, orphans).await;
         adopted.retain(|pod| !pod.header.is_deleting());
-        if !adopted.is_empty() {
-            still_staying(&self.client, &ApiResource::of::<DaemonSet>(), &set.header).await?;
-        }
-        for pod in adopted {
-            self.pod_control
-                .adopt(about, &pod)
-                .await
-                .map_err(ReconcileError::doing("adopting a pod"))?;
-            pods.push(pod);
-        }
+        let owner = (&ApiResource::of::<DaemonSet>(), &*set.header);
+        self.pod_control.claim(owner, about, &adopted, &others).await?;
+        pods.extend(adopted);
         Ok(pods)
     }
 

@@ -87,6 +87,33 @@ pub(super) fn is_complete(
         && status.observed_generation >= deployment.header.generation
 }
 
+/// A new form of the condition `Progressing`.
+struct Verdict {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+    /// The deadline begins again, though status and reason are the same.
+    renews: bool,
+}
+
+impl Verdict {
+    fn of(status: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason,
+            message: message.into(),
+            renews: false,
+        }
+    }
+
+    fn progress(reason: &'static str, message: String) -> Self {
+        Self {
+            renews: true,
+            ..Self::of("True", reason, message)
+        }
+    }
+}
+
 fn progressing(
     deployment: &machinery_client::Object<DeploymentView>,
     status: &mut DeploymentStatus,
@@ -102,109 +129,88 @@ fn progressing(
     };
     let current = find(&status.conditions, PROGRESSING).cloned();
     let reason = current.as_ref().map_or("", |current| current.reason.as_str());
-    if deployment.paused {
-        if reason != PAUSED && reason != TIMED_OUT {
-            set(
-                &mut status.conditions,
-                PROGRESSING,
-                "Unknown",
-                PAUSED,
-                "Deployment is paused".to_owned(),
-                now,
-            );
-        }
-        return;
-    }
-    if reason == PAUSED {
-        set(
-            &mut status.conditions,
-            PROGRESSING,
-            "Unknown",
-            RESUMED,
-            "Deployment is resumed".to_owned(),
-            now,
-        );
-        return;
-    }
-    let subject = match new {
-        Some(new) => format!("ReplicaSet {:?}", new.name()),
-        None => format!("Deployment {:?}", deployment.name()),
+    let verdict = if deployment.paused || reason == PAUSED {
+        pause(deployment.paused, reason)
+    } else if let Some(verdict) = attempt(progress) {
+        Some(verdict)
+    } else if reason == NEW_AVAILABLE && status.replicas == status.updated_replicas {
+        None
+    } else {
+        rollout(deployment, status, new)
+            .or_else(|| stalled(deployment, new, current.as_ref(), (deadline, now)))
     };
+    let Some(verdict) = verdict else { return };
+    let change = if verdict.renews { renew } else { set };
+    change(
+        &mut status.conditions,
+        PROGRESSING,
+        verdict.status,
+        verdict.reason,
+        verdict.message,
+        now,
+    );
+}
+
+/// A rollout that is paused, or was until now.
+fn pause(is_paused: bool, reason: &str) -> Option<Verdict> {
+    if !is_paused {
+        return Some(Verdict::of("Unknown", RESUMED, "Deployment is resumed"));
+    }
+    let is_noted = reason == PAUSED || reason == TIMED_OUT;
+    (!is_noted).then(|| Verdict::of("Unknown", PAUSED, "Deployment is paused"))
+}
+
+/// The outcome of creating a ReplicaSet in this round.
+fn attempt(progress: &Progress) -> Option<Verdict> {
     match progress {
         Progress::Created(name) => {
             let message = format!("Created new replica set {name:?}");
-            return renew(
-                &mut status.conditions,
-                PROGRESSING,
-                "True",
-                "NewReplicaSetCreated",
-                message,
-                now,
-            );
+            Some(Verdict::progress("NewReplicaSetCreated", message))
         }
-        Progress::Failed(message) => {
-            let reason = "ReplicaSetCreateError";
-            return set(
-                &mut status.conditions,
-                PROGRESSING,
-                "False",
-                reason,
-                message.clone(),
-                now,
-            );
-        }
-        Progress::None => {}
+        Progress::Failed(message) => Some(Verdict::of("False", "ReplicaSetCreateError", message.clone())),
+        Progress::None => None,
     }
-    let was_complete = reason == NEW_AVAILABLE;
-    let old = &deployment.status;
-    let settled = was_complete && status.replicas == status.updated_replicas;
-    if settled {
-        return;
+}
+
+fn subject(deployment: &machinery_client::Object<DeploymentView>, new: Option<&SetRef>) -> String {
+    match new {
+        Some(new) => format!("ReplicaSet {:?}", new.name()),
+        None => format!("Deployment {:?}", deployment.name()),
     }
+}
+
+/// A rollout that is complete, or further than it was.
+fn rollout(
+    deployment: &machinery_client::Object<DeploymentView>,
+    status: &DeploymentStatus,
+    new: Option<&SetRef>,
+) -> Option<Verdict> {
+    let subject = || subject(deployment, new);
     if is_complete(deployment, status) {
-        renew(
-            &mut status.conditions,
-            PROGRESSING,
-            "True",
-            NEW_AVAILABLE,
-            format!("{subject} has successfully progressed."),
-            now,
-        );
-    } else if made_progress(old, status) {
-        renew(
-            &mut status.conditions,
-            PROGRESSING,
-            "True",
-            "ReplicaSetUpdated",
-            format!("{subject} is progressing."),
-            now,
-        );
-    } else if current.is_none() {
-        if let Some(new) = new {
-            let message = format!("Found new replica set {:?}", new.name());
-            renew(
-                &mut status.conditions,
-                PROGRESSING,
-                "True",
-                "FoundNewReplicaSet",
-                message,
-                now,
-            );
-        }
-    } else if current
-        .as_ref()
-        .is_some_and(|current| timed_out(current, deadline, now))
-    {
-        let message = format!("{subject} has timed out progressing.");
-        set(
-            &mut status.conditions,
-            PROGRESSING,
-            "False",
-            TIMED_OUT,
-            message,
-            now,
-        );
+        let message = format!("{} has successfully progressed.", subject());
+        return Some(Verdict::progress(NEW_AVAILABLE, message));
     }
+    made_progress(&deployment.status, status).then(|| {
+        let message = format!("{} is progressing.", subject());
+        Verdict::progress("ReplicaSetUpdated", message)
+    })
+}
+
+/// A rollout that has made no progress, of which nothing is known yet or for which the time is over.
+fn stalled(
+    deployment: &machinery_client::Object<DeploymentView>,
+    new: Option<&SetRef>,
+    current: Option<&Condition>,
+    (deadline, now): (i32, Timestamp),
+) -> Option<Verdict> {
+    let Some(current) = current else {
+        let message = format!("Found new replica set {:?}", new?.name());
+        return Some(Verdict::progress("FoundNewReplicaSet", message));
+    };
+    timed_out(current, deadline, now).then(|| {
+        let message = format!("{} has timed out progressing.", subject(deployment, new));
+        Verdict::of("False", TIMED_OUT, message)
+    })
 }
 
 /// Time at which a rollout that makes no progress is looked at again.

@@ -3,7 +3,7 @@
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::status::{Failure, status};
 use crate::heavy;
-use crate::pod_control::{PodControl, reference, slow_start, still_staying};
+use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
 use crate::views::{PodView, SetView};
@@ -141,7 +141,11 @@ impl<P: SetView> ReplicaSetReconciler<P> {
         owner: &ObjectReference,
         plan: &mut Plan,
     ) -> Option<(Failure, ReconcileError)> {
-        if let Err(error) = self.claim(set, owner, plan).await {
+        let kind = P::resource();
+        let claimed = self
+            .pod_control
+            .claim((&kind, &set.header), owner, &plan.adopt, &plan.release);
+        if let Err(error) = claimed.await {
             let failure = Failure {
                 reason: "FailedCreate",
                 message: error.to_string(),
@@ -207,26 +211,6 @@ impl<P: SetView> ReplicaSetReconciler<P> {
                 first,
             },
         ))
-    }
-
-    /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
-    async fn claim(&self, set: &Set<P>, owner: &ObjectReference, plan: &Plan) -> Result<(), ReconcileError> {
-        if !plan.adopt.is_empty() {
-            still_staying(&self.client, &P::resource(), &set.header).await?;
-        }
-        for pod in &plan.adopt {
-            self.pod_control
-                .adopt(owner, pod)
-                .await
-                .map_err(ReconcileError::doing("adopting a pod"))?;
-        }
-        for pod in &plan.release {
-            self.pod_control
-                .release(owner, pod)
-                .await
-                .map_err(ReconcileError::doing("releasing a pod"))?;
-        }
-        Ok(())
     }
 
     async fn write_status(

@@ -8,7 +8,7 @@ use super::status::{differs, status};
 use crate::heavy;
 use crate::history::revisions::{DATA_HASH, equal, hash, name, next_number, surplus, template_data};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
-use crate::pod_control::{PodControl, reference, still_staying};
+use crate::pod_control::{PodControl, reference};
 use crate::views::template::{PodTemplate, tree};
 use crate::views::{PodView, StatefulSetStatus, StatefulSetView};
 use futures::future::BoxFuture;
@@ -215,21 +215,10 @@ impl StatefulSetReconciler {
         let of_set = set.clone();
         let find = move || members(&of_set, owned, orphans);
         let members = heavy::step(&self.runtime, flow, comparisons, find).await;
-        if !members.adopt.is_empty() {
-            still_staying(&self.client, &ApiResource::of::<StatefulSet>(), &set.header).await?;
-        }
-        for pod in &members.adopt {
-            self.pod_control
-                .adopt(about, pod)
-                .await
-                .map_err(ReconcileError::doing("adopting a pod"))?;
-        }
-        for pod in &members.release {
-            self.pod_control
-                .release(about, pod)
-                .await
-                .map_err(ReconcileError::doing("releasing a pod"))?;
-        }
+        let owner = (&ApiResource::of::<StatefulSet>(), &*set.header);
+        self.pod_control
+            .claim(owner, about, &members.adopt, &members.release)
+            .await?;
         Ok(members)
     }
 

@@ -8,7 +8,7 @@ use crate::volumes::views::{
     AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
 };
 use machinery_client::Projection;
-use machinery_client::object::view_cost;
+use machinery_client::view_cost::{USUAL_POD, ViewCost, assert_views_take, view_cost};
 use machinery_fuzz::{filled, resident};
 
 /// Most bytes of a view per byte that its object is charged.
@@ -19,17 +19,7 @@ const OF_NODES: f64 = 6.2;
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
 #[track_caller]
 fn check<P: Projection>(most: f64, objects: &[(&str, &str)]) {
-    let name = std::any::type_name::<P>();
-    let mut above = Vec::new();
-    for (object, item) in objects {
-        let cost = view_cost::<P>(&filled(object, item), resident).unwrap();
-        #[allow(clippy::cast_precision_loss, reason = "sizes of test objects")]
-        let times = cost.taken as f64 / cost.charged as f64;
-        if times > most {
-            above.push(format!("{times:.1} times: {object} of {item}"));
-        }
-    }
-    assert!(above.is_empty(), "{name}: {above:#?}");
+    assert_views_take::<P>(most, objects, filled, resident);
 }
 
 const LABEL: &str = r##""#":"""##;
@@ -264,4 +254,13 @@ fn views_of_selectors_take_what_is_charged() {
 #[test]
 fn view_of_a_node_for_extenders_takes_what_is_charged() {
     check::<NodeText>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+}
+
+/// Bytes of a usual pod's view beyond its header: decision 0111 says what one view for all would take.
+#[test]
+fn view_of_a_usual_pod_is_small() {
+    let taken = |cost: ViewCost| cost.taken;
+    let header = taken(view_cost::<()>(USUAL_POD, resident).unwrap());
+    let own = taken(view_cost::<PodView>(USUAL_POD, resident).unwrap()) - header;
+    assert!(own <= 2_900, "{own} bytes");
 }

@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
 
 /// The same client, whose requests end.
-pub fn bounded(client: Client, runtime: Runtime) -> Client {
+pub(crate) fn bounded(client: Client, runtime: Runtime) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(Bounded { client, runtime }, namespace)
 }

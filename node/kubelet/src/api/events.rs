@@ -26,7 +26,7 @@ const COMPONENT: &str = "kubelet";
 
 /// `Normal` or `Warning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     /// Regular operation.
     Normal,
     /// Something that a user may have to act on.
@@ -79,11 +79,11 @@ impl EventRequest {
 
 /// Object of several events, for callers that do not keep the object itself.
 #[derive(Debug, Clone)]
-pub struct EventSubject(Object);
+pub(crate) struct EventSubject(Object);
 
 impl EventSubject {
     /// A container of a pod.
-    pub fn container(pod: &Pod, container: &str) -> Self {
+    pub(crate) fn container(pod: &Pod, container: &str) -> Self {
         let field = match container_named(pod, container) {
             Some((ContainerKind::Init | ContainerKind::Sidecar, _)) => "initContainers",
             Some((ContainerKind::Ephemeral, _)) => "ephemeralContainers",
@@ -95,13 +95,13 @@ impl EventSubject {
 
 /// Queues requests for events. Cheap to clone; never waits.
 #[derive(Debug, Clone)]
-pub struct EventRecorder {
+pub(crate) struct EventRecorder {
     queue: mpsc::Sender<EventRequest>,
 }
 
 impl EventRecorder {
     /// Starts the recorder; the task that sends runs in the background.
-    pub fn start(runtime: &Runtime, client: Client, node_name: &str) -> Self {
+    pub(crate) fn start(runtime: &Runtime, client: Client, node_name: &str) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE_MAX);
         let sender = Sender {
             client,
@@ -123,7 +123,7 @@ impl EventRecorder {
     }
 
     /// Records an event of a pod.
-    pub fn pod(
+    pub(crate) fn pod(
         &self,
         pod: &Pod,
         kind: EventKind,
@@ -134,7 +134,7 @@ impl EventRecorder {
     }
 
     /// Records a warning about a pod, with annotations for programs.
-    pub fn annotated(
+    pub(crate) fn annotated(
         &self,
         pod: &Pod,
         reason: &'static str,
@@ -152,7 +152,7 @@ impl EventRecorder {
     }
 
     /// Records an event of one container of a pod.
-    pub fn container(
+    pub(crate) fn container(
         &self,
         pod: &Pod,
         container: &str,
@@ -164,7 +164,7 @@ impl EventRecorder {
     }
 
     /// Records an event of a prepared subject.
-    pub fn about(
+    pub(crate) fn about(
         &self,
         subject: &EventSubject,
         kind: EventKind,
@@ -175,7 +175,13 @@ impl EventRecorder {
     }
 
     /// Records an event of this node.
-    pub fn node(&self, node: &Node, kind: EventKind, reason: &'static str, message: impl Into<String>) {
+    pub(crate) fn node(
+        &self,
+        node: &Node,
+        kind: EventKind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_else(|| name.clone());
         let object = Object {

@@ -4,12 +4,12 @@
 //! refer to, bounded by [`object_shares`]; [`services`] has the addresses in the environment of containers; [`events`] records
 //! events. [`deadline`] ends requests that get no answer. Nothing is listed that the Node authorizer would refuse.
 
-pub mod deadline;
-pub mod events;
+pub(crate) mod deadline;
+pub(crate) mod events;
 mod object_shares;
-pub mod objects;
+pub(crate) mod objects;
 mod printable;
-pub mod services;
-pub mod watch;
+pub(crate) mod services;
+pub(crate) mod watch;
 
-pub use printable::printable;
+pub(crate) use printable::printable;

@@ -33,7 +33,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Wakes the worker of the pod with this uid.
-pub type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
+pub(crate) type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// `None` until the first answer; then the object, its absence, or why it cannot be had. All who ask share it: a pod may
 /// name one object ten thousand times.
@@ -63,7 +63,7 @@ fn still_good(old: Option<Token>, now: Timestamp) -> Option<Token> {
 }
 
 /// The node's view of objects that pods refer to.
-pub struct Objects {
+pub(crate) struct Objects {
     runtime: Runtime,
     client: Client,
     config_maps: Table<ConfigMap>,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Objects {
 
 impl Objects {
     /// Nothing is followed yet.
-    pub fn new(runtime: Runtime, client: Client, certificates: PodCertificates) -> Self {
+    pub(crate) fn new(runtime: Runtime, client: Client, certificates: PodCertificates) -> Self {
         Self {
             trust_bundles: TrustBundles::new(runtime.clone(), client.clone()),
             certificates,
@@ -98,19 +98,19 @@ impl Objects {
     }
 
     /// Says whom to wake on a change. Once, during assembly.
-    pub fn on_change(&self, wake: WakePod) {
+    pub(crate) fn on_change(&self, wake: WakePod) {
         self.trust_bundles.on_change(wake.clone());
         self.certificates.on_change(wake.clone());
         let _ = self.wake.set(wake);
     }
 
     /// Certificates of the node's pods.
-    pub fn certificates(&self) -> &PodCertificates {
+    pub(crate) fn certificates(&self) -> &PodCertificates {
         &self.certificates
     }
 
     /// A view for one pod: what it asks for is followed on its behalf.
-    pub fn for_pod(self: &Arc<Self>, uid: &str) -> Arc<dyn ObjectSource> {
+    pub(crate) fn for_pod(self: &Arc<Self>, uid: &str) -> Arc<dyn ObjectSource> {
         Arc::new(PodObjects {
             objects: self.clone(),
             uid: uid.to_string(),
@@ -118,7 +118,7 @@ impl Objects {
     }
 
     /// The pod is gone: what only it used is no longer followed.
-    pub fn forget_pod(&self, uid: &str) {
+    pub(crate) fn forget_pod(&self, uid: &str) {
         release(&self.config_maps, uid, &self.shares);
         release(&self.secrets, uid, &self.shares);
         self.shares.forget_pod(uid);
@@ -128,7 +128,7 @@ impl Objects {
     }
 
     /// Time at which the first of a pod's tokens is to be renewed.
-    pub fn next_renewal(&self, uid: &str) -> Option<Timestamp> {
+    pub(crate) fn next_renewal(&self, uid: &str) -> Option<Timestamp> {
         let tokens = self.tokens.lock();
         tokens
             .iter()

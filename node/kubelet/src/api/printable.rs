@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text with its control characters written as Go's `%q` does, but for line ends and tabs.
-pub fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let raw = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     if !text.contains(raw) {
         return text.into();

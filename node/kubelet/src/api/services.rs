@@ -33,9 +33,9 @@ const OMITTED_NAMED_MAX: usize = 4;
 
 /// Variables of a pod's containers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct ServiceVariables {
+pub(crate) struct ServiceVariables {
     /// Values by name.
-    pub values: BTreeMap<String, String>,
+    pub(crate) values: BTreeMap<String, String>,
     /// Names of services whose variables had no room, a few of them.
     omitted: Vec<String>,
 }
@@ -67,7 +67,7 @@ impl ServiceVariables {
     }
 
     /// The words of the event where services had no room, in the form of upstream's `DNSConfigForming`.
-    pub fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let named = self.omitted.iter().take(OMITTED_NAMED_MAX);
         let mut names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
         if self.omitted.is_empty() {
@@ -90,7 +90,7 @@ fn room_of((name, value): &(String, String)) -> usize {
 
 /// Of a service only what the variables say, and when it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceAddress {
+pub(crate) struct ServiceAddress {
     created: Option<Timestamp>,
     name: String,
     address: String,
@@ -99,7 +99,7 @@ pub struct ServiceAddress {
 
 /// All services of the cluster, in short.
 #[derive(Debug, Clone)]
-pub struct Services {
+pub(crate) struct Services {
     runtime: Runtime,
     table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>>,
     synced: Arc<Watched<bool>>,
@@ -109,7 +109,7 @@ pub struct Services {
 
 impl Services {
     /// Starts to follow them.
-    pub fn start(runtime: &Runtime, client: Client) -> Self {
+    pub(crate) fn start(runtime: &Runtime, client: Client) -> Self {
         let table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>> = Arc::default();
         let synced = Arc::new(Watched::new(false));
         let (services, handle, known) = (table.clone(), runtime.clone(), synced.clone());
@@ -146,7 +146,7 @@ impl Services {
 
     /// The variables of a pod's containers. None where the services are not known, now or from the agent before this one:
     /// what a container learns at its start stays with it.
-    pub async fn variables(&self, pod: &Pod) -> Option<ServiceVariables> {
+    pub(crate) async fn variables(&self, pod: &Pod) -> Option<ServiceVariables> {
         if is_static(pod) {
             // It runs without an API server, and may be one.
             return self.known(pod).or_else(|| Some(ServiceVariables::default()));
@@ -164,7 +164,7 @@ impl Services {
 
     /// The variables of a pod as far as they are known now: of its namespace's services where it wants them, and of the
     /// API server's.
-    pub fn known(&self, pod: &Pod) -> Option<ServiceVariables> {
+    pub(crate) fn known(&self, pod: &Pod) -> Option<ServiceVariables> {
         if !self.synced.get() {
             let values = self.remembered.lock().get(uid(pod)).cloned()?;
             let omitted = Vec::new();
@@ -188,12 +188,12 @@ impl Services {
     }
 
     /// Takes over what the agent before this one knew for a pod.
-    pub fn remember(&self, uid: &str, variables: BTreeMap<String, String>) {
+    pub(crate) fn remember(&self, uid: &str, variables: BTreeMap<String, String>) {
         self.remembered.lock().insert(uid.to_owned(), variables);
     }
 
     /// The pod is gone.
-    pub fn forget_pod(&self, uid: &str) {
+    pub(crate) fn forget_pod(&self, uid: &str) {
         self.remembered.lock().remove(uid);
     }
 }

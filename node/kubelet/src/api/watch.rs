@@ -15,7 +15,7 @@ const WATCH_SECONDS: u32 = 290;
 
 /// Change that a follower receives.
 #[derive(Debug)]
-pub enum Change<K> {
+pub(crate) enum Change<K> {
     /// Everything there is; what was known before and is not in it has gone.
     All(Vec<K>),
     /// An object appeared or changed.
@@ -27,7 +27,7 @@ pub enum Change<K> {
 }
 
 /// Follows a selection until the task is ended.
-pub async fn follow<K>(
+pub(crate) async fn follow<K>(
     runtime: &Runtime,
     api: Api<K>,
     field_selector: Option<String>,

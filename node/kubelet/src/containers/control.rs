@@ -33,37 +33,37 @@ const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
 const NO_SERVICES: &str = "services have not yet been read at least once, cannot construct envvars";
 
 /// Acts on the runtime for all pods.
-pub struct ContainerControl {
+pub(crate) struct ContainerControl {
     /// Clock and tasks.
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// The node's configuration.
-    pub config: Arc<KubeletConfig>,
+    pub(crate) config: Arc<KubeletConfig>,
     /// The API.
-    pub client: kube::Client,
+    pub(crate) client: kube::Client,
     /// The container runtime.
-    pub cri: CriClient,
+    pub(crate) cri: CriClient,
     /// Name that the runtime reports.
-    pub runtime_name: String,
+    pub(crate) runtime_name: String,
     /// Recorder of events.
-    pub events: EventRecorder,
+    pub(crate) events: EventRecorder,
     /// Brings images in.
-    pub images: ImageManager,
+    pub(crate) images: ImageManager,
     /// The services' variables.
-    pub services: Services,
+    pub(crate) services: Services,
     /// Ports of the node that lead to pods.
-    pub host_ports: HostPorts,
+    pub(crate) host_ports: HostPorts,
     /// Pod groups.
-    pub cgroups: Arc<dyn Cgroups>,
+    pub(crate) cgroups: Arc<dyn Cgroups>,
     /// DNS settings of the node.
-    pub dns: dns::NodeDns,
+    pub(crate) dns: dns::NodeDns,
     /// Security features of this node.
-    pub abilities: Abilities,
+    pub(crate) abilities: Abilities,
     /// Resources that pods may request.
-    pub node: NodeResources,
+    pub(crate) node: NodeResources,
     /// Memory features of the node.
-    pub memory: resources::MemoryFacts,
+    pub(crate) memory: resources::MemoryFacts,
     /// Processes that a pod may have.
-    pub pod_pids: Option<i64>,
+    pub(crate) pod_pids: Option<i64>,
 }
 
 impl std::fmt::Debug for ContainerControl {
@@ -74,17 +74,17 @@ impl std::fmt::Debug for ContainerControl {
 
 /// State of a pod that starting a container needs besides the specification.
 #[derive(Clone, Copy)]
-pub struct PodFacilities<'a> {
+pub(crate) struct PodFacilities<'a> {
     /// Its volumes.
-    pub volumes: &'a VolumeSet,
+    pub(crate) volumes: &'a VolumeSet,
     /// ConfigMaps, Secrets and tokens on its behalf.
-    pub objects: &'a dyn ObjectSource,
+    pub(crate) objects: &'a dyn ObjectSource,
     /// Its work on files.
-    pub lane: &'a BlockingLane,
+    pub(crate) lane: &'a BlockingLane,
     /// Sandboxes and containers of the pod.
-    pub observed: &'a ObservedPod,
+    pub(crate) observed: &'a ObservedPod,
     /// Its sandbox.
-    pub sandbox: &'a ObservedSandbox,
+    pub(crate) sandbox: &'a ObservedSandbox,
 }
 
 impl std::fmt::Debug for PodFacilities<'_> {
@@ -97,7 +97,7 @@ impl std::fmt::Debug for PodFacilities<'_> {
 
 impl ContainerControl {
     /// Makes the pod's group and folders.
-    pub async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
+    pub(crate) async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
         let limits = resources::pod_limits(pod, self.pod_pids);
         let folders = [
@@ -136,7 +136,7 @@ impl ContainerControl {
     }
 
     /// Makes a sandbox and returns its id.
-    pub async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<String, StartError> {
+    pub(crate) async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<String, StartError> {
         self.try_create_sandbox(pod, attempt).await.map_err(|message| {
             let event = format!("Failed to create pod sandbox: {message}");
             self.events
@@ -178,7 +178,12 @@ impl ContainerControl {
     }
 
     /// Pulls, creates and starts a container. An error is what its status shows.
-    pub async fn start(&self, pod: &Pod, start: &Start, with: PodFacilities<'_>) -> Result<(), StartError> {
+    pub(crate) async fn start(
+        &self,
+        pod: &Pod,
+        start: &Start,
+        with: PodFacilities<'_>,
+    ) -> Result<(), StartError> {
         let Some((_, container)) = container_named(pod, &start.name) else {
             return Err(StartError::config(format!(
                 "pod has no container {:?}",

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, Pod};
+use k8s_openapi::api::core::v1::{
+    ConfigMapKeySelector, Container, EnvVar, EnvVarSource, Pod, SecretKeySelector,
+};
 use node_volume::{NodeResources, ObjectSource, downward};
 
 use super::StartError;
@@ -14,19 +16,19 @@ use crate::pods::{namespace, spec};
 
 /// Sources of variables besides the pod itself.
 #[derive(Clone, Copy)]
-pub struct EnvSources<'a> {
+pub(crate) struct EnvSources<'a> {
     /// ConfigMaps and Secrets.
-    pub objects: &'a dyn ObjectSource,
+    pub(crate) objects: &'a dyn ObjectSource,
     /// Files in the pod's volumes.
-    pub files: &'a EnvFiles,
+    pub(crate) files: &'a EnvFiles,
     /// The services' variables.
-    pub services: &'a BTreeMap<String, String>,
+    pub(crate) services: &'a BTreeMap<String, String>,
     /// The pod's addresses.
-    pub pod_ips: &'a [String],
+    pub(crate) pod_ips: &'a [String],
     /// The node's address.
-    pub node_ip: IpAddr,
+    pub(crate) node_ip: IpAddr,
     /// Resources that pods may request.
-    pub node: &'a NodeResources,
+    pub(crate) node: &'a NodeResources,
 }
 
 impl std::fmt::Debug for EnvSources<'_> {
@@ -38,7 +40,7 @@ impl std::fmt::Debug for EnvSources<'_> {
 }
 
 /// The environment in the order it is declared; later names win.
-pub async fn environment(
+pub(crate) async fn environment(
     pod: &Pod,
     container: &Container,
     sources: EnvSources<'_>,
@@ -188,53 +190,10 @@ async fn referred(
         return value.map(Some).map_err(StartError::config);
     }
     if let Some(wanted) = &source.config_map_key_ref {
-        let found = sources
-            .objects
-            .config_map(namespace(pod), &wanted.name)
-            .await
-            .map_err(StartError::config)?;
-        let optional = wanted.optional == Some(true);
-        let Some(found) = found else {
-            return if optional {
-                Ok(None)
-            } else {
-                Err(not_found("configmap", &wanted.name))
-            };
-        };
-        let value = found
-            .data
-            .as_ref()
-            .and_then(|data| data.get(&wanted.key))
-            .cloned();
-        return key_or(
-            value,
-            optional,
-            &wanted.key,
-            &format!("ConfigMap {}/{}", namespace(pod), wanted.name),
-        );
+        return config_map_key(pod, wanted, sources).await;
     }
     if let Some(wanted) = &source.secret_key_ref {
-        let found = sources
-            .objects
-            .secret(namespace(pod), &wanted.name)
-            .await
-            .map_err(StartError::config)?;
-        let optional = wanted.optional == Some(true);
-        let Some(found) = found else {
-            return if optional {
-                Ok(None)
-            } else {
-                Err(not_found("secret", &wanted.name))
-            };
-        };
-        let value = found.data.as_ref().and_then(|data| data.get(&wanted.key));
-        let value = value.map(|bytes| text(&bytes.0)).transpose()?.map(str::to_owned);
-        return key_or(
-            value,
-            optional,
-            &wanted.key,
-            &format!("Secret {}/{}", namespace(pod), wanted.name),
-        );
+        return secret_key(pod, wanted, sources).await;
     }
     if let Some(selector) = &source.file_key_ref {
         let value = sources.files.value(selector)?.map(text).transpose()?;
@@ -246,15 +205,74 @@ async fn referred(
     )))
 }
 
-fn key_or(
-    value: Option<String>,
-    optional: bool,
-    key: &str,
-    place: &str,
+async fn config_map_key(
+    pod: &Pod,
+    wanted: &ConfigMapKeySelector,
+    sources: EnvSources<'_>,
 ) -> Result<Option<String>, StartError> {
-    match value {
-        None if !optional => Err(StartError::config(format!("couldn't find key {key} in {place}"))),
-        value => Ok(value),
+    let found = sources.objects.config_map(namespace(pod), &wanted.name).await;
+    let key = ObjectKey {
+        kind: "ConfigMap",
+        name: &wanted.name,
+        key: &wanted.key,
+        is_optional: wanted.optional == Some(true),
+    };
+    match found.map_err(StartError::config)? {
+        None => key.without_object(),
+        Some(found) => {
+            let value = found.data.as_ref().and_then(|data| data.get(&wanted.key));
+            key.value(pod, value.cloned())
+        }
+    }
+}
+
+async fn secret_key(
+    pod: &Pod,
+    wanted: &SecretKeySelector,
+    sources: EnvSources<'_>,
+) -> Result<Option<String>, StartError> {
+    let found = sources.objects.secret(namespace(pod), &wanted.name).await;
+    let key = ObjectKey {
+        kind: "Secret",
+        name: &wanted.name,
+        key: &wanted.key,
+        is_optional: wanted.optional == Some(true),
+    };
+    match found.map_err(StartError::config)? {
+        None => key.without_object(),
+        Some(found) => {
+            let value = found.data.as_ref().and_then(|data| data.get(&wanted.key));
+            let value = value.map(|bytes| text(&bytes.0)).transpose()?;
+            key.value(pod, value.map(str::to_owned))
+        }
+    }
+}
+
+/// A key of an object that a variable gets its value from.
+struct ObjectKey<'a> {
+    kind: &'static str,
+    name: &'a str,
+    key: &'a str,
+    is_optional: bool,
+}
+
+impl ObjectKey<'_> {
+    fn without_object(&self) -> Result<Option<String>, StartError> {
+        match self.is_optional {
+            true => Ok(None),
+            false => Err(not_found(&self.kind.to_lowercase(), self.name)),
+        }
+    }
+
+    fn value(&self, pod: &Pod, value: Option<String>) -> Result<Option<String>, StartError> {
+        if value.is_some() || self.is_optional {
+            return Ok(value);
+        }
+        let Self { kind, name, key, .. } = self;
+        let namespace = namespace(pod);
+        Err(StartError::config(format!(
+            "couldn't find key {key} in {kind} {namespace}/{name}"
+        )))
     }
 }
 

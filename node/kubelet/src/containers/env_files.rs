@@ -21,7 +21,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Files that a container's environment refers to, by volume and path.
 #[derive(Debug, Default)]
-pub struct EnvFiles(HashMap<(String, String), EnvFile>);
+pub(crate) struct EnvFiles(HashMap<(String, String), EnvFile>);
 
 /// A file that was read, or could not be.
 #[derive(Debug)]

@@ -15,26 +15,26 @@ const MESSAGE_LOG_BYTES_MAX: u64 = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
 
 /// The pod's folder.
-pub fn pod_folder(config: &KubeletConfig, uid: &str) -> PathBuf {
+pub(crate) fn pod_folder(config: &KubeletConfig, uid: &str) -> PathBuf {
     config.pods_folder().join(uid)
 }
 
 /// The pod's folder of logs.
-pub fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
+pub(crate) fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
     config
         .logs_folder()
         .join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
 }
 
 /// Every folder of logs of a uid, whatever its pod was called. Blocks.
-pub fn log_folders_of(config: &KubeletConfig, uid: &str) -> Vec<PathBuf> {
+pub(crate) fn log_folders_of(config: &KubeletConfig, uid: &str) -> Vec<PathBuf> {
     let suffix = format!("_{uid}");
     let named = names(&config.logs_folder()).filter(|name| name.ends_with(&suffix));
     named.map(|name| config.logs_folder().join(name)).collect()
 }
 
 /// The uids of pods that have left something on the disk. Blocks.
-pub fn uids_on_disk(config: &KubeletConfig) -> Vec<String> {
+pub(crate) fn uids_on_disk(config: &KubeletConfig) -> Vec<String> {
     let in_logs = names(&config.logs_folder());
     let in_logs = in_logs.filter_map(|name| Some(name.rsplit_once('_')?.1.to_owned()));
     names(&config.pods_folder()).chain(in_logs).collect()
@@ -46,7 +46,7 @@ fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
 }
 
 /// Removes a log and what was rotated away from it. Blocks.
-pub fn remove_log(log: &Path) {
+pub(crate) fn remove_log(log: &Path) {
     let prefix = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = log.parent().unwrap_or(Path::new("/"));
     let belongs = |name: &String| {
@@ -60,12 +60,12 @@ pub fn remove_log(log: &Path) {
 }
 
 /// A container's log, relative to the pod's folder of logs.
-pub fn log_path(container: &str, restart_count: i32) -> String {
+pub(crate) fn log_path(container: &str, restart_count: i32) -> String {
     format!("{container}/{restart_count}.log")
 }
 
 /// Makes the folders a container's log and message go to.
-pub fn prepare(config: &KubeletConfig, pod: &Pod, container: &Container) -> std::io::Result<()> {
+pub(crate) fn prepare(config: &KubeletConfig, pod: &Pod, container: &Container) -> std::io::Result<()> {
     std::fs::create_dir_all(log_folder(config, pod).join(&container.name))?;
     std::fs::create_dir_all(
         pod_folder(config, uid(pod))
@@ -75,7 +75,7 @@ pub fn prepare(config: &KubeletConfig, pod: &Pod, container: &Container) -> std:
 }
 
 /// Writes the pod's hosts file and returns where it is; `None` if the pod brings its own.
-pub fn write_hosts(
+pub(crate) fn write_hosts(
     config: &KubeletConfig,
     pod: &Pod,
     container: &Container,
@@ -106,7 +106,7 @@ pub fn write_hosts(
 }
 
 /// Makes the empty file that becomes the termination message of one run.
-pub fn make_message_file(
+pub(crate) fn make_message_file(
     config: &KubeletConfig,
     pod: &Pod,
     container: &Container,
@@ -123,7 +123,7 @@ pub fn make_message_file(
 }
 
 /// Returns the termination message of a container: its message file, or the end of the given log if that is empty.
-pub fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
+pub(crate) fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
     let message = match path {
         "" => String::new(),
         path => read_head(Path::new(path)).unwrap_or_default(),

@@ -11,12 +11,12 @@ use crate::probes::http::{HttpRequest, get};
 use crate::probes::port_number;
 
 /// The reason that a container waits for when its postStart hook has failed.
-pub const POST_START_ERROR: &str = "PostStartHookError";
+pub(crate) const POST_START_ERROR: &str = "PostStartHookError";
 /// Bytes of a failed command's output that its message holds.
 const OUTPUT_BYTES_MAX: usize = 4096;
 
 /// Runs a hook of a pod's container; an error says in upstream's words what failed.
-pub async fn run(
+pub(crate) async fn run(
     runtime: &Runtime,
     cri: &CriClient,
     handler: &LifecycleHandler,

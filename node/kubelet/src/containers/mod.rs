@@ -6,31 +6,31 @@
 //! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
 
 mod arguments;
-pub mod control;
+pub(crate) mod control;
 pub mod dns;
-pub mod env;
-pub mod env_files;
-pub mod files;
-pub mod hooks;
+pub(crate) mod env;
+pub(crate) mod env_files;
+pub(crate) mod files;
+pub(crate) mod hooks;
 mod image_volumes;
-pub mod resources;
-pub mod runtime_class;
-pub mod sandbox;
-pub mod security;
-pub mod spec;
-pub mod stopping;
-pub mod sysctl;
-pub mod tiers;
+pub(crate) mod resources;
+pub(crate) mod runtime_class;
+pub(crate) mod sandbox;
+pub(crate) mod security;
+pub(crate) mod spec;
+pub(crate) mod stopping;
+pub(crate) mod sysctl;
+pub(crate) mod tiers;
 mod unusable;
 
 /// A step of starting a container that failed: the reason its status shows, and the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]
-pub struct StartError {
+pub(crate) struct StartError {
     /// One word, as in `kubectl get pods`.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// Message of the status.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl StartError {

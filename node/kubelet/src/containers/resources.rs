@@ -20,7 +20,7 @@ const SHARES_MAX: i64 = 262_144;
 
 /// The three classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Qos {
+pub(crate) enum Qos {
     /// Limits for everything, requests equal to them.
     Guaranteed,
     /// Some request or limit.
@@ -31,7 +31,7 @@ pub enum Qos {
 }
 
 /// A pod's class: what its status says, for the API server decided it at creation.
-pub fn qos(pod: &Pod) -> Qos {
+pub(crate) fn qos(pod: &Pod) -> Qos {
     match pod.status.as_ref().and_then(|status| status.qos_class.as_deref()) {
         Some("Guaranteed") => Qos::Guaranteed,
         Some("Burstable") => Qos::Burstable,
@@ -63,23 +63,23 @@ fn amount(table: Option<&BTreeMap<String, ApiQuantity>>, name: &str) -> Option<Q
 }
 
 /// Request of a container; a limit without a request counts as one.
-pub fn request(container: &Container, name: &str) -> Option<Quantity> {
+pub(crate) fn request(container: &Container, name: &str) -> Option<Quantity> {
     let resources = container.resources.as_ref()?;
     amount(resources.requests.as_ref(), name)
 }
 
 /// Limit of a container.
-pub fn limit(container: &Container, name: &str) -> Option<Quantity> {
+pub(crate) fn limit(container: &Container, name: &str) -> Option<Quantity> {
     amount(container.resources.as_ref()?.limits.as_ref(), name)
 }
 
 /// Path of the group above the groups of all pods.
-pub fn kubepods(cgroup_root: &str) -> String {
+pub(crate) fn kubepods(cgroup_root: &str) -> String {
     format!("{}/kubepods", cgroup_root.trim_end_matches('/'))
 }
 
 /// The pod's own group.
-pub fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
+pub(crate) fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
     let tier = match qos(pod) {
         Qos::Guaranteed => "",
         Qos::Burstable => "/burstable",
@@ -89,24 +89,24 @@ pub fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
 }
 
 /// Possible paths of a pod's group, one for each QoS class.
-pub fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
+pub(crate) fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
     let base = kubepods(cgroup_root);
     ["", "/burstable", "/besteffort"].map(|tier| format!("{base}{tier}/pod{uid}"))
 }
 
 /// Features of the memory controller of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemoryFacts {
+pub(crate) struct MemoryFacts {
     /// The machine's memory.
-    pub capacity_bytes: i64,
+    pub(crate) capacity_bytes: i64,
     /// All of a container's processes can be ended together when it is out of memory (`memory.oom.group`).
-    pub oom_group: bool,
+    pub(crate) oom_group: bool,
     /// Swap can be forbidden where memory has no limit (`memory.swap.max`).
-    pub swap_limit: bool,
+    pub(crate) swap_limit: bool,
 }
 
 /// The weight that stands for so much processor time, 2 to 262144.
-pub fn shares(millis: i64) -> i64 {
+pub(crate) fn shares(millis: i64) -> i64 {
     (millis * 1024 / 1000).clamp(SHARES_MIN, SHARES_MAX)
 }
 
@@ -115,13 +115,13 @@ fn quota(millis: i64) -> i64 {
 }
 
 /// A container's own group, which the runtime makes in the pod's.
-pub fn container_cgroup(cgroup_root: &str, pod: &Pod, id: &str) -> String {
+pub(crate) fn container_cgroup(cgroup_root: &str, pod: &Pod, id: &str) -> String {
     format!("{}/{id}", pod_cgroup(cgroup_root, pod))
 }
 
 /// Limits of the pod's group: what the pod as a whole may use, or the sums where every container has one; and what its
 /// runtime class needs beside.
-pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
+pub(crate) fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
     let spec = spec(pod);
     let (requests, limits) = (pod_requests(spec), effective_limits(spec));
     let declared = |name: &str| {
@@ -146,7 +146,11 @@ pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
 }
 
 /// Limits of one container, as CRI has them.
-pub fn container_limits(pod: &Pod, container: &Container, memory: MemoryFacts) -> LinuxContainerResources {
+pub(crate) fn container_limits(
+    pod: &Pod,
+    container: &Container,
+    memory: MemoryFacts,
+) -> LinuxContainerResources {
     let cpu_limit = limit(container, "cpu").map(Quantity::millis);
     let cpu_request = request(container, "cpu")
         .map(Quantity::millis)

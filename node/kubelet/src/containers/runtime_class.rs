@@ -8,7 +8,7 @@ use kube::api::Api;
 use crate::pods::spec;
 
 /// The handler's name, empty for the runtime's default; or why it is not known.
-pub async fn handler(client: &Client, pod: &Pod) -> Result<String, String> {
+pub(crate) async fn handler(client: &Client, pod: &Pod) -> Result<String, String> {
     let Some(name) = spec(pod)
         .runtime_class_name
         .as_deref()

@@ -13,7 +13,7 @@ use crate::pods::observed::label;
 use crate::pods::{ContainerKind, all_containers, name, namespace, spec, uid};
 
 /// The labels by which a pod's sandbox is found again.
-pub fn labels(pod: &Pod) -> HashMap<String, String> {
+pub(crate) fn labels(pod: &Pod) -> HashMap<String, String> {
     let own = pod
         .metadata
         .labels
@@ -30,7 +30,7 @@ pub fn labels(pod: &Pod) -> HashMap<String, String> {
 }
 
 /// Builds the configuration of a sandbox for the runtime.
-pub fn config(
+pub(crate) fn config(
     kubelet: &KubeletConfig,
     pod: &Pod,
     node_dns: &dns::NodeDns,
@@ -93,7 +93,7 @@ fn container_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
 }
 
 /// The same as the node's own table takes them; those of IPv6 addresses are left out. Pods in the node's network have none.
-pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
+pub(crate) fn host_ports(pod: &Pod) -> Vec<HostPort> {
     if spec(pod).host_network == Some(true) {
         return Vec::new();
     }

@@ -40,7 +40,7 @@ fn pod_context(pod: &Pod) -> PodSecurityContext {
 }
 
 /// Reports whether a container is privileged.
-pub fn privileged(container: &Container) -> bool {
+pub(crate) fn privileged(container: &Container) -> bool {
     container
         .security_context
         .as_ref()
@@ -48,13 +48,13 @@ pub fn privileged(container: &Container) -> bool {
 }
 
 /// The containers' own contexts, of every kind of container.
-pub fn contexts(pod: &Pod) -> impl Iterator<Item = SecurityContext> {
+pub(crate) fn contexts(pod: &Pod) -> impl Iterator<Item = SecurityContext> {
     let lasting = all_containers(pod).filter_map(|(_, container)| container.security_context.clone());
     lasting.chain(ephemeral_containers(pod).filter_map(|container| container.security_context))
 }
 
 /// Reports whether the supplemental groups of the image are left out (policy `Strict`).
-pub fn supplemental_groups_are_strict(pod: &Pod) -> bool {
+pub(crate) fn supplemental_groups_are_strict(pod: &Pod) -> bool {
     let context = spec(pod).security_context.as_ref();
     context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
 }
@@ -68,7 +68,7 @@ fn groups_policy(pod: &Pod) -> i32 {
 }
 
 /// Namespaces as the pod asks for them.
-pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
+pub(crate) fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     let spec = spec(pod);
     let node_or = |node: Option<bool>, otherwise: v1::NamespaceMode| {
         if node == Some(true) {
@@ -92,7 +92,7 @@ pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
 }
 
 /// Shares the process namespace of `target` with a container that would have its own.
-pub fn share_processes(namespaces: &mut v1::NamespaceOption, target: &str) {
+pub(crate) fn share_processes(namespaces: &mut v1::NamespaceOption, target: &str) {
     if namespaces.pid == v1::NamespaceMode::Container as i32 {
         namespaces.pid = v1::NamespaceMode::Target as i32;
         namespaces.target_id = target.to_string();
@@ -100,7 +100,7 @@ pub fn share_processes(namespaces: &mut v1::NamespaceOption, target: &str) {
 }
 
 /// The sandbox's context.
-pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
+pub(crate) fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
     let context = pod_context(pod);
     v1::LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod)),
@@ -146,15 +146,15 @@ fn seccomp(profile_wanted: Option<&SeccompProfile>, seccomp_root: &str) -> v1::S
 
 /// User of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ImageUser {
+pub(crate) struct ImageUser {
     /// As a number.
-    pub uid: Option<i64>,
+    pub(crate) uid: Option<i64>,
     /// As a name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// The container's context, or why it may not run so.
-pub fn container_context(
+pub(crate) fn container_context(
     pod: &Pod,
     container: &Container,
     image_user: &ImageUser,
@@ -228,7 +228,10 @@ pub fn container_context(
 }
 
 /// Adds groups that volumes bring to those that the pod asks for.
-pub fn add_groups(context: &mut v1::LinuxContainerSecurityContext, groups: impl IntoIterator<Item = i64>) {
+pub(crate) fn add_groups(
+    context: &mut v1::LinuxContainerSecurityContext,
+    groups: impl IntoIterator<Item = i64>,
+) {
     let own = &mut context.supplemental_groups;
     for group in groups {
         if !own.contains(&group) {

@@ -18,39 +18,39 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// Everything a container's configuration is made from.
 #[derive(Debug)]
-pub struct ContainerInput<'a> {
+pub(crate) struct ContainerInput<'a> {
     /// The pod.
-    pub pod: &'a Pod,
+    pub(crate) pod: &'a Pod,
     /// The container.
-    pub container: &'a Container,
+    pub(crate) container: &'a Container,
     /// Number of restarts.
-    pub restart_count: i32,
+    pub(crate) restart_count: i32,
     /// Round of the pod ([`crate::pods::restarts::round`]).
-    pub round: u32,
+    pub(crate) round: u32,
     /// The image as the runtime knows it.
-    pub image: &'a str,
+    pub(crate) image: &'a str,
     /// User that the image runs as.
-    pub image_user: &'a security::ImageUser,
+    pub(crate) image_user: &'a security::ImageUser,
     /// Its environment.
-    pub environment: &'a [(String, String)],
+    pub(crate) environment: &'a [(String, String)],
     /// The pod's volumes.
-    pub volumes: &'a VolumeSet,
+    pub(crate) volumes: &'a VolumeSet,
     /// The pod's hosts file.
-    pub hosts: Option<&'a Path>,
+    pub(crate) hosts: Option<&'a Path>,
     /// The file of its termination message.
-    pub message: &'a Path,
+    pub(crate) message: &'a Path,
     /// Its log relative to the pod's folder of logs.
-    pub log_path: &'a str,
+    pub(crate) log_path: &'a str,
     /// The runtime's id of the container whose processes it is to see.
-    pub target: Option<&'a str>,
+    pub(crate) target: Option<&'a str>,
     /// The machine's memory.
-    pub memory: resources::MemoryFacts,
+    pub(crate) memory: resources::MemoryFacts,
     /// Directory of the `localhostProfile`s.
-    pub seccomp_root: &'a str,
+    pub(crate) seccomp_root: &'a str,
 }
 
 /// Builds the configuration of a container for the runtime.
-pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartError> {
+pub(crate) fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartError> {
     let container = input.container;
     let environment = input.environment.iter();
     let values: HashMap<&str, &str> = environment

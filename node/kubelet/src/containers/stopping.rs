@@ -17,7 +17,7 @@ const GRACE_SECONDS_MIN: i64 = 2;
 
 /// Choice to run a container's preStop hook before it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hook {
+pub(crate) enum Hook {
     /// It runs.
     Run,
     /// It has run, or was ended before its time.
@@ -26,22 +26,22 @@ pub enum Hook {
 
 /// Options of stopping a container.
 #[derive(Debug, Clone)]
-pub struct Killing<'a> {
+pub(crate) struct Killing<'a> {
     /// The event's message; empty for upstream's own.
-    pub why: &'a str,
+    pub(crate) why: &'a str,
     /// From the beginning of the hook to KILL.
-    pub grace_seconds: i64,
+    pub(crate) grace_seconds: i64,
     /// Its preStop hook.
-    pub hook: Hook,
+    pub(crate) hook: Hook,
     /// Address of HTTP hooks.
-    pub pod_ip: Option<&'a str>,
+    pub(crate) pod_ip: Option<&'a str>,
     /// Cancelled when those have stopped that stop before it.
-    pub turn: Option<CancellationToken>,
+    pub(crate) turn: Option<CancellationToken>,
 }
 
 impl<'a> Killing<'a> {
     /// Within a grace period, at once.
-    pub fn within(grace_seconds: i64, pod_ip: Option<&'a str>) -> Self {
+    pub(crate) fn within(grace_seconds: i64, pod_ip: Option<&'a str>) -> Self {
         Self {
             why: "",
             grace_seconds,
@@ -54,7 +54,7 @@ impl<'a> Killing<'a> {
 
 impl ContainerControl {
     /// Stops and removes a sandbox; what is left of its containers goes with it.
-    pub async fn remove_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
+    pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
         self.stop_sandbox(id).await?;
         let request = v1::RemovePodSandboxRequest {
             pod_sandbox_id: id.to_string(),
@@ -63,7 +63,7 @@ impl ContainerControl {
     }
 
     /// Stops a sandbox: its network and whatever runs in it.
-    pub async fn stop_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
+    pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
         self.cri
             .stop_pod_sandbox(v1::StopPodSandboxRequest {
                 pod_sandbox_id: id.to_string(),
@@ -73,7 +73,7 @@ impl ContainerControl {
     }
 
     /// Stops a running container gracefully: preStop, its turn, TERM, and KILL when its time is up.
-    pub async fn kill(&self, pod: &Pod, name: &str, id: &str, killing: Killing<'_>) {
+    pub(crate) async fn kill(&self, pod: &Pod, name: &str, id: &str, killing: Killing<'_>) {
         let message = match killing.why {
             "" => format!("Stopping container {name}"),
             why => why.to_owned(),
@@ -133,7 +133,7 @@ impl ContainerControl {
 }
 
 /// Grace period of a pod in seconds: of its deletion, or else of its specification.
-pub fn grace_period(pod: &Pod) -> i64 {
+pub(crate) fn grace_period(pod: &Pod) -> i64 {
     let deletion = pod
         .metadata
         .deletion_timestamp

@@ -30,7 +30,7 @@ const SAFE: [(&str, Namespace, (u32, u32)); 14] = [
 ];
 
 /// Returns upstream's message for a sysctl that the pod may not set.
-pub fn forbidden(pod: &Pod, kernel: &str) -> Option<String> {
+pub(crate) fn forbidden(pod: &Pod, kernel: &str) -> Option<String> {
     let spec = spec(pod);
     let wanted = spec
         .security_context

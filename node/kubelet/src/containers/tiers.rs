@@ -22,7 +22,7 @@ fn only_shares(shares: u64) -> CgroupResources {
 }
 
 /// Makes the three groups.
-pub fn make(
+pub(crate) fn make(
     cgroups: &dyn Cgroups,
     cgroup_root: &str,
     reserve: &Reserve,
@@ -35,7 +35,7 @@ pub fn make(
 }
 
 /// Limits the groups of other programs as `--enforce-node-allocatable` asks. They are made by others.
-pub fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), String> {
+pub(crate) fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), String> {
     for (words, group, limits) in reserve.others_limits() {
         let failed = |why: String| format!("Failed to enforce {words} Cgroup Limits on {group:?}: {why}");
         let (parent, name) = group
@@ -52,7 +52,7 @@ pub fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), Stri
 }
 
 /// Reads the features of the memory controller from the pods' group.
-pub fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> MemoryFacts {
+pub(crate) fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> MemoryFacts {
     let root = kubepods(cgroup_root);
     let has = |name: &str| cgroups.version() == 2 && cgroups.has_memory_file(&root, name);
     MemoryFacts {
@@ -63,7 +63,7 @@ pub fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine)
 }
 
 /// Keeps the CPU weight of the Burstable class at the sum of its pods' requests, for ever.
-pub async fn maintain_weights(context: ManagerContext) {
+pub(crate) async fn maintain_weights(context: ManagerContext) {
     let control = &context.workers.control;
     let group = format!("{}/burstable", kubepods(&context.config.cgroup_root));
     let allocations = &context.workers.allocations;

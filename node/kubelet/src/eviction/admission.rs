@@ -11,7 +11,7 @@ use crate::pods::{is_critical, spec};
 const MEMORY_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// Message of the rejection of a new pod.
-pub fn rejection(pod: &Pod, pressure: Pressure) -> Option<String> {
+pub(crate) fn rejection(pod: &Pod, pressure: Pressure) -> Option<String> {
     let conditions = pressure.conditions();
     if conditions.is_empty() || is_critical(pod) {
         return None;

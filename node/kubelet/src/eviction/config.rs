@@ -9,9 +9,9 @@ use super::thresholds::{EvictionThreshold, Thresholds};
 use crate::node::reserve::Reserve;
 
 /// Grace period of a pod whose eviction cannot wait, in seconds.
-pub const IMMEDIATE_GRACE_PERIOD_SECONDS: i64 = 1;
+pub(crate) const IMMEDIATE_GRACE_PERIOD_SECONDS: i64 = 1;
 /// Reason of evictions and of rejections under pressure.
-pub const REASON: &str = "Evicted";
+pub(crate) const REASON: &str = "Evicted";
 
 /// Times of soft thresholds by the name of their signal.
 pub type GracePeriods = BTreeMap<String, Duration>;

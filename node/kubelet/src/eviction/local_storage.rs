@@ -13,20 +13,20 @@ const RESOURCE: &str = "ephemeral-storage";
 
 /// A limit that a pod is above.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exceeded {
+pub(crate) struct Exceeded {
     /// The signal that metrics count it by.
-    pub signal: &'static str,
+    pub(crate) signal: &'static str,
     /// Message for status and event.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// Reports whether a pod has a limit of local storage.
-pub fn has_limit(pod: &Pod) -> bool {
+pub(crate) fn has_limit(pod: &Pod) -> bool {
     limited_volumes(pod).next().is_some() || pod_limit(pod).is_some()
 }
 
 /// Returns the first limit that the pod is above.
-pub fn exceeded(pod: &Pod, usage: &PodUsage, has_image_fs: bool) -> Option<Exceeded> {
+pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, has_image_fs: bool) -> Option<Exceeded> {
     let volume = limited_volumes(pod).find_map(|(name, limit)| {
         let (_, used) = usage.volumes.iter().find(|(own, _)| own == name)?;
         (bytes(used.bytes) > limit).then(|| Exceeded {
@@ -104,6 +104,6 @@ fn size_limit(source: &EmptyDirVolumeSource) -> Option<Quantity> {
 }
 
 /// Reports whether an emptyDir takes room of the node's disk.
-pub fn is_on_disk(source: &EmptyDirVolumeSource) -> bool {
+pub(crate) fn is_on_disk(source: &EmptyDirVolumeSource) -> bool {
     source.medium.as_deref().unwrap_or_default().is_empty()
 }

@@ -31,7 +31,7 @@ const OBSERVE_AFTER: Duration = Duration::from_secs(10);
 const CLEANUP: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 /// Watches the node for ever.
-pub async fn run(context: ManagerContext) {
+pub(crate) async fn run(context: ManagerContext) {
     let config = &context.config;
     let mut manager = EvictionManager {
         thresholds: config.eviction.thresholds(&config.reserve),

@@ -14,15 +14,15 @@ use crate::pods::{name, spec};
 
 /// Message of an evicted pod, and annotations of its event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EvictionMessage {
+pub(crate) struct EvictionMessage {
     /// For status, condition and event.
-    pub text: String,
+    pub(crate) text: String,
     /// Offenders, for programs that read events.
-    pub annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 /// The message for a pod that ends for a resource of the node.
-pub fn message(
+pub(crate) fn message(
     resource: Starved,
     pod: &Pod,
     usage: Option<&PodUsage>,

@@ -9,7 +9,7 @@ const BUCKETS_MS: [u64; 11] = [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 1
 
 /// Evictions of this agent's life, by signal.
 #[derive(Debug, Clone, Default)]
-pub struct EvictionMetrics {
+pub(crate) struct EvictionMetrics {
     evicted: BTreeMap<&'static str, u64>,
     ages: BTreeMap<&'static str, Ages>,
 }
@@ -24,12 +24,12 @@ struct Ages {
 
 impl EvictionMetrics {
     /// A pod was evicted for a signal.
-    pub fn evicted(&mut self, signal: &'static str) {
+    pub(crate) fn evicted(&mut self, signal: &'static str) {
         *self.evicted.entry(signal).or_default() += 1;
     }
 
     /// A decision was taken for a signal with figures of this age.
-    pub fn decided(&mut self, signal: &'static str, age: Duration) {
+    pub(crate) fn decided(&mut self, signal: &'static str, age: Duration) {
         let ages = self.ages.entry(signal).or_default();
         ages.count += 1;
         ages.sum += age;
@@ -39,7 +39,7 @@ impl EvictionMetrics {
     }
 
     /// Appends the text.
-    pub fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         out.push_str(
             "# HELP kubelet_evictions [ALPHA] Cumulative number of pod evictions by eviction signal\n\
              # TYPE kubelet_evictions counter\n",

@@ -12,21 +12,21 @@
 //! Never: a file system walked in the way of a decision on memory, more than one pod evicted for the node at a time, a
 //! critical, static or mirror pod.
 
-pub mod admission;
-pub mod config;
-pub mod local_storage;
-pub mod manager;
-pub mod message;
-pub mod metrics;
-pub mod observations;
-pub mod pod_storage;
-pub mod ranking;
-pub mod reclaim;
-pub mod signal;
-pub mod state;
-pub mod storage_looks;
+pub(crate) mod admission;
+pub(crate) mod config;
+pub(crate) mod local_storage;
+pub(crate) mod manager;
+pub(crate) mod message;
+pub(crate) mod metrics;
+pub(crate) mod observations;
+pub(crate) mod pod_storage;
+pub(crate) mod ranking;
+pub(crate) mod reclaim;
+pub(crate) mod signal;
+pub(crate) mod state;
+pub(crate) mod storage_looks;
 pub mod thresholds;
-pub mod usage;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;

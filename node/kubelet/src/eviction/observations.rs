@@ -11,34 +11,34 @@ use super::signal::Signal;
 
 /// An amount that is left, of all there is: bytes, inodes or processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observation {
+pub(crate) struct Observation {
     /// Left.
-    pub available: i64,
+    pub(crate) available: i64,
     /// In all.
-    pub capacity: i64,
+    pub(crate) capacity: i64,
 }
 
 /// Observations of one moment. A signal that cannot be read is not there, and none of its thresholds is met.
-pub type Observations = BTreeMap<Signal, Observation>;
+pub(crate) type Observations = BTreeMap<Signal, Observation>;
 
 /// Figures of the machine at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Readings {
+pub(crate) struct Readings {
     /// Memory that is available, and all of it; zero where it is not known.
-    pub memory: (u64, u64),
+    pub(crate) memory: (u64, u64),
     /// Memory that pods use, and what they may use together.
-    pub pods_memory: Option<(u64, u64)>,
+    pub(crate) pods_memory: Option<(u64, u64)>,
     /// The file system of volumes and logs.
-    pub node_fs: FsUsage,
+    pub(crate) node_fs: FsUsage,
     /// The file system of images and containers, where it is another.
-    pub image_fs: Option<FsUsage>,
+    pub(crate) image_fs: Option<FsUsage>,
     /// Tasks that run, and the largest number of them.
-    pub tasks: Option<(u64, u64)>,
+    pub(crate) tasks: Option<(u64, u64)>,
 }
 
 impl Readings {
     /// Reads the machine. `pods` is the group of all pods and its limit of memory. Blocks.
-    pub fn take(
+    pub(crate) fn take(
         vitals: &dyn Vitals,
         cgroups: &dyn Cgroups,
         pods: (&str, Option<i64>),
@@ -57,7 +57,7 @@ impl Readings {
 
     /// The signals. Percentages of a file system refer to what can be used of it: blocks kept for others are neither used
     /// nor free.
-    pub fn observations(&self) -> Observations {
+    pub(crate) fn observations(&self) -> Observations {
         let mut all = Observations::new();
         let mut add = |signal: Signal, available: u64, capacity: u64| {
             let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);

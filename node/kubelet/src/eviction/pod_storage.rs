@@ -11,20 +11,20 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Time that a decision waits for a pass.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sizes of a pod's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodStorage {
+pub(crate) struct PodStorage {
     /// emptyDirs on the disk, by volume.
-    pub volumes: BTreeMap<String, DiskUsage>,
+    pub(crate) volumes: BTreeMap<String, DiskUsage>,
     /// Logs, by container.
-    pub logs: BTreeMap<String, DiskUsage>,
+    pub(crate) logs: BTreeMap<String, DiskUsage>,
 }
 
 /// The sizes that are known, and who wants to know more.
 #[derive(Debug, Default)]
-pub struct StorageLooks {
+pub(crate) struct StorageLooks {
     known: Mutex<Arc<HashMap<String, PodStorage>>>,
     /// All pods are looked at, not only those with limits.
     everyone: AtomicBool,
@@ -34,17 +34,17 @@ pub struct StorageLooks {
 
 impl StorageLooks {
     /// The sizes by the pods' uids.
-    pub fn known(&self) -> Arc<HashMap<String, PodStorage>> {
+    pub(crate) fn known(&self) -> Arc<HashMap<String, PodStorage>> {
         self.known.lock().clone()
     }
 
     /// Looks at all pods from now on, or only at those with limits.
-    pub fn look_at_everyone(&self, everyone: bool) {
+    pub(crate) fn look_at_everyone(&self, everyone: bool) {
         self.everyone.store(everyone, Ordering::Release);
     }
 
     /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
-    pub async fn next_pass(&self, runtime: &Runtime) {
+    pub(crate) async fn next_pass(&self, runtime: &Runtime) {
         let before = self.passes.get();
         self.wake.notify_one();
         // One may be under way, and another follows it.
@@ -61,12 +61,12 @@ impl StorageLooks {
     }
 
     /// Reports whether all pods are to be looked at.
-    pub fn looks_at_everyone(&self) -> bool {
+    pub(crate) fn looks_at_everyone(&self) -> bool {
         self.everyone.load(Ordering::Acquire)
     }
 
     /// Takes in the sizes of a pass.
-    pub fn passed(&self, known: Option<HashMap<String, PodStorage>>) {
+    pub(crate) fn passed(&self, known: Option<HashMap<String, PodStorage>>) {
         if let Some(known) = known {
             *self.known.lock() = Arc::new(known);
         }
@@ -77,7 +77,7 @@ impl StorageLooks {
     }
 
     /// Waits for a request for more.
-    pub async fn wanted(&self) {
+    pub(crate) async fn wanted(&self) {
         self.wake.notified().await;
     }
 

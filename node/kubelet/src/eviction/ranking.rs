@@ -12,27 +12,27 @@ use crate::pods::spec;
 
 /// A pod that could end, and what it uses; `None` where nobody knows.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// The pod.
-    pub pod: Arc<Pod>,
+    pub(crate) pod: Arc<Pod>,
     /// Its usage.
-    pub usage: Option<PodUsage>,
+    pub(crate) usage: Option<PodUsage>,
 }
 
 /// Kinds of a pod's files on the disk of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FilesOf {
+pub(crate) struct FilesOf {
     /// Containers' own files.
-    pub root: bool,
+    pub(crate) root: bool,
     /// Logs.
-    pub logs: bool,
+    pub(crate) logs: bool,
     /// Volumes on the node's disk.
-    pub volumes: bool,
+    pub(crate) volumes: bool,
 }
 
 impl FilesOf {
     /// The files that count for a signal: all, or those of one of two file systems.
-    pub fn signal(signal: Signal, has_image_fs: bool) -> Self {
+    pub(crate) fn signal(signal: Signal, has_image_fs: bool) -> Self {
         let of_images = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
         Self {
             root: of_images || !has_image_fs,
@@ -45,7 +45,7 @@ impl FilesOf {
 /// Puts the candidates in order, the first to be evicted first: pods whose usage is not known, those above their
 /// requests, those of lower priority, those that use most above their requests. Process ids cannot be requested: there
 /// priority comes first.
-pub fn rank(candidates: &mut [Candidate], signal: Signal, files: FilesOf) {
+pub(crate) fn rank(candidates: &mut [Candidate], signal: Signal, files: FilesOf) {
     match signal.resource() {
         Starved::Memory => by_excess(candidates, |usage, pod| {
             let request = request(pod, "memory");

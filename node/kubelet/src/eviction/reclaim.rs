@@ -10,7 +10,7 @@ use crate::pods::observed::label;
 use crate::pods::uid;
 
 /// Takes back what there is on the disks of a signal.
-pub async fn reclaim(context: &ManagerContext) {
+pub(crate) async fn reclaim(context: &ManagerContext) {
     if let Err(error) = remove_ended_pods(context).await {
         tracing::warn!(error = %error.message(), "containers of ended pods not removed");
     }

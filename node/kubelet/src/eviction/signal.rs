@@ -2,7 +2,7 @@
 
 /// Condition of a node that runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PressureKind {
+pub(crate) enum PressureKind {
     /// `MemoryPressure`.
     Memory,
     /// `DiskPressure`.
@@ -13,7 +13,7 @@ pub enum PressureKind {
 
 /// Resource of the node that is reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Starved {
+pub(crate) enum Starved {
     /// Memory.
     Memory,
     /// Bytes of a file system.
@@ -26,7 +26,7 @@ pub enum Starved {
 
 impl Starved {
     /// Upstream's name of it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Storage => "ephemeral-storage",
@@ -73,7 +73,7 @@ impl Signal {
     ];
 
     /// The name that flags and metrics have of it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MemoryAvailable => "memory.available",
             Self::AllocatableMemoryAvailable => "allocatableMemory.available",
@@ -88,12 +88,12 @@ impl Signal {
     }
 
     /// The signal of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
     /// The resource that is reclaimed for it.
-    pub fn resource(self) -> Starved {
+    pub(crate) fn resource(self) -> Starved {
         match self {
             Self::MemoryAvailable | Self::AllocatableMemoryAvailable => Starved::Memory,
             Self::NodeFsAvailable | Self::ImageFsAvailable | Self::ContainerFsAvailable => Starved::Storage,
@@ -103,7 +103,7 @@ impl Signal {
     }
 
     /// The node's condition while it is short.
-    pub fn condition(self) -> PressureKind {
+    pub(crate) fn condition(self) -> PressureKind {
         match self.resource() {
             Starved::Memory => PressureKind::Memory,
             Starved::Storage | Starved::Inodes => PressureKind::Disk,
@@ -112,7 +112,7 @@ impl Signal {
     }
 
     /// Reports whether it is about a file system of containers alone.
-    pub fn is_of_container_fs(self) -> bool {
+    pub(crate) fn is_of_container_fs(self) -> bool {
         matches!(self, Self::ContainerFsAvailable | Self::ContainerFsInodesFree)
     }
 }

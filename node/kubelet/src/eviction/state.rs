@@ -9,7 +9,7 @@ use crate::node::pressure::Pressure;
 
 /// Everything that is remembered between two observations.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct EvictionState {
+pub(crate) struct EvictionState {
     /// Thresholds that were met for long enough.
     met: Vec<EvictionThreshold>,
     /// Time at which each threshold that is met was met first.
@@ -20,15 +20,15 @@ pub struct EvictionState {
 
 /// Outcome of an observation.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Conditions that the node reports.
-    pub pressure: Pressure,
+    pub(crate) pressure: Pressure,
     /// Thresholds to reclaim for, the most urgent first.
-    pub thresholds: Vec<EvictionThreshold>,
+    pub(crate) thresholds: Vec<EvictionThreshold>,
 }
 
 /// Thresholds that are met, whatever their time; `with_reclaim` until as much more is free as has to be reclaimed.
-pub fn met(
+pub(crate) fn met(
     thresholds: &[EvictionThreshold],
     observations: &Observations,
     with_reclaim: bool,
@@ -48,7 +48,7 @@ pub fn met(
 
 impl EvictionState {
     /// Takes an observation in. The order of `thresholds` is that of their urgency.
-    pub fn observe(
+    pub(crate) fn observe(
         &mut self,
         thresholds: &[EvictionThreshold],
         observations: &Observations,

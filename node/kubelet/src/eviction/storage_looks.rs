@@ -41,7 +41,7 @@ const DESCRIPTORS_MAX: usize = 8 * TreeCount::MAX_DESCRIPTORS;
 const PASS_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Counts for ever.
-pub async fn run(context: ManagerContext) {
+pub(crate) async fn run(context: ManagerContext) {
     let looks = Arc::clone(&context.workers.storage);
     let runtime = context.runtime.clone();
     let lane = BlockingLane::with_deadline(runtime.clone(), PASS_DEADLINE);

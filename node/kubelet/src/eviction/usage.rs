@@ -12,33 +12,33 @@ use crate::server::figures::{ContainerFigures, PodFigures, gather};
 
 /// Usage of a container that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ContainerUsage {
+pub(crate) struct ContainerUsage {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Working set in bytes, where the runtime says.
-    pub memory_bytes: Option<i64>,
+    pub(crate) memory_bytes: Option<i64>,
     /// Its own files.
-    pub root: DiskUsage,
+    pub(crate) root: DiskUsage,
     /// Its logs.
-    pub logs: DiskUsage,
+    pub(crate) logs: DiskUsage,
 }
 
 /// Usage of a pod that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodUsage {
+pub(crate) struct PodUsage {
     /// Working set in bytes.
-    pub memory_bytes: i64,
+    pub(crate) memory_bytes: i64,
     /// Processes and threads.
-    pub tasks: u64,
+    pub(crate) tasks: u64,
     /// Containers that run, by name.
-    pub containers: Vec<ContainerUsage>,
+    pub(crate) containers: Vec<ContainerUsage>,
     /// Volumes on the node's disk, by name.
-    pub volumes: Vec<(String, DiskUsage)>,
+    pub(crate) volumes: Vec<(String, DiskUsage)>,
 }
 
 impl PodUsage {
     /// Bytes and inodes of these files.
-    pub fn disk(&self, files: FilesOf) -> (i64, i64) {
+    pub(crate) fn disk(&self, files: FilesOf) -> (i64, i64) {
         let containers = self.containers.iter().flat_map(|own| {
             [own.root, own.logs]
                 .into_iter()
@@ -52,7 +52,7 @@ impl PodUsage {
     }
 
     /// Bytes of everything that its limit of local storage is about.
-    pub fn local_storage_bytes(&self, has_image_fs: bool) -> i64 {
+    pub(crate) fn local_storage_bytes(&self, has_image_fs: bool) -> i64 {
         let all = FilesOf {
             root: !has_image_fs,
             logs: true,
@@ -67,7 +67,7 @@ fn signed(amount: u64) -> i64 {
 }
 
 /// Usage of all pods that run, by uid.
-pub async fn usage(
+pub(crate) async fn usage(
     context: &ManagerContext,
     storage: &HashMap<String, PodStorage>,
 ) -> Result<HashMap<String, PodUsage>, String> {

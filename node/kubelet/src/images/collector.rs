@@ -40,7 +40,7 @@ struct Freed {
 }
 
 /// Collects images for ever, where that is not turned off.
-pub async fn collect_images(context: ManagerContext) {
+pub(crate) async fn collect_images(context: ManagerContext) {
     let config = context.config.image_collection;
     if config.is_off() {
         return std::future::pending().await;
@@ -69,12 +69,12 @@ impl ImageManager {
     }
 
     /// Images removed so far, by reason.
-    pub fn removed(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn removed(&self) -> BTreeMap<&'static str, u64> {
         self.collection.removed.lock().clone()
     }
 
     /// Removes every unused image that is not new.
-    pub async fn remove_unused(&self, config: &ImageCollectionConfig) -> Result<(), String> {
+    pub(crate) async fn remove_unused(&self, config: &ImageCollectionConfig) -> Result<(), String> {
         let mut records = self.collection.records.lock().await;
         let now = self.runtime.monotonic();
         let candidates = self.candidates(&mut records, now).await?;

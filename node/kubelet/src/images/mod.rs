@@ -19,7 +19,7 @@ use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
 
 pub mod base;
-pub mod collection;
+pub(crate) mod collection;
 mod collector;
 mod credentials;
 mod pull_records;
@@ -28,28 +28,28 @@ mod upkeep;
 mod volumes;
 
 pub use collection::ImageCollectionConfig;
-pub use collector::collect_images;
+pub(crate) use collector::collect_images;
 
 use collector::Collection;
 use credentials::Credential;
 use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
 use reference::with_tag;
-pub use volumes::VolumeCounts;
+pub(crate) use volumes::VolumeCounts;
 
 /// An image that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PresentImage {
+pub(crate) struct PresentImage {
     /// The runtime's name for it.
-    pub id: String,
+    pub(crate) id: String,
     /// User that its configuration names.
-    pub user: ImageUser,
+    pub(crate) user: ImageUser,
     /// Tags and digests of the image on this node.
     names: Vec<String>,
 }
 
 /// Brings images in.
 #[derive(Debug)]
-pub struct ImageManager {
+pub(crate) struct ImageManager {
     runtime: Runtime,
     cri: CriClient,
     events: EventRecorder,
@@ -68,7 +68,7 @@ struct Failures {
 
 impl ImageManager {
     /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
-    pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, data_dir: &Path) -> Self {
+    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, data_dir: &Path) -> Self {
         let records = PullRecords::new(data_dir.join("image_manager"));
         let upkeep = (runtime.clone(), cri.clone(), records.clone());
         let begin = move || upkeep::run(upkeep.0.clone(), upkeep.1.clone(), upkeep.2.clone());
@@ -85,12 +85,12 @@ impl ImageManager {
     }
 
     /// The pod is gone: what it could not pull is forgotten.
-    pub fn forget_pod(&self, uid: &str) {
+    pub(crate) fn forget_pod(&self, uid: &str) {
         self.failures.lock().forget_pod(uid);
     }
 
     /// Makes a container's image be there, or says why it is not.
-    pub async fn ensure(
+    pub(crate) async fn ensure(
         &self,
         pod: &Pod,
         container: &Container,
@@ -103,7 +103,7 @@ impl ImageManager {
     }
 
     /// Makes the image of a volume be there, or says why it is not. Its events are the pod's.
-    pub async fn ensure_volume(
+    pub(crate) async fn ensure_volume(
         &self,
         pod: &Pod,
         volume: &Volume,
@@ -120,7 +120,7 @@ impl ImageManager {
     }
 
     /// Counts of volumes of images.
-    pub fn volumes(&self) -> &VolumeCounts {
+    pub(crate) fn volumes(&self) -> &VolumeCounts {
         &self.volumes
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Volumes of images since the agent began, one for each start of a container that mounts one.
 #[derive(Debug, Default)]
-pub struct VolumeCounts {
+pub(crate) struct VolumeCounts {
     requested: AtomicU64,
     mounted: AtomicU64,
     failed: AtomicU64,
@@ -13,22 +13,22 @@ pub struct VolumeCounts {
 
 impl VolumeCounts {
     /// A container that starts has such a volume.
-    pub fn requested(&self) {
+    pub(crate) fn requested(&self) {
         self.requested.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It is there.
-    pub fn mounted(&self) {
+    pub(crate) fn mounted(&self) {
         self.mounted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It could not be mounted.
-    pub fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Writes the families of metrics.
-    pub fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         let all = [
             (
                 "requested_total",

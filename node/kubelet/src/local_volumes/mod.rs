@@ -26,7 +26,7 @@ const REMOVED: &str = ".removed-";
 
 /// A folder could not be made or removed.
 #[derive(Debug, thiserror::Error)]
-pub enum LocalVolumeError {
+pub(crate) enum LocalVolumeError {
     /// The name is none of a volume.
     #[error("{0:?} is no name of a volume")]
     Name(String),
@@ -55,7 +55,7 @@ fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> LocalVolumeError {
 
 /// State of a folder that is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
+pub(crate) enum Removal {
     /// It is not there.
     Gone,
     /// It is being removed.
@@ -64,7 +64,7 @@ pub enum Removal {
 
 /// The folders of one node.
 #[derive(Debug)]
-pub struct LocalVolumes {
+pub(crate) struct LocalVolumes {
     root: PathBuf,
     /// Names whose folders are being removed.
     going: Mutex<BTreeSet<String>>,
@@ -73,7 +73,7 @@ pub struct LocalVolumes {
 
 impl LocalVolumes {
     /// Folders below this one.
-    pub fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self {
             root,
             going: Mutex::default(),
@@ -82,7 +82,7 @@ impl LocalVolumes {
     }
 
     /// Makes the folder of a volume, where it is not there, and returns its path. Blocks.
-    pub fn make(&self, name: &str) -> Result<PathBuf, LocalVolumeError> {
+    pub(crate) fn make(&self, name: &str) -> Result<PathBuf, LocalVolumeError> {
         let path = self.path(name)?;
         fs::make_own_folder(&self.root).map_err(io("making"))?;
         if path.try_exists().map_err(io("looking for"))? {
@@ -102,7 +102,11 @@ impl LocalVolumes {
     }
 
     /// Takes the folder of a volume away and begins to remove it.
-    pub fn remove(self: &Arc<Self>, runtime: &Runtime, name: &str) -> Result<Removal, LocalVolumeError> {
+    pub(crate) fn remove(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        name: &str,
+    ) -> Result<Removal, LocalVolumeError> {
         let path = self.path(name)?;
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if going.contains(name) {

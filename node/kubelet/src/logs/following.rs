@@ -23,11 +23,11 @@ const SETTLES_AFTER: Duration = Duration::from_millis(50);
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Says whether a container still runs; `None` where the runtime does not answer.
-pub type StillRunning = Box<dyn Fn() -> BoxFuture<'static, Option<bool>> + Send + Sync>;
+pub(crate) type StillRunning = Box<dyn Fn() -> BoxFuture<'static, Option<bool>> + Send + Sync>;
 
 /// The followed containers by id.
 #[derive(Debug, Default)]
-pub struct FollowedLogs {
+pub(crate) struct FollowedLogs {
     containers: Mutex<HashMap<String, Weak<Followed>>>,
     events: OnceLock<Arc<FolderEvents>>,
 }
@@ -45,7 +45,7 @@ struct Followed {
 
 /// One who follows a container's log.
 #[derive(Debug)]
-pub struct Follower {
+pub(crate) struct Follower {
     runtime: Runtime,
     changes: Option<FolderChanges>,
     ended: CancellationToken,
@@ -55,7 +55,7 @@ pub struct Follower {
 
 impl FollowedLogs {
     /// Watches folders, for ever; before it does, followers look by themselves.
-    pub async fn run(&self, runtime: &Runtime) {
+    pub(crate) async fn run(&self, runtime: &Runtime) {
         let events = match self.events.get() {
             Some(events) => Ok(Arc::clone(events)),
             None => FolderEvents::open(),
@@ -72,7 +72,7 @@ impl FollowedLogs {
     }
 
     /// containerd's event that a container has ended.
-    pub fn ended(&self, id: &str) {
+    pub(crate) fn ended(&self, id: &str) {
         let found = self.containers.lock().get(id).and_then(Weak::upgrade);
         if let Some(followed) = found {
             followed.told.notify_one();
@@ -80,7 +80,7 @@ impl FollowedLogs {
     }
 
     /// One more follower of the log of a container.
-    pub fn follow(
+    pub(crate) fn follow(
         self: &Arc<Self>,
         runtime: &Runtime,
         id: &str,

@@ -12,18 +12,18 @@ use super::time::LogTime;
 
 /// A parsed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine<'a> {
+pub(crate) struct LogLine<'a> {
     /// Time of writing.
-    pub time: LogTime<'a>,
+    pub(crate) time: LogTime<'a>,
     /// `stdout` or `stderr`; in Docker's JSON whatever its writer says.
-    pub stream: Cow<'a, str>,
+    pub(crate) stream: Cow<'a, str>,
     /// The text as it was written: with its line end, unless it goes on in the next line or breaks off.
-    pub text: Cow<'a, [u8]>,
+    pub(crate) text: Cow<'a, [u8]>,
 }
 
 /// Format of the lines of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// `time stream tag text`.
     Cri,
     /// An object with `log`, `stream` and `time`.
@@ -42,13 +42,13 @@ struct JsonLine<'a> {
 
 impl LogFormat {
     /// The format that this line has, if it has a known one.
-    pub fn of(line: &[u8]) -> Option<Self> {
+    pub(crate) fn of(line: &[u8]) -> Option<Self> {
         let fits = |format: &Self| format.parse(line).is_some();
         [Self::Cri, Self::DockerJson].into_iter().find(fits)
     }
 
     /// Parses a line, which includes its line end where it has one; `None` if it has another format.
-    pub fn parse(self, line: &[u8]) -> Option<LogLine<'_>> {
+    pub(crate) fn parse(self, line: &[u8]) -> Option<LogLine<'_>> {
         match self {
             Self::Cri => parse_cri(line),
             Self::DockerJson => parse_json(line),

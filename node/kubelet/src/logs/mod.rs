@@ -1,10 +1,10 @@
 //! Container logs: the formats that runtimes write, reading them back, and keeping them small.
 
-pub mod following;
+pub(crate) mod following;
 mod generations;
-pub mod line;
-pub mod reader;
-pub mod rotation;
+pub(crate) mod line;
+pub(crate) mod reader;
+pub(crate) mod rotation;
 mod tail;
-pub mod time;
-pub mod writer;
+pub(crate) mod time;
+pub(crate) mod writer;

@@ -23,7 +23,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// In upstream's words: there is no such file, it cannot be read, or its format is unknown.
-pub async fn stream(
+pub(crate) async fn stream(
     runtime: &Runtime,
     path: PathBuf,
     options: LogOptions,

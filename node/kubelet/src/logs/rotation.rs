@@ -28,7 +28,7 @@ enum RotationError {
 }
 
 /// Rotates the container logs that exceed `container_log_max_bytes`, for ever.
-pub async fn rotate_logs(runtime: Runtime, cri: CriClient, config: Arc<KubeletConfig>) {
+pub(crate) async fn rotate_logs(runtime: Runtime, cri: CriClient, config: Arc<KubeletConfig>) {
     let mut rotation = Rotation {
         runtime,
         cri,

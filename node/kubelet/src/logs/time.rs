@@ -11,22 +11,22 @@ const DIGITS: usize = 9;
 
 /// A moment, and how it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogTime<'a> {
+pub(crate) struct LogTime<'a> {
     text: Cow<'a, str>,
     /// The moment.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 impl<'a> LogTime<'a> {
     /// Parses what Go's layout `RFC3339Nano` does.
-    pub fn parse(text: Cow<'a, str>) -> Option<Self> {
+    pub(crate) fn parse(text: Cow<'a, str>) -> Option<Self> {
         let at = rfc3339(&text)?;
         Some(Self { text, at })
     }
 
     /// The same with nine digits behind the second and in its own offset: Go's layout
     /// `2006-01-02T15:04:05.000000000Z07:00`.
-    pub fn fixed(&self) -> String {
+    pub(crate) fn fixed(&self) -> String {
         let (seconds, rest) = self.text.split_at(WHOLE_SECONDS);
         let (digits, offset) = fraction(rest);
         let digits = &digits[..digits.len().min(DIGITS)];
@@ -39,7 +39,7 @@ impl<'a> LogTime<'a> {
 }
 
 /// The moment that a text in RFC 3339 names, as Go reads it: no leap second, and what is less than a nanosecond is cut.
-pub fn rfc3339(text: &str) -> Option<Timestamp> {
+pub(crate) fn rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let is = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
     let marks = is(4, b'-') && is(7, b'-') && is(10, b'T') && is(13, b':') && is(16, b':');

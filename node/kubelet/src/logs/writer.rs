@@ -11,19 +11,19 @@ const SHOWN_BYTES_MAX: usize = 16 << 10;
 
 /// Requested part of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     /// Go on as it grows.
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Only this many lines of the end, and, followed, what comes after them.
-    pub tail: Option<u64>,
+    pub(crate) tail: Option<u64>,
     /// Only what was written at or after this time.
-    pub since: Option<Timestamp>,
+    pub(crate) since: Option<Timestamp>,
     /// Each line with its time before it.
-    pub timestamps: bool,
+    pub(crate) timestamps: bool,
     /// No more than this many bytes.
-    pub limit_bytes: Option<u64>,
+    pub(crate) limit_bytes: Option<u64>,
     /// Only `stdout` or only `stderr`.
-    pub stream: Option<&'static str>,
+    pub(crate) stream: Option<&'static str>,
 }
 
 /// Reason why no more of a log is sent.

@@ -6,7 +6,7 @@ use crate::managers::ManagerContext;
 const REASON: &str = "ComponentRestarted";
 
 /// Records an event for each failure, for ever. The panic's message goes to the log only.
-pub async fn record_failures(context: ManagerContext) {
+pub(crate) async fn record_failures(context: ManagerContext) {
     let node = context.registered().await;
     loop {
         let name = context.runtime.components().next_failure().await;

@@ -150,7 +150,7 @@ fn spec(config: &KubeletConfig) -> Option<NodeSpec> {
 }
 
 /// The status now; what has not changed keeps its times.
-pub fn status(
+pub(crate) fn status(
     config: &KubeletConfig,
     facts: &NodeFacts,
     health: &Health,
@@ -229,55 +229,64 @@ fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
     }]
 }
 
+/// Type, truth, reason and message of a condition.
+type Verdict<'a> = (&'static str, bool, &'static str, &'a str);
+
+/// Verdicts on a resource, by whether the node runs short of it.
+const PRESSURES: [(&str, [(&str, &str); 2]); 3] = [
+    (
+        "MemoryPressure",
+        [
+            (
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            (
+                "KubeletHasInsufficientMemory",
+                "kubelet has insufficient memory available",
+            ),
+        ],
+    ),
+    (
+        "DiskPressure",
+        [
+            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ],
+    ),
+    (
+        "PIDPressure",
+        [
+            ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            (
+                "KubeletHasInsufficientPID",
+                "kubelet has insufficient PID available",
+            ),
+        ],
+    ),
+];
+
+fn verdicts(health: &Health, pressure: Pressure) -> impl Iterator<Item = Verdict<'_>> {
+    let short = [pressure.memory, pressure.disk, pressure.pid];
+    let pressures = PRESSURES.iter().zip(short).map(|((kind, words), short)| {
+        let (reason, message) = words[usize::from(short)];
+        (*kind, short, reason, message)
+    });
+    let ready: Verdict<'_> = match health.is_ready() {
+        true => ("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+        false => ("Ready", false, "KubeletNotReady", health.message.as_str()),
+    };
+    pressures.chain([ready])
+}
+
 fn conditions(
     health: &Health,
     pressure: Pressure,
     now: Timestamp,
     previous: &NodeStatus,
 ) -> Vec<NodeCondition> {
-    let ready = health.is_ready();
-    let either = |short: bool, yes: (&'static str, &'static str), no| if short { yes } else { no };
-    let memory = either(
-        pressure.memory,
-        (
-            "KubeletHasInsufficientMemory",
-            "kubelet has insufficient memory available",
-        ),
-        (
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
-    );
-    let disk = either(
-        pressure.disk,
-        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
-        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    );
-    let pid = either(
-        pressure.pid,
-        (
-            "KubeletHasInsufficientPID",
-            "kubelet has insufficient PID available",
-        ),
-        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    );
-    let verdicts = [
-        ("MemoryPressure", pressure.memory, memory.0, memory.1),
-        ("DiskPressure", pressure.disk, disk.0, disk.1),
-        ("PIDPressure", pressure.pid, pid.0, pid.1),
-        (
-            "Ready",
-            ready,
-            if ready { "KubeletReady" } else { "KubeletNotReady" },
-            if ready {
-                "kubelet is posting ready status"
-            } else {
-                health.message.as_str()
-            },
-        ),
-    ];
     let mut conditions = previous.conditions.clone().unwrap_or_default();
-    for (kind, truth, reason, message) in verdicts {
+    for (kind, truth, reason, message) in verdicts(health, pressure) {
         let text = if truth { "True" } else { "False" };
         let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
         let since = match &found {

@@ -16,7 +16,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Renews for ever.
-pub async fn renew(runtime: Runtime, client: Client, node: Node) {
+pub(crate) async fn renew(runtime: Runtime, client: Client, node: Node) {
     let api: Api<Lease> = Api::namespaced(client, NAMESPACE);
     let mut last: Option<Lease> = None;
     loop {

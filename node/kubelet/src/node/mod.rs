@@ -4,12 +4,12 @@
 //! says every ten seconds that we live, [`status`] writes conditions and images when they change, [`pressure`] has what it runs short of,
 //! [`schedulable`] records when it is cordoned.
 
-pub mod components;
+pub(crate) mod components;
 pub mod facts;
-pub mod lease;
-pub mod pressure;
-pub mod registration;
+pub(crate) mod lease;
+pub(crate) mod pressure;
+pub(crate) mod registration;
 pub mod reserve;
-pub mod schedulable;
-pub mod status;
+pub(crate) mod schedulable;
+pub(crate) mod status;
 pub mod taints;

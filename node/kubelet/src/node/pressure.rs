@@ -3,18 +3,18 @@
 
 /// Resources under pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pressure {
+pub(crate) struct Pressure {
     /// Memory.
-    pub memory: bool,
+    pub(crate) memory: bool,
     /// Room or inodes of the file systems that pods and images lie on.
-    pub disk: bool,
+    pub(crate) disk: bool,
     /// Process ids.
-    pub pid: bool,
+    pub(crate) pid: bool,
 }
 
 impl Pressure {
     /// The conditions that hold, by type.
-    pub fn conditions(self) -> Vec<&'static str> {
+    pub(crate) fn conditions(self) -> Vec<&'static str> {
         let all = [
             (self.memory, "MemoryPressure"),
             (self.disk, "DiskPressure"),

@@ -26,13 +26,18 @@ fn default_labels() -> impl Iterator<Item = &'static str> {
 
 /// The Node object as registered, once it is. Clones are of the same registration.
 #[derive(Debug, Clone)]
-pub struct Registration {
+pub(crate) struct Registration {
     node: Arc<Watched<Option<Arc<Node>>>>,
 }
 
 impl Registration {
     /// Begins to register, in the background.
-    pub fn begin(runtime: &Runtime, client: &Client, config: &Arc<KubeletConfig>, facts: &NodeFacts) -> Self {
+    pub(crate) fn begin(
+        runtime: &Runtime,
+        client: &Client,
+        config: &Arc<KubeletConfig>,
+        facts: &NodeFacts,
+    ) -> Self {
         let node = Arc::new(Watched::new(None));
         let own = (runtime.clone(), client.clone(), config.clone(), facts.clone());
         let registered = node.clone();
@@ -48,7 +53,7 @@ impl Registration {
     }
 
     /// Waits until the node is registered, and returns the object as it was then.
-    pub async fn registered(&self) -> Arc<Node> {
+    pub(crate) async fn registered(&self) -> Arc<Node> {
         let node = self.node.wait_for(Option::is_some).await;
         node.expect("it was waited for")
     }

@@ -8,7 +8,7 @@ use crate::api::watch::{Change, follow};
 use crate::managers::ManagerContext;
 
 /// Follows the object of this node, for ever, once it is registered. A node counts as schedulable until it is seen cordoned.
-pub async fn watch(context: ManagerContext) {
+pub(crate) async fn watch(context: ManagerContext) {
     let registered = context.registered().await;
     if !context.workers.node_is_known() {
         context.workers.update_node((*registered).clone());

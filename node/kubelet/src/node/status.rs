@@ -28,21 +28,21 @@ const WRITE_AFTER: Duration = Duration::from_secs(300);
 const IMAGES_MAX: usize = 50;
 
 /// Keeps the status true.
-pub struct StatusKeeper {
+pub(crate) struct StatusKeeper {
     /// Clock.
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// The API.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The container runtime.
-    pub cri: CriClient,
+    pub(crate) cri: CriClient,
     /// Recorder of events.
-    pub events: EventRecorder,
+    pub(crate) events: EventRecorder,
     /// The node's configuration.
-    pub config: Arc<KubeletConfig>,
+    pub(crate) config: Arc<KubeletConfig>,
     /// Facts that do not change.
-    pub facts: NodeFacts,
+    pub(crate) facts: NodeFacts,
     /// Resources that the node is short of.
-    pub pressure: Arc<Watched<Pressure>>,
+    pub(crate) pressure: Arc<Watched<Pressure>>,
 }
 
 impl std::fmt::Debug for StatusKeeper {
@@ -115,7 +115,7 @@ impl RuntimeHealth {
 
 impl StatusKeeper {
     /// Keeps it for ever, from the object as registered.
-    pub async fn run(self, node: Node) {
+    pub(crate) async fn run(self, node: Node) {
         let mut last = node.status.clone().unwrap_or_default();
         let mut written_at = self.runtime.monotonic();
         let mut was_ready = None;

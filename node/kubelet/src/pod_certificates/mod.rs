@@ -36,7 +36,7 @@ use state::State;
 const FIRST_ISSUANCE_WAIT: Duration = Duration::from_secs(2);
 
 /// Certificates of this node's pods.
-pub struct PodCertificates {
+pub(crate) struct PodCertificates {
     context: Arc<Context>,
     projections: Mutex<HashMap<(String, ProjectionPlace), Projection>>,
 }
@@ -68,7 +68,7 @@ impl std::fmt::Debug for PodCertificates {
 
 impl PodCertificates {
     /// Nothing is requested yet. The node is the newest version of its object.
-    pub fn new(
+    pub(crate) fn new(
         runtime: Runtime,
         client: Client,
         events: EventRecorder,
@@ -92,12 +92,12 @@ impl PodCertificates {
     }
 
     /// Says whom to wake when a certificate is there. Once, during assembly.
-    pub fn on_change(&self, wake: WakePod) {
+    pub(crate) fn on_change(&self, wake: WakePod) {
         let _ = self.context.wake.set(wake);
     }
 
     /// The pod is gone: nothing more is requested for it.
-    pub fn forget_pod(&self, uid: &str) {
+    pub(crate) fn forget_pod(&self, uid: &str) {
         self.projections.lock().retain(|(own, _), projection| {
             if own == uid {
                 projection.task.abort();
@@ -110,7 +110,7 @@ impl PodCertificates {
     ///
     /// # Errors
     /// They are not issued yet, or never will be.
-    pub async fn credentials(
+    pub(crate) async fn credentials(
         &self,
         pod: &Pod,
         place: &ProjectionPlace,
@@ -158,7 +158,7 @@ impl PodCertificates {
     }
 
     /// Projections by signer and state, under upstream's names of the states.
-    pub fn states(&self) -> BTreeMap<(String, &'static str), usize> {
+    pub(crate) fn states(&self) -> BTreeMap<(String, &'static str), usize> {
         let now = self.context.runtime.now();
         let mut counts = BTreeMap::new();
         for projection in self.projections.lock().values() {

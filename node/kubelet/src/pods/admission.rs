@@ -11,22 +11,22 @@ use crate::containers::{security, sysctl};
 
 /// Security features of the machine and its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Abilities {
+pub(crate) struct Abilities {
     /// `uname -r`.
-    pub kernel_version: String,
+    pub(crate) kernel_version: String,
     /// The kernel confines processes by AppArmor profiles.
-    pub app_armor: bool,
+    pub(crate) app_armor: bool,
     /// The runtime can leave out the groups that the image gives its user.
-    pub supplemental_groups_policy: bool,
+    pub(crate) supplemental_groups_policy: bool,
 }
 
 /// Reason and message of a rejected pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
+pub(crate) struct Rejection {
     /// One word.
-    pub reason: Cow<'static, str>,
+    pub(crate) reason: Cow<'static, str>,
     /// A sentence.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl Rejection {
@@ -42,7 +42,7 @@ impl Rejection {
     }
 
     /// Making room for a critical pod has failed.
-    pub fn unexpected(why: &str) -> Self {
+    pub(crate) fn unexpected(why: &str) -> Self {
         let message = format!(
             "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
              pods to preempt: {why}"
@@ -51,7 +51,7 @@ impl Rejection {
     }
 
     /// Reports whether only the node's labels reject the pod: they may have changed since they were received.
-    pub fn is_node_affinity(&self) -> bool {
+    pub(crate) fn is_node_affinity(&self) -> bool {
         self.reason == NODE_AFFINITY
     }
 }
@@ -74,7 +74,7 @@ impl From<Shortage> for Rejection {
 }
 
 /// Checks a bound pod against the Node object: its node affinity and selector, as upstream.
-pub fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
+pub(crate) fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     let labels = node.metadata.labels.as_ref();
     let facts = node_affinity::NodeFacts {
         name: node.metadata.name.as_deref().unwrap_or_default(),
@@ -88,7 +88,7 @@ pub fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
 }
 
 /// Rejects a pod that a `NoExecute` taint of the node would evict at once.
-pub fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
+pub(crate) fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     let all = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
     let tolerations = spec(pod).tolerations.as_deref().unwrap_or_default();
     let mut ending = all
@@ -105,7 +105,7 @@ pub fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
 }
 
 /// A pod that asks for a protection it would not get must not run without it.
-pub fn rejection(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
+pub(crate) fn rejection(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     let sysctls = sysctl::forbidden(pod, &abilities.kernel_version)
         .map(|message| Rejection::new("SysctlForbidden", message));
     sysctls

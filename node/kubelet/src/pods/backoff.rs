@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// Delays by key.
 #[derive(Debug, Clone, Default)]
-pub struct BackOff {
+pub(crate) struct BackOff {
     entries: HashMap<String, Entry>,
 }
 
@@ -32,7 +32,12 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
 
 impl BackOff {
     /// The delay still in force for something that failed at `since`, and when it ends.
-    pub fn waiting(&self, key: &str, since: Timestamp, now: Timestamp) -> Option<(Duration, Timestamp)> {
+    pub(crate) fn waiting(
+        &self,
+        key: &str,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<(Duration, Timestamp)> {
         let entry = self.live(key, since)?;
         if between(since, now) >= entry.delay {
             return None;
@@ -41,7 +46,7 @@ impl BackOff {
     }
 
     /// Something that failed at `since` is tried again now: the next delay is twice as long.
-    pub fn tried(&mut self, key: &str, since: Timestamp, now: Timestamp) {
+    pub(crate) fn tried(&mut self, key: &str, since: Timestamp, now: Timestamp) {
         let delay = self
             .live(key, since)
             .map_or(INITIAL, |entry| (entry.delay * 2).min(LONGEST));
@@ -50,7 +55,7 @@ impl BackOff {
     }
 
     /// Success: nothing is remembered.
-    pub fn forget(&mut self, key: &str) {
+    pub(crate) fn forget(&mut self, key: &str) {
         self.entries.remove(key);
     }
 

@@ -6,22 +6,22 @@ use super::preemption;
 
 /// Order to end a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disruption {
+pub(crate) struct Disruption {
     /// Reason in status and event.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// Message of both.
-    pub message: String,
+    pub(crate) message: String,
     /// Message of the condition `DisruptionTarget`, where the pod gets it.
-    pub condition: Option<String>,
+    pub(crate) condition: Option<String>,
     /// Longest grace period, in seconds; without it the pod's own.
-    pub grace_seconds: Option<i64>,
+    pub(crate) grace_seconds: Option<i64>,
     /// Annotations of the event.
-    pub annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Disruption {
     /// A critical pod needs its resources.
-    pub fn preempted() -> Self {
+    pub(crate) fn preempted() -> Self {
         Self {
             reason: preemption::REASON,
             message: preemption::MESSAGE.to_owned(),
@@ -34,18 +34,18 @@ impl Disruption {
 
 /// Failure of a pod as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// One word.
-    pub reason: String,
+    pub(crate) reason: String,
     /// A sentence.
-    pub message: String,
+    pub(crate) message: String,
     /// Message of the condition `DisruptionTarget`, where the pod gets it.
-    pub disruption: Option<String>,
+    pub(crate) disruption: Option<String>,
 }
 
 impl Failure {
     /// A failure of the pod's own.
-    pub fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             message: message.into(),

@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 use super::spec;
 
 /// The pod's ephemeral containers in order.
-pub fn ephemeral_containers(pod: &Pod) -> impl Iterator<Item = Container> {
+pub(crate) fn ephemeral_containers(pod: &Pod) -> impl Iterator<Item = Container> {
     listed(pod).map(as_container)
 }
 
 /// The container whose processes an ephemeral container is to see.
-pub fn target_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+pub(crate) fn target_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let container = listed(pod).find(|container| container.name == name)?;
     let target = container.target_container_name.as_deref();
     target.filter(|target| !target.is_empty())

@@ -9,23 +9,23 @@
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
 //! that equals the last one.
 
-pub mod admission;
-pub mod backoff;
+pub(crate) mod admission;
+pub(crate) mod backoff;
 mod conditions;
-pub mod disruption;
-pub mod ephemeral;
-pub mod observed;
+pub(crate) mod disruption;
+pub(crate) mod ephemeral;
+pub(crate) mod observed;
 mod phase;
-pub mod plan;
-pub mod preemption;
-pub mod resize;
-pub mod restarts;
-pub mod saved;
-pub mod source;
-pub mod status;
-pub mod status_patch;
-pub mod termination;
-pub mod worker;
+pub(crate) mod plan;
+pub(crate) mod preemption;
+pub(crate) mod resize;
+pub(crate) mod restarts;
+pub(crate) mod saved;
+pub(crate) mod source;
+pub(crate) mod status;
+pub(crate) mod status_patch;
+pub(crate) mod termination;
+pub(crate) mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 /// Kind of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContainerKind {
+pub(crate) enum ContainerKind {
     /// Runs to its end before the others start.
     Init,
     /// Starts with the init containers and runs beside the others.
@@ -46,13 +46,13 @@ pub enum ContainerKind {
 }
 
 /// A pod's specification; one without is treated as empty.
-pub fn spec(pod: &Pod) -> &PodSpec {
+pub(crate) fn spec(pod: &Pod) -> &PodSpec {
     static EMPTY: std::sync::LazyLock<PodSpec> = std::sync::LazyLock::new(PodSpec::default);
     pod.spec.as_ref().unwrap_or(&EMPTY)
 }
 
 /// The init containers in order, and then the regular ones, each with what it is.
-pub fn all_containers(pod: &Pod) -> impl Iterator<Item = (ContainerKind, &Container)> {
+pub(crate) fn all_containers(pod: &Pod) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let spec = spec(pod);
     let inits = spec
         .init_containers
@@ -74,34 +74,34 @@ fn init_kind(container: &Container) -> ContainerKind {
 }
 
 /// Pods of at least this priority are critical.
-pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+pub(crate) const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// Reports whether a pod is critical, by its priority or as a file's: no other ends it to live, and the node does not evict
 /// it.
-pub fn is_critical(pod: &Pod) -> bool {
+pub(crate) fn is_critical(pod: &Pod) -> bool {
     is_static(pod) || spec(pod).priority.is_some_and(|own| own >= CRITICAL_PRIORITY)
 }
 
 /// Annotation of a pod's source: `api`, `file` or `http`.
-pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+pub(crate) const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 /// Annotation of a static pod: the hash of its file.
-pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+pub(crate) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// Annotation of a pod that only shows a static one: the hash of that.
-pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+pub(crate) const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 
 fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 /// Reports whether a pod comes from a file of the node. Of pods from the API server none says so ([`source`]).
-pub fn is_static(pod: &Pod) -> bool {
+pub(crate) fn is_static(pod: &Pod) -> bool {
     annotation(pod, CONFIG_SOURCE).is_some_and(|source| source != API_SOURCE)
 }
 
 const API_SOURCE: &str = "api";
 
 /// Reports whether a pod of the API server only shows a static one.
-pub fn is_mirror(pod: &Pod) -> bool {
+pub(crate) fn is_mirror(pod: &Pod) -> bool {
     annotation(pod, CONFIG_MIRROR).is_some()
 }
 
@@ -114,26 +114,26 @@ fn mark_as_of_the_api(pod: &mut Pod) {
 }
 
 /// `namespace/name`, for logs.
-pub fn full_name(pod: &Pod) -> String {
+pub(crate) fn full_name(pod: &Pod) -> String {
     format!("{}/{}", namespace(pod), name(pod))
 }
 
 /// `name_namespace(uid)`, as upstream's messages name a pod.
-pub fn full_name_with_uid(pod: &Pod) -> String {
+pub(crate) fn full_name_with_uid(pod: &Pod) -> String {
     format!("{}_{}({})", name(pod), namespace(pod), uid(pod))
 }
 
 /// The pod's name.
-pub fn name(pod: &Pod) -> &str {
+pub(crate) fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The pod's namespace.
-pub fn namespace(pod: &Pod) -> &str {
+pub(crate) fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or_default()
 }
 
 /// The pod's uid.
-pub fn uid(pod: &Pod) -> &str {
+pub(crate) fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }

@@ -11,34 +11,34 @@ use node_cri::{CriClient, CriError};
 use crate::containers::files::termination_message;
 
 /// Labels of sandboxes and containers; upstream's names, so that `crictl` and others read them too.
-pub mod label {
+pub(crate) mod label {
     /// The pod's name.
-    pub const POD_NAME: &str = "io.kubernetes.pod.name";
+    pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
     /// The pod's namespace.
-    pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
     /// The pod's uid.
-    pub const POD_UID: &str = "io.kubernetes.pod.uid";
+    pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
     /// The container's name.
-    pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+    pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 }
 
 /// Annotations of containers: what an agent that starts again must know of them.
-pub mod annotation {
+pub(crate) mod annotation {
     /// Changes when the container has to be created again.
-    pub const HASH: &str = "io.kubernetes.container.hash";
+    pub(crate) const HASH: &str = "io.kubernetes.container.hash";
     /// Number of times that all containers of the pod were started anew before.
-    pub const ROUND: &str = "io.knarr.container.round";
+    pub(crate) const ROUND: &str = "io.knarr.container.round";
     /// Number of restarts.
-    pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+    pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
     /// The machine's path of its termination message.
-    pub const TERMINATION_MESSAGE: &str = "io.knarr.container.terminationMessageHostPath";
+    pub(crate) const TERMINATION_MESSAGE: &str = "io.knarr.container.terminationMessageHostPath";
     /// Source of the message if the container left none.
-    pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+    pub(crate) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 }
 
 /// State of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ContainerState {
+pub(crate) enum ContainerState {
     /// Made, not started.
     Created,
     /// Its process runs.
@@ -52,41 +52,41 @@ pub enum ContainerState {
 
 /// One container the runtime has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ObservedContainer {
+pub(crate) struct ObservedContainer {
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// Its name in the pod.
-    pub name: String,
+    pub(crate) name: String,
     /// Its sandbox.
-    pub sandbox_id: String,
+    pub(crate) sandbox_id: String,
     /// State of the container.
-    pub state: ContainerState,
+    pub(crate) state: ContainerState,
     /// Number of restarts before this container was created.
-    pub restart_count: i32,
+    pub(crate) restart_count: i32,
     /// Round of the pod in which it was created ([`super::restarts::round`]).
-    pub round: u32,
+    pub(crate) round: u32,
     /// Time of creation.
-    pub created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
     /// Time at which its process started.
-    pub started_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
     /// Time at which its process ended.
-    pub finished_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
     /// Exit code of its process.
-    pub exit_code: i32,
+    pub(crate) exit_code: i32,
     /// The runtime's word for how it ended.
-    pub reason: String,
+    pub(crate) reason: String,
     /// Termination message of the container, or message of the runtime.
-    pub message: String,
+    pub(crate) message: String,
     /// The image as asked for.
-    pub image: String,
+    pub(crate) image: String,
     /// The image as found.
-    pub image_ref: String,
+    pub(crate) image_ref: String,
     /// See [`annotation::HASH`].
-    pub hash: String,
+    pub(crate) hash: String,
     /// Its log, relative to the pod's log folder.
-    pub log_path: String,
+    pub(crate) log_path: String,
     /// The effective user of its first process, if the runtime reports it.
-    pub user: Option<v1::LinuxContainerUser>,
+    pub(crate) user: Option<v1::LinuxContainerUser>,
 }
 
 /// Exit code of a process that was killed.
@@ -98,7 +98,7 @@ const REASON_FINAL_AFTER: SignedDuration = SignedDuration::from_secs(1);
 impl ObservedContainer {
     /// Reports whether the runtime may still name memory as the reason of this end: it hears of that from the kernel, by another
     /// way than of the end itself, and says `Error` until then.
-    pub fn reason_may_change(&self, now: Timestamp) -> bool {
+    pub(crate) fn reason_may_change(&self, now: Timestamp) -> bool {
         let killed =
             self.state == ContainerState::Exited && self.exit_code == KILLED && self.reason == "Error";
         let age = self.finished_at.map(|at| now.duration_since(at));
@@ -108,47 +108,47 @@ impl ObservedContainer {
 
 /// One sandbox the runtime has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObservedSandbox {
+pub(crate) struct ObservedSandbox {
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// Number of the attempt at a sandbox for this pod.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// State of its pause process: true while it runs.
-    pub ready: bool,
+    pub(crate) ready: bool,
     /// Time of creation.
-    pub created_at: i64,
+    pub(crate) created_at: i64,
     /// Its addresses; none with the node's network.
-    pub ips: Vec<String>,
+    pub(crate) ips: Vec<String>,
 }
 
 /// Everything the runtime has of one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ObservedPod {
+pub(crate) struct ObservedPod {
     /// Newest first.
-    pub sandboxes: Vec<ObservedSandbox>,
+    pub(crate) sandboxes: Vec<ObservedSandbox>,
     /// Newest first.
-    pub containers: Vec<ObservedContainer>,
+    pub(crate) containers: Vec<ObservedContainer>,
 }
 
 impl ObservedPod {
     /// The newest sandbox.
-    pub fn sandbox(&self) -> Option<&ObservedSandbox> {
+    pub(crate) fn sandbox(&self) -> Option<&ObservedSandbox> {
         self.sandboxes.first()
     }
 
     /// The newest container of a name.
-    pub fn latest(&self, name: &str) -> Option<&ObservedContainer> {
+    pub(crate) fn latest(&self, name: &str) -> Option<&ObservedContainer> {
         self.containers.iter().find(|container| container.name == name)
     }
 
     /// The newest container of a name, if it is in this sandbox.
-    pub fn current(&self, name: &str, sandbox_id: &str) -> Option<&ObservedContainer> {
+    pub(crate) fn current(&self, name: &str, sandbox_id: &str) -> Option<&ObservedContainer> {
         self.latest(name)
             .filter(|container| container.sandbox_id == sandbox_id)
     }
 
     /// The one before the newest of a name.
-    pub fn previous(&self, name: &str) -> Option<&ObservedContainer> {
+    pub(crate) fn previous(&self, name: &str) -> Option<&ObservedContainer> {
         self.containers
             .iter()
             .filter(|container| container.name == name)
@@ -156,7 +156,7 @@ impl ObservedPod {
     }
 
     /// Those whose process runs.
-    pub fn running(&self) -> impl Iterator<Item = &ObservedContainer> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = &ObservedContainer> {
         self.containers
             .iter()
             .filter(|container| container.state == ContainerState::Running)
@@ -164,7 +164,7 @@ impl ObservedPod {
 }
 
 /// Reads everything the runtime has of a pod.
-pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
+pub(crate) async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
     let selector = HashMap::from([(label::POD_UID.to_string(), uid.to_string())]);
     let sandbox_filter = v1::PodSandboxFilter {
         label_selector: selector.clone(),
@@ -205,7 +205,7 @@ pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<Ob
 
 /// Observes a pod again without a list: reads the state of what the last observation found, but not of what had ended.
 /// `None` if a sandbox or container is gone.
-pub async fn observe_again(
+pub(crate) async fn observe_again(
     runtime: &Runtime,
     cri: &CriClient,
     last: &ObservedPod,

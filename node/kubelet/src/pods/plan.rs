@@ -16,70 +16,70 @@ use crate::probes::ProbeView;
 
 /// Everything a decision may look at.
 #[derive(Debug)]
-pub struct Snapshot<'a> {
+pub(crate) struct Snapshot<'a> {
     /// The pod as the API server has it.
-    pub pod: &'a Pod,
+    pub(crate) pod: &'a Pod,
     /// Sandboxes and containers of the pod.
-    pub observed: &'a ObservedPod,
+    pub(crate) observed: &'a ObservedPod,
     /// Results of probes, by container id.
-    pub probes: &'a ProbeView,
+    pub(crate) probes: &'a ProbeView,
     /// Resources that its containers were given last.
-    pub actuated: &'a Resources,
+    pub(crate) actuated: &'a Resources,
     /// Delays of its containers, by name.
-    pub backoff: &'a BackOff,
+    pub(crate) backoff: &'a BackOff,
     /// The time of the decision.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// A running container to stop, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kill {
+pub(crate) struct Kill {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// For the event.
-    pub message: String,
+    pub(crate) message: String,
     /// A grace period that overrides the pod's.
-    pub grace_seconds: Option<i64>,
+    pub(crate) grace_seconds: Option<i64>,
     /// It never ran: there is nothing to keep of it.
-    pub remove: bool,
+    pub(crate) remove: bool,
 }
 
 /// A container to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
+pub(crate) struct Start {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Number of restarts, this one included.
-    pub restart_count: i32,
+    pub(crate) restart_count: i32,
     /// Round of the pod in which it starts.
-    pub round: u32,
+    pub(crate) round: u32,
     /// Time at which its last run ended, from which backoff counts.
-    pub ended_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
 }
 
 /// Actions, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Everything of the pod is to end: it has done what it was for, or cannot.
-    pub finish: bool,
+    pub(crate) finish: bool,
     /// A sandbox is to be made, with this attempt number, after all others are gone.
-    pub create_sandbox: Option<u32>,
+    pub(crate) create_sandbox: Option<u32>,
     /// Containers to stop.
-    pub kill: Vec<Kill>,
+    pub(crate) kill: Vec<Kill>,
     /// Running containers that may use more or less from now on.
-    pub resize: Vec<Resize>,
+    pub(crate) resize: Vec<Resize>,
     /// Containers to start, in order.
-    pub start: Vec<Start>,
+    pub(crate) start: Vec<Start>,
     /// Containers that wait, and why, as their status says it.
-    pub waiting: BTreeMap<String, (String, String)>,
+    pub(crate) waiting: BTreeMap<String, (String, String)>,
     /// Time of the next round if nothing happens before.
-    pub requeue_at: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 /// Decides.
-pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
+pub(crate) fn plan(snapshot: &Snapshot<'_>) -> Plan {
     let mut plan = Plan::default();
     let sandbox = snapshot.observed.sandbox();
     match sandbox.filter(|sandbox| sandbox.ready) {
@@ -439,7 +439,7 @@ impl<'a> Decider<'a, '_> {
 
 /// A number that changes when a container has to be created again: of all of its fields only the image may
 /// change while the pod lives.
-pub fn container_hash(container: &Container) -> String {
+pub(crate) fn container_hash(container: &Container) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let text = [
         container.name.as_str(),
@@ -453,7 +453,7 @@ pub fn container_hash(container: &Container) -> String {
 }
 
 /// As Go prints a duration of whole seconds: `10s`, `2m40s`, `5m0s`.
-pub fn go_duration(duration: std::time::Duration) -> String {
+pub(crate) fn go_duration(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
     match (seconds / 60, seconds % 60) {
         (0, rest) => format!("{rest}s"),
@@ -462,7 +462,7 @@ pub fn go_duration(duration: std::time::Duration) -> String {
 }
 
 /// The container of a name, of whatever kind.
-pub fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, Cow<'a, Container>)> {
+pub(crate) fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, Cow<'a, Container>)> {
     let lasting = all_containers(pod).map(|(kind, container)| (kind, Cow::Borrowed(container)));
     let ephemeral =
         ephemeral_containers(pod).map(|container| (ContainerKind::Ephemeral, Cow::Owned(container)));

@@ -5,18 +5,18 @@ use super::resize::allocation::ResourceRequest;
 use crate::containers::resources::Qos;
 
 /// The reason and the message of a pod that was ended so.
-pub const REASON: &str = "Preempting";
+pub(crate) const REASON: &str = "Preempting";
 /// Its message.
-pub const MESSAGE: &str = "Preempted in order to admit critical pod";
+pub(crate) const MESSAGE: &str = "Preempted in order to admit critical pod";
 
 /// Amounts of resources that are missing.
-pub type Requirements = Vec<(String, i64)>;
+pub(crate) type Requirements = Vec<(String, i64)>;
 
 /// A pod that may be ended: its uid and what it has.
 type Held<'a> = (&'a str, &'a ResourceRequest);
 
 /// Chooses the victims whose end frees the missing resources; an error names a resource that no set of victims would free.
-pub fn choose(
+pub(crate) fn choose(
     preemptor: &ResourceRequest,
     held: &[Held<'_>],
     needed: &Requirements,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, Pod};
 
 /// Restart policy of a pod or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartPolicy {
+pub(crate) enum RestartPolicy {
     /// Restarts after any exit code.
     Always,
     /// After a failure.
@@ -20,12 +20,12 @@ pub enum RestartPolicy {
 
 impl RestartPolicy {
     /// The pod's policy.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         Self::named(spec(pod).restart_policy.as_deref())
     }
 
     /// The container's own policy, or else the pod's: what counts where there is no exit code, as when a probe failed.
-    pub fn of_container(pod: &Pod, container: &Container) -> Self {
+    pub(crate) fn of_container(pod: &Pod, container: &Container) -> Self {
         match container.restart_policy.as_deref() {
             None => Self::of(pod),
             own => Self::named(own),
@@ -50,20 +50,20 @@ impl RestartPolicy {
 }
 
 /// Reason of a container that waits, since all of its pod are started anew.
-pub const RESTARTING_ALL: &str = "RestartingAllContainers";
+pub(crate) const RESTARTING_ALL: &str = "RestartingAllContainers";
 
 /// Reports whether a container that ended with this code starts again: alone, or with all of its pod.
-pub fn starts_again(pod: &Pod, container: &Container, exit_code: i32) -> bool {
+pub(crate) fn starts_again(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     rule(container, exit_code).is_some() || RestartPolicy::of_container(pod, container).restarts(exit_code)
 }
 
 /// Reports whether this end of a container starts all containers of its pod anew.
-pub fn restarts_all(container: &Container, exit_code: i32) -> bool {
+pub(crate) fn restarts_all(container: &Container, exit_code: i32) -> bool {
     rule(container, exit_code).is_some_and(asks_for_all)
 }
 
 /// Reports whether some end of some container starts all of them anew.
-pub fn may_restart_all(pod: &Pod) -> bool {
+pub(crate) fn may_restart_all(pod: &Pod) -> bool {
     let rules = |container: &Container| container.restart_policy_rules.iter().flatten().any(asks_for_all);
     all_containers(pod).any(|(_, container)| rules(container))
 }
@@ -90,7 +90,7 @@ fn rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> 
 }
 
 /// The pod's present round: one more than that of the newest container whose end starts all anew.
-pub fn round(pod: &Pod, observed: &ObservedPod) -> u32 {
+pub(crate) fn round(pod: &Pod, observed: &ObservedPod) -> u32 {
     if !may_restart_all(pod) {
         return 0;
     }

@@ -23,17 +23,17 @@ const BYTES_MAX: u64 = 8 << 20;
 
 /// A pod as the next agent finds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SavedPod {
+pub(crate) struct SavedPod {
     /// The pod, with the status that was written last.
-    pub pod: Pod,
+    pub(crate) pod: Pod,
     /// The services' variables of its containers, where they were known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub services: Option<BTreeMap<String, String>>,
+    pub(crate) services: Option<BTreeMap<String, String>>,
 }
 
 impl SavedPod {
     /// A pod with its last status; who manages its fields is left out.
-    pub fn new(pod: &Pod, status: PodStatus, services: Option<BTreeMap<String, String>>) -> Self {
+    pub(crate) fn new(pod: &Pod, status: PodStatus, services: Option<BTreeMap<String, String>>) -> Self {
         let mut pod = pod.clone();
         pod.metadata.managed_fields = None;
         pod.status = Some(status);
@@ -41,7 +41,7 @@ impl SavedPod {
     }
 
     /// Writes it into the pod's folder. Blocks.
-    pub fn store(&self, folder: &Path) -> io::Result<()> {
+    pub(crate) fn store(&self, folder: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
         if text.len() as u64 > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -60,7 +60,7 @@ impl SavedPod {
 }
 
 /// Removes a pod's file; none is there afterwards. Blocks.
-pub fn forget(folder: &Path) -> io::Result<()> {
+pub(crate) fn forget(folder: &Path) -> io::Result<()> {
     match std::fs::remove_file(folder.join(FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -68,7 +68,7 @@ pub fn forget(folder: &Path) -> io::Result<()> {
 }
 
 /// Every pod of this node that an agent left running, as many as the node has room for. Blocks.
-pub fn load_all(config: &KubeletConfig) -> Vec<SavedPod> {
+pub(crate) fn load_all(config: &KubeletConfig) -> Vec<SavedPod> {
     let mut uids = files::uids_on_disk(config);
     uids.sort();
     uids.dedup();

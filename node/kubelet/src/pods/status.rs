@@ -24,33 +24,33 @@ use crate::probes::ProbeView;
 
 /// Everything a status is made from.
 #[derive(Debug)]
-pub struct StatusInput<'a> {
+pub(crate) struct StatusInput<'a> {
     /// The pod as the API server has it.
-    pub pod: &'a Pod,
+    pub(crate) pod: &'a Pod,
     /// The status last written, or the API server's.
-    pub previous: &'a PodStatus,
+    pub(crate) previous: &'a PodStatus,
     /// Sandboxes and containers of the pod.
-    pub observed: &'a ObservedPod,
+    pub(crate) observed: &'a ObservedPod,
     /// Reason and message of waiting containers, by name.
-    pub waiting: &'a BTreeMap<String, (String, String)>,
+    pub(crate) waiting: &'a BTreeMap<String, (String, String)>,
     /// State of its resources.
-    pub resources: ResourceView<'a>,
+    pub(crate) resources: ResourceView<'a>,
     /// Results of probes.
-    pub probes: &'a ProbeView,
+    pub(crate) probes: &'a ProbeView,
     /// The node's address.
-    pub node_ip: IpAddr,
+    pub(crate) node_ip: IpAddr,
     /// The container runtime's name, which ids of containers begin with.
-    pub runtime_name: &'a str,
+    pub(crate) runtime_name: &'a str,
     /// Nothing of the pod will be started any more.
-    pub terminal: bool,
+    pub(crate) terminal: bool,
     /// A failure of the pod as a whole.
-    pub failure: Option<&'a Failure>,
+    pub(crate) failure: Option<&'a Failure>,
     /// The time of the observation.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// Makes it.
-pub fn generate(input: &StatusInput<'_>) -> PodStatus {
+pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
     let mut status = input.previous.clone();
     let (inits, regulars): (Vec<_>, Vec<_>) =
         all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);

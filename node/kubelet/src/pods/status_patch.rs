@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// A strategic merge patch for the status subresource; `None` if nothing changed.
 ///
 /// Fields of others (the scheduler's conditions, for one) are left alone: only what differs is named.
-pub fn status_patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Value> {
+pub(crate) fn status_patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Value> {
     if old == new {
         return None;
     }

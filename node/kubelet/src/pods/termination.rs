@@ -14,7 +14,7 @@ use crate::containers::control::ContainerControl;
 use crate::containers::stopping::{Hook, Killing};
 
 /// Stops everything of a pod that runs. Returns when nothing does.
-pub async fn stop_all(
+pub(crate) async fn stop_all(
     control: &ContainerControl,
     pod: &Pod,
     observed: &ObservedPod,
@@ -51,7 +51,7 @@ pub async fn stop_all(
 }
 
 /// Takes back what of the node leads to a pod. Its sandboxes have their addresses until they are stopped.
-pub async fn release_host_ports(control: &ContainerControl, uid: &str, observed: &ObservedPod) {
+pub(crate) async fn release_host_ports(control: &ContainerControl, uid: &str, observed: &ObservedPod) {
     let addresses = observed.sandboxes.iter().flat_map(|sandbox| &sandbox.ips);
     let addresses: Vec<Ipv4Addr> = addresses.filter_map(|address| address.parse().ok()).collect();
     control.host_ports.release(uid, &addresses).await;

@@ -17,17 +17,17 @@ const OUTPUT_BYTES_MAX: usize = 10 << 10;
 
 /// Container that a probe checks.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// The container's id.
-    pub id: String,
+    pub(crate) id: String,
     /// Its ports, which probes may name.
-    pub ports: Vec<ContainerPort>,
+    pub(crate) ports: Vec<ContainerPort>,
     /// The pod's address.
-    pub pod_ip: String,
+    pub(crate) pod_ip: String,
 }
 
 /// Executes a probe: success, perhaps with a warning, or the message of the failure.
-pub async fn execute(
+pub(crate) async fn execute(
     runtime: &Runtime,
     cri: &CriClient,
     probe: &Probe,

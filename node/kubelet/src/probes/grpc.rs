@@ -17,7 +17,7 @@ const SERVING: usize = 1;
 const UNIMPLEMENTED: &str = "12";
 
 /// Asks whether a service is serving; failures are in upstream's words.
-pub async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> Result<(), String> {
+pub(crate) async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("error: health rpc probe failed: {error}");
     // Upstream tries again until the time is up, and then says only that.
     let unconnected = |_| {

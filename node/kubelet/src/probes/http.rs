@@ -19,24 +19,24 @@ const REQUESTS_MAX: usize = 10;
 
 /// Request of a probe or hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpRequest {
+pub(crate) struct HttpRequest {
     /// Over TLS.
-    pub tls: bool,
+    pub(crate) tls: bool,
     /// Address to connect to.
-    pub host: String,
+    pub(crate) host: String,
     /// Port to connect to.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Path and query.
-    pub path: String,
+    pub(crate) path: String,
     /// Headers beside our own.
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// Value of `User-Agent`.
-    pub user_agent: String,
+    pub(crate) user_agent: String,
 }
 
 impl HttpRequest {
     /// As upstream prints it in messages.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let slash = if self.path.starts_with('/') { "" } else { "/" };
         format!(
@@ -58,18 +58,18 @@ fn bracketed(host: &str) -> String {
 
 /// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpAnswer {
+pub(crate) struct HttpAnswer {
     /// The status code.
-    pub status: u16,
+    pub(crate) status: u16,
     /// Target of a redirect.
-    pub location: Option<String>,
+    pub(crate) location: Option<String>,
     /// The beginning of the body.
-    pub body: String,
+    pub(crate) body: String,
 }
 
 /// Asks, and asks on where the answer leads elsewhere on the same host; an answer that leads to another host stands.
 /// Errors are in upstream's words where upstream has words.
-pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
+pub(crate) async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     let mut request = request;
     for _ in 0..REQUESTS_MAX {
         let answer = get_once(&request).await?;

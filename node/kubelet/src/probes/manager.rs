@@ -21,7 +21,7 @@ type Results = Arc<Mutex<HashMap<String, ProbeResults>>>;
 
 /// The probes of one pod.
 #[derive(Debug)]
-pub struct ProbeManager {
+pub(crate) struct ProbeManager {
     runtime: Runtime,
     cri: CriClient,
     events: EventRecorder,
@@ -33,7 +33,7 @@ pub struct ProbeManager {
 
 impl ProbeManager {
     /// No probe runs yet.
-    pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, wake: Arc<Notify>) -> Self {
         Self {
             runtime,
             cri,
@@ -45,7 +45,7 @@ impl ProbeManager {
     }
 
     /// All results now.
-    pub fn view(&self) -> ProbeView {
+    pub(crate) fn view(&self) -> ProbeView {
         ProbeView::new(self.results.lock().clone())
     }
 
@@ -53,7 +53,7 @@ impl ProbeManager {
     ///
     /// `status` is what was last said of the pod: a container that an earlier agent found started or
     /// ready stays so until its probe says otherwise.
-    pub fn follow<'a>(
+    pub(crate) fn follow<'a>(
         &mut self,
         pod: &Pod,
         pod_ip: &str,
@@ -89,7 +89,7 @@ impl ProbeManager {
 
     /// The pod ends: nothing is started again for a probe any more, but its readiness still decides who may send it
     /// traffic (upstream's `StopLivenessAndStartup`).
-    pub fn stop_liveness_and_startup(&mut self) {
+    pub(crate) fn stop_liveness_and_startup(&mut self) {
         self.tasks.retain(|(_, kind), task| {
             let keep = *kind == ProbeKind::Readiness;
             if !keep {
@@ -100,7 +100,7 @@ impl ProbeManager {
     }
 
     /// Ends all of them.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         std::mem::take(&mut self.tasks)
             .into_values()
             .for_each(|task| task.abort());

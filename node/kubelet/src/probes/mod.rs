@@ -4,21 +4,21 @@
 //! pod's worker, which reads all results at once as a [`ProbeView`]. [`http`] and [`execute`] ask.
 //! A liveness or readiness probe waits until the startup probe has succeeded.
 
-pub mod execute;
-pub mod grpc;
-pub mod http;
-pub mod manager;
+pub(crate) mod execute;
+pub(crate) mod grpc;
+pub(crate) mod http;
+pub(crate) mod manager;
 
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-pub use manager::ProbeManager;
+pub(crate) use manager::ProbeManager;
 
 /// Kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProbeKind {
+pub(crate) enum ProbeKind {
     /// Has it started?
     Startup,
     /// Does it live?
@@ -29,7 +29,7 @@ pub enum ProbeKind {
 
 impl ProbeKind {
     /// As events name it.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
             Self::Liveness => "Liveness",
@@ -40,24 +40,24 @@ impl ProbeKind {
 
 /// Results known of one container; `None` is "not known yet".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ProbeResults {
+pub(crate) struct ProbeResults {
     /// Of the startup probe.
-    pub startup: Option<bool>,
+    pub(crate) startup: Option<bool>,
     /// Of the liveness probe.
-    pub liveness: Option<bool>,
+    pub(crate) liveness: Option<bool>,
     /// Of the readiness probe.
-    pub readiness: Option<bool>,
+    pub(crate) readiness: Option<bool>,
 }
 
 /// The results of a pod's containers at one moment, by container id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProbeView {
+pub(crate) struct ProbeView {
     results: HashMap<String, ProbeResults>,
 }
 
 impl ProbeView {
     /// A view of these results.
-    pub fn new(results: HashMap<String, ProbeResults>) -> Self {
+    pub(crate) fn new(results: HashMap<String, ProbeResults>) -> Self {
         Self { results }
     }
 
@@ -66,28 +66,28 @@ impl ProbeView {
     }
 
     /// Reports whether a running container counts as started.
-    pub fn started(&self, id: &str, container: &Container) -> bool {
+    pub(crate) fn started(&self, id: &str, container: &Container) -> bool {
         container.startup_probe.is_none() || self.of(id).startup == Some(true)
     }
 
     /// Reports whether a started container counts as ready.
-    pub fn ready(&self, id: &str, container: &Container) -> bool {
+    pub(crate) fn ready(&self, id: &str, container: &Container) -> bool {
         container.readiness_probe.is_none() || self.of(id).readiness == Some(true)
     }
 
     /// Reports whether the startup probe has failed its threshold.
-    pub fn startup_failed(&self, id: &str) -> bool {
+    pub(crate) fn startup_failed(&self, id: &str) -> bool {
         self.of(id).startup == Some(false)
     }
 
     /// Reports whether the liveness probe has failed its threshold.
-    pub fn liveness_failed(&self, id: &str) -> bool {
+    pub(crate) fn liveness_failed(&self, id: &str) -> bool {
         self.of(id).liveness == Some(false)
     }
 }
 
 /// The number of a port that may be given by its name in the container.
-pub fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Option<u16> {
+pub(crate) fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Option<u16> {
     match port {
         IntOrString::Int(number) => u16::try_from(*number).ok(),
         IntOrString::String(name) => match name.parse() {

@@ -24,7 +24,7 @@ const SUBRESOURCES: [(&str, &[&str]); 11] = [
 ///
 /// Running something in a container or connecting to it is `create` whatever the method, where upstream goes by the method: a
 /// WebSocket begins with GET, and who may look at the node's proxied paths may not therefore act in its pods.
-pub fn verb_of(method: &Method, path: &str) -> &'static str {
+pub(crate) fn verb_of(method: &Method, path: &str) -> &'static str {
     if STREAMING_PATHS.contains(&first_segment(path)) {
         return "create";
     }
@@ -39,7 +39,7 @@ pub fn verb_of(method: &Method, path: &str) -> &'static str {
 }
 
 /// The subresources of the node that a path belongs to.
-pub fn subresources_of(path: &str) -> &'static [&'static str] {
+pub(crate) fn subresources_of(path: &str) -> &'static [&'static str] {
     let segment = first_segment(path);
     let row = SUBRESOURCES.iter().find(|(own, _)| *own == segment);
     row.map_or(&["proxy"], |(_, subresources)| *subresources)

@@ -10,7 +10,7 @@ use node_sys::machine::Machine;
 
 use super::figures::{ContainerFigures, Figures, PodFigures, gather};
 use super::metrics::TEXT_FORMAT;
-use super::routes::{Body, with_type};
+use super::response::{Body, with_type};
 use crate::containers::resources::{container_cgroup, pod_cgroup};
 use crate::managers::ManagerContext;
 use crate::pods::plan::container_named;

@@ -21,7 +21,7 @@ const BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
 /// The authorities of `--client-ca-file`, as they are now.
 #[derive(Debug)]
-pub struct Clients {
+pub(crate) struct Clients {
     path: PathBuf,
     authorities: Authorities,
     /// The file's content when it was last looked at, or the reason why it could not be read.
@@ -43,7 +43,7 @@ impl Clients {
 
     /// The user whom the peer's certificate names. `None` without a certificate or one of these authorities: a token may still
     /// authenticate the request.
-    pub fn user(&self, peer: Option<&PeerCertificate>, now: Timestamp) -> Option<UserInfo> {
+    pub(crate) fn user(&self, peer: Option<&PeerCertificate>, now: Timestamp) -> Option<UserInfo> {
         let peer = peer?;
         let found = self.authorities.verified(peer, now);
         let found = found.map_err(|why| why.to_string());

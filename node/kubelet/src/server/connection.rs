@@ -12,7 +12,7 @@ use machinery_runtime::{LingeringClose, Runtime, UnreadFlag};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::routes::Body;
+use super::response::Body;
 
 /// A client must send its request's head in this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -104,7 +104,7 @@ mod tests {
             let (stream, _) = listener.accept().await.unwrap();
             let stream = TlsAcceptor::from(Arc::new(server)).accept(stream).await.unwrap();
             serve(stream, of_server, |_| async move {
-                super::super::routes::text(StatusCode::UNAUTHORIZED, "Unauthorized")
+                super::super::response::text(StatusCode::UNAUTHORIZED, "Unauthorized")
             })
             .await;
         };

@@ -17,30 +17,30 @@ use crate::pods::uid;
 #[derive(Debug)]
 pub(crate) struct Figures {
     /// Time of the figures.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
     /// Time at which the machine started.
-    pub booted_at: Timestamp,
-    pub node: CgroupStats,
+    pub(crate) booted_at: Timestamp,
+    pub(crate) node: CgroupStats,
     /// Those that run.
-    pub pods: Vec<PodFigures>,
+    pub(crate) pods: Vec<PodFigures>,
 }
 
 #[derive(Debug)]
 pub(crate) struct PodFigures {
-    pub pod: Arc<Pod>,
+    pub(crate) pod: Arc<Pod>,
     /// Time at which its sandbox was created.
-    pub started_at: Timestamp,
-    pub used: CgroupStats,
+    pub(crate) started_at: Timestamp,
+    pub(crate) used: CgroupStats,
     /// Those that run, by name.
-    pub containers: Vec<ContainerFigures>,
+    pub(crate) containers: Vec<ContainerFigures>,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct ContainerFigures {
-    pub name: String,
+    pub(crate) name: String,
     /// Time at which it was created.
-    pub started_at: Timestamp,
-    pub stats: v1::ContainerStats,
+    pub(crate) started_at: Timestamp,
+    pub(crate) stats: v1::ContainerStats,
 }
 
 pub(crate) async fn gather(context: &ManagerContext) -> Result<Figures, String> {

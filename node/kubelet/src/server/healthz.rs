@@ -21,7 +21,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves for ever.
-pub async fn serve(context: ManagerContext, listeners: Listeners) {
+pub(crate) async fn serve(context: ManagerContext, listeners: Listeners) {
     let Some(listener) = listeners.health.clone() else {
         return;
     };

@@ -9,13 +9,13 @@ use http::Response;
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 
-use super::routes::{self, Body};
+use super::response::{self, Body};
 use crate::local_volumes::{LocalVolumeError, LocalVolumes, Removal};
 
 pub(super) async fn make(runtime: &Runtime, volumes: &Arc<LocalVolumes>, name: &str) -> Response<Body> {
     let (volumes, name) = (Arc::clone(volumes), name.to_owned());
     let made = runtime.blocking(move || volumes.make(&name)).await;
-    routes::json(&match made {
+    response::json(&match made {
         Ok(Ok(path)) => json!({"path": path.display().to_string()}),
         Ok(Err(error)) => failure(&error),
         Err(ended) => json!({"error": ended.to_string()}),
@@ -23,7 +23,7 @@ pub(super) async fn make(runtime: &Runtime, volumes: &Arc<LocalVolumes>, name: &
 }
 
 pub(super) fn remove(runtime: &Runtime, volumes: &Arc<LocalVolumes>, name: &str) -> Response<Body> {
-    routes::json(&match volumes.remove(runtime, name) {
+    response::json(&match volumes.remove(runtime, name) {
         Ok(Removal::Gone) => json!({"gone": true}),
         Ok(Removal::Going) => json!({"removing": true}),
         Err(error) => failure(&error),

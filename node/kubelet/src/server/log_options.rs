@@ -4,7 +4,7 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
-use super::routes::Query;
+use super::query::Query;
 use crate::logs::time::rfc3339;
 use crate::logs::writer::LogOptions;
 

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log_options::Wanted;
 use super::log_runs::choose;
-use super::routes::{Body, Query, text};
+use super::query::Query;
+use super::response::{Body, text};
 use super::streaming::StreamSlot;
 use crate::logs::following::StillRunning;
 use crate::logs::reader::stream;

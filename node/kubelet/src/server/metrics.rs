@@ -10,7 +10,7 @@ use node_sys::cgroup::CgroupStats;
 
 use super::components;
 use super::figures::{ContainerFigures, Figures, PodFigures, gather};
-use super::routes::{Body, with_type};
+use super::response::{Body, with_type};
 use crate::managers::ManagerContext;
 use crate::pods::{name, namespace};
 

@@ -4,15 +4,15 @@
 //! server reviews ([`auth`], at the rate of [`reviews`]); whether they may is the API server's to say. [`routes`] then answers, and
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
-pub mod attributes;
-pub mod auth;
+pub(crate) mod attributes;
+pub(crate) mod auth;
 mod cadvisor;
-pub mod clients;
+pub(crate) mod clients;
 mod components;
 mod connection;
 mod connection_places;
 pub(crate) mod figures;
-pub mod healthz;
+pub(crate) mod healthz;
 mod known_slots;
 mod known_tokens;
 mod local_volumes;
@@ -20,11 +20,13 @@ mod log_options;
 mod log_runs;
 mod logs;
 mod metrics;
+pub(crate) mod query;
 mod requests;
+pub(crate) mod response;
 mod reviews;
-pub mod routes;
+pub(crate) mod routes;
 mod stats;
-pub mod streaming;
+pub(crate) mod streaming;
 mod tls;
 
 use std::net::SocketAddr;
@@ -65,7 +67,7 @@ pub enum ServerError {
 
 /// Sockets that listen, and the TLS they speak. Each is taken by the manager that serves it.
 #[derive(Debug, Clone)]
-pub struct Listeners {
+pub(crate) struct Listeners {
     main: Arc<TcpListener>,
     health: Option<Arc<TcpListener>>,
     tls: Arc<rustls::ServerConfig>,
@@ -76,7 +78,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Binds both ports.
-    pub async fn bind(config: &KubeletConfig) -> Result<Self, ServerError> {
+    pub(crate) async fn bind(config: &KubeletConfig) -> Result<Self, ServerError> {
         let (tls, serving) = tls::server_config(config)?;
         let clients = config.client_ca.clone().map(Clients::open).transpose()?;
         let any = match config.node_ip {
@@ -98,12 +100,12 @@ impl Listeners {
     }
 
     /// The authenticated server's port.
-    pub fn port(&self) -> Option<u16> {
+    pub(crate) fn port(&self) -> Option<u16> {
         port_of(&self.main)
     }
 
     /// The loopback health port.
-    pub fn healthz_port(&self) -> Option<u16> {
+    pub(crate) fn healthz_port(&self) -> Option<u16> {
         self.health.as_deref().and_then(port_of)
     }
 }
@@ -119,7 +121,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 }
 
 /// Serves the authenticated port for ever.
-pub async fn serve(context: ManagerContext, listeners: Listeners) {
+pub(crate) async fn serve(context: ManagerContext, listeners: Listeners) {
     let listener = Arc::clone(&listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));

@@ -11,32 +11,32 @@ use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::routes::Body;
+use super::response::Body;
 
 /// Their count, shared by the connection and what bounds connections.
 #[derive(Debug, Default, Clone)]
-pub struct OpenRequests(Arc<AtomicUsize>);
+pub(crate) struct OpenRequests(Arc<AtomicUsize>);
 
 /// One of them, as long as it is kept.
 #[derive(Debug)]
-pub struct OpenRequest(OpenRequests);
+pub(crate) struct OpenRequest(OpenRequests);
 
 impl OpenRequests {
     /// Counts one more.
-    pub fn begin(&self) -> OpenRequest {
+    pub(crate) fn begin(&self) -> OpenRequest {
         self.0.fetch_add(1, Ordering::Relaxed);
         OpenRequest(self.clone())
     }
 
     /// Reports whether there are any.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
 impl OpenRequest {
     /// Counts it until the answer is sent or given up.
-    pub fn until_answered(self, answer: Response<Body>) -> Response<Body> {
+    pub(crate) fn until_answered(self, answer: Response<Body>) -> Response<Body> {
         answer.map(|body| Answer { body, _request: self }.boxed_unsync())
     }
 }
@@ -75,7 +75,7 @@ impl HttpBody for Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::routes::text;
+    use super::super::response::text;
     use super::*;
     use http::StatusCode;
 

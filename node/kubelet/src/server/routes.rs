@@ -1,15 +1,10 @@
 //! From a request to its answer.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
 use machinery_runtime::Watched;
@@ -18,18 +13,17 @@ use machinery_x509::{PeerCertificate, bearer_tokens};
 use super::attributes::{subresources_of, verb_of};
 use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
+use super::query::Query;
 use super::requests::{OpenRequest, OpenRequests};
+use super::response::{Body, json, text};
 use super::streaming::{self, StreamSlots};
 use super::{cadvisor, components, local_volumes, logs, metrics, stats};
 use crate::local_volumes::LocalVolumes;
 use crate::managers::ManagerContext;
 
-/// The body of every answer.
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
-
 /// The authenticated server.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     pub(super) context: ManagerContext,
     delegated: Delegated,
     clients: Option<Arc<Clients>>,
@@ -39,15 +33,15 @@ pub struct Server {
 
 /// The other side of a connection.
 #[derive(Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// The certificate of its handshake.
-    pub peer: Option<PeerCertificate>,
+    pub(crate) peer: Option<PeerCertificate>,
     /// Address of the client.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// Its requests that were admitted.
-    pub requests: OpenRequests,
+    pub(crate) requests: OpenRequests,
     /// The user of the first of them.
-    pub admitted: Arc<Watched<Option<String>>>,
+    pub(crate) admitted: Arc<Watched<Option<String>>>,
 }
 
 impl Caller {
@@ -60,30 +54,9 @@ impl Caller {
     }
 }
 
-/// A short answer of text.
-pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    with_type(status, "text/plain; charset=utf-8", text.into())
-}
-
-pub(super) fn json(value: &impl serde::Serialize) -> Response<Body> {
-    match serde_json::to_vec(value) {
-        Ok(bytes) => with_type(StatusCode::OK, "application/json", bytes.into()),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
-}
-
-pub(super) fn with_type(status: StatusCode, content_type: &'static str, bytes: Bytes) -> Response<Body> {
-    let mut response = Response::new(Full::new(bytes).boxed_unsync());
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert("content-type", http::HeaderValue::from_static(content_type));
-    response
-}
-
 impl Server {
     /// Answers with what these managers know.
-    pub fn new(context: ManagerContext, clients: Option<Arc<Clients>>) -> Self {
+    pub(crate) fn new(context: ManagerContext, clients: Option<Arc<Clients>>) -> Self {
         let node = context.config.node_name.clone();
         let local_volumes = LocalVolumes::new(context.config.local_volumes_folder());
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
@@ -97,13 +70,13 @@ impl Server {
     }
 
     /// The user whom a certificate names at this moment.
-    pub fn known(&self, peer: Option<&PeerCertificate>) -> Option<UserInfo> {
+    pub(crate) fn known(&self, peer: Option<&PeerCertificate>) -> Option<UserInfo> {
         let clients = self.clients.as_ref()?;
         clients.user(peer, self.context.runtime.now())
     }
 
     /// Answers one request of this caller's connection.
-    pub async fn handle(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn handle(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
         match self.admit(caller, &request).await {
             Ok(user) => {
                 let open = caller.begin(user);
@@ -211,77 +184,5 @@ fn refused(refusal: Refusal) -> Response<Body> {
             answer
         }
         Refusal::Unavailable(why) => text(StatusCode::INTERNAL_SERVER_ERROR, why),
-    }
-}
-
-/// Parsed parameters of a request; a name may come several times.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
-    values: HashMap<String, Vec<String>>,
-}
-
-impl Query {
-    /// Parses what follows the question mark.
-    pub fn parse(text: &str) -> Self {
-        let mut values: HashMap<String, Vec<String>> = HashMap::new();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            values.entry(decoded(name)).or_default().push(decoded(value));
-        }
-        Self { values }
-    }
-
-    /// The first value of a name.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.values
-            .get(name)
-            .and_then(|list| list.first())
-            .map(String::as_str)
-    }
-
-    /// All values of a name.
-    pub fn all(&self, name: &str) -> Vec<String> {
-        self.values.get(name).cloned().unwrap_or_default()
-    }
-
-    /// Reports whether a flag is set, in any of the forms that clients use.
-    pub fn flag(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("true" | "1" | "t" | "T" | "TRUE" | "True"))
-    }
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let raw = text.as_bytes();
-    let mut at = 0;
-    while at < raw.len() {
-        let hex = (raw[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match (raw[at], hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (_, Some(byte)) => {
-                bytes.push(byte);
-                at += 3;
-            }
-            (b'+', None) => {
-                bytes.push(b' ');
-                at += 1;
-            }
-            (byte, None) => {
-                bytes.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_decoded_and_may_repeat() {
-        let query = Query::parse("command=sh&command=-c&command=echo+%22a%26b%22&stdin=1");
-        assert_eq!(query.all("command"), ["sh", "-c", "echo \"a&b\""]);
-        assert!(query.flag("stdin") && !query.flag("tty"));
     }
 }

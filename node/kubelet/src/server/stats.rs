@@ -7,7 +7,7 @@ use node_sys::cgroup::CgroupStats;
 use serde_json::{Value, json};
 
 use super::figures::{ContainerFigures, PodFigures, gather};
-use super::routes::{Body, json as answer_json, text};
+use super::response::{Body, json as answer_json, text};
 use crate::managers::ManagerContext;
 use crate::pods::{name, namespace, uid};
 

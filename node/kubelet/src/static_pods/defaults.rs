@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec, Probe};
 use machinery_semantics::image_names::default_pull_policy;
 
 /// Fills them in.
-pub fn apply(pod: &mut Pod) {
+pub(crate) fn apply(pod: &mut Pod) {
     let Some(spec) = pod.spec.as_mut() else { return };
     default(&mut spec.restart_policy, "Always");
     default(&mut spec.dns_policy, "ClusterFirst");

@@ -11,7 +11,7 @@ use super::manifest::pod_of;
 use crate::pods::full_name;
 
 /// Reads a manifest, YAML or JSON, as a JSON value.
-pub type Decode = fn(&[u8]) -> Result<serde_json::Value, String>;
+pub(crate) type Decode = fn(&[u8]) -> Result<serde_json::Value, String>;
 
 /// Source of static pods.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ struct ManifestFile {
 
 /// The folder as it was read last.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     source: StaticPodSource,
     node_name: String,
     files: BTreeMap<PathBuf, ManifestFile>,
@@ -48,7 +48,7 @@ pub struct Folder {
 
 impl Folder {
     /// Not read yet.
-    pub fn new(source: StaticPodSource, node_name: String) -> Self {
+    pub(crate) fn new(source: StaticPodSource, node_name: String) -> Self {
         Self {
             source,
             node_name,
@@ -61,7 +61,7 @@ impl Folder {
     ///
     /// # Errors
     /// The folder cannot be listed.
-    pub fn read(&mut self) -> std::io::Result<Vec<Arc<Pod>>> {
+    pub(crate) fn read(&mut self) -> std::io::Result<Vec<Arc<Pod>>> {
         let paths = match list(&self.source.path) {
             Ok(paths) => paths,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),

@@ -12,7 +12,7 @@ use super::defaults;
 use crate::pods::{CONFIG_HASH, CONFIG_SOURCE, all_containers, spec};
 
 /// Makes a pod of the value of a file.
-pub fn pod_of(value: Value, path: &Path, node_name: &str) -> Result<Pod, String> {
+pub(crate) fn pod_of(value: Value, path: &Path, node_name: &str) -> Result<Pod, String> {
     let (version, kind) = (value["apiVersion"].as_str(), value["kind"].as_str());
     if (version, kind) != (Some("v1"), Some("Pod")) {
         return Err(format!(

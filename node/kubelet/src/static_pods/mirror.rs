@@ -13,7 +13,7 @@ use crate::pods::{CONFIG_HASH, CONFIG_MIRROR, full_name, is_static, name, namesp
 
 /// An action on a mirror pod.
 #[derive(Debug, Clone, PartialEq)]
-pub enum MirrorAction {
+pub(crate) enum MirrorAction {
     /// Creates the mirror of a static pod.
     Create(Arc<Pod>),
     /// Deletes a mirror: its static pod has gone or changed, or somebody deletes it.
@@ -22,7 +22,7 @@ pub enum MirrorAction {
 
 /// Decides for the static pods of the node and the mirror pods there are. A pod that is ending is shown until it has ended,
 /// as upstream's.
-pub fn plan(statics: &[Arc<Pod>], mirrors: &[Arc<Pod>]) -> Vec<MirrorAction> {
+pub(crate) fn plan(statics: &[Arc<Pod>], mirrors: &[Arc<Pod>]) -> Vec<MirrorAction> {
     let fits = |mirror: &Arc<Pod>| {
         let mut named = statics.iter().filter(|own| key(own) == key(mirror));
         !is_ending(mirror) && named.any(|own| is_mirror_of(mirror, own))
@@ -47,7 +47,7 @@ fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
 }
 
 /// The mirror of a static pod, as it is created.
-pub fn mirror_of(pod: &Pod, node: &Node) -> Option<Pod> {
+pub(crate) fn mirror_of(pod: &Pod, node: &Node) -> Option<Pod> {
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Node".to_owned(),
@@ -67,7 +67,7 @@ pub fn mirror_of(pod: &Pod, node: &Node) -> Option<Pod> {
 }
 
 /// Carries a plan out; what fails is tried again with the next look.
-pub async fn settle(context: &ManagerContext) {
+pub(crate) async fn settle(context: &ManagerContext) {
     let pods = context.pods.list();
     let statics: Vec<Arc<Pod>> = pods.into_iter().filter(|pod| is_static(pod)).collect();
     // Before both were read nobody knows which mirrors there are, and which there should be.

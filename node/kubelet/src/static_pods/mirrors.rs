@@ -9,36 +9,36 @@ use parking_lot::Mutex;
 use crate::pods::{name, namespace, uid};
 
 /// Namespace and name of a pod.
-pub type Key = (String, String);
+pub(crate) type Key = (String, String);
 
 /// The mirror pods of this node as the API server has them.
 #[derive(Debug, Default)]
-pub struct Mirrors(Mutex<BTreeMap<Key, Arc<Pod>>>);
+pub(crate) struct Mirrors(Mutex<BTreeMap<Key, Arc<Pod>>>);
 
 /// The key of a pod.
-pub fn key(pod: &Pod) -> Key {
+pub(crate) fn key(pod: &Pod) -> Key {
     (namespace(pod).to_owned(), name(pod).to_owned())
 }
 
 impl Mirrors {
     /// The mirror pod of a static pod.
-    pub fn of(&self, pod: &Pod) -> Option<Arc<Pod>> {
+    pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Pod>> {
         self.0.lock().get(&key(pod)).cloned()
     }
 
     /// Takes these for all there are.
-    pub fn replace(&self, pods: impl IntoIterator<Item = Pod>) {
+    pub(crate) fn replace(&self, pods: impl IntoIterator<Item = Pod>) {
         let pods = pods.into_iter().map(|pod| (key(&pod), Arc::new(pod)));
         *self.0.lock() = pods.collect();
     }
 
     /// Takes in one that is new or has changed.
-    pub fn set(&self, pod: Pod) {
+    pub(crate) fn set(&self, pod: Pod) {
         self.0.lock().insert(key(&pod), Arc::new(pod));
     }
 
     /// Forgets one that is gone, unless another of its name is there by now.
-    pub fn remove(&self, pod: &Pod) {
+    pub(crate) fn remove(&self, pod: &Pod) {
         let mut known = self.0.lock();
         if known.get(&key(pod)).is_some_and(|own| uid(own) == uid(pod)) {
             known.remove(&key(pod));
@@ -46,7 +46,7 @@ impl Mirrors {
     }
 
     /// All of them.
-    pub fn all(&self) -> Vec<Arc<Pod>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Pod>> {
         self.0.lock().values().cloned().collect()
     }
 }

@@ -7,11 +7,13 @@
 //!
 //! Never: a pod whose file needs something of the API server.
 
-pub mod defaults;
-pub mod folder;
-pub mod manifest;
-pub mod mirror;
-pub mod mirrors;
+pub(crate) mod defaults;
+pub(crate) mod folder;
+pub(crate) mod manifest;
+pub(crate) mod mirror;
+pub(crate) mod mirrors;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use mirrors::{Key, key};
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// Keeps the pods of the folder running, for ever. Without a folder there are none, and no mirror pod stays.
-pub async fn run(context: ManagerContext) {
+pub(crate) async fn run(context: ManagerContext) {
     let source = context.config.static_pods.clone();
     let name = context.config.node_name.clone();
     let folder = source.map(|source| Arc::new(Mutex::new(Folder::new(source, name))));

@@ -32,7 +32,7 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 type Listed = Option<Result<(), String>>;
 
 /// Trust anchors as the node knows them.
-pub struct TrustBundles {
+pub(crate) struct TrustBundles {
     runtime: Runtime,
     client: Client,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for TrustBundles {
 
 impl TrustBundles {
     /// Nothing is followed yet.
-    pub fn new(runtime: Runtime, client: Client) -> Self {
+    pub(crate) fn new(runtime: Runtime, client: Client) -> Self {
         let shared = Shared {
             store: Mutex::new(Store::new(runtime.random_u64())),
             listed: Watched::new(None),
@@ -71,12 +71,12 @@ impl TrustBundles {
     }
 
     /// Says whom to wake on a change. Once, during assembly.
-    pub fn on_change(&self, wake: WakePod) {
+    pub(crate) fn on_change(&self, wake: WakePod) {
         let _ = self.shared.wake.set(wake);
     }
 
     /// The pod is gone: no change wakes it.
-    pub fn forget_pod(&self, uid: &str) {
+    pub(crate) fn forget_pod(&self, uid: &str) {
         self.shared.users.lock().remove(uid);
     }
 
@@ -84,7 +84,7 @@ impl TrustBundles {
     ///
     /// # Errors
     /// What the volume selects is not there and not optional, or the API server does not answer.
-    pub async fn anchors(&self, uid: &str, wanted: &TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
+    pub(crate) async fn anchors(&self, uid: &str, wanted: &TrustAnchors) -> Result<Arc<[u8]>, VolumeError> {
         self.shared.remember(uid, wanted);
         self.begun.get_or_init(|| self.begin());
         let listed = self.shared.listed.wait_for(Option::is_some);

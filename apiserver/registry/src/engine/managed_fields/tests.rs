@@ -8,7 +8,7 @@ use machinery_schema::apply::Steps;
 use machinery_schema::{Exceeded, Step, Strictness, Tree, apply_defaults, decode_json};
 
 fn row(plural: &str) -> ResourceRow {
-    crate::kinds::built_in()
+    crate::kinds::built_in_rows()
         .into_iter()
         .find(|row| row.plural == plural && row.gvk.version == "v1")
         .unwrap()

@@ -2,11 +2,12 @@
 
 use super::{Committed, Store, Target, Written};
 use crate::engine::admission::{Door, Mutated, Operation};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::options::CreateOptions;
 use crate::engine::scope::Scope;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::strategy::ObjectPart;
 use crate::engine::{managed_fields, metadata};
 use apiserver_storage::{Expect, Key, Record, Write};
 use machinery_schema::Tree;
@@ -40,7 +41,7 @@ impl Store {
         options: &CreateOptions,
         door: Door<'_>,
     ) -> Result<Written, RegistryError> {
-        metadata::match_namespace(&mut object, &self.row, self.place(scope)?)?;
+        metadata::validation::match_namespace(&mut object, &self.row, self.place(scope)?)?;
         if self.row.terminating.is_cancelled() {
             let detail = "create not allowed while custom resource definition is terminating";
             let resource = self.row.group_resource();
@@ -65,7 +66,7 @@ impl Store {
         attributes.options = options.into();
         let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
         // A webhook may have moved it: stored here it would be listed there.
-        metadata::match_namespace(&mut object, &self.row, self.place(scope)?)?;
+        metadata::validation::match_namespace(&mut object, &self.row, self.place(scope)?)?;
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();
         if !generated {
@@ -157,7 +158,7 @@ impl Store {
         ctx: &RequestContext,
         object: &Tree,
     ) -> Result<(Record, Vec<Write>), RegistryError> {
-        if !self.row.strategy.allocates() {
+        if self.registry.allocator(&self.row).is_none() {
             return Ok((self.encode(object)?, Vec::new()));
         }
         let mut allocated = object.clone();
@@ -185,7 +186,7 @@ impl Store {
     }
 
     fn validate_new(&self, object: &Tree) -> Result<(), RegistryError> {
-        let mut problems = metadata::validate_new(object, &self.row, self.row.strategy.as_ref());
+        let mut problems = metadata::validation::validate_new(object, &self.row, self.row.strategy.as_ref());
         problems.extend(self.row.strategy.validate(object.root()));
         self.refuse_invalid(metadata::name(object), problems)
     }

@@ -3,13 +3,14 @@
 use super::deletion::{Deletable, DeletionStep, Mark, deletion_step};
 use super::{Committed, Store, Target, Written};
 use crate::engine::admission::{Admitted, Door, Operation};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::engine::metadata;
 use crate::engine::options::{DeleteOptions, Preconditions};
 use crate::engine::scope::Scope;
 use crate::engine::store::update::UPDATE_ATTEMPTS;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::strategy::ObjectPart;
 use apiserver_storage::{Entry, Expect, Write};
 use jiff::Timestamp;
 use machinery_meta::GroupResource;

@@ -28,6 +28,7 @@ pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
 pub use watch::{WatchEvent, Watcher};
 
 use crate::engine::admission::{Admitted, Attributes, Door, Mutated, Operation};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::codec;
 use crate::engine::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::engine::error::RegistryError;
@@ -36,7 +37,7 @@ use crate::engine::operation_options::OperationOptions;
 use crate::engine::registry::Registry;
 use crate::engine::row::ResourceRow;
 use crate::engine::scope::Scope;
-use crate::engine::strategy::{AllocationChange, path_segment_problems};
+use crate::engine::traits::path_segment_problems;
 use crate::engine::turns::{Reader, Turns};
 use crate::engine::user_class::UserClass;
 use crate::shared::validation::each_once;
@@ -360,13 +361,10 @@ impl Store {
         change: AllocationChange<'_>,
         object: &mut Tree,
     ) -> Result<Vec<Write>, RegistryError> {
-        if !self.row.strategy.allocates() {
-            return Ok(Vec::new());
+        match self.registry.allocator(&self.row) {
+            Some(allocate) => allocate(ctx, &self.registry, change, object).await,
+            None => Ok(Vec::new()),
         }
-        self.row
-            .strategy
-            .allocate(ctx, &self.registry, change, object)
-            .await
     }
 
     /// Fields behind a feature gate that is off are not stored, unless the live object uses them.

@@ -2,13 +2,14 @@
 
 use super::{Committed, Store, Written, claim};
 use crate::engine::admission::{Admitted, Door, Operation};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::engine::managed_fields::{self, Subject};
 use crate::engine::metadata;
 use crate::engine::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::engine::scope::Scope;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::strategy::ObjectPart;
 use apiserver_storage::{Entry, Expect, ReadAt, Write};
 use async_trait::async_trait;
 use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
@@ -150,7 +151,7 @@ impl Store {
                 (&old, candidate),
             )
             .await?;
-        metadata::match_namespace(&mut candidate, &self.row, target.scope.namespace())?;
+        metadata::validation::match_namespace(&mut candidate, &self.row, target.scope.namespace())?;
         let old_view = change.view(&old)?;
         let admitted_old = old_view.as_ref().unwrap_or(&old);
         let mut attributes = self.attributes(Operation::Update, target, options.dry_run);
@@ -361,7 +362,7 @@ impl Store {
         object: &Tree,
         old: &Tree,
     ) -> Result<(), RegistryError> {
-        let mut problems = metadata::validate_changed(object, old, &self.row);
+        let mut problems = metadata::validation::validate_changed(object, old, &self.row);
         problems.extend(
             self.row
                 .strategy

@@ -1,11 +1,11 @@
 //! Devices may be looked at past their owners, in namespaces that a cluster's administrator has labelled for it.
 
+use crate::engine::allocation::AllocationChange;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
 use crate::engine::options::RevisionMatch;
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
-use crate::engine::strategy::AllocationChange;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Tree};
 

@@ -11,7 +11,7 @@
 
 use super::disk_reserve::is_no_space;
 use super::format::{ActiveHeader, FileHeader, HeaderError, SECTOR};
-use super::recovery::RecoveryReport;
+use super::recovery_report::RecoveryReport;
 use crate::StorageError;
 use machinery_runtime::{Disk, DiskFile, OpenMode};
 use std::io::ErrorKind;

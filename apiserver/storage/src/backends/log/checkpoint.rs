@@ -4,9 +4,9 @@
 //! is. It is written under another name, synced and renamed; a file without a valid end is not a checkpoint.
 
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
-use super::keys::Seals;
-use super::scrub::{Verified, past_cache};
 use super::seal;
+use super::seals::Seals;
+use super::verified::{Verified, past_cache};
 use super::wire::{Malformed, Put, Reader};
 use crate::encryption::Encryption;
 use crate::live::Root;

@@ -8,11 +8,11 @@
 use super::backup::Backup;
 use super::checkpointing::{self, Purpose};
 use super::files::{Appender, Files, Written};
-use super::keys::Seals;
 use super::options::LogOptions;
 use super::past_shares::PastShares;
 use super::scrub::Scrubbed;
 use super::seal;
+use super::seals::Seals;
 use super::upkeep::Expiries;
 use super::writer::{Admitted, Group, Pending, Submitted, Writer};
 use crate::cursor::{Changes, PastEvents};

@@ -31,22 +31,25 @@ mod past_state;
 mod previous;
 mod reclaim;
 mod recovery;
+mod recovery_report;
 mod restore;
 mod resume;
 mod salvage;
 mod scrub;
 mod seal;
+mod seals;
 mod segment;
 mod snapshot;
 mod stuffing;
 mod upkeep;
+mod verified;
 mod wire;
 mod writer;
 
 pub use backup::{Backup, BackupFile, write_backup};
 pub use offline::{CheckReport, Finding, OfflineState, Salvaged, check};
 pub use options::LogOptions;
-pub use recovery::RecoveryReport;
+pub use recovery_report::RecoveryReport;
 pub use restore::{RestoreOptions, Restored, restore};
 pub use snapshot::{SnapshotContent, SnapshotOptions};
 

@@ -7,6 +7,7 @@ use super::disk_reserve::DiskReserve;
 use super::files::{Appender, Files, Table, new_segment, segment_in_reserve};
 use super::format::{ActiveHeader, SECTOR, SegmentHeader, Stored};
 use super::options::LogOptions;
+use super::recovery_report::RecoveryReport;
 use super::resume::resume;
 use super::seal;
 use super::segment::{Batch, Segment};
@@ -21,25 +22,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Result of a recovery.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// The last revision that is there.
-    pub revision: Revision,
-    /// The oldest that can be read.
-    pub compacted: Revision,
-    /// Number of objects.
-    pub objects: usize,
-    /// The checkpoint that was read.
-    pub checkpoint: Option<Revision>,
-    /// Changes read from the log behind it.
-    pub replayed: u64,
-    /// Bytes of a batch that a power loss left incomplete; no caller was answered that it is stored.
-    pub torn_bytes: u64,
-    /// Problems that recovery worked around, one line each.
-    pub problems: Vec<String>,
-}
 
 /// A state to go on from.
 pub(super) struct Recovered {

@@ -7,29 +7,15 @@ use super::checkpoint::Checkpoint;
 use super::engine::Engine;
 use super::files::Files;
 use super::segment::Segment;
+use super::verified::Verified;
 use crate::StorageError;
-use machinery_runtime::{DiskFile, TaskEnded};
+use machinery_runtime::TaskEnded;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Reads a part of a file as the device has it, and leaves nothing of it in the page cache.
-///
-/// The cache may have the bytes as they were written, whatever has become of them; and everything that is stored, once
-/// read, would take the place of what others need there.
-pub(super) fn past_cache<T>(
-    file: &dyn DiskFile,
-    (offset, length): (u64, u64),
-    read: impl FnOnce() -> T,
-) -> T {
-    file.forget_cached(offset, length);
-    let found = read();
-    file.forget_cached(offset, length);
-    found
-}
 
 /// Results of the scrub so far.
 #[derive(Debug, Default)]
@@ -43,14 +29,6 @@ pub(super) struct Scrubbed {
 
 /// So much is read at once.
 const STEP_BYTES: u64 = 1 << 20;
-
-/// The end of one step over a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verified {
-    pub(super) bytes: u64,
-    /// Offset of the next step; `None` after the last.
-    pub(super) next: Option<u64>,
-}
 
 impl Scrubbed {
     /// One line for each damaged file that is still there.

@@ -4,7 +4,7 @@ use super::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, SegmentHeader,
     Stored, TRAILER,
 };
-use super::scrub::{Verified, past_cache};
+use super::verified::{Verified, past_cache};
 use super::wire::{Malformed, Reader};
 use crate::StorageError;
 use machinery_meta::Revision;

@@ -15,18 +15,18 @@ const CPU_LIMIT_MIN_MILLIS: i64 = 10;
 
 /// State of a pod's resources besides its specification.
 #[derive(Debug, Clone, Copy)]
-pub struct ResourceView<'a> {
+pub(crate) struct ResourceView<'a> {
     /// Resize conditions of the pod.
-    pub state: &'a ResizeState,
+    pub(crate) state: &'a ResizeState,
     /// Resources that its containers were given last.
-    pub actuated: &'a Resources,
+    pub(crate) actuated: &'a Resources,
     /// The limits of each running container's group, by the runtime's id.
-    pub limits: &'a BTreeMap<String, CgroupResources>,
+    pub(crate) limits: &'a BTreeMap<String, CgroupResources>,
 }
 
 impl ResourceView<'_> {
     /// Of a running container: limits as its group has them, requests as they were given last.
-    pub fn running(&self, container: &Container, id: &str) -> ResourceRequirements {
+    pub(crate) fn running(&self, container: &Container, id: &str) -> ResourceRequirements {
         let mut resources = container.resources.clone().unwrap_or_default();
         let given = self.actuated.containers.get(&container.name);
         if let (Some(own), Some(given)) = (

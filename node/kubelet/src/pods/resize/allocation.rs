@@ -16,7 +16,7 @@ use crate::pods::{is_critical, spec};
 
 /// Resources, ports and class of one pod: amounts in the resource's own unit, processors in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResourceRequest {
+pub(crate) struct ResourceRequest {
     amounts: BTreeMap<String, i64>,
     ports: Vec<HostPort>,
     class: Qos,
@@ -26,7 +26,7 @@ pub struct ResourceRequest {
 
 impl ResourceRequest {
     /// Returns the requests of a pod.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         Self {
             amounts: amounts(&pod_requests(spec(pod))),
             ports: host_ports(spec(pod)),
@@ -41,7 +41,7 @@ impl ResourceRequest {
     }
 
     /// Amount of a resource; one of `pods`.
-    pub fn amount(&self, name: &str) -> i64 {
+    pub(crate) fn amount(&self, name: &str) -> i64 {
         match name {
             "pods" => 1,
             name => self.get(name),
@@ -49,17 +49,17 @@ impl ResourceRequest {
     }
 
     /// Quality-of-service class of the pod.
-    pub fn class(&self) -> Qos {
+    pub(crate) fn class(&self) -> Qos {
         self.class
     }
 
     /// Reports whether the kubelet ends other pods so that this one can run.
-    pub fn is_critical(&self) -> bool {
+    pub(crate) fn is_critical(&self) -> bool {
         self.critical
     }
 
     /// Reports whether this pod may preempt another: upstream's `Preemptable`.
-    pub fn may_preempt(&self, other: &Self) -> bool {
+    pub(crate) fn may_preempt(&self, other: &Self) -> bool {
         let higher = || matches!((self.priority, other.priority), (Some(own), Some(their)) if own > their);
         (self.is_critical() && !other.is_critical()) || higher()
     }
@@ -79,11 +79,11 @@ fn amounts(list: &ResourceList) -> BTreeMap<String, i64> {
 
 /// Allocatable resources of a node, of its status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Allocatable(BTreeMap<String, i64>);
+pub(crate) struct Allocatable(BTreeMap<String, i64>);
 
 impl Allocatable {
     /// Reads the status of a node.
-    pub fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         let status = node.status.as_ref();
         let list = status.and_then(|status| status.allocatable.as_ref());
         Self(amounts(&ResourceList::from_api(list)))
@@ -96,7 +96,7 @@ impl Allocatable {
 
 /// Reason why a pod is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shortage {
+pub(crate) enum Shortage {
     /// A resource, and upstream's sentence.
     Resource(String, String),
     /// A host port that another pod holds.
@@ -105,7 +105,7 @@ pub enum Shortage {
 
 /// Allocations of the node's pods, by uid.
 #[derive(Debug, Default)]
-pub struct NodeAllocations {
+pub(crate) struct NodeAllocations {
     inner: Mutex<Allocations>,
     changed: Notify,
 }
@@ -198,7 +198,7 @@ fn names_to_check<'a>(
 
 /// Reason why no pod is preempted for a critical one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PreemptionError {
+pub(crate) enum PreemptionError {
     /// Another pod holds one of its host ports.
     Ports,
     /// No set of victims would free enough.
@@ -212,13 +212,13 @@ fn is_extended(name: &str) -> bool {
 
 impl NodeAllocations {
     /// Records what a running pod holds already.
-    pub fn hold(&self, uid: &str, request: ResourceRequest) {
+    pub(crate) fn hold(&self, uid: &str, request: ResourceRequest) {
         self.inner.lock().requests.insert(uid.to_owned(), request);
         self.changed.notify_one();
     }
 
     /// Allocates the requests of a new pod, or returns the first shortage in upstream's order.
-    pub fn admit(
+    pub(crate) fn admit(
         &self,
         uid: &str,
         request: ResourceRequest,
@@ -245,7 +245,7 @@ impl NodeAllocations {
 
     /// Allocates the requests of a critical pod and returns the uids of its victims; or, in upstream's words, that no
     /// set of victims would do.
-    pub fn preempt(
+    pub(crate) fn preempt(
         &self,
         uid: &str,
         request: ResourceRequest,
@@ -267,12 +267,12 @@ impl NodeAllocations {
     }
 
     /// Pods preempted for critical ones so far, by the missing resource.
-    pub fn preempted(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn preempted(&self) -> BTreeMap<String, u64> {
         self.inner.lock().preempted.clone()
     }
 
     /// Reports whether any of these pods still holds its allocation; then `wake` is notified when one is released.
-    pub fn holds_any(&self, uids: &[String], waiting: &str, wake: &Arc<Notify>) -> bool {
+    pub(crate) fn holds_any(&self, uids: &[String], waiting: &str, wake: &Arc<Notify>) -> bool {
         let mut inner = self.inner.lock();
         let holds = uids.iter().any(|uid| inner.requests.contains_key(uid));
         if holds {
@@ -283,7 +283,7 @@ impl NodeAllocations {
 
     /// Changes the allocation of a pod, or returns upstream's message why not; then `wake` is notified when resources
     /// are released.
-    pub fn change(
+    pub(crate) fn change(
         &self,
         uid: &str,
         request: ResourceRequest,
@@ -310,7 +310,7 @@ impl NodeAllocations {
     }
 
     /// Releases the allocation of a pod.
-    pub fn release(&self, uid: &str) {
+    pub(crate) fn release(&self, uid: &str) {
         let mut inner = self.inner.lock();
         inner.waiting.remove(uid);
         if inner.requests.remove(uid).is_some() {
@@ -320,7 +320,7 @@ impl NodeAllocations {
     }
 
     /// Sum of the CPU requests of all Burstable pods, in thousandths.
-    pub fn burstable_cpu_millis(&self) -> i64 {
+    pub(crate) fn burstable_cpu_millis(&self) -> i64 {
         let inner = self.inner.lock();
         let burstable = inner
             .requests
@@ -330,7 +330,7 @@ impl NodeAllocations {
     }
 
     /// Resolves when an allocation has changed since the last call. For one waiter.
-    pub async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 }

@@ -14,27 +14,27 @@ const IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// Content of one of the two conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResizeCondition {
+pub(crate) struct ResizeCondition {
     /// `Deferred`, `Error`, or empty.
-    pub reason: String,
+    pub(crate) reason: String,
     /// Cause of the delay or failure.
-    pub message: String,
+    pub(crate) message: String,
     /// Observed generation of the pod.
-    pub generation: i64,
+    pub(crate) generation: i64,
 }
 
 /// Resize conditions of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResizeState {
+pub(crate) struct ResizeState {
     /// Set while a resize waits for resources of the node.
-    pub pending: Option<ResizeCondition>,
+    pub(crate) pending: Option<ResizeCondition>,
     /// Set while an allocated resize is carried out.
-    pub in_progress: Option<ResizeCondition>,
+    pub(crate) in_progress: Option<ResizeCondition>,
 }
 
 impl ResizeState {
     /// Reads the conditions that an earlier agent wrote.
-    pub fn of(status: &PodStatus) -> Self {
+    pub(crate) fn of(status: &PodStatus) -> Self {
         let of = |kind: &str| {
             let mut conditions = status.conditions.iter().flatten();
             let found = conditions.find(|condition| condition.type_ == kind)?;
@@ -51,7 +51,7 @@ impl ResizeState {
     }
 
     /// Sets, updates or removes both conditions in a pod's list.
-    pub fn put_into(&self, conditions: &mut Vec<PodCondition>, now: Timestamp) {
+    pub(crate) fn put_into(&self, conditions: &mut Vec<PodCondition>, now: Timestamp) {
         for (kind, content) in [(PENDING, &self.pending), (IN_PROGRESS, &self.in_progress)] {
             let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
             match (found, content) {
@@ -110,7 +110,7 @@ struct Summary<'a> {
 }
 
 /// Returns the text of an event: the pod's resources, its generation, and the error if any.
-pub fn event(what: &str, pod: &Pod, generation: i64, error: &str) -> String {
+pub(crate) fn event(what: &str, pod: &Pod, generation: i64, error: &str) -> String {
     let list = |containers| -> Vec<ContainerSummary<'_>> {
         let containers: &[Container] = containers;
         let each = containers.iter().map(|container| ContainerSummary {

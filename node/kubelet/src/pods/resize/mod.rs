@@ -9,10 +9,10 @@
 //!
 //! Never: a limit that is larger in a container than in its pod's group, not even for a moment.
 
-pub mod actual;
-pub mod allocation;
-pub mod conditions;
-pub mod steps;
+pub(crate) mod actual;
+pub(crate) mod allocation;
+pub(crate) mod conditions;
+pub(crate) mod steps;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,16 +29,16 @@ const RECORD_FILE: &str = "resources.json";
 
 /// Resources of a container that can change while it runs, in thousandths of a processor and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Amounts {
+pub(crate) struct Amounts {
     /// Processor it is promised, and may use at most; zero where nothing is said.
-    pub cpu: (i64, i64),
+    pub(crate) cpu: (i64, i64),
     /// The same of memory.
-    pub memory: (i64, i64),
+    pub(crate) memory: (i64, i64),
 }
 
 impl Amounts {
     /// Those of a container.
-    pub fn of(container: &Container) -> Self {
+    pub(crate) fn of(container: &Container) -> Self {
         let pair = |name: &str, number: fn(machinery_meta::Quantity) -> i64| {
             let one = |amount: Option<machinery_meta::Quantity>| amount.map_or(0, number);
             (one(request(container, name)), one(limit(container, name)))
@@ -52,17 +52,17 @@ impl Amounts {
 
 /// Resources of a whole pod: its own, and its containers' by name.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Resources {
+pub(crate) struct Resources {
     /// Those of the pod as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<ResourceRequirements>,
+    pub(crate) pod: Option<ResourceRequirements>,
     /// Those of each container.
-    pub containers: BTreeMap<String, ResourceRequirements>,
+    pub(crate) containers: BTreeMap<String, ResourceRequirements>,
 }
 
 impl Resources {
     /// Reads the specification of a pod.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         let containers = all_containers(pod).map(|(_, container)| {
             let own = container.resources.clone().unwrap_or_default();
             (container.name.clone(), own)
@@ -74,7 +74,7 @@ impl Resources {
     }
 
     /// The pod with these instead of its own. Containers not named here keep theirs.
-    pub fn put_into(&self, pod: &Arc<Pod>) -> Arc<Pod> {
+    pub(crate) fn put_into(&self, pod: &Arc<Pod>) -> Arc<Pod> {
         if Self::of(pod) == *self {
             return pod.clone();
         }
@@ -92,7 +92,7 @@ impl Resources {
     }
 
     /// The container with these instead of its own.
-    pub fn put_into_container(&self, container: &Container) -> Container {
+    pub(crate) fn put_into_container(&self, container: &Container) -> Container {
         let mut changed = container.clone();
         if let Some(own) = self.containers.get(&container.name) {
             changed.resources = Some(own.clone());
@@ -103,18 +103,18 @@ impl Resources {
 
 /// Record of a pod's resources on this node.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// Allocated resources.
-    pub allocated: Resources,
+    pub(crate) allocated: Resources,
     /// Resources that each container was given last.
-    pub actuated: Resources,
+    pub(crate) actuated: Resources,
     /// Resources from which the limits of the pod's group were derived.
-    pub group: Resources,
+    pub(crate) group: Resources,
 }
 
 impl Record {
     /// Resources of a pod this node sees for the first time: its requests, as the scheduler found room for them.
-    pub fn new(pod: &Pod) -> Self {
+    pub(crate) fn new(pod: &Pod) -> Self {
         let resources = Resources::of(pod);
         Self {
             allocated: resources.clone(),
@@ -124,13 +124,13 @@ impl Record {
     }
 
     /// Loads the record that an earlier agent saved.
-    pub fn load(folder: &Path) -> Option<Self> {
+    pub(crate) fn load(folder: &Path) -> Option<Self> {
         let text = std::fs::read(folder.join(RECORD_FILE)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
     /// Keeps it for an agent after this one. A reader sees this record or the one before, never half of one.
-    pub fn store(&self, folder: &Path) -> std::io::Result<()> {
+    pub(crate) fn store(&self, folder: &Path) -> std::io::Result<()> {
         let text = serde_json::to_vec(self)?;
         std::fs::create_dir_all(folder)?;
         node_sys::fs::write_atomically(&folder.join(RECORD_FILE), &text, 0o600)
@@ -139,19 +139,19 @@ impl Record {
 
 /// A running container whose amounts differ from those it was given last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resize {
+pub(crate) struct Resize {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The runtime's id.
-    pub id: String,
+    pub(crate) id: String,
     /// Resources given last.
-    pub from: Amounts,
+    pub(crate) from: Amounts,
     /// Resources to give.
-    pub to: Amounts,
+    pub(crate) to: Amounts,
 }
 
 /// Reports whether the resize policy of a container requires a restart for this change.
-pub fn asks_for_restart(container: &Container, from: Amounts, to: Amounts) -> bool {
+pub(crate) fn asks_for_restart(container: &Container, from: Amounts, to: Amounts) -> bool {
     let changed = |name: &str| match name {
         "cpu" => from.cpu != to.cpu,
         "memory" => from.memory != to.memory,

@@ -17,7 +17,7 @@ use crate::pods::plan::container_named;
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The pod's group gets these limits.
     Group(CgroupResources),
     /// Sends the limits of a container to the runtime.
@@ -30,7 +30,12 @@ pub enum Step {
 }
 
 /// Returns the steps from the limits of `record` to those of the allocated pod.
-pub fn steps(pod: &Arc<Pod>, record: &Record, resizes: &[Resize], memory_facts: MemoryFacts) -> Vec<Step> {
+pub(crate) fn steps(
+    pod: &Arc<Pod>,
+    record: &Record,
+    resizes: &[Resize],
+    memory_facts: MemoryFacts,
+) -> Vec<Step> {
     let before = pod_limits(&record.group.put_into(pod), None);
     let after = pod_limits(pod, None);
     let mut steps = Vec::new();

@@ -34,7 +34,7 @@ const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
 
 /// The workers by uid.
 #[derive(Debug)]
-pub struct Pods {
+pub(crate) struct Pods {
     context: Arc<WorkerContext>,
     inboxes: Mutex<BTreeMap<String, Arc<Inbox>>>,
     /// Set once all pods were received from the API server.
@@ -47,7 +47,7 @@ pub struct Pods {
 
 impl Pods {
     /// No worker yet.
-    pub fn new(context: Arc<WorkerContext>) -> Arc<Self> {
+    pub(crate) fn new(context: Arc<WorkerContext>) -> Arc<Self> {
         let pods = Self {
             context,
             inboxes: Mutex::default(),
@@ -59,7 +59,7 @@ impl Pods {
     }
 
     /// The pods as the API server has them.
-    pub fn list(&self) -> Vec<Arc<Pod>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Pod>> {
         self.inboxes
             .lock()
             .values()
@@ -68,13 +68,13 @@ impl Pods {
     }
 
     /// The pod of this name.
-    pub fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let fits = |pod: &Arc<Pod>| super::name(pod) == name && super::namespace(pod) == namespace;
         self.list().into_iter().find(fits)
     }
 
     /// Status of a pod: the last one of its worker, or of the API server if the worker has none yet.
-    pub fn status(&self, pod: &Pod) -> Arc<PodStatus> {
+    pub(crate) fn status(&self, pod: &Pod) -> Arc<PodStatus> {
         let inboxes = self.inboxes.lock();
         let reported = inboxes
             .get(uid(pod))
@@ -84,14 +84,14 @@ impl Pods {
     }
 
     /// Wakes one pod's worker.
-    pub fn wake(&self, uid: &str) {
+    pub(crate) fn wake(&self, uid: &str) {
         if let Some(inbox) = self.inboxes.lock().get(uid) {
             inbox.wake.notify_one();
         }
     }
 
     /// Ends one pod although nobody asked for it; false where it is ending so already, or unknown.
-    pub fn disrupt(&self, uid: &str, disruption: Disruption) -> bool {
+    pub(crate) fn disrupt(&self, uid: &str, disruption: Disruption) -> bool {
         let inboxes = self.inboxes.lock();
         let Some(inbox) = inboxes.get(uid) else {
             return false;
@@ -107,7 +107,7 @@ impl Pods {
     }
 
     /// Reports whether a pod is ending so.
-    pub fn is_disrupted(&self, uid: &str) -> bool {
+    pub(crate) fn is_disrupted(&self, uid: &str) -> bool {
         let inboxes = self.inboxes.lock();
         inboxes
             .get(uid)
@@ -115,13 +115,13 @@ impl Pods {
     }
 
     /// Reports whether the node has admitted a pod: its worker has a status of it, or an agent before this one had.
-    pub fn is_admitted(&self, uid: &str) -> bool {
+    pub(crate) fn is_admitted(&self, uid: &str) -> bool {
         let inbox = self.inboxes.lock().get(uid).cloned();
         inbox.is_some_and(|inbox| inbox.status.lock().is_some() || has_begun(&inbox.pod.lock()))
     }
 
     /// Reports whether nothing of a pod runs any more, as its worker has it.
-    pub fn has_ended(&self, uid: &str) -> bool {
+    pub(crate) fn has_ended(&self, uid: &str) -> bool {
         let Some(inbox) = self.inboxes.lock().get(uid).cloned() else {
             return true;
         };
@@ -131,7 +131,7 @@ impl Pods {
     }
 
     /// Wakes one pod's worker to list what the runtime has of its pod.
-    pub fn wake_to_list(&self, uid: &str) {
+    pub(crate) fn wake_to_list(&self, uid: &str) {
         if let Some(inbox) = self.inboxes.lock().get(uid) {
             inbox.unlisted.store(true, Ordering::Release);
             inbox.wake.notify_one();
@@ -146,7 +146,7 @@ impl Pods {
     }
 
     /// Follows the pods bound to this node, for ever. None is admitted to a node that is not known.
-    pub async fn follow_api(self: Arc<Self>, node_name: String) {
+    pub(crate) async fn follow_api(self: Arc<Self>, node_name: String) {
         self.context.node_known.wait_for(|known| *known).await;
         let api: Api<Pod> = Api::all(self.context.client.clone());
         let selector = Some(format!("spec.nodeName={node_name}"));
@@ -205,23 +205,23 @@ impl Pods {
     }
 
     /// Begins a static pod, or changes one.
-    pub fn set_static(self: &Arc<Self>, pod: Pod) {
+    pub(crate) fn set_static(self: &Arc<Self>, pod: Pod) {
         self.set(pod);
     }
 
     /// The files of static pods were read: what belongs to no pod may go.
-    pub fn static_pods_known(&self) {
+    pub(crate) fn static_pods_known(&self) {
         self.static_known.replace(true);
     }
 
     /// Reports whether all pods were received from the API server and all files of static pods were read.
-    pub fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         self.synced.get() && self.static_known.get()
     }
 
     /// Continues with the pods that an earlier agent saved if the API server has not listed pods after [`SAVED_AFTER`]:
     /// restarts their containers and runs their probes. Returns once that has begun.
-    pub async fn go_on_with_saved(self: Arc<Self>) {
+    pub(crate) async fn go_on_with_saved(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let synced = self.synced.wait_for(|synced| *synced);
         if runtime.timeout(SAVED_AFTER, synced).await.is_ok() {
@@ -302,7 +302,7 @@ impl Pods {
     }
 
     /// Wakes workers at the events of containerd, for ever.
-    pub async fn follow_runtime(self: Arc<Self>) {
+    pub(crate) async fn follow_runtime(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         loop {
             let mut events = subscribe(&self.context.control.cri);
@@ -353,7 +353,7 @@ impl Pods {
 
     /// Relists the runtime every [`RELIST_AFTER`], for ever: wakes workers whose containers changed without an event, and,
     /// once all pods are known, removes what belongs to none.
-    pub async fn relist(self: Arc<Self>) {
+    pub(crate) async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let mut seen = BTreeMap::new();
         let mut all_have_workers = false;

@@ -62,41 +62,41 @@ const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
 const ENDED_CONTAINERS_KEPT: usize = 2;
 
 /// Context that all workers share.
-pub struct WorkerContext {
+pub(crate) struct WorkerContext {
     /// Clock and tasks.
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// The API.
-    pub client: kube::Client,
+    pub(crate) client: kube::Client,
     /// The runtime's hands.
-    pub control: ContainerControl,
+    pub(crate) control: ContainerControl,
     /// ConfigMaps, Secrets, tokens.
-    pub objects: Arc<Objects>,
+    pub(crate) objects: Arc<Objects>,
     /// Mounts of volumes.
-    pub mounter: Arc<dyn Mounter>,
+    pub(crate) mounter: Arc<dyn Mounter>,
     /// Recorder of events.
-    pub events: EventRecorder,
+    pub(crate) events: EventRecorder,
     /// Uid of the pod of each container and sandbox.
-    pub owners: Mutex<HashMap<String, String>>,
+    pub(crate) owners: Mutex<HashMap<String, String>>,
     /// Allocations of the node by pod.
-    pub allocations: NodeAllocations,
+    pub(crate) allocations: NodeAllocations,
     /// Ends the pod with this uid for a critical one.
-    pub preempt: OnceLock<WakePod>,
+    pub(crate) preempt: OnceLock<WakePod>,
     /// The newest version of the Node object; the agent's own until one was received from the API server.
-    pub node: Arc<Mutex<Arc<Node>>>,
+    pub(crate) node: Arc<Mutex<Arc<Node>>>,
     /// Set once the Node object was received from the API server.
-    pub node_known: Watched<bool>,
+    pub(crate) node_known: Watched<bool>,
     /// Containers and sandboxes that containerd reported as ended, and that no worker has observed as ended yet.
-    pub exited: Mutex<HashSet<String>>,
+    pub(crate) exited: Mutex<HashSet<String>>,
     /// Containers whose logs are followed.
-    pub followed: Arc<FollowedLogs>,
+    pub(crate) followed: Arc<FollowedLogs>,
     /// Resources that the node is short of.
-    pub pressure: Arc<Watched<Pressure>>,
+    pub(crate) pressure: Arc<Watched<Pressure>>,
     /// Sizes of pods' files.
-    pub storage: Arc<StorageLooks>,
+    pub(crate) storage: Arc<StorageLooks>,
     /// Counts of evictions.
-    pub evictions: Mutex<EvictionMetrics>,
+    pub(crate) evictions: Mutex<EvictionMetrics>,
     /// Pods of the API server that show static ones.
-    pub mirrors: Arc<Mirrors>,
+    pub(crate) mirrors: Arc<Mirrors>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -107,7 +107,7 @@ impl std::fmt::Debug for WorkerContext {
 
 impl WorkerContext {
     /// This node's object has changed. One that does not say what it has keeps what it had.
-    pub fn update_node(&self, mut node: Node) {
+    pub(crate) fn update_node(&self, mut node: Node) {
         let mut known = self.node.lock();
         let status = node.status.get_or_insert_default();
         if status.allocatable.is_none() {
@@ -120,28 +120,28 @@ impl WorkerContext {
     }
 
     /// Reports whether the Node object was received from the API server.
-    pub fn node_is_known(&self) -> bool {
+    pub(crate) fn node_is_known(&self) -> bool {
         self.node_known.get()
     }
 }
 
 /// Input of a worker: the current pod, and its wakers.
 #[derive(Debug)]
-pub struct Inbox {
+pub(crate) struct Inbox {
     /// The newest version.
-    pub pod: Mutex<Arc<Pod>>,
+    pub(crate) pod: Mutex<Arc<Pod>>,
     /// Last status of its worker, written to the API server or not.
-    pub status: Mutex<Option<Arc<PodStatus>>>,
+    pub(crate) status: Mutex<Option<Arc<PodStatus>>>,
     /// The object is gone from the API server: end it without writing.
-    pub gone: std::sync::atomic::AtomicBool,
+    pub(crate) gone: std::sync::atomic::AtomicBool,
     /// Cancelled when the pod is to end, for whatever reason: what its worker does for it to run is dropped.
-    pub ending: CancellationToken,
+    pub(crate) ending: CancellationToken,
     /// Wakes the worker.
-    pub wake: Arc<Notify>,
+    pub(crate) wake: Arc<Notify>,
     /// Set when sandboxes or containers may have come or gone without the worker.
-    pub unlisted: std::sync::atomic::AtomicBool,
+    pub(crate) unlisted: std::sync::atomic::AtomicBool,
     /// The order to end although nobody asked for it.
-    pub disruption: Mutex<Option<Disruption>>,
+    pub(crate) disruption: Mutex<Option<Disruption>>,
 }
 
 /// Next round of a worker.
@@ -165,7 +165,7 @@ impl Next {
 }
 
 /// One pod's worker.
-pub struct PodWorker {
+pub(crate) struct PodWorker {
     context: Arc<WorkerContext>,
     inbox: Arc<Inbox>,
     uid: String,
@@ -209,7 +209,7 @@ impl std::fmt::Debug for PodWorker {
 
 impl PodWorker {
     /// A worker that has not looked yet.
-    pub fn new(context: Arc<WorkerContext>, inbox: Arc<Inbox>) -> Self {
+    pub(crate) fn new(context: Arc<WorkerContext>, inbox: Arc<Inbox>) -> Self {
         let uid = uid(&inbox.pod.lock()).to_string();
         let objects = context.objects.for_pod(&uid);
         let control = &context.control;
@@ -261,7 +261,7 @@ impl PodWorker {
     }
 
     /// Works until the pod is gone.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             match self.sync().await {
                 Next::Done => break,

@@ -25,7 +25,7 @@ pub(super) struct DecisionKey {
 
 impl Delegated {
     /// Authorizes a user for one of the node's subresources; any of those given is enough.
-    pub async fn authorize(
+    pub(crate) async fn authorize(
         &self,
         user: &UserInfo,
         verb: &'static str,

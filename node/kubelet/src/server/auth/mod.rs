@@ -25,7 +25,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The client is not authenticated.
     Unauthorized,
     /// They may not.
@@ -37,7 +37,7 @@ pub enum Refusal {
 }
 
 /// Asks the API server.
-pub struct Delegated {
+pub(crate) struct Delegated {
     runtime: Runtime,
     client: Client,
     node_name: String,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Delegated {
 
 impl Delegated {
     /// Nothing is remembered yet.
-    pub fn new(runtime: Runtime, client: Client, node_name: String) -> Self {
+    pub(crate) fn new(runtime: Runtime, client: Client, node_name: String) -> Self {
         Self {
             runtime,
             client,

@@ -35,7 +35,7 @@ pub(super) enum Asker {
 
 impl Delegated {
     /// The user of a token that came from this address.
-    pub async fn authenticate(&self, token: &str, address: IpAddr) -> Result<UserInfo, Refusal> {
+    pub(crate) async fn authenticate(&self, token: &str, address: IpAddr) -> Result<UserInfo, Refusal> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Refusal::Unauthorized);
         }

@@ -12,7 +12,8 @@ use node_cri::v1;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::super::routes::{Body, Query};
+use super::super::query::Query;
+use super::super::response::Body;
 use super::channels::{Channels, Input, Output, failure, verdict};
 use super::session::{self, Session, Target};
 use super::spdy::session::{SpdySession, SpdyStream};

@@ -8,7 +8,7 @@ pub(super) const PIECES_MAX: usize = 8;
 
 /// From the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// Bytes for standard input.
     Stdin(Bytes),
     /// No more of them.
@@ -24,7 +24,7 @@ pub enum Input {
 
 /// To the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub(crate) enum Output {
     /// Bytes of standard output.
     Stdout(Bytes),
     /// Bytes of standard error.
@@ -35,11 +35,11 @@ pub enum Output {
 
 /// Both directions of a session. When `input` ends the client has gone.
 #[derive(Debug)]
-pub struct Channels {
+pub(crate) struct Channels {
     /// From the client.
-    pub input: mpsc::Receiver<Input>,
+    pub(crate) input: mpsc::Receiver<Input>,
     /// To the client.
-    pub output: mpsc::Sender<Output>,
+    pub(crate) output: mpsc::Sender<Output>,
 }
 
 /// Streams that a client requests.
@@ -53,7 +53,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// From a request's parameters, in the API server's or the kubelet's spelling.
-    pub(super) fn of(query: &super::super::routes::Query) -> Self {
+    pub(super) fn of(query: &super::super::query::Query) -> Self {
         let either = |a: &str, b: &str| query.flag(a) || query.flag(b);
         let tty = query.flag("tty");
         Self {

@@ -8,7 +8,8 @@ use node_cri::process::{Process, ProcessControl, ProcessOptions, start};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::super::routes::{Body, Query};
+use super::super::query::Query;
+use super::super::response::Body;
 use super::channels::{Channels, Input, Output, failure, verdict};
 use super::session::{self, Session, Target};
 use super::stream_slots::StreamSlot;

@@ -16,15 +16,13 @@ mod pieces;
 mod port_channels;
 mod port_forward;
 mod session;
-pub mod spdy;
+pub(crate) mod spdy;
 mod spdy_channels;
 mod stream_slots;
 mod terminal_sizes;
 mod unread;
 mod upgrade;
 mod websocket;
-
-pub use channels::{Channels, Input, Output};
 
 pub(super) use attach::attach;
 pub(super) use exec::exec;

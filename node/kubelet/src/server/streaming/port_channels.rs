@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
-use super::super::routes::Query;
+use super::super::query::Query;
 use super::channels::PIECES_MAX;
 use super::idle::Activity;
 use super::port_forward::connection::{Dialer, Ended, read_some};

@@ -5,7 +5,8 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
-use super::super::routes::{Body, Query, text};
+use super::super::query::Query;
+use super::super::response::{Body, text};
 use super::channels::{Channels, Output, Wanted};
 use super::idle::Activity;
 use super::stream_slots::StreamSlot;

@@ -8,7 +8,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use parking_lot::Mutex;
 
-use super::super::routes::{Body, text};
+use super::super::response::{Body, text};
 use super::connects::{AllConnects, Connects, PodConnects};
 
 /// Streams of one pod; an API server has half as many for it.

@@ -7,7 +7,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::super::routes::{Body, text};
+use super::super::response::{Body, text};
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED_PROTOCOL_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");

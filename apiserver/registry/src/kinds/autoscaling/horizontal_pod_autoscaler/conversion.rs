@@ -1,7 +1,7 @@
 //! Conversion of HorizontalPodAutoscalers: stored as `autoscaling/v2`; `v1` shows its CPU target as a number of its own.
 
 use super::annotations;
-use crate::engine::row::Conversion;
+use crate::engine::conversion::Conversion;
 use machinery_schema::{Mut, Ref, Schema, Step, Strictness, Tree, TypeId, Value, decode_json};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The two spellings of an event: the same values under other names.
 
-use crate::engine::row::Conversion;
+use crate::engine::conversion::Conversion;
 use machinery_schema::{Schema, Step, Tree, TypeId};
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Service: addresses are `IPAddress` objects, node ports bits of one range; both land with the service.
 //!
-//! `families` fills what follows from others before anything is taken; [`allocate`] and [`ports`] take and give back, within
+//! `families` fills what follows from others before anything is taken; [`addresses`] and [`ports`] take and give back, within
 //! the [`shares`] of namespaces; there is no
 //! state in the process, and the group of writes makes it impossible to lose an address halfway. What somebody broke by
 //! other ways is put right by [`repair`].
 
-mod allocate;
+mod addresses;
 mod cluster_ips;
 mod columns;
 mod defaults;
@@ -21,11 +21,12 @@ mod warnings;
 
 pub use crate::engine::node_ports::NodePorts;
 
+use crate::engine::allocation::{Allocation, AllocationChange};
 use crate::engine::context::RequestContext;
-use crate::engine::kind::{Allocation, Kind};
+use crate::engine::kind::Kind;
 use crate::engine::registry::Registry;
 use crate::engine::selectable::Selectable;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::strategy::ObjectPart;
 use crate::engine::traits::{NameRule, Traits};
 use crate::engine::validation_rules::ValidationRules;
 use machinery_schema::{Ref, Tree};
@@ -42,7 +43,6 @@ pub(crate) static KIND: Kind = Kind::of("", "services")
     .prepare_for_create(|_, object| families::normalise(object, None))
     .prepare_for_update(prepare_for_update)
     .warnings(|object, _| warnings::of(object))
-    .allocate(take)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells)
     .selectable(|| Selectable::texts(["spec.clusterIP", "spec.type"]));
@@ -53,15 +53,15 @@ fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree
     }
 }
 
-/// Addresses, and ports of nodes.
-fn take<'a>(
+/// Takes and gives back addresses, and ports of nodes.
+pub(crate) fn allocate<'a>(
     ctx: &'a RequestContext,
     registry: &'a Registry,
     change: AllocationChange<'a>,
     object: &'a mut Tree,
 ) -> Allocation<'a> {
     Box::pin(async move {
-        let mut writes = allocate::addresses(ctx, registry, change, object).await?;
+        let mut writes = addresses::allocate(ctx, registry, change, object).await?;
         writes.extend(ports::allocate(ctx, registry, change, object).await?);
         Ok(writes)
     })

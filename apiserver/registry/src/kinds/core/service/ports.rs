@@ -3,11 +3,11 @@
 use super::port_range::PortRange;
 use super::shares::{self, Pool, Taking};
 use super::{allocates_node_ports, may_have_node_ports, needs_health_port};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
 use crate::engine::registry::Registry;
-use crate::engine::strategy::AllocationChange;
 use apiserver_storage::{ReadAt, Write};
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Mut, Ref, Tree};

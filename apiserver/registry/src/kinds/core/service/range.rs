@@ -1,6 +1,6 @@
 //! The ranges of ServiceCIDRs, and the order in which their addresses are tried.
 
-use super::allocate::store;
+use super::addresses::store;
 use crate::engine::error::RegistryError;
 use crate::engine::options::ListOptions;
 use crate::engine::registry::Registry;

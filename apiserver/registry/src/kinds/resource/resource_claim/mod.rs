@@ -5,11 +5,12 @@ mod columns;
 mod defaults;
 pub mod validation;
 
+use crate::engine::allocation::{Allocation, AllocationChange};
 use crate::engine::context::RequestContext;
-use crate::engine::kind::{Allocation, Kind};
+use crate::engine::kind::Kind;
 use crate::engine::metadata;
 use crate::engine::registry::Registry;
-use crate::engine::strategy::{AllocationChange, ObjectPart};
+use crate::engine::strategy::ObjectPart;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::resource::admin_access;
@@ -24,7 +25,6 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaims")
     )
     .not_enforced("devices are not allocated")
     .prepare_for_update(prepare_for_update)
-    .allocate(check_admin_access)
     .default_lines(&[defaults::LINES])
     .defaults(|object| super::defaults::device_counts(object, &["spec", "devices"]))
     .columns(columns::cells);
@@ -36,7 +36,8 @@ fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree
     }
 }
 
-fn check_admin_access<'a>(
+/// Takes nothing, and refuses devices that the namespace may not look at.
+pub(crate) fn allocate<'a>(
     _ctx: &'a RequestContext,
     registry: &'a Registry,
     change: AllocationChange<'a>,

@@ -2,10 +2,10 @@
 
 mod defaults;
 
+use crate::engine::allocation::{Allocation, AllocationChange};
 use crate::engine::context::RequestContext;
-use crate::engine::kind::{Allocation, Kind};
+use crate::engine::kind::Kind;
 use crate::engine::registry::Registry;
-use crate::engine::strategy::AllocationChange;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
 use crate::kinds::resource::admin_access;
@@ -18,12 +18,12 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplat
             .update(super::resource_claim::validation::validate_template_update),
     )
     .not_enforced("devices are not allocated")
-    .allocate(check_admin_access)
     .default_lines(&[defaults::LINES])
     .defaults(|object| super::defaults::device_counts(object, &["spec", "spec", "devices"]))
     .columns(crate::shared::columns::format::name_and_age);
 
-fn check_admin_access<'a>(
+/// Takes nothing, and refuses devices that the namespace may not look at.
+pub(crate) fn allocate<'a>(
     _ctx: &'a RequestContext,
     registry: &'a Registry,
     change: AllocationChange<'a>,

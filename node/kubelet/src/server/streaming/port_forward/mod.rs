@@ -24,7 +24,8 @@ use super::websocket::Framing;
 use crate::managers::ManagerContext;
 use crate::pods::observed::observe;
 use crate::pods::{spec, uid};
-use crate::server::routes::{Body, Query, text};
+use crate::server::query::Query;
+use crate::server::response::{Body, text};
 use connection::Dialer;
 
 /// SPDY inside a WebSocket; the others have channels, two to a port.

@@ -5,13 +5,13 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// A control frame longer than this ends the session; what is sent is far shorter.
-pub const CONTROL_BYTES_MAX: usize = 64 << 10;
+pub(crate) const CONTROL_BYTES_MAX: usize = 64 << 10;
 const HEAD_BYTES: usize = 8;
 const VERSION: u16 = 3;
 const CONTROL: u16 = 0x8000;
 const ID_MASK: u32 = 0x7fff_ffff;
 /// The sender sends no more on this stream.
-pub const FLAG_FIN: u8 = 0x01;
+pub(crate) const FLAG_FIN: u8 = 0x01;
 
 const SYN_STREAM: u16 = 1;
 const SYN_REPLY: u16 = 2;
@@ -22,7 +22,7 @@ const HEADERS: u16 = 8;
 
 /// A frame, header blocks still compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
+pub(crate) enum Frame {
     /// A stream begins.
     SynStream {
         /// Its id.
@@ -79,7 +79,7 @@ pub enum Frame {
 
 /// Violation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub(crate) enum FrameError {
     /// Larger than we take.
     #[error("a control frame is longer than {CONTROL_BYTES_MAX} bytes")]
     TooLarge,
@@ -93,7 +93,7 @@ pub enum FrameError {
 
 /// Reads the frames of one connection.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// Data of a frame of which a part has been read.
     rest: Option<Rest>,
 }
@@ -107,7 +107,7 @@ struct Rest {
 
 impl Decoder {
     /// Takes the first whole control frame or piece of data out of a buffer; `None` if there is none yet.
-    pub fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         if let Some(rest) = self.rest.take() {
             return Ok(self.piece(rest, buffer));
         }
@@ -189,7 +189,7 @@ fn control(kind: u16, fin: bool, mut body: Bytes) -> Result<Frame, FrameError> {
 }
 
 /// Appends a frame to a buffer.
-pub fn encode(frame: &Frame, out: &mut BytesMut) {
+pub(crate) fn encode(frame: &Frame, out: &mut BytesMut) {
     match frame {
         Frame::SynStream { id, fin, block } => {
             control_head(SYN_STREAM, *fin, 10 + block.len(), out);

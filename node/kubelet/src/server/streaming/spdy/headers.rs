@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress, Status};
 
 /// Headers of one stream; names are lower case.
-pub type Headers = Vec<(String, String)>;
+pub(crate) type Headers = Vec<(String, String)>;
 
 /// Largest header block in bytes, and its largest number of pairs.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
@@ -21,11 +21,11 @@ pub(super) fn bytes_of(headers: &Headers) -> usize {
 /// A header block that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a header block is unreadable")]
-pub struct HeaderError;
+pub(crate) struct HeaderError;
 
 /// Reads the blocks of one direction of one session, in order.
 #[derive(Debug)]
-pub struct HeaderReader {
+pub(crate) struct HeaderReader {
     zlib: Decompress,
 }
 
@@ -39,7 +39,7 @@ impl Default for HeaderReader {
 
 impl HeaderReader {
     /// Reads the next block.
-    pub fn read(&mut self, block: &[u8]) -> Result<Headers, HeaderError> {
+    pub(crate) fn read(&mut self, block: &[u8]) -> Result<Headers, HeaderError> {
         let mut plain = Vec::with_capacity(1024);
         let mut rest = block;
         let mut buffer = [0_u8; 1024];
@@ -93,13 +93,13 @@ fn parse(mut plain: Bytes) -> Result<Headers, HeaderError> {
 
 /// Writes the blocks of one direction of one session, in order.
 #[derive(Debug, Default)]
-pub struct HeaderWriter {
+pub(crate) struct HeaderWriter {
     began: bool,
 }
 
 impl HeaderWriter {
     /// Writes the next block.
-    pub fn write(&mut self, headers: &[(&str, &str)]) -> Bytes {
+    pub(crate) fn write(&mut self, headers: &[(&str, &str)]) -> Bytes {
         let mut plain = BytesMut::new();
         let number = |value: usize| u32::try_from(value).unwrap_or(0);
         plain.put_u32(number(headers.len()));

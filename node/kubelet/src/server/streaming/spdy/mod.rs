@@ -6,7 +6,7 @@
 //! Flow control is left out, as it is by every other implementation in this field: windows are
 //! announced and ignored. A stream holds back its connection when its reader is slow (decision 0083).
 
-pub mod frame;
-pub mod headers;
-pub mod session;
+pub(crate) mod frame;
+pub(crate) mod headers;
+pub(crate) mod session;
 mod streams;

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::super::unread::{Charge, PIECE_BYTES_MAX, Room, UnreadReceiver};
 use super::frame::{Decoder, Frame, encode};
 use super::headers::{HeaderReader, HeaderWriter, Headers, bytes_of};
-pub use super::streams::Reading;
+pub(crate) use super::streams::Reading;
 use super::streams::{Fate, Refusal, Streams};
 
 /// Frames on their way to the other side.
@@ -37,9 +37,9 @@ enum Command {
 
 /// One stream: read with [`SpdyStream::read`], write with its [`SpdyWriter`]. One that is dropped unfinished is reset.
 #[derive(Debug)]
-pub struct SpdyStream {
+pub(crate) struct SpdyStream {
     /// The headers it was opened with.
-    pub headers: Headers,
+    pub(crate) headers: Headers,
     incoming: UnreadReceiver,
     writer: SpdyWriter,
     reset: Arc<Notify>,
@@ -49,13 +49,13 @@ pub struct SpdyStream {
 
 /// The writing half of a stream.
 #[derive(Debug, Clone)]
-pub struct SpdyWriter {
+pub(crate) struct SpdyWriter {
     handle: Arc<Handle>,
 }
 
 /// Place for one piece among the frames on their way.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub(crate) struct Place<'a> {
     id: u32,
     permit: mpsc::Permit<'a, Command>,
 }
@@ -81,7 +81,7 @@ impl Drop for Handle {
 
 impl SpdyStream {
     /// A header's value.
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .iter()
             .find(|(found, _)| found == name)
@@ -89,34 +89,34 @@ impl SpdyStream {
     }
 
     /// Its id.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.writer.handle.id
     }
 
     /// Answers the opener, and settles what becomes of data on it; before that they are dropped.
-    pub async fn answer(&self, reading: Reading) {
+    pub(crate) async fn answer(&self, reading: Reading) {
         self.set_reading(reading);
         self.writer.command(Command::Accept { id: self.id() }).await;
     }
 
     /// Settles anew what becomes of data on it.
-    pub fn set_reading(&self, reading: Reading) {
+    pub(crate) fn set_reading(&self, reading: Reading) {
         self.writer.handle.streams.set_reading(self.id(), reading);
     }
 
     /// The next piece; `None` when the other side has finished or gone.
-    pub async fn read(&mut self) -> Option<Bytes> {
+    pub(crate) async fn read(&mut self) -> Option<Bytes> {
         self.incoming.recv().await
     }
 
     /// Waits until the other side resets the stream; for one waiter.
-    pub fn was_reset(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn was_reset(&self) -> impl Future<Output = ()> + Send + use<> {
         let reset = Arc::clone(&self.reset);
         async move { reset.notified().await }
     }
 
     /// The writing half.
-    pub fn writer(&self) -> SpdyWriter {
+    pub(crate) fn writer(&self) -> SpdyWriter {
         self.writer.clone()
     }
 }
@@ -127,7 +127,7 @@ impl SpdyWriter {
     }
 
     /// Sends bytes; false if the connection has gone.
-    pub async fn write(&self, data: Bytes) -> bool {
+    pub(crate) async fn write(&self, data: Bytes) -> bool {
         let mut rest = data;
         while !rest.is_empty() {
             let piece = rest.split_to(rest.len().min(PIECE_BYTES_MAX));
@@ -140,14 +140,14 @@ impl SpdyWriter {
     }
 
     /// Waits for a place, so that who has it need not hold data while waiting; `None` if the connection has gone.
-    pub async fn place(&self) -> Option<Place<'_>> {
+    pub(crate) async fn place(&self) -> Option<Place<'_>> {
         let permit = self.handle.commands.reserve().await.ok()?;
         let id = self.handle.id;
         Some(Place { id, permit })
     }
 
     /// Sends no more.
-    pub async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         let id = self.handle.id;
         self.handle.streams.ended_here(id);
         // A connection that has gone needs no end.
@@ -160,7 +160,7 @@ impl SpdyWriter {
     }
 
     /// Ends the stream both ways.
-    pub async fn reset(&self) {
+    pub(crate) async fn reset(&self) {
         let id = self.handle.id;
         if self.handle.streams.remove(id) {
             let status = STATUS_CANCEL;
@@ -171,7 +171,7 @@ impl SpdyWriter {
 
 impl Place<'_> {
     /// Sends a piece of at most [`PIECE_BYTES_MAX`].
-    pub fn send(self, data: Bytes) {
+    pub(crate) fn send(self, data: Bytes) {
         let (id, fin) = (self.id, false);
         self.permit.send(Command::Data { id, data, fin });
     }
@@ -179,7 +179,7 @@ impl Place<'_> {
 
 /// A connection.
 #[derive(Debug)]
-pub struct SpdySession {
+pub(crate) struct SpdySession {
     accepted: mpsc::Receiver<SpdyStream>,
     commands: mpsc::Sender<Command>,
     streams: Streams,
@@ -189,12 +189,12 @@ pub struct SpdySession {
 
 impl SpdySession {
     /// Runs a connection on which the other side opens streams.
-    pub fn server(runtime: &Runtime, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+    pub(crate) fn server(runtime: &Runtime, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         Self::start(runtime, io, 2)
     }
 
     /// Runs a connection on which we open streams.
-    pub fn client(runtime: &Runtime, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+    pub(crate) fn client(runtime: &Runtime, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         Self::start(runtime, io, 1)
     }
 
@@ -223,12 +223,12 @@ impl SpdySession {
     }
 
     /// The next stream the other side opened, not answered yet; `None` when the connection has ended.
-    pub async fn accept(&mut self) -> Option<SpdyStream> {
+    pub(crate) async fn accept(&mut self) -> Option<SpdyStream> {
         self.accepted.recv().await
     }
 
     /// Opens a stream; `None` when the connection has ended.
-    pub async fn open(&mut self, headers: &[(&str, &str)]) -> Option<SpdyStream> {
+    pub(crate) async fn open(&mut self, headers: &[(&str, &str)]) -> Option<SpdyStream> {
         let id = self.next_id;
         self.next_id += 2;
         let (sender, incoming) = self.room.queue();

@@ -13,7 +13,7 @@ pub(super) const STREAMS_MAX: usize = 512;
 
 /// Fate of data that comes on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub(crate) enum Reading {
     /// Dropped: only this side writes there, or has not answered yet (upstream's `spdystream` drops that too).
     Dropped,
     /// Ends the stream: it has no reader yet.

@@ -1,6 +1,6 @@
 //! The loop over addresses: every change of a service or an address, and all of them each round.
 
-use super::super::allocate::{address_object, store};
+use super::super::addresses::{address_object, store};
 use super::super::range::Range;
 use super::verdict::{self, Finding, Repair};
 use super::{DOOR, RETRY, ROUND_EVERY, context, core_store};

@@ -1,6 +1,6 @@
 //! Comparison of a service with an address, and the repair of a difference; pure.
 
-use super::super::allocate::{FAMILY, FAMILY_LABEL, MANAGED_BY_LABEL, MANAGER};
+use super::super::addresses::{FAMILY, FAMILY_LABEL, MANAGED_BY_LABEL, MANAGER};
 use super::super::needs_address;
 use super::super::range::Range;
 use crate::engine::metadata;

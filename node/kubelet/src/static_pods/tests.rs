@@ -1,7 +1,5 @@
 //! Static pods and their mirrors: cases of upstream's `common_test.go`, `file_linux_test.go` and `mirror_client_test.go`.
 
-#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
-
 use std::path::Path;
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -9,11 +7,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
-use node_kubelet::pods::{CONFIG_HASH, CONFIG_MIRROR, is_critical, is_static, name, namespace, uid};
-use node_kubelet::static_pods::StaticPodSource;
-use node_kubelet::static_pods::folder::Folder;
-use node_kubelet::static_pods::manifest::pod_of;
-use node_kubelet::static_pods::mirror::{MirrorAction, mirror_of, plan};
+use crate::pods::{CONFIG_HASH, CONFIG_MIRROR, is_critical, is_static, name, namespace, uid};
+use crate::static_pods::StaticPodSource;
+use crate::static_pods::folder::Folder;
+use crate::static_pods::manifest::pod_of;
+use crate::static_pods::mirror::{MirrorAction, mirror_of, plan};
 
 fn manifest(rest: Value) -> Value {
     let mut spec = json!({"containers": [{"name": "main", "image": "tools:1"}]});

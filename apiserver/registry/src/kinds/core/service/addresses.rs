@@ -3,6 +3,7 @@
 use super::needs_address;
 use super::range::{RANDOM_PICKS, Range};
 use super::shares::{self, Pool, Taking};
+use crate::engine::allocation::AllocationChange;
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
@@ -10,7 +11,6 @@ use crate::engine::options::{ListOptions, RevisionMatch};
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
 use crate::engine::store::Store;
-use crate::engine::strategy::AllocationChange;
 use apiserver_storage::Write;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
@@ -27,7 +27,7 @@ pub(super) const FAMILY: &str = "IPv4";
 const WALK_STEP: usize = 256;
 
 /// Takes or gives back the address of a service.
-pub(super) async fn addresses(
+pub(super) async fn allocate(
     ctx: &RequestContext,
     registry: &Registry,
     change: AllocationChange<'_>,
