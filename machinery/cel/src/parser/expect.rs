@@ -135,6 +135,17 @@ impl Parser<'_> {
         self.expect_one_of(&all)
     }
 
+    /// A minus is not followed by a number.
+    pub(super) fn no_number(&mut self) -> Stop {
+        let token = self.token();
+        let word = match token.kind {
+            Kind::Eof => "<EOF>".to_owned(),
+            _ => self.text(token),
+        };
+        self.syntax_error(&format!("no viable alternative at input '-{word}'"));
+        Stop
+    }
+
     /// The name after a dot is none.
     pub(super) fn no_name(&mut self, dot: Token) -> Stop {
         let token = self.token();

@@ -46,7 +46,7 @@ impl Parser<'_> {
             Kind::LBrace => self.map(),
             Kind::Dot | Kind::Ident => self.named(),
             _ => Ok(Part {
-                expr: self.literal(),
+                expr: self.literal()?,
                 height: 0,
             }),
         }
@@ -212,15 +212,20 @@ impl Parser<'_> {
         Ok(Part { expr, height })
     }
 
-    fn literal(&mut self) -> Expr {
+    fn literal(&mut self) -> Read<Expr> {
         let first = self.token();
         let sign = self.eat(Kind::Minus).is_some();
+        // A sign stands before numbers alone; `!` is here only behind a minus.
+        let number = matches!(self.peek(), Kind::Int | Kind::Float);
+        if !number && (sign || self.peek() == Kind::Exclam) {
+            return Err(self.no_number());
+        }
         let token = self.advance();
         let text = self.text(token);
-        match self.value(token, &text, sign) {
+        Ok(match self.value(token, &text, sign) {
             Ok(literal) => self.node(first.start, ExprKind::Literal(literal)),
             Err(problem) => self.wrong(first.start, problem.to_owned()),
-        }
+        })
     }
 
     fn value(&mut self, token: Token, text: &str, negative: bool) -> Result<Literal, &'static str> {
@@ -245,10 +250,11 @@ impl Parser<'_> {
                 Literal::Double(if negative { -value } else { value })
             }
             Kind::Bytes => Literal::Bytes(unescape(&text[1..], true)?),
-            _ => {
+            Kind::String => {
                 let bytes = unescape(text, false)?;
                 Literal::String(String::from_utf8(bytes).map_err(|_| "unable to unescape string")?)
             }
+            _ => return Err("no literal"),
         })
     }
 }
