@@ -80,9 +80,9 @@ fn offset(own: Timestamp, zone: &str) -> Result<i32, EvalError> {
         let negative = zone.starts_with('-');
         let total = hours.saturating_mul(60);
         let total = if negative {
-            total - minutes
+            total.saturating_sub(minutes)
         } else {
-            total + minutes
+            total.saturating_add(minutes)
         };
         return Ok(total.clamp(-100_000, 100_000) * 60);
     }
@@ -168,4 +168,20 @@ fn unit(name: &str) -> Option<i64> {
         "w" | "wk" | "wks" | "week" | "weeks" => 7 * 86_400 * SECOND,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_zones_saturate() {
+        for (zone, wanted) in [
+            ("-2147483648:30", -6_000_000),
+            ("2147483647:30", 6_000_000),
+            ("-01:30", -5_400),
+        ] {
+            assert_eq!(offset(Timestamp::utc(0, 0), zone).unwrap(), wanted, "{zone}");
+        }
+    }
 }
