@@ -14,7 +14,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
             },
             own => Some(Ok(Value::opaque(Opaque::Ip(network(own)?.0)))),
         },
-        "isIP" => |_, args| yes(parse_ip(args.first()?.as_str()?).is_ok()),
+        "isIP" => |_, args| yes(read_ip(args.first()?.as_str()?).is_some()),
         "ip.isCanonical" => |_, args| {
             let own = args.first()?.as_str()?;
             match parse_ip(own) {
@@ -38,7 +38,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
                 fail(format!("{prefix}: {problem}"))
             }
         },
-        "isCIDR" => |_, args| yes(parse_cidr(args.first()?.as_str()?).is_ok()),
+        "isCIDR" => |_, args| yes(read_cidr(args.first()?.as_str()?).is_some()),
         "prefixLength" => |_, args| Some(Ok(Value::Int(i64::from(network(args.first()?)?.1)))),
         "masked" => |_, args| {
             let (own, bits) = network(args.first()?)?;
@@ -48,9 +48,9 @@ pub(super) fn function(name: &str) -> Option<Function> {
             let [own, other] = args else { return None };
             let (own, bits) = network(own)?;
             let other = match other {
-                Value::String(text) => match parse_ip(text.as_str()) {
-                    Ok(own) => own,
-                    Err(_) => return fail("no such overload"),
+                Value::String(text) => match read_ip(text.as_str()) {
+                    Some(own) => own,
+                    None => return fail("no such overload"),
                 },
                 other => address(other)?,
             };
@@ -131,27 +131,33 @@ fn contains(own: IpAddr, bits: u8, other: IpAddr) -> bool {
     own.is_ipv4() == other.is_ipv4() && masked(own, bits) == masked(other, bits)
 }
 
+fn is_mapped(own: IpAddr) -> bool {
+    matches!(own, IpAddr::V6(own) if own.to_ipv4_mapped().is_some())
+}
+
 /// An address without a zone, and none of IPv4 in the form of IPv6.
+fn read_ip(text: &str) -> Option<IpAddr> {
+    text.parse().ok().filter(|own| !is_mapped(*own))
+}
+
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
+    read_ip(text).ok_or_else(|| ip_problem(text))
+}
+
+/// The problem of a text that is no address.
+fn ip_problem(text: &str) -> String {
     let quoted = go_quote(text);
     if let Some((address, zone)) = text.split_once('%')
         && !zone.is_empty()
         && address.parse::<Ipv6Addr>().is_ok()
     {
-        return Err(format!("IP address {quoted} with zone value is not allowed"));
+        return format!("IP address {quoted} with zone value is not allowed");
     }
-    match text.parse::<IpAddr>() {
-        Ok(IpAddr::V6(own)) if own.to_ipv4_mapped().is_some() => {
-            Err(format!("IPv4-mapped IPv6 address {quoted} is not allowed"))
-        }
-        Ok(own) => Ok(own),
-        Err(_) => {
-            let problem = address_problem(text);
-            Err(format!(
-                "IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {problem}"
-            ))
-        }
+    if text.parse::<IpAddr>().is_ok_and(is_mapped) {
+        return format!("IPv4-mapped IPv6 address {quoted} is not allowed");
     }
+    let problem = address_problem(text);
+    format!("IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {problem}")
 }
 
 /// The problem of an address in Go's words.
@@ -204,11 +210,14 @@ fn ipv6_problem(text: &str) -> String {
     let mut at = 0;
     for field in &fields {
         let digits = field.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let rest = go_quote(&text[at..]);
+        // The rest is quoted for the one field that is wrong: for each of them it would be the square of the text.
+        let rest = || go_quote(&text[at..]);
         if digits > 4 {
+            let rest = rest();
             return format!("each group must have 4 or less digits (at {rest})");
         }
         if digits == 0 && !field.is_empty() {
+            let rest = rest();
             return format!("each colon-separated field must have at least one digit (at {rest})");
         }
         if digits < field.len() {
@@ -229,29 +238,69 @@ fn ipv6_problem(text: &str) -> String {
     "trailing garbage after address".to_owned()
 }
 
+/// A network whose address is not of IPv4 in the form of IPv6.
+fn read_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.rsplit_once('/')?;
+    let own = read_ip(address)?;
+    let bits: u8 = read_bits(bits)?.parse().ok()?;
+    (bits <= greatest_bits(own)).then_some((own, bits))
+}
+
+/// The digits of a prefix's length.
+fn read_bits(bits: &str) -> Option<&str> {
+    let digits = !bits.is_empty() && bits.bytes().all(|own| own.is_ascii_digit());
+    (digits && (bits.len() == 1 || !bits.starts_with('0'))).then_some(bits)
+}
+
+fn greatest_bits(own: IpAddr) -> u8 {
+    if own.is_ipv4() { 32 } else { 128 }
+}
+
 fn parse_cidr(text: &str) -> Result<(IpAddr, u8), String> {
+    read_cidr(text).ok_or_else(|| cidr_problem(text))
+}
+
+/// The problem of a text that is no network.
+fn cidr_problem(text: &str) -> String {
     let quoted = go_quote(text);
     let wrong = |problem: &str| {
         format!(
             "network address parse error during conversion from string: netip.ParsePrefix({quoted}): {problem}"
         )
     };
-    let (address, bits) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
-    let own: IpAddr = address.parse().map_err(|_| {
+    let Some((address, bits)) = text.rsplit_once('/') else {
+        return wrong("no '/'");
+    };
+    let Ok(own) = address.parse::<IpAddr>() else {
         let quoted = go_quote(address);
-        wrong(&format!("ParseAddr({quoted}): {}", address_problem(address)))
-    })?;
-    let bad = || wrong(&format!("bad bits after slash: {}", go_quote(bits)));
-    let digits = bits.bytes().all(|own| own.is_ascii_digit());
-    if bits.is_empty() || !digits || bits.len() > 1 && bits.starts_with('0') {
-        return Err(bad());
+        return wrong(&format!("ParseAddr({quoted}): {}", address_problem(address)));
+    };
+    let Some(digits) = read_bits(bits) else {
+        return wrong(&format!("bad bits after slash: {}", go_quote(bits)));
+    };
+    if digits.parse::<u8>().is_ok_and(|bits| bits <= greatest_bits(own)) {
+        return format!("IPv4-mapped IPv6 address {quoted} is not allowed");
     }
-    let bits: u8 = bits.parse().map_err(|_| wrong("prefix length out of range"))?;
-    if bits > if own.is_ipv4() { 32 } else { 128 } {
-        return Err(wrong("prefix length out of range"));
+    wrong("prefix length out of range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_long_text_take_no_square_of_it() {
+        // A message for each of its fields would take the day.
+        let long = "1:".repeat(400_000);
+        let network = format!("{long}/1");
+        assert_eq!((read_ip(&long), read_cidr(&network)), (None, None));
+        for problem in [parse_ip(&long).map(|_| ()), parse_cidr(&network).map(|_| ())] {
+            let problem = problem.unwrap_err();
+            assert!(
+                problem.ends_with("trailing garbage after address"),
+                "{}",
+                &problem[..100]
+            );
+        }
     }
-    if matches!(own, IpAddr::V6(own) if own.to_ipv4_mapped().is_some()) {
-        return Err(format!("IPv4-mapped IPv6 address {quoted} is not allowed"));
-    }
-    Ok((own, bits))
 }
