@@ -314,12 +314,36 @@ impl Declared {
 
     /// Elements, entries or characters, at most, of what a path leads to.
     pub(crate) fn max_size(&self, path: &[&str]) -> Option<u64> {
+        // Names of members have no bound of their own; upstream takes none for them.
+        if let [path @ .., "@keys"] = path {
+            return matches!(self.at(path)?.form, Form::Map { .. }).then_some(0);
+        }
+        u64::try_from(self.at(path)?.max_elements).ok()
+    }
+
+    /// Steps to look through what a path leads to.
+    pub(crate) fn max_steps(&self, path: &[&str]) -> Option<u64> {
+        self.at(path).map(Self::steps)
+    }
+
+    fn steps(&self) -> u64 {
+        let most = MAX_REQUEST.cast_unsigned();
+        let size = u64::try_from(self.max_elements).unwrap_or(most);
+        let own = match &self.form {
+            Form::Unknown | Form::Opaque => most,
+            Form::Map { item } | Form::List { item, .. } => size.saturating_mul(item.steps()),
+            Form::Object { fields, .. } => fields.values().map(Self::steps).fold(0, u64::saturating_add),
+            Form::Text | Form::Bytes | Form::IntOrString => size / crate::eval::BYTES_OF_A_STEP,
+            _ => 0,
+        };
+        own.saturating_add(1).min(most)
+    }
+
+    fn at(&self, path: &[&str]) -> Option<&Self> {
         let mut own = self;
         for step in path {
             own = match *step {
                 "@items" | "@values" => own.item()?,
-                // Names of members have no bound of their own; upstream takes none for them.
-                "@keys" => return matches!(own.form, Form::Map { .. }).then_some(0),
                 name => {
                     // Words that the grammar keeps have no size by their own name, to upstream.
                     let own_name = crate::escaping::unescape(name)?;
@@ -328,7 +352,7 @@ impl Declared {
                 }
             };
         }
-        u64::try_from(own.max_elements).ok()
+        Some(own)
     }
 
     /// A value of an object, read by its declared type.
@@ -376,26 +400,32 @@ impl Declared {
     }
 }
 
+/// Bytes of a time or a duration; longer texts are none, so that they are not read at each mention.
+const MAX_TIME_BYTES: usize = 1024;
+
 /// The value of a string with a format.
 fn formatted<'a>(form: &Form, own: &Text<'a>) -> Evaluated<'a> {
     let text = own.as_str();
+    let time = Some(text).filter(|own| own.len() <= MAX_TIME_BYTES);
     match form {
         Form::Bytes => base64::engine::general_purpose::STANDARD
             .decode(text)
             .map(|own| Value::Bytes(own.into()))
             .map_err(|error| EvalError::new(format!("Invalid byte formatted string {text}: {error}"))),
-        Form::Duration => times::parse_long_duration(text)
+        Form::Duration => time
+            .and_then(times::parse_long_duration)
             .map(Value::Duration)
             .ok_or_else(|| {
                 EvalError::new(format!(
                     "Invalid duration {text}: unable to parse {text} as duration"
                 ))
             }),
-        Form::Date => times::parse_timestamp(&format!("{text}T00:00:00Z"))
-            .filter(|_| text.len() == 10)
+        Form::Date => time
+            .filter(|own| own.len() == 10)
+            .and_then(|own| times::parse_timestamp(&format!("{own}T00:00:00Z")))
             .map(Value::Timestamp)
             .ok_or_else(|| EvalError::new(format!("Invalid date formatted string {text}: cannot be parsed"))),
-        Form::DateTime => date_time(text).map(Value::Timestamp).ok_or_else(|| {
+        Form::DateTime => time.and_then(date_time).map(Value::Timestamp).ok_or_else(|| {
             EvalError::new(format!(
                 "Invalid date-time formatted string {text}: cannot be parsed"
             ))

@@ -1,7 +1,7 @@
 //! Expressions that were checked, and programs made of them.
 
 use crate::check::{Checked, check};
-use crate::cost::{CostEstimate, Sizes, estimate};
+use crate::cost::{CostEstimate, Sizes, estimate, greatest_work};
 use crate::env::Env;
 use crate::eval::plan::Node;
 use crate::eval::{Activation, Limits, Machine, plan};
@@ -95,6 +95,11 @@ impl Compiled {
     /// The range of what an evaluation may cost.
     pub fn estimate(&self, sizes: &dyn Sizes) -> CostEstimate {
         estimate(&self.checked, sizes)
+    }
+
+    /// Greatest cost of an evaluation with the work that costs do not count, which is never shown.
+    pub(crate) fn greatest_work(&self, sizes: &dyn Sizes) -> u64 {
+        greatest_work(&self.checked, sizes)
     }
 
     /// Makes the program; constants that cannot be converted and patterns that cannot be compiled are errors.

@@ -9,8 +9,8 @@ use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Rules that cost no more run where the request is: some milliseconds.
-const LIGHT_RULES_COST: u64 = 20_000;
+/// Rules that take no more run where the request is: some milliseconds.
+const LIGHT_RULES_WORK: u64 = 20_000;
 
 /// See the module's comment.
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl Strategy for SchemaStrategy {
 
     fn is_heavy_to_validate(&self) -> bool {
         let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.greatest_cost() > LIGHT_RULES_COST)
+        rules.is_some_and(|rules| rules.greatest_work() > LIGHT_RULES_WORK)
     }
 
     fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {

@@ -14,6 +14,11 @@ use std::rc::Rc;
 pub trait Sizes {
     /// The greatest size, when it is known.
     fn max_size(&self, path: &[&str]) -> Option<u64>;
+
+    /// Steps to look through all of the value, when they are known.
+    fn max_steps(&self, _path: &[&str]) -> Option<u64> {
+        None
+    }
 }
 
 /// Sizes of values of which nothing is declared.
@@ -30,6 +35,10 @@ impl Sizes for NoSizes {
 impl Sizes for Declared {
     fn max_size(&self, path: &[&str]) -> Option<u64> {
         Declared::max_size(self, path.get(1..)?)
+    }
+
+    fn max_steps(&self, path: &[&str]) -> Option<u64> {
+        Declared::max_steps(self, path.get(1..)?)
     }
 }
 
@@ -66,6 +75,16 @@ pub(super) struct Entry {
     value: Range,
 }
 
+impl Entry {
+    pub(super) fn is_map(&self) -> bool {
+        self.map
+    }
+
+    pub(super) fn greatest_value(&self) -> u64 {
+        self.value.max
+    }
+}
+
 /// Knowledge of a variable of a loop.
 #[derive(Debug, Clone, Default)]
 struct Local {
@@ -81,23 +100,31 @@ pub(super) struct Coster<'c> {
     locals: HashMap<String, Vec<Local>>,
     computed: HashMap<Id, Range>,
     entries: HashMap<Id, Entry>,
+    /// Steps that upstream's figures leave out are counted as well.
+    pub(super) counts_work: bool,
 }
 
 /// The range of what a tree may cost.
 pub(crate) fn estimate(checked: &Checked, sizes: &dyn Sizes) -> Range {
-    let mut coster = Coster {
-        checked,
-        sizes,
-        paths: HashMap::new(),
-        locals: HashMap::new(),
-        computed: HashMap::new(),
-        entries: HashMap::new(),
-    };
-    coster.cost(&checked.parsed.expr)
+    Coster::new(checked, sizes).cost(&checked.parsed.expr)
+}
+
+impl<'c> Coster<'c> {
+    pub(super) fn new(checked: &'c Checked, sizes: &'c dyn Sizes) -> Self {
+        Self {
+            checked,
+            sizes,
+            paths: HashMap::new(),
+            locals: HashMap::new(),
+            computed: HashMap::new(),
+            entries: HashMap::new(),
+            counts_work: false,
+        }
+    }
 }
 
 impl Coster<'_> {
-    fn cost(&mut self, expr: &Expr) -> Range {
+    pub(super) fn cost(&mut self, expr: &Expr) -> Range {
         match &expr.kind {
             ExprKind::Unspecified | ExprKind::Literal(_) => Range::default(),
             ExprKind::Ident(name) => {
@@ -108,7 +135,13 @@ impl Coster<'_> {
                 self.set_path(expr.id, path);
                 Range::fixed(1)
             }
-            ExprKind::Select { operand, field, test } => self.select(expr.id, operand, field, *test),
+            ExprKind::Select { operand, field, test } => {
+                let cost = self.select(expr.id, operand, field, *test);
+                if !self.counts_work {
+                    return cost;
+                }
+                cost.plus(Range::new(0, self.steps_to_decode(expr)))
+            }
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List { elements, .. } => self.list(expr.id, elements),
             ExprKind::Map(entries) => {
@@ -159,6 +192,11 @@ impl Coster<'_> {
     pub(super) fn size_at(&self, path: Option<&Rc<Path>>) -> Option<Range> {
         let steps = steps(path?);
         self.sizes.max_size(&steps).map(|max| Range::new(0, max))
+    }
+
+    pub(super) fn steps_at(&self, path: Option<&Rc<Path>>) -> Option<u64> {
+        let steps = steps(path?);
+        self.sizes.max_steps(&steps)
     }
 
     pub(super) fn size(&mut self, expr: &Expr) -> Option<Range> {
@@ -265,6 +303,13 @@ impl Coster<'_> {
             }
             if size.is_none() {
                 size = self.size(expr);
+            }
+        }
+        if self.counts_work {
+            let all: Vec<_> = target.iter().chain(&args).collect();
+            cost = cost.plus(Range::new(0, self.steps_of_call(&call.function, &all)));
+            if call.function == "semver" {
+                size = args.first().and_then(|own| own.size);
             }
         }
         self.set_size(expr.id, size);
@@ -417,7 +462,7 @@ fn written_size(expr: &Expr) -> Option<u64> {
     Some(size as u64)
 }
 
-fn is_scalar(ty: &Type) -> bool {
+pub(super) fn is_scalar(ty: &Type) -> bool {
     match ty {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
         _ => ty.unwrapped().is_some_and(is_scalar),

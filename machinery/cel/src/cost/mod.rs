@@ -7,11 +7,13 @@ mod estimate;
 mod functions;
 mod range;
 mod runtime;
+mod work;
 
 pub(crate) use estimate::estimate;
 pub use estimate::{NoSizes, Sizes};
 pub use range::CostEstimate;
-pub(crate) use runtime::{CallRule, call, equality, rule};
+pub(crate) use runtime::{CallRule, call, equality, looks_at_an_edge, rule};
+pub(crate) use work::greatest_work;
 
 /// A new list, map and object.
 pub(crate) const LIST: u64 = 10;

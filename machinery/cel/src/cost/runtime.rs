@@ -95,6 +95,26 @@ pub(crate) fn rule(function: &str, overload: Option<&str>) -> CallRule {
     }
 }
 
+/// Reports whether a function looks at the beginning or the end of a text alone, and not through it.
+pub(crate) fn looks_at_an_edge(rule: CallRule) -> bool {
+    rule == CallRule::Size(1, TRAVERSAL)
+}
+
+/// The smaller of the sizes of two values; of two texts, no more is counted than is in the shorter one.
+fn smaller(left: Option<&Value<'_>>, right: Option<&Value<'_>>) -> u64 {
+    if let (Some(Value::String(left)), Some(Value::String(right))) = (left, right) {
+        let (left, right) = (left.as_str(), right.as_str());
+        let (short, long) = if left.len() < right.len() {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        let count = short.chars().count();
+        return long.chars().take(count).count() as u64;
+    }
+    size(left).min(size(right))
+}
+
 /// Size of a value as `size` has it; one of what has none.
 pub(super) fn size(value: Option<&Value<'_>>) -> u64 {
     let count = match value {
@@ -118,7 +138,7 @@ pub(crate) fn equality(left: Option<&Value<'_>>, right: Option<&Value<'_>>, equa
     if equal && matches!(left, Some(Value::Opaque(_))) {
         return 1;
     }
-    scaled(size(left).min(size(right)), TRAVERSAL)
+    scaled(smaller(left, right), TRAVERSAL)
 }
 
 /// Cost of a call.
@@ -131,7 +151,7 @@ pub(crate) fn call(rule: CallRule, args: &[Value<'_>], result: Option<&Value<'_>
         CallRule::Selector => selector(arg(1)),
         CallRule::Traverse => args.first().map_or(0, traversal),
         CallRule::Pattern => pattern(arg(0), arg(1)),
-        CallRule::Smaller => scaled(arg(0).min(arg(1)), TRAVERSAL),
+        CallRule::Smaller => scaled(smaller(args.first(), args.get(1)), TRAVERSAL),
         CallRule::Sum => scaled(arg(0) + arg(1), TRAVERSAL),
         CallRule::Product => scaled(arg(0), TRAVERSAL).saturating_mul(scaled(arg(1), TRAVERSAL)),
         CallRule::Contains { cidr, text } => {

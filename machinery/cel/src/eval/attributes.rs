@@ -77,6 +77,7 @@ impl<'a> Machine<'a> {
         if matches!(&found, Err(error) if error.is_final()) {
             return found;
         }
+        self.decoded(&found)?;
         if mode != Mode::Optional || matches!(found, Ok(Some(_))) {
             self.meter.spend(1)?;
         }
@@ -85,6 +86,17 @@ impl<'a> Machine<'a> {
             return Ok(Some(Value::Bool(found.is_some())));
         }
         Ok(found)
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Counts what a part of an object took to be made: bytes are decoded at each mention, and problems show the text.
+    fn decoded(&mut self, found: &Result<Option<Value<'a>>, EvalError>) -> Result<(), EvalError> {
+        match found {
+            Ok(Some(Value::Bytes(own))) => self.meter.read(own.len()),
+            Err(error) => self.meter.read(error.message().len()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -55,6 +55,11 @@ impl<'a> Machine<'a> {
     fn turn(&mut self, fold: &'a Fold, first: Slot<'a>, second: Option<Slot<'a>>) -> Result<bool, EvalError> {
         self.meter.check_interrupt()?;
         self.meter.work(1)?;
+        for slot in std::iter::once(&first).chain(&second) {
+            if let Slot::Value(Value::Bytes(own)) = slot {
+                self.meter.read(own.len())?;
+            }
+        }
         self.locals.truncate(fold.slot + 1);
         self.locals.push(first);
         self.locals.extend(second);

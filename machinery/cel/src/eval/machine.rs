@@ -178,6 +178,11 @@ impl<'a> Machine<'a> {
     }
 
     fn run(&mut self, call: &'a Call, args: &[Value<'a>]) -> Evaluated<'a> {
+        if !crate::cost::looks_at_an_edge(call.rule) {
+            for arg in args {
+                self.meter.read(arg.bytes())?;
+            }
+        }
         let found = match &call.run {
             Runner::Function(function) => function(&mut self.meter, args),
             Runner::Pattern(own, pattern) => match (own, args) {
@@ -200,6 +205,7 @@ impl<'a> Machine<'a> {
     #[inline(never)]
     fn member(&mut self, own: &'a (Node, std::collections::HashSet<Key<'static>>)) -> Evaluated<'a> {
         let value = self.eval(&own.0)?;
+        self.meter.read(value.bytes())?;
         let key = Key::of(&value);
         let set: &std::collections::HashSet<Key<'_>> = &own.1;
         let is_nan = matches!(value, Value::Double(own) if own.is_nan());

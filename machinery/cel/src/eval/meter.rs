@@ -15,6 +15,8 @@ pub const MAX_MEMORY: usize = 16 << 20;
 const MAX_WORK: u64 = 20_000_000;
 /// The same of all validations of one object.
 pub(crate) const MAX_WORK_OF_OBJECT: u64 = 5 * MAX_WORK;
+/// Bytes of a text that are read in one step of work.
+pub(crate) const BYTES_OF_A_STEP: u64 = 64;
 
 /// Limits of an evaluation.
 #[derive(Debug, Clone)]
@@ -68,6 +70,16 @@ impl Meter {
         if self.memory > MAX_MEMORY {
             let message = "operation cancelled: the expression takes more memory than is allowed";
             return Err(EvalError::of_kind(ErrorKind::ResourceLimit, message));
+        }
+        self.read(bytes)
+    }
+
+    /// Counts a text that is read; whoever wants an end gets it before one that is long.
+    pub(crate) fn read(&mut self, bytes: usize) -> Result<(), EvalError> {
+        let steps = bytes as u64 / BYTES_OF_A_STEP;
+        if steps > 0 {
+            self.check_interrupt()?;
+            self.work(steps)?;
         }
         Ok(())
     }

@@ -11,8 +11,7 @@ pub(crate) mod plan;
 mod planner;
 
 pub(crate) use machine::Machine;
-pub(crate) use meter::MAX_WORK_OF_OBJECT;
-pub(crate) use meter::Meter;
+pub(crate) use meter::{BYTES_OF_A_STEP, MAX_WORK_OF_OBJECT, Meter};
 pub use meter::{Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub(crate) use planner::plan;
 

@@ -5,11 +5,13 @@ use crate::value::{Evaluated, Opaque, Value};
 use std::cmp::Ordering;
 
 /// A semantic version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Semver {
     /// Major, minor and patch.
     pub numbers: [u64; 3],
     pre_release: Vec<Identifier>,
+    /// Bytes as it was written.
+    written: usize,
 }
 
 /// A part of a pre-release version; numbers are before words.
@@ -20,6 +22,10 @@ enum Identifier {
 }
 
 impl Semver {
+    pub(crate) fn bytes(&self) -> usize {
+        self.written
+    }
+
     /// Order of versions; a pre-release is before its release, and what it was built of does not count.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let released = |own: &Self| own.pre_release.is_empty();
@@ -137,6 +143,7 @@ fn parse(text: &str) -> Result<Semver, String> {
     Ok(Semver {
         numbers: [major, minor, patch],
         pre_release,
+        written: text.len(),
     })
 }
 

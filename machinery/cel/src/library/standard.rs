@@ -18,22 +18,17 @@ pub(super) fn function(name: &str) -> Option<Function> {
         "string" => |meter, args| convert(meter, args, To::String),
         "timestamp" => |meter, args| convert(meter, args, To::Timestamp),
         "uint" => |meter, args| convert(meter, args, To::Uint),
-        "contains" => |meter, args| texts(meter, args, |own, part| own.contains(part)),
-        "startsWith" => |meter, args| texts(meter, args, |own, part| own.starts_with(part)),
-        "endsWith" => |meter, args| texts(meter, args, |own, part| own.ends_with(part)),
+        "contains" => |_, args| texts(args, |own, part| own.contains(part)),
+        "startsWith" => |_, args| texts(args, |own, part| own.starts_with(part)),
+        "endsWith" => |_, args| texts(args, |own, part| own.ends_with(part)),
         "matches" => matches,
         _ => return None,
     })
 }
 
-fn size<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
+fn size<'a>(_: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
     let count = match args {
-        [Value::String(own)] => {
-            if let Err(error) = meter.work(own.as_str().len() as u64 / 64) {
-                return Some(Err(error));
-            }
-            own.as_str().chars().count()
-        }
+        [Value::String(own)] => own.as_str().chars().count(),
         [Value::Bytes(own)] => own.len(),
         [Value::List(own)] => own.len(),
         [Value::Map(own)] => own.len(),
@@ -90,16 +85,11 @@ fn convert<'a>(meter: &mut Meter, args: &[Value<'a>], to: To) -> Option<Evaluate
     Some(own.convert(to))
 }
 
-fn texts<'a>(meter: &mut Meter, args: &[Value<'a>], holds: fn(&str, &str) -> bool) -> Option<Evaluated<'a>> {
+fn texts<'a>(args: &[Value<'a>], holds: fn(&str, &str) -> bool) -> Option<Evaluated<'a>> {
     let [Value::String(own), Value::String(part)] = args else {
         return None;
     };
-    let steps = own.as_str().len() as u64 / 64;
-    Some(
-        meter
-            .work(steps)
-            .map(|()| Value::Bool(holds(own.as_str(), part.as_str()))),
-    )
+    yes(holds(own.as_str(), part.as_str()))
 }
 
 fn matches<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {

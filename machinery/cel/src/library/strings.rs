@@ -42,7 +42,6 @@ fn place(own: &str, at: i64) -> Option<usize> {
 }
 
 fn char_at<'a>(own: &Text<'a>, at: i64, meter: &mut Meter) -> Evaluated<'a> {
-    meter.work(own.as_str().len() as u64 / 64)?;
     let start = place(own.as_str(), at).ok_or_else(|| out_of_range(at))?;
     let rest = &own.as_str()[start..];
     let length = rest.chars().next().map_or(0, char::len_utf8);

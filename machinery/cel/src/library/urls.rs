@@ -1,7 +1,8 @@
 //! URLs, read as Go reads those of requests.
 
-use super::{Function, fail, list, text, yes};
-use crate::value::{Entries, Evaluated, Map, Opaque, Value};
+use super::{Function, fail, list, text};
+use crate::eval::Meter;
+use crate::value::{Entries, EvalError, Evaluated, Map, Opaque, Value};
 use machinery_schema::leaf::{RequestUrl, UrlPart, check_port, go_quote, unescape};
 use std::fmt;
 
@@ -29,15 +30,30 @@ pub(super) fn function(name: &str) -> Option<Function> {
                 "URL parse error during conversion from string: {problem}"
             )),
         },
-        "isURL" => |_, args| yes(Url::parse_request(args.first()?.as_str()?).is_ok()),
+        "isURL" => |meter, args| {
+            let own = args.first()?.as_str()?;
+            Some(each_byte(own, meter).map(|()| Value::Bool(Url::parse_request(own).is_ok())))
+        },
         "getScheme" => |meter, args| Some(text(of(args)?.scheme.clone(), meter)),
         "getHost" => |meter, args| Some(text(of(args)?.host.clone(), meter)),
         "getHostname" => |meter, args| Some(text(split_host(&of(args)?.host).0.to_owned(), meter)),
         "getPort" => |meter, args| Some(text(split_host(&of(args)?.host).1.to_owned(), meter)),
-        "getEscapedPath" => |meter, args| Some(text(of(args)?.escaped_path(), meter)),
-        "getQuery" => |meter, args| Some(query(&of(args)?.query, meter)),
+        "getEscapedPath" => |meter, args| {
+            let own = of(args)?;
+            Some(each_byte(&own.path, meter).and_then(|()| text(own.escaped_path(), meter)))
+        },
+        "getQuery" => |meter, args| {
+            let own = of(args)?;
+            Some(each_byte(&own.query, meter).and_then(|()| query(&own.query, meter)))
+        },
         _ => return None,
     })
+}
+
+/// Counts a text whose bytes are read one by one, which takes more than to find its end.
+fn each_byte(own: &str, meter: &mut Meter) -> Result<(), EvalError> {
+    meter.check_interrupt()?;
+    meter.work(own.len() as u64)
 }
 
 fn of<'v>(args: &'v [Value<'_>]) -> Option<&'v Url> {
@@ -72,6 +88,19 @@ impl Url {
             query,
             fragment: String::new(),
         })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let user = self.user.as_ref().map_or(0, String::len);
+        let others = [
+            &self.scheme,
+            &self.opaque,
+            &self.host,
+            &self.path,
+            &self.query,
+            &self.fragment,
+        ];
+        others.map(String::len).iter().sum::<usize>() + user
     }
 
     /// Takes the fragment from where a request's URL has it: the last part.
@@ -151,7 +180,7 @@ fn split_host(host: &str) -> (&str, &str) {
 }
 
 /// The parameters of a query, each with its values; what cannot be read is left out.
-fn query<'a>(query: &str, meter: &mut crate::eval::Meter) -> Evaluated<'a> {
+fn query<'a>(query: &str, meter: &mut Meter) -> Evaluated<'a> {
     let mut found: Vec<(String, Vec<Value<'a>>)> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for pair in query

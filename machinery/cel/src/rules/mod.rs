@@ -25,7 +25,7 @@ const VALIDATIONS: &str = "x-kubernetes-validations";
 #[derive(Debug)]
 pub struct Rules {
     root: Node,
-    greatest_cost: u64,
+    greatest_work: u64,
 }
 
 /// Rules of a value and of what is in it.
@@ -62,6 +62,8 @@ struct Rule {
     message_expression: Option<Result<Program, String>>,
     /// Greatest costs of the rule and of its message.
     costs: (u64, u64),
+    /// The same with the work that costs do not count.
+    works: (u64, u64),
     /// The value at the rule is at most this often in a request.
     cardinality: u64,
 }
@@ -71,15 +73,15 @@ impl Rules {
     pub fn compile(schema: &serde_json::Value) -> Option<Self> {
         let schema = Data::from(schema);
         Node::compile(schema, schema, true, 0).map(|root| Self {
-            greatest_cost: problems::greatest_cost(&root),
+            greatest_work: problems::greatest_work(&root),
             root,
         })
     }
 
-    /// Greatest cost of all rules of an object together, as estimated from the schema; a check ends at a tenth of the greatest
-    /// that a definition may have.
-    pub fn greatest_cost(&self) -> u64 {
-        self.greatest_cost
+    /// Greatest work of all rules of an object together, as estimated from the schema: their cost, and the steps that upstream's
+    /// costs leave out. A check ends at a tenth of the greatest cost that a definition may have.
+    pub fn greatest_work(&self) -> u64 {
+        self.greatest_work
     }
 
     /// Problems of the rules themselves, with which a definition is refused; `path` leads to the schema.
@@ -199,6 +201,7 @@ impl Rule {
             program: Err(problem),
             message_expression: None,
             costs: (0, 0),
+            works: (0, 0),
             cardinality: 1,
         }
     }
@@ -225,13 +228,10 @@ impl Rule {
             })
         });
         let greatest = |own: &Compiled| declared.map_or(0, |declared| own.estimate(declared).max);
-        let costs = (
-            compiled.as_ref().map_or(0, greatest),
-            expression
-                .as_ref()
-                .and_then(|own| own.as_ref().ok())
-                .map_or(0, greatest),
-        );
+        let work = |own: &Compiled| declared.map_or(0, |declared| own.greatest_work(declared));
+        let shown = expression.as_ref().and_then(|own| own.as_ref().ok());
+        let costs = (compiled.as_ref().map_or(0, greatest), shown.map_or(0, greatest));
+        let works = (compiled.as_ref().map_or(0, work), shown.map_or(0, work));
         let program = |own: Compiled| {
             let program = own.program();
             program.map_err(|problem| format!("program instantiation failed: {problem}"))
@@ -240,6 +240,7 @@ impl Rule {
             program: compiled.and_then(program),
             message_expression: expression.map(|own| own.and_then(program)),
             costs,
+            works,
             cardinality: declared.map_or(1, Declared::max_cardinality),
             reason: text(rule, "reason"),
             field: field_path::normal(&text(rule, "fieldPath"), schema).unwrap_or_default(),

@@ -8,9 +8,9 @@ const MAX_COST: u64 = 10_000_000;
 /// The same of all rules of a schema together.
 const MAX_TOTAL_COST: u64 = 100_000_000;
 
-/// Greatest cost of all rules of an object together.
-pub(super) fn greatest_cost(root: &Node) -> u64 {
-    Finder::over(root, &FieldPath::root()).total
+/// Greatest work of all rules of an object together.
+pub(super) fn greatest_work(root: &Node) -> u64 {
+    Finder::over(root, &FieldPath::root()).work
 }
 
 pub(super) fn of(root: &Node, path: &FieldPath) -> Vec<FieldError> {
@@ -26,6 +26,8 @@ pub(super) fn of(root: &Node, path: &FieldPath) -> Vec<FieldError> {
 struct Finder {
     found: Vec<FieldError>,
     total: u64,
+    /// With what costs do not count; messages are made as often as rules fail.
+    work: u64,
 }
 
 impl Finder {
@@ -33,6 +35,7 @@ impl Finder {
         let mut finder = Self {
             found: Vec::new(),
             total: 0,
+            work: 0,
         };
         finder.node(root, path, Some(1), None);
         finder
@@ -72,6 +75,8 @@ impl Finder {
         }
         let cost = rule.costs.0.saturating_mul(count);
         self.total = self.total.saturating_add(cost).saturating_add(rule.costs.1);
+        let work = rule.works.0.saturating_add(rule.works.1).saturating_mul(count);
+        self.work = self.work.saturating_add(work);
         if cost > MAX_COST {
             let detail = exceeded("estimated rule cost", cost, MAX_COST);
             self.found.push(FieldError::forbidden(&place, detail));

@@ -366,6 +366,7 @@ impl Run {
             return Ok(None);
         };
         let done = program.evaluate(variables, &Limits::default());
+        self.work = self.work.saturating_add(done.work);
         self.verdict.cost = self.verdict.cost.saturating_add(done.cost);
         if self.verdict.cost > RUNTIME_BUDGET {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";

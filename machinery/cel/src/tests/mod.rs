@@ -4,3 +4,4 @@ mod limits;
 mod objects;
 mod recorded;
 mod rules;
+mod work;

@@ -14,14 +14,23 @@ impl<'a> Value<'a> {
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(own), Self::Bool(other)) => own == other,
-            (Self::String(own), Self::String(other)) => own == other,
-            (Self::Bytes(own), Self::Bytes(other)) => own == other,
+            (Self::String(own), Self::String(other)) => {
+                meter.read(own.as_str().len().min(other.as_str().len()))?;
+                own == other
+            }
+            (Self::Bytes(own), Self::Bytes(other)) => {
+                meter.read(own.len().max(other.len()))?;
+                own == other
+            }
             (Self::Timestamp(own), Self::Timestamp(other)) => own == other,
             (Self::Duration(own), Self::Duration(other)) => own == other,
             (Self::Type(own), Self::Type(other)) => own.name() == other.name(),
             (Self::Optional(None), Self::Optional(None)) => true,
             (Self::Optional(Some(own)), Self::Optional(Some(other))) => own.equals(other, meter)?,
-            (Self::Opaque(own), Self::Opaque(other)) => own.equals(other),
+            (Self::Opaque(own), Self::Opaque(other)) => {
+                meter.work(own.steps_to_compare().saturating_add(other.steps_to_compare()))?;
+                own.equals(other)
+            }
             (Self::List(own), Self::List(other)) => list_equals(own, other, meter)?,
             (Self::Map(own), Self::Map(other)) => map_equals(own, other, meter)?,
             (Self::Object(own), Self::Object(other)) => {
@@ -41,6 +50,16 @@ impl<'a> Value<'a> {
             }
             _ => numbers::compare(self, other) == Some(Ordering::Equal),
         })
+    }
+
+    /// Bytes that are read where a function looks through a value; none of those that are made of other values.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::String(own) => own.as_str().len(),
+            Self::Bytes(own) => own.len(),
+            Self::Opaque(own) => own.bytes(),
+            _ => 0,
+        }
     }
 
     /// Order of two values of types that have one.

@@ -99,6 +99,10 @@ impl EvalError {
         }
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn no_overload() -> Self {
         Self::new("no such overload")
     }
