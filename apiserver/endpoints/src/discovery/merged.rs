@@ -132,10 +132,9 @@ mod tests {
                 })
                 .collect(),
         });
-        Rows {
-            groups: groups.collect(),
-            ..Rows::default()
-        }
+        let mut rows = Rows::default();
+        rows.groups = groups.collect();
+        rows
     }
 
     /// Group, version and their priorities; those with an `x` are of extensions.
