@@ -45,7 +45,7 @@ fn program(record: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(record).ok()?;
     let pid: u32 = text.split_whitespace().next()?.parse().ok()?;
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    (program.file_name()? == "knarr" && program.exists()).then_some(program)
+    (program.file_name()? == "knarr" && program.try_exists().ok()?).then_some(program)
 }
 
 /// Removes all nodes but the first.

@@ -51,6 +51,7 @@ const PROOFS: [(&str, Proof); 22] = [
     ("authorization-feed", Proof::Authorizes),
     ("certificate-renewal", Proof::Runs),
     ("component events", Proof::RecordsEvents),
+    ("configurations of admission", Proof::Runs),
     ("custom resource definitions", Proof::ServesDefinitions),
     ("early expiry", Proof::ExpiresEvents),
     ("file-reload", Proof::Runs),
@@ -66,15 +67,15 @@ const PROOFS: [(&str, Proof); 22] = [
     ("storage room", Proof::Runs),
     ("storage scrub", Proof::Runs),
     ("stored object counts", Proof::Runs),
-    ("webhook configurations", Proof::Runs),
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 11] = [
+const SHORT_LIVED: [&str; 12] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
     "definition cleanup",
+    "definition renewal",
     "egress-connection",
     "mutation",
     "paced-body",

@@ -104,7 +104,7 @@ pub(super) fn comments(texts: &BTreeMap<String, String>) -> Vec<String> {
 /// The comment at the end of a line, if it has one.
 fn comment(line: &str) -> Option<&str> {
     let (at, _) = line.match_indices("//").next()?;
-    let is_code = line[..at].matches('"').count() % 2 == 0;
+    let is_code = line[..at].matches('"').count().is_multiple_of(2);
     is_code.then(|| &line[at..])
 }
 

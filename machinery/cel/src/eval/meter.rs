@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// Cost of all validations of one object or request (upstream's `RuntimeCELCostBudget`).
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
-/// Bytes of all strings and lists that one evaluation makes: several times the largest object. An evaluation waits for nothing, so
+/// Bytes of all strings and lists that one evaluation makes, freed ones too: as many as upstream's cost lets it make where it
+/// ends by its cost. An evaluation waits for nothing, so
 /// that there are no more of them than threads, and these times the bytes are all that expressions take.
-pub const MAX_MEMORY: usize = 16 << 20;
+pub const MAX_MEMORY: usize = 64 << 20;
 /// Comparisons and visits that the cost does not count one by one.
 const MAX_WORK: u64 = 20_000_000;
 /// The same of all validations of one object.

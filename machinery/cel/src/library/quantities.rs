@@ -150,7 +150,10 @@ impl Exact {
         };
         let (exponent, binary) = exponent(suffix)?;
         let fits = match binary {
-            true => fraction.is_empty() && whole.len() + exponent as usize * 3 / 10 < 15,
+            true => {
+                let digits = usize::try_from(exponent).unwrap_or(0) * 3 / 10;
+                fraction.is_empty() && whole.len() + digits < 15
+            }
             false => whole.len() + fraction.len() <= Self::MAX_DIGITS,
         };
         let places = i32::try_from(fraction.len()).ok()?;

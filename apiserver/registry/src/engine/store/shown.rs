@@ -176,7 +176,7 @@ impl Store {
     }
 }
 
-/// What there is one of.
+/// The only one of these.
 fn only<T>(mut all: Vec<T>) -> Result<T, RegistryError> {
     let none = || RegistryError::Internal("one object is converted to one".to_owned());
     all.pop().ok_or_else(none)
