@@ -198,8 +198,7 @@ impl AdmissionChain {
             limit,
             standards,
             quota,
-            webhooks,
-            policies,
+            (webhooks, policies),
         );
         enabled.retain(|plugin| !is_disabled(config, plugin.name()));
         let unenforced = Unenforced {

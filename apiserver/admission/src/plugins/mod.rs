@@ -72,8 +72,7 @@ pub fn all(
     event_rate_limit: Option<EventRateLimit>,
     pod_security: PodSecurity,
     quota: ResourceQuota,
-    webhooks: &Arc<Webhooks>,
-    policies: &Arc<Policies>,
+    (webhooks, policies): (&Arc<Webhooks>, &Arc<Policies>),
 ) -> Vec<Box<dyn Plugin>> {
     let mut all: Vec<Box<dyn Plugin>> = vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),

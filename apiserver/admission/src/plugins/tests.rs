@@ -178,8 +178,7 @@ fn chain() -> AdmissionChain {
         None,
         pod_security(&reader),
         quota(&reader),
-        &none(&reader),
-        &crate::policies::tests::none(&reader),
+        (&none(&reader), &crate::policies::tests::none(&reader)),
     ))
 }
 
@@ -380,8 +379,7 @@ fn plugins_have_the_names_that_flags_take() {
         Some(rate_limit()),
         pod_security(&reader),
         quota(&reader),
-        &none(&reader),
-        &crate::policies::tests::none(&reader),
+        (&none(&reader), &crate::policies::tests::none(&reader)),
     );
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -405,8 +403,7 @@ fn plugin_steps_are_upstreams() {
         Some(rate_limit()),
         pod_security(&reader),
         quota(&reader),
-        &none(&reader),
-        &crate::policies::tests::none(&reader),
+        (&none(&reader), &crate::policies::tests::none(&reader)),
     );
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {

@@ -4,8 +4,11 @@ use super::rows::verbs;
 use crate::engine::row::{ScalePaths, Subresource, SubresourceRole};
 use machinery_api::KindInfo;
 
+/// The name of a subresource, and what makes its role.
+type Named = (&'static str, fn() -> SubresourceRole);
+
 /// Roles by name, which mean the same of every kind.
-const ROLES: [(&str, fn() -> SubresourceRole); 14] = [
+const ROLES: [Named; 14] = [
     ("approval", || SubresourceRole::Whole("approval")),
     ("attach", || SubresourceRole::Connect),
     ("binding", || SubresourceRole::Binding),

@@ -203,10 +203,10 @@ impl Table {
         if self.extensions.is_empty() {
             return None;
         }
-        if let Some(rest) = path.strip_prefix("/api") {
-            if rest.is_empty() || rest.starts_with('/') {
-                return self.extensions.get("")?.get("v1");
-            }
+        if let Some(rest) = path.strip_prefix("/api")
+            && (rest.is_empty() || rest.starts_with('/'))
+        {
+            return self.extensions.get("")?.get("v1");
         }
         let (rest, is_document) = match path.strip_prefix("/openapi/v3/apis/") {
             Some(rest) => (rest, true),

@@ -100,8 +100,10 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
         None,
         super::super::tests::pod_security(&reader),
         super::super::tests::quota(&reader),
-        &crate::webhooks::tests::none(&reader),
-        &crate::policies::tests::none(&reader),
+        (
+            &crate::webhooks::tests::none(&reader),
+            &crate::policies::tests::none(&reader),
+        ),
     );
     let restriction = plugins
         .into_iter()
