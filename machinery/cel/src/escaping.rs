@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+/// Words that are kept for later, and no names of variables or functions.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -26,6 +27,11 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Reports whether a word is no name of a variable or function.
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
 const ESCAPES: [(&str, &str); 4] = [
     ("__", "__underscores__"),
     (".", "__dot__"),
@@ -38,7 +44,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|own: char| own.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__").into());
     }
     let plain = |own: char| own.is_ascii_alphanumeric() || own == '_';
@@ -85,7 +91,7 @@ pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
         out.push_str(&rest[..start]);
         match meant {
             Some(own) => out.push_str(own.0),
-            None if RESERVED.contains(&word) && word.len() + 4 == escaped.len() => out.push_str(word),
+            None if is_reserved(word) && word.len() + 4 == escaped.len() => out.push_str(word),
             None => return None,
         }
         rest = &inner[end + 2..];

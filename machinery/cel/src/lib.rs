@@ -40,7 +40,7 @@ pub use admission::{AdmissionVariables, Composition, MATCH_CONDITIONS_BUDGET, ad
 pub use cost::{CostEstimate, NoSizes, Sizes};
 pub use declared::{Declared, MAX_REQUEST};
 pub use env::{Env, ObjectTypes, Provider};
-pub use escaping::{escape, unescape};
+pub use escaping::{escape, is_reserved, unescape};
 pub use eval::{Activation, Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables};
 pub use parser::MAX_EXPRESSION;
 pub use program::{Compiled, Evaluation, ExpressionProblem, Program};

@@ -4,31 +4,7 @@ use super::lexer::{Kind, Token};
 use super::unescape::unescape;
 use super::{Parser, Part, Read};
 use crate::ast::{Expr, ExprKind, FieldEntry, Literal, MapEntry};
-
-/// Words that are kept for later, and no names of variables or functions.
-const RESERVED: [&str; 21] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "null",
-    "return",
-    "true",
-    "var",
-    "void",
-    "while",
-];
+use crate::escaping::is_reserved;
 
 impl Parser<'_> {
     pub(super) fn primary(&mut self) -> Read<Part> {
@@ -65,7 +41,7 @@ impl Parser<'_> {
         let token = self.advance();
         let word = self.text(token);
         let dot = if leading.is_some() { "." } else { "" };
-        let reserved = RESERVED.contains(&word.as_str());
+        let reserved = is_reserved(&word);
         let message = format!("reserved identifier: {word}");
         if self.peek() == Kind::LParen {
             let open = self.advance();

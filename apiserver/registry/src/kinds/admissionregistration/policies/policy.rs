@@ -5,33 +5,9 @@ use crate::kinds::admissionregistration::expressions::{
     Declared, Known, Written, expression, match_conditions,
 };
 use crate::shared::validation::{Errors, Path, one_of, present};
-use machinery_cel::{AdmissionVariables, Composition, Type};
+use machinery_cel::{AdmissionVariables, Composition, Type, is_reserved};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
-
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Compiles the expressions of one policy, in the order of their fields.
 #[derive(Debug)]
@@ -127,7 +103,7 @@ fn is_identifier(name: &str) -> bool {
     let begins = letters
         .next()
         .is_some_and(|own| own == '_' || own.is_ascii_alphabetic());
-    begins && letters.all(|own| own == '_' || own.is_ascii_alphanumeric()) && !RESERVED.contains(&name)
+    begins && letters.all(|own| own == '_' || own.is_ascii_alphanumeric()) && !is_reserved(name)
 }
 
 /// Reports whether nothing has changed that match conditions depend on.
