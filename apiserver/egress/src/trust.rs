@@ -2,15 +2,15 @@
 //! says of itself that it is an authority (as self-signed ones do).
 
 use arc_swap::ArcSwap;
-use rustls::client::ResolvesClientCert;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
+use machinery_x509::{ServerCheck, ShownChain};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore, SignatureScheme};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -50,18 +50,21 @@ impl Trust {
 
     fn build(trusted: Trusted<'_>, identity: Option<Arc<ClientIdentity>>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = match trusted {
-            Trusted::Any => Verifier {
-                takes_any: true,
-                ..Verifier::new(Vec::new(), &provider)?
-            },
-            Trusted::Bundle(bundle) => Verifier::new(roots(bundle)?, &provider)?,
+        let algorithms = provider.signature_verification_algorithms;
+        let verifier: Arc<dyn ServerCertVerifier> = match trusted {
+            Trusted::Any => Arc::new(ServerCheck::any_certificate(algorithms)),
+            Trusted::Bundle(bundle) => {
+                let authorities = Authorities::new(roots(bundle)?, &provider)?;
+                Arc::new(ServerCheck::new(algorithms, move |shown: &ShownChain<'_>| {
+                    authorities.check(shown)
+                }))
+            }
         };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
+            .with_custom_certificate_verifier(verifier);
         let mut config = match identity {
             Some(identity) => config.with_client_cert_resolver(identity),
             None => config.with_no_client_auth(),
@@ -141,24 +144,18 @@ fn system_roots() -> &'static [CertificateDer<'static>] {
     })
 }
 
-#[derive(Debug)]
-struct Verifier {
+/// The authorities of a bundle.
+struct Authorities {
     roots: Vec<CertificateDer<'static>>,
     /// Without any authority nothing is accepted.
-    inner: Option<Arc<WebPkiServerVerifier>>,
-    takes_any: bool,
-    schemes: Vec<SignatureScheme>,
-    provider: Arc<rustls::crypto::CryptoProvider>,
+    verifier: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl Verifier {
-    fn new(
-        roots: Vec<CertificateDer<'static>>,
-        provider: &Arc<rustls::crypto::CryptoProvider>,
-    ) -> Result<Self, String> {
+impl Authorities {
+    fn new(roots: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(roots.iter().cloned());
-        let inner = match store.is_empty() {
+        let verifier = match store.is_empty() {
             true => None,
             false => {
                 let builder =
@@ -166,71 +163,29 @@ impl Verifier {
                 Some(builder.build().map_err(|error| error.to_string())?)
             }
         };
-        Ok(Self {
-            roots,
-            inner,
-            takes_any: false,
-            schemes: provider.signature_verification_algorithms.supported_schemes(),
-            provider: Arc::clone(provider),
-        })
+        Ok(Self { roots, verifier })
     }
 
-    /// `webpki` looks at the dates first, and says this of an authority in place of a server.
-    fn is_root_itself(&self, leaf: &CertificateDer<'_>, error: &Error) -> bool {
-        let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
-            return false;
+    fn check(&self, shown: &ShownChain<'_>) -> Result<(), Error> {
+        let Some(verifier) = &self.verifier else {
+            return Err(CertificateError::UnknownIssuer.into());
         };
-        format!("{other:?}").contains("CaUsedAsEndEntity") && self.roots.iter().any(|root| root == leaf)
+        let verified =
+            verifier.verify_server_cert(shown.leaf, shown.rest, shown.name, shown.ocsp_response, shown.now);
+        match verified {
+            Err(Error::InvalidCertificate(why))
+                if is_authority(&why) && self.roots.iter().any(|root| root == shown.leaf) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(shown.leaf)?, shown.name)
+            }
+            verified => verified.map(drop),
+        }
     }
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.takes_any {
-            return Ok(ServerCertVerified::assertion());
-        }
-        let Some(inner) = &self.inner else {
-            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        };
-        match inner.verify_server_cert(leaf, rest, name, ocsp, now) {
-            Err(error) if self.is_root_itself(leaf, &error) => {
-                verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes.clone()
-    }
+/// `webpki` looks at the dates first, and says this of an authority in place of a server.
+fn is_authority(why: &CertificateError) -> bool {
+    matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity"))
 }
 
 /// A failed handshake in Go's words, where it has some.
@@ -264,6 +219,9 @@ pub(crate) fn handshake_error_text(error: &io::Error) -> String {
                 false => ("not", expected.to_str()),
             };
             format!("certificate {is} {names}, {but} {expected}")
+        }
+        own if is_authority(own) => {
+            "certificate is that of an authority, and not one of the bundle itself".to_owned()
         }
         other => format!("{other:?}"),
     };

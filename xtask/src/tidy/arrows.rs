@@ -85,7 +85,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-x509",
             ],
         ),
-        ("apiserver-egress", &["machinery-meta"]),
+        ("apiserver-egress", &["machinery-meta", "machinery-x509"]),
         (
             "apiserver-auth",
             &[
