@@ -1,4 +1,4 @@
-//! Deadlines of requests to the API server: one that has gone without a word, or does not answer, costs a request its
+//! Requests of the node to the API server: their name, by which its fields are owned as upstream's are, and their deadlines. One that has gone without a word, or does not answer, costs a request its
 //! time and no worker its life.
 
 use std::pin::Pin;
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use kube::Client;
 use kube::client::Body;
@@ -19,7 +20,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// A watch lives as long as it asked for, and so much longer.
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
 
-/// The same client, whose requests end.
+/// Name of the node's requests; field managers take theirs from it.
+const NAME: HeaderValue = HeaderValue::from_static("kubelet");
+
+/// The same client, whose requests have a name and end.
 pub(crate) fn bounded(client: Client, runtime: Runtime) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(Bounded { client, runtime }, namespace)
@@ -40,7 +44,8 @@ impl Service<Request<Body>> for Bounded {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        request.headers_mut().entry(USER_AGENT).or_insert(NAME);
         let life = life_of(request.uri().query().unwrap_or_default());
         let Self { client, runtime } = self.clone();
         Box::pin(async move {
@@ -114,6 +119,21 @@ mod tests {
         ] {
             assert_eq!(life_of(query), Duration::from_secs(seconds), "{query}");
         }
+    }
+
+    #[tokio::test]
+    async fn requests_are_the_kubelets() {
+        let shown = |request: Request<Body>| async move {
+            let name = request.headers()[USER_AGENT].to_str().unwrap();
+            let text = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+            Ok::<_, BoxError>(Response::new(Body::from(text.into_bytes())))
+        };
+        let client = bounded(Client::new(tower::service_fn(shown), "default"), Runtime::real());
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::all(client);
+        assert_eq!(
+            pods.get("p").await.unwrap().metadata.name.as_deref(),
+            Some("kubelet")
+        );
     }
 
     #[tokio::test(start_paused = true)]
