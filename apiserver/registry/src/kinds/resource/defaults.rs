@@ -33,6 +33,14 @@ pub(super) fn time_of_rule(ctx: &RequestContext, object: &mut Tree) {
     });
 }
 
+/// Another effect is of now, unless another time comes with it (`devicetaintrule/strategy.go`).
+pub(super) fn time_of_effect(object: &mut Tree, old: &Tree) {
+    let differs = |name: &str| object.at(&["spec", "taint", name]) != old.at(&["spec", "taint", name]);
+    if differs("effect") && !differs("timeAdded") {
+        object.remove(&["spec", "taint", "timeAdded"]);
+    }
+}
+
 /// The same of the devices of a slice.
 pub(super) fn times_of_slice(ctx: &RequestContext, object: &mut Tree) {
     let now = metadata::format_time(ctx.runtime.now());

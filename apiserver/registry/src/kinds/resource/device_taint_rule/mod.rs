@@ -7,7 +7,7 @@ use crate::engine::kind::Kind;
 use crate::engine::metadata::keep_in_status;
 use crate::engine::traits::Traits;
 use crate::engine::validation_rules::ValidationRules;
-use crate::kinds::resource::defaults::time_of_rule;
+use crate::kinds::resource::defaults::{time_of_effect, time_of_rule};
 
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "devicetaintrules")
     .traits(Traits::COUNTED.revision_wanted())
@@ -16,6 +16,7 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "devicetaintrules")
     .prepare_for_create(time_of_rule)
     .prepare_for_update(|ctx, part, object, old| {
         keep_in_status(ctx, part, object, old);
+        time_of_effect(object, old);
         time_of_rule(ctx, object);
     })
     .columns(columns::cells);
