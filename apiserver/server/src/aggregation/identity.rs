@@ -80,7 +80,7 @@ mod tests {
             ("x-remote-uid", "0"),
             ("x-remote-group", "system:masters"),
             ("x-remote-extra-scopes", "all"),
-            ("x-remote-other", "kept by nobody"),
+            ("x-remote-other", "of no extension"),
             ("impersonate-user", "root"),
             ("authorization", "Bearer secret"),
             ("accept", "application/json"),

@@ -1,6 +1,6 @@
 //! Records without a sector of zeros.
 //!
-//! What a power loss kept back reads as a sector of zeros, and by that a torn batch differs from a damaged one; so nothing
+//! A sector that a power loss kept back reads as zeros, and by that a torn batch differs from a damaged one; so nothing
 //! that is written may look like it. Text does not. A header with U+0000 in its names, or a binary value, may: such a
 //! record is stuffed, each of its zeros written as two bytes that are none.
 
