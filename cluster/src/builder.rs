@@ -307,7 +307,7 @@ impl Cluster {
         self.components.stop().await;
         match Arc::try_unwrap(self.server) {
             Ok(server) => server.shutdown().await,
-            // Somebody still starts a client; it ends with the scope.
+            // A caller still starts a client; it ends with the scope.
             Err(server) => drop(server),
         }
         self.scope.stopped().await;

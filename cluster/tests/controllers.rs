@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use cluster::{Cluster, Selection};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Pod, Service, ServiceAccount};
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use machinery_client::{ApiResource, Client};
+use machinery_client::{ApiResource, Client, DeleteOptions, Patch, Propagation};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -163,7 +167,99 @@ async fn endpoints_of_a_user_go_with_their_service() {
         "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]});
     let resource = ApiResource::of::<Endpoints>();
     admin.create(&resource, "default", &endpoints).await.unwrap();
-    let options = machinery_client::DeleteOptions::default();
+    let options = DeleteOptions::default();
     admin.delete(&services, &key, &options).await.unwrap();
     until::<Endpoints>(&cluster, &key, |own| own.is_none()).await;
+}
+
+/// Starts one where pods may be made in `default`.
+async fn started_with_account() -> Cluster {
+    let cluster = started().await;
+    let account = ObjectKey::new("default", "default");
+    until::<ServiceAccount>(&cluster, &account, |own| own.is_some()).await;
+    cluster
+}
+
+/// Refuses every update of pods from here on.
+async fn refuse_updates_of_pods(cluster: &Cluster) {
+    let admin = cluster.admin();
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no"}, "spec": {"validations": [{"expression": "false"}], "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]}}});
+    let policies = ApiResource::of::<ValidatingAdmissionPolicy>();
+    admin.create(&policies, "", &policy).await.unwrap();
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no"}, "spec": {"policyName": "no", "validationActions": ["Deny"]}});
+    let bindings = ApiResource::of::<ValidatingAdmissionPolicyBinding>();
+    admin.create(&bindings, "", &binding).await.unwrap();
+}
+
+/// Upstream returns the error of an adoption before it writes any status.
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_set_that_may_not_adopt_reports_no_replica_failure() {
+    let cluster = started_with_account().await;
+    let admin = cluster.admin();
+    let (pods, orphan) = (ApiResource::of::<Pod>(), ObjectKey::new("default", "orphan"));
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "labels": {"app": "web"}}, "spec": spec});
+    admin.create(&pods, "default", &pod).await.unwrap();
+    refuse_updates_of_pods(&cluster).await;
+    let patch = json!({"metadata": {"annotations": {"a": "b"}}});
+    while admin
+        .patch(&pods, &orphan, "", &Patch::Merge, &patch)
+        .await
+        .is_ok()
+    {
+        cluster.runtime().sleep(Duration::from_millis(20)).await;
+    }
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec}}});
+    let sets = ApiResource::of::<ReplicaSet>();
+    admin.create(&sets, "default", &set).await.unwrap();
+    let retried = |page: &str| {
+        let count = |line: &str| {
+            line.strip_prefix(r#"workqueue_retries_total{name="replicaset"} "#)?
+                .parse::<f64>()
+                .ok()
+        };
+        page.lines().find_map(count).is_some_and(|retries| retries >= 2.0)
+    };
+    while !retried(&page(&admin).await) {
+        cluster.runtime().sleep(Duration::from_millis(20)).await;
+    }
+    let own: Value = admin
+        .get_as(&sets, &ObjectKey::new("default", "web"))
+        .await
+        .unwrap();
+    assert_eq!(own["status"]["conditions"], Value::Null, "{own}");
+}
+
+/// The events of its deletion came before the Job went: only the end of the Job wakes its controller.
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_on_its_way_out_is_released_when_its_job_goes() {
+    let cluster = started_with_account().await;
+    let admin = cluster.admin();
+    let (jobs, pods) = (ApiResource::of::<Job>(), ApiResource::of::<Pod>());
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    // Another controller's, so that this one does not look at the pod as long as the Job is there.
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"managedBy": "example.com/other", "template": {"spec": spec}}});
+    admin.create(&jobs, "default", &job).await.unwrap();
+    let job = ObjectKey::new("default", "j");
+    let live: Value = admin.get_as(&jobs, &job).await.unwrap();
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": live["metadata"]["uid"], "controller": true});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": "p", "ownerReferences": [owner],
+        "finalizers": ["batch.kubernetes.io/job-tracking"]}});
+    admin.create(&pods, "default", &pod).await.unwrap();
+    let pod = ObjectKey::new("default", "p");
+    let options = DeleteOptions::default();
+    admin.delete(&pods, &pod, &options).await.unwrap();
+    let failed = |own: Option<&Value>| own.is_some_and(|own| own["status"]["phase"] == "Failed");
+    until::<Pod>(&cluster, &pod, failed).await;
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    admin.delete(&jobs, &job, &options).await.unwrap();
+    until::<Pod>(&cluster, &pod, |own| own.is_none()).await;
 }

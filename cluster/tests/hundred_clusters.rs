@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
-use cluster::Cluster;
+use cluster::{Cluster, Selection};
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery_client::ApiResource;
 use machinery_runtime::Runtime;
@@ -82,6 +82,7 @@ async fn hundred_clusters(tasks: usize) -> (usize, usize, usize) {
 /// A whole control plane: every controller, the scheduler, a listener.
 async fn start_and_serve() -> Cluster {
     let cluster = Cluster::builder()
+        .controllers(Selection::Default)
         .scheduler()
         .bind_address("127.0.0.1:0".parse().unwrap())
         .start()

@@ -121,7 +121,7 @@ async fn mishap(runtime: &Runtime, gate: &Gate, faults: &Faults) {
             runtime.sleep(long).await;
         }
         _ => {
-            // What is asked for happens, and nobody hears of it.
+            // What is asked for happens, and its answer is lost.
             let deaf = Rates {
                 lose_answer: 1000,
                 delay: 1000,

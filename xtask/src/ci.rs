@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: here what CI runs there, in the order in which a failure is cheapest to see.
+//! `cargo xtask ci`: what `.ci/run` does, and checks that take long on a clean checkout (clippy, generated files, the docs' build), in
+//! the order in which a failure is cheapest to see.
 
 use crate::config::Config;
 use crate::{codegen, packages, process, test, tidy};
@@ -22,7 +23,6 @@ pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
     let arguments = codegen::Arguments {
         check: true,
         table_only,
-        descriptions: false,
     };
     codegen::run(config, &arguments)?;
     step("clippy");

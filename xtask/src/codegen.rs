@@ -1,8 +1,8 @@
 //! `cargo xtask codegen [--check]`: the facts about the built-in kinds, from upstream's code and server.
 //!
 //! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
-//! upstream's types say, into `machinery/api/facts` (described there in `README.md`), and the headers of its Tables. Then
-//! the table that is built into the binary is compiled from the facts: `machinery/api/src/table.bin`.
+//! upstream's types say, into `machinery/api/facts` (described there in `README.md`), the headers of its Tables and the
+//! operations and schemas of its OpenAPI documents. Then the table and the descriptions that is built into the binary is compiled from the facts: `machinery/api/src/table.bin`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +16,8 @@ use crate::{process, tools};
 
 /// File of the headers of Tables.
 const HEADERS: &str = "apiserver/registry/src/shared/columns/headers.tsv";
+/// Folder of what upstream publishes, for comparisons.
+const PUBLISHED: &str = "machinery/api/src/openapi/testdata";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -25,9 +27,6 @@ pub(crate) struct Arguments {
     /// Leave the facts as they are and only compile the table from them; needs none of upstream's tools.
     #[arg(long)]
     pub table_only: bool,
-    /// Make the descriptions of types and fields again too, from k8s-openapi (builds it once more, with schemas).
-    #[arg(long)]
-    pub descriptions: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -64,8 +63,13 @@ fn update_facts(config: &Config, check: bool) -> Result<usize> {
             fs::remove_file(to)?;
         }
     }
-    let headers = update_file(&fresh.join("headers.tsv"), &config.root.join(HEADERS), check)?;
-    Ok(differing.len() + headers)
+    let mut count = differing.len();
+    count += update_file(&fresh.join("headers.tsv"), &config.root.join(HEADERS), check)?;
+    for name in ["operations.tsv", "schemas.tsv"] {
+        let checked_in = config.root.join(PUBLISHED).join(name);
+        count += update_file(&fresh.join(name), &checked_in, check)?;
+    }
+    Ok(count)
 }
 
 /// Returns 1 if the file differs, or differed until it was written.
@@ -80,7 +84,7 @@ fn update_file(fresh: &Path, checked_in: &Path, check: bool) -> Result<usize> {
     Ok(1)
 }
 
-/// The same for the table, and for the descriptions when they are asked for.
+/// The same for the table and, where the facts are new, for the descriptions.
 fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
     let work = config.root.join("target/codegen");
     fs::create_dir_all(&work)?;
@@ -90,12 +94,8 @@ fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
         .args(["--example", "compile_table", "--"])
         .arg(&work);
     let mut names = vec!["table.bin"];
-    if arguments.descriptions {
-        let text = work.join("descriptions.json");
-        let mut print = process::cargo(&config.root.join("machinery/api/descriptions"));
-        print.args(["run", "--quiet"]);
-        fs::write(&text, process::output(&mut print)?)?;
-        compile.arg(text);
+    if !arguments.table_only {
+        compile.arg(work.join("facts/descriptions.jsonl"));
         names.push("descriptions.bin");
     }
     process::run(&mut compile)?;

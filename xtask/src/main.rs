@@ -48,13 +48,13 @@ enum Command {
     Down(up::Arguments),
     /// Install what is missing and run all tests.
     Test(test::Arguments),
-    /// Everything CI checks.
+    /// All checks before a change lands: those of CI, and clippy, generated files and the docs' build beside them.
     Ci(ci::Arguments),
     /// Check arrows between crates, numbers and links of pages, licences, reasons of dependencies, length of files.
     Tidy(tidy::Arguments),
     /// Make a site of the pages of docs/ with mdBook, which is built once.
     Docs(docs::Arguments),
-    /// Break the log engine in many places, one by one; each time a proof must fail (some twenty minutes).
+    /// Break storage, walls, quotas and other code in many places, one by one; each time a proof must fail (some three hours).
     Mutations(mutations::Arguments),
     /// Measures the cost of operations, upstream's server beside ours.
     Bench(bench::Arguments),

@@ -24,7 +24,14 @@ const NEED_ROOT: [&str; 10] = [
 ];
 
 /// Upstream's programs that tests ask for by `tool_or_skip`.
-const TOOLS: [&str; 5] = ["etcd", "etcdutl", "kubectl", "kube-apiserver", "sample-apiserver"];
+const TOOLS: [&str; 6] = [
+    "etcd",
+    "envtest",
+    "etcdutl",
+    "kubectl",
+    "kube-apiserver",
+    "sample-apiserver",
+];
 
 /// Layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]

@@ -93,6 +93,7 @@ const TOOLS: &[Tool] = &[
     ),
     tool("ginkgo", Recipe::Build("github.com/onsi/ginkgo/v2/ginkgo")),
     tool("e2e.test", Recipe::Test("k8s.io/kubernetes/test/e2e")),
+    on_request("envtest", Recipe::Build("./envtest")),
     on_request("etcdutl", Recipe::Build("go.etcd.io/etcd/etcdutl/v3")),
     on_request("kubelet", Recipe::Build("k8s.io/kubernetes/cmd/kubelet")),
     on_request("kube-proxy", Recipe::Build("k8s.io/kubernetes/cmd/kube-proxy")),

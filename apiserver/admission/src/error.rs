@@ -27,6 +27,9 @@ pub enum AdmissionError {
     /// The whole message of the answer with 429.
     #[error("{0}")]
     TooManyRequests(String),
+    /// The request's owner has too much under way; another attempt in a moment may succeed.
+    #[error("too much is under way")]
+    Busy,
     /// Others changed this object, which the decision is written to, again and again.
     #[error("{resource} {name:?} has changed")]
     Conflict { resource: GroupResource, name: String },
@@ -50,6 +53,12 @@ pub enum AdmissionError {
 }
 
 impl AdmissionError {
+    /// Reports whether it is about the request itself and not about the policy or webhook at hand, so that no failure policy
+    /// decides about it.
+    pub(crate) fn is_of_request(&self) -> bool {
+        matches!(self, Self::Busy | Self::Timeout(_))
+    }
+
     pub(crate) fn forbidden(why: impl Into<String>) -> Self {
         Self::Forbidden(why.into())
     }

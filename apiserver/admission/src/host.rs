@@ -2,10 +2,12 @@
 
 use crate::AdmissionError;
 use async_trait::async_trait;
-use machinery_cel::{Check, Decision};
+use machinery_cel::{Check, Decision, Interrupt};
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_schema::Tree;
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A resource that has the same objects as another, and the kind that requests of it have.
@@ -15,11 +17,17 @@ pub struct Equivalent {
     pub kind: GroupVersionKind,
 }
 
+/// Memory that is counted; dropped, it is not any more.
+pub type Held = Box<dyn Any + Send + Sync>;
+
 /// See the module.
 #[async_trait]
 pub trait Host: fmt::Debug + Send + Sync {
     /// The kind of the object that is admitted.
     fn kind(&self) -> &GroupVersionKind;
+
+    /// Reports whether the kind is one of a CustomResourceDefinition.
+    fn is_custom(&self) -> bool;
 
     /// The resource of the request's address.
     fn resource(&self) -> &GroupVersionResource;
@@ -33,16 +41,24 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// The object in another version.
     ///
     /// # Errors
-    /// The reason why it cannot be converted.
+    /// The reason why it cannot be converted; [`AdmissionError::Busy`] where another attempt may succeed.
     async fn convert(
         &self,
         object: &Tree,
         from: &GroupVersionResource,
         to: &Equivalent,
-    ) -> Result<Tree, String>;
+    ) -> Result<Tree, AdmissionError>;
 
     /// Decides whether the request's user, or a service account (namespace and name), may do something.
-    async fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision;
+    ///
+    /// # Errors
+    /// [`AdmissionError::Busy`] where no authorizer has decided.
+    async fn authorize(
+        &self,
+        service_account: Option<(&str, &str)>,
+        check: &Check,
+        verb: &str,
+    ) -> Result<Decision, AdmissionError>;
 
     /// Applies the defaults of the kind that a resource has.
     fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource);
@@ -64,6 +80,15 @@ pub trait Host: fmt::Debug + Send + Sync {
 
     /// Time left for the request; `None` without a bound.
     fn time_left(&self) -> Option<Duration>;
+
+    /// Ends evaluations of expressions once nobody waits for the request's answer.
+    fn interrupt(&self) -> Option<Arc<dyn Interrupt>>;
+
+    /// Counts bytes that the request holds while it waits for another server.
+    ///
+    /// # Errors
+    /// [`AdmissionError::Busy`] where the request's owner holds too much already.
+    fn hold(&self, bytes: usize) -> Result<Held, AdmissionError>;
 
     /// Says that work in proportion to so many bytes follows.
     ///

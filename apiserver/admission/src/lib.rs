@@ -22,7 +22,7 @@ mod timing;
 pub mod webhooks;
 
 pub use error::AdmissionError;
-pub use host::{Equivalent, Host};
+pub use host::{Equivalent, Held, Host};
 pub use reinvocation::{Caller, Reinvocation};
 pub use rejection::{Rejection, RejectionCause, RejectionDetails};
 pub use remarks::{Remarks, Unheard};

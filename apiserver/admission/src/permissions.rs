@@ -1,5 +1,6 @@
 //! Rights beyond the request's own that a plugin asks for.
 
+use crate::AdmissionError;
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 
@@ -17,5 +18,8 @@ pub struct Right<'a> {
 #[async_trait]
 pub trait Permissions: Send + Sync {
     /// Reports whether the authorizers allow the user this right.
-    async fn has(&self, user: &UserInfo, right: Right<'_>) -> bool;
+    ///
+    /// # Errors
+    /// [`AdmissionError::Busy`] where none has decided.
+    async fn has(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, AdmissionError>;
 }

@@ -61,12 +61,15 @@ fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     Ok(u16::try_from(given.clamp(0, LAST_CODE)).unwrap_or_default())
 }
 
-fn cut(text: &mut String) {
-    let mut end = text.len().min(MAX_MESSAGE_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+/// The beginning of a message: what a stranger or an expression says has no bound.
+pub(crate) fn cut(text: String) -> String {
+    cut_to(text, MAX_MESSAGE_BYTES)
+}
+
+/// The beginning of a text, at most so many bytes.
+pub(crate) fn cut_to(mut text: String, most: usize) -> String {
+    text.truncate(text.floor_char_boundary(most));
+    text
 }
 
 impl Rejection {
@@ -80,11 +83,13 @@ impl Rejection {
             ("", why) | (why, _) => format!("{denied}: {why}"),
         };
         for text in [&mut own.message, &mut own.reason] {
-            cut(text);
+            *text = cut(std::mem::take(text));
         }
         if let Some(causes) = own.details.as_mut().and_then(|own| own.causes.as_mut()) {
             causes.truncate(MAX_CAUSES);
-            causes.iter_mut().for_each(|cause| cut(&mut cause.message));
+            causes
+                .iter_mut()
+                .for_each(|cause| cause.message = cut(std::mem::take(&mut cause.message)));
         }
         own
     }

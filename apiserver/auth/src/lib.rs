@@ -6,6 +6,8 @@
 //! `system:masters`, the node authorizer, RBAC. Both sides read objects through
 //! [`ObjectReader`](machinery_meta::reader::ObjectReader); roles and bindings are kept compiled, change by change.
 //!
+//! Files of the operator say which issuers of tokens are trusted ([`authn::structured`]).
+//!
 //! Beside them: [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account
 //! tokens), [`reviews`] (the logic of the review kinds), [`bootstrap`] (upstream's default roles and bindings).
 //!
@@ -14,12 +16,17 @@
 pub mod authn;
 pub mod authz;
 pub mod bootstrap;
+mod configuration;
 pub mod impersonation;
 pub mod jwt;
 pub mod pki;
+mod review_webhook;
 pub mod reviews;
+mod syntax;
 pub mod token_request;
 mod trusted;
+
+pub use review_webhook::{CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewWebhook};
 
 #[cfg(test)]
 mod testing;

@@ -1,5 +1,10 @@
 //! Objects in memory for the tests of this crate.
 
+use crate::authn::token::{TokenAuthenticator, TokenAuthenticators};
+use crate::authn::{AuthnFuture, Outcome, Refusal};
+use crate::authz::{Attributes, Authorizer, AuthorizerChain, AuthzFuture, Busy, Decision, UserRules};
+use jiff::Timestamp;
+use machinery_meta::UserInfo;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid};
 use parking_lot::Mutex;
@@ -126,4 +131,49 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub(crate) fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {
     let json = machinery_schema::yaml_to_json(text.as_bytes()).unwrap();
     serde_json::from_str(&json).unwrap()
+}
+
+/// An authorizer and authenticator that has too much under way to decide.
+#[derive(Debug)]
+pub(crate) struct Crowded;
+
+impl Authorizer for Crowded {
+    fn name(&self) -> &str {
+        "crowded"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some("Webhook")
+    }
+
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(std::future::ready(Err(Busy)))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        Box::pin(std::future::ready(UserRules::default()))
+    }
+}
+
+/// The chain of that one alone.
+pub(crate) fn crowded() -> AuthorizerChain {
+    AuthorizerChain::new(vec![Arc::new(Crowded)])
+}
+
+impl TokenAuthenticator for Crowded {
+    fn authenticate_token<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a [String],
+        _: Timestamp,
+    ) -> AuthnFuture<'a, Outcome> {
+        Box::pin(std::future::ready(Outcome::Refused(Refusal::unchecked(
+            "too many",
+        ))))
+    }
+}
+
+/// The authenticators of tokens that are that one alone.
+pub(crate) fn crowded_tokens() -> TokenAuthenticators {
+    TokenAuthenticators::new(vec![Arc::new(Crowded)], Vec::new())
 }

@@ -11,6 +11,9 @@ pub enum AllowedAddresses {
     /// Of those only what Go calls global unicast: private networks, but neither this machine nor this link. Upstream's
     /// rule for the proxied addresses of nodes and pods.
     Global,
+    /// All, this server's included: the operator's files name the destination, and nothing of ours goes with a request
+    /// but what they say.
+    Configured,
 }
 
 /// Ways back to this server: a request of it to itself would come from one of its own identities.
@@ -26,6 +29,9 @@ impl AllowedAddresses {
     /// Reports whether a connection to the address is allowed.
     pub(crate) fn permits(self, address: SocketAddr, own: &OwnAddresses) -> bool {
         let ip = address.ip().to_canonical();
+        if self == Self::Configured {
+            return true;
+        }
         !own.leads_back(ip, address.port()) && (self == Self::Any || is_global_unicast(ip))
     }
 }
@@ -101,6 +107,7 @@ mod tests {
             "10.96.0.1",
         ] {
             check(AllowedAddresses::Any, &own, address, false);
+            check(AllowedAddresses::Configured, &own, address, true);
         }
         let other_port = OwnAddresses {
             port: Some(6444),

@@ -1,5 +1,6 @@
 //! Connections the API server opens: to kubelets with its certificate, to pods and services without, to webhooks, which
-//! [`HookClient`] calls, and to API extensions, to which [`ExtensionClient`] passes requests on.
+//! [`HookClient`] calls, to API extensions, to which [`ExtensionClient`] passes requests on, and to servers that the operator's
+//! files name ([`Remote`]): issuers of tokens, webhooks that authenticate and authorize.
 //!
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
@@ -9,16 +10,25 @@
 
 mod address;
 mod dialer;
+mod exchange;
 mod extensions;
 mod hooks;
 mod pool;
+mod remote;
 pub mod service;
 mod trust;
 mod tunnel;
 
+pub use hyper::body::Bytes;
+
 pub use address::{AllowedAddresses, OwnAddresses};
 pub use dialer::{Destination, Dialer, EgressError, OutgoingBody, Security};
-pub use extensions::{ExtensionAnswer, ExtensionClient, ExtensionError, ExtensionTarget};
-pub use hooks::{HookCall, HookClient, HookError, HookPlace, HookTarget, TargetError};
+pub use extensions::{
+    ExtensionAnswer, ExtensionClient, ExtensionError, ExtensionTarget, FORWARDED_HOST, FORWARDED_PROTO,
+};
+pub use hooks::{
+    CallGate, HookCall, HookClient, HookError, HookPlace, HookTarget, TargetError, answer_message,
+};
+pub use remote::{Remote, RemoteAccess, RemoteAnswer, RemoteError, RemoteOptions};
 pub use trust::{ClientIdentity, Trusted};
 pub use tunnel::tunnel;

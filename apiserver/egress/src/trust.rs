@@ -14,6 +14,8 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore, SignatureSche
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+/// Names of a certificate in an error.
+const MAX_NAMES: usize = 10;
 /// Files in which this machine's authorities may be, in Go's order.
 const SYSTEM_FILES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -48,7 +50,7 @@ impl Trust {
         Self::build(trusted, Some(Arc::clone(identity)))
     }
 
-    fn build(trusted: Trusted<'_>, identity: Option<Arc<ClientIdentity>>) -> Result<Self, String> {
+    pub(crate) fn build(trusted: Trusted<'_>, identity: Option<Arc<ClientIdentity>>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let verifier: Arc<dyn ServerCertVerifier> = match trusted {
@@ -208,7 +210,12 @@ pub(crate) fn handshake_error_text(error: &io::Error) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names = match presented.is_empty() {
                 true => "any names".to_owned(),
-                false => presented.join(", "),
+                false => presented
+                    .iter()
+                    .take(MAX_NAMES)
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", "),
             };
             let (is, names) = match presented.is_empty() {
                 true => ("is not valid for", names),

@@ -14,8 +14,8 @@ use machinery_schema::{
 };
 use std::sync::Arc;
 
-/// Upstream's limit for a request's body.
-pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+/// Upstream's limit for a request's body: for what a filter reads before, and for what handlers take of it.
+pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// The limit for reviews and requests for tokens, which anybody may send: they are short, and read and answered as a whole.
 pub(crate) const MAX_QUESTION_BYTES: usize = 256 * 1024;
 

@@ -38,13 +38,16 @@ mod waiting_answers;
 pub mod yaml;
 
 pub use apiserver_registry::UserClass;
+pub use bodies::MAX_BODY_BYTES;
 pub use body::{Body, BodyError, FrameSource};
 pub use extensions::{
     ExtensionGroups, ExtensionKind, ExtensionResource, ExtensionSubresource, ExtensionVersion, OpenApiV2,
     Priority, null_as_default,
 };
 pub use handlers::{Endpoints, is_routed};
-pub use hooks::{Component, ConnectRequest, Hooks, NoHooks, WatchEvents};
+pub use hooks::{
+    Component, ConnectRequest, Connections, Hooks, Observers, Parts, Reviews, Rights, Tokens, WatchEvents,
+};
 pub use list_memory::ListMemory;
 pub use memory_shares::{HeldMemory, MemoryShares};
 pub use paced_body::{ReadingPace, paced};

@@ -4,7 +4,7 @@
 //! [`crate::unread_memory`]. Every other form (tables, YAML,
 //! protobuf, indented JSON) is made as a whole: it weighs the bytes it is made from and those it becomes. The memory goes
 //! with the answer's body until the client has read it. One user has a part of all, and a client that does not keep the
-//! pace of reading loses its answer, so that unread lists keep nobody from making lists for long.
+//! pace of reading loses its answer, so that unread lists keep no other client from its own for long.
 
 use crate::body::Body;
 use crate::memory_shares::{HeldMemory, MemoryShares};
@@ -25,17 +25,6 @@ const REFERENCE_BYTES: usize = 16;
 const PART_OF_USER: usize = 4;
 /// Of a user's part this part is left for lists that are framed while they are sent.
 const PART_OF_FRAMED: usize = 8;
-/// Lists come back soon; waiting costs a client less than a failure.
-const RETRY_SECONDS: u32 = 1;
-
-/// Refuses what there is no memory for.
-pub(crate) fn too_many_requests() -> RegistryError {
-    RegistryError::TooManyRequests {
-        message: "Too many requests, please try again later.".to_owned(),
-        seconds: RETRY_SECONDS,
-        causes: Vec::new(),
-    }
-}
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -89,7 +78,7 @@ impl ListMemory {
         if held.grow_to(bytes) {
             return Ok(self.admitted(ctx, held, copied));
         }
-        Err(too_many_requests())
+        Err(RegistryError::busy())
     }
 
     /// The same for an answer that cannot be refused any more, since it reports what is done: waits for the room.
@@ -129,7 +118,7 @@ impl ListMemory {
         let room = (bytes * COPIES).min(self.shares.most(class));
         if !held.grow_to(room) {
             if !is_done {
-                return Err(too_many_requests());
+                return Err(RegistryError::busy());
             }
             self.waiting.wait(ctx, bytes, held.grow_in_turn(room)).await?;
         }

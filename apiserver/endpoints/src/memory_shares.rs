@@ -1,5 +1,8 @@
-//! Memory that all requests share: no user holds more than a part of it, and the last part is not for ordinary users. Who
-//! waits for some is woken, in the order of arrival, once as much as it waits for is free for it.
+//! Memory that all requests share: no user holds more than a part of it, and the last part is not for ordinary users. A
+//! request that waits for some is woken, in the order of arrival, once as much as it waits for is free for it.
+//!
+//! Shares of owners that a tenant can make at will, as namespaces are, leave as much free as they hold
+//! ([`MemoryShares::leaving_free`]): many greedy owners get less and less, and the next one still finds some.
 
 use apiserver_registry::UserClass;
 use parking_lot::Mutex;
@@ -15,18 +18,28 @@ const RESERVED_PART: usize = 4;
 pub struct MemoryShares {
     state: Mutex<State>,
     all: usize,
+    for_ordinary: usize,
+    /// The most that one user may hold.
     bound_of_user: usize,
 }
 
 #[derive(Debug)]
 struct State {
     free: Free,
-    bound_of_user: usize,
-    /// By user; nobody holds nothing.
+    bounds: Bounds,
+    /// By user; one that holds nothing is not there.
     held: BTreeMap<Box<str>, usize>,
     /// In the order of arrival.
     waiting: VecDeque<Waiting>,
     last: u64,
+}
+
+/// Bounds of one user's share.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    most: usize,
+    /// The share is no more than what it leaves to others of its class.
+    leaves_free: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +50,15 @@ struct Free {
 }
 
 impl Free {
+    fn of(self, class: UserClass) -> usize {
+        match class {
+            UserClass::Ordinary => self.all.min(self.for_ordinary),
+            UserClass::System | UserClass::Administrator => self.all,
+        }
+    }
+
     fn has(self, class: UserClass, bytes: usize) -> bool {
-        bytes <= self.all && (class != UserClass::Ordinary || bytes <= self.for_ordinary)
+        bytes <= self.of(class)
     }
 
     fn take(&mut self, class: UserClass, bytes: usize) {
@@ -69,19 +89,38 @@ struct Waiting {
 impl MemoryShares {
     /// So many bytes, of which one user may hold so many.
     pub fn new(bytes: usize, bound_of_user: usize) -> Arc<Self> {
+        let bounds = Bounds {
+            most: bound_of_user,
+            leaves_free: false,
+        };
+        Self::bounded(bytes, bytes / RESERVED_PART, bounds)
+    }
+
+    /// So many bytes without a reserve, of which one user may hold so many, and no more than it leaves to others.
+    pub fn leaving_free(bytes: usize, bound_of_user: usize) -> Arc<Self> {
+        let bounds = Bounds {
+            most: bound_of_user.min(bytes / 2),
+            leaves_free: true,
+        };
+        Self::bounded(bytes, 0, bounds)
+    }
+
+    fn bounded(bytes: usize, reserved: usize, bounds: Bounds) -> Arc<Self> {
+        let free = Free {
+            all: bytes,
+            for_ordinary: bytes - reserved,
+        };
         Arc::new(Self {
             state: Mutex::new(State {
-                free: Free {
-                    all: bytes,
-                    for_ordinary: bytes - bytes / RESERVED_PART,
-                },
-                bound_of_user,
+                free,
+                bounds,
                 held: BTreeMap::new(),
                 waiting: VecDeque::new(),
                 last: 0,
             }),
-            all: bytes,
-            bound_of_user,
+            all: free.all,
+            for_ordinary: free.for_ordinary,
+            bound_of_user: bounds.most,
         })
     }
 
@@ -95,12 +134,20 @@ impl MemoryShares {
         }
     }
 
+    /// Bytes of an owner's share, of memory that knows no classes ([`MemoryShares::leaving_free`]); `None` where it holds too
+    /// much already. One who wants more than any owner may have gets all of that.
+    pub fn hold_share(self: &Arc<Self>, owner: &str, bytes: usize) -> Option<HeldMemory> {
+        let class = UserClass::Ordinary;
+        let mut held = self.hold(class, owner);
+        held.grow_to(bytes.min(self.most(class))).then_some(held)
+    }
+
     /// The most that one holding of this class can have.
     pub fn most(&self, class: UserClass) -> usize {
         match class {
             UserClass::Administrator => self.all,
             UserClass::System => self.all.min(self.bound_of_user),
-            UserClass::Ordinary => (self.all - self.all / RESERVED_PART).min(self.bound_of_user),
+            UserClass::Ordinary => self.for_ordinary.min(self.bound_of_user),
         }
     }
 }
@@ -110,14 +157,19 @@ impl State {
         self.held.get(user).copied().unwrap_or(0)
     }
 
-    /// Reports whether one who holds so much may take more.
-    fn may_hold(&self, class: UserClass, own: usize, more: usize) -> bool {
-        class == UserClass::Administrator || own + more <= self.bound_of_user
+    /// Reports whether there is so much, and whether a user who holds so much already may take it.
+    fn may_take(&self, free: Free, class: UserClass, own: usize, more: usize) -> bool {
+        let is_bounded = class != UserClass::Administrator;
+        let wanted = own.saturating_add(more);
+        let leaves = || free.of(class) - more;
+        free.has(class, more)
+            && !(is_bounded && wanted > self.bounds.most)
+            && !(is_bounded && self.bounds.leaves_free && wanted > leaves())
     }
 
     fn take(&mut self, by: &HeldMemory, more: usize) -> bool {
         let own = self.held(&by.user);
-        let fits = self.free.has(by.class, more) && self.may_hold(by.class, own, more);
+        let fits = self.may_take(self.free, by.class, own, more);
         if fits {
             self.free.take(by.class, more);
             self.held.insert(by.user.clone(), own + more);
@@ -143,7 +195,7 @@ impl State {
         for waiting in &self.waiting {
             let own = promised.entry(&waiting.user).or_default();
             let held = self.held(&waiting.user) + *own;
-            if free.has(waiting.class, waiting.bytes) && self.may_hold(waiting.class, held, waiting.bytes) {
+            if self.may_take(free, waiting.class, held, waiting.bytes) {
                 free.take(waiting.class, waiting.bytes);
                 *own += waiting.bytes;
                 waiting.woken.notify_one();
@@ -263,6 +315,24 @@ mod tests {
         assert!(take(UserClass::Administrator, "admin", 1).is_none());
         drop((first, others, node, admin));
         let _whole = take(UserClass::Administrator, "admin", ALL).unwrap();
+    }
+
+    #[test]
+    fn memory_shares_leave_free_what_they_hold() {
+        let memory = MemoryShares::leaving_free(ALL, ALL);
+        let take = |owner: &str, bytes| memory.hold_share(owner, bytes);
+        let greedy = |owner: &str| {
+            let each = || take(owner, ALL / 128);
+            std::iter::from_fn(each).collect::<Vec<_>>()
+        };
+        let held = ["a", "b", "c", "d"].map(greedy);
+        assert_eq!(held.each_ref().map(Vec::len), [64, 32, 16, 8]);
+        assert!(take("a", 1).is_none());
+        assert!(take("e", ALL / 32 + 1).is_none());
+        assert!(take("e", ALL / 32).is_some());
+        drop(held);
+        let _most = take("e", ALL).unwrap();
+        assert!(take("e", 1).is_none());
     }
 
     #[test]

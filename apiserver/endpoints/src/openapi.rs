@@ -16,7 +16,7 @@ use apiserver_registry::{OpenApiSchema, RegistryError, ResourceRow, Rows, Subres
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use machinery_api::openapi::v2::{self, GroupVersionKinds, OtherDocument};
-use machinery_api::openapi::{CustomKind, render};
+use machinery_api::openapi::{BuiltInKind, CustomKind, render, render_root, root_addresses};
 use machinery_runtime::Runtime;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
@@ -77,8 +77,9 @@ pub(crate) fn answer(
     match parts.as_slice() {
         ["openapi", "v2"] => Ok(Some(whole(inner, request))),
         ["openapi", "v3"] => Ok(Some(Answer::Ready(index(inner)))),
-        ["openapi", "v3", "api", version] => document(inner, "", version, request).map(Some),
-        ["openapi", "v3", "apis", group, version] => document(inner, group, version, request).map(Some),
+        ["openapi", "v3", "api", version] => of_version(inner, "", version, request).map(Some),
+        ["openapi", "v3", "apis", group, version] => of_version(inner, group, version, request).map(Some),
+        ["openapi", "v3", address @ ..] => of_root(inner, &address.join("/"), request),
         _ => Ok(None),
     }
 }
@@ -103,6 +104,11 @@ fn index(inner: &Inner) -> Response<Body> {
                 json!({ "serverRelativeURL": format!("/openapi/v3/{address}?hash={hash}") }),
             );
         }
+    }
+    for address in roots(&rows) {
+        let hash = root_hash(inner, &address);
+        let url = format!("/openapi/v3/{address}?hash={hash}");
+        paths.insert(address, json!({ "serverRelativeURL": url }));
     }
     for other in &inner.hooks.extensions().versions {
         if let Some(own) = &other.openapi_v3 {
@@ -144,7 +150,39 @@ fn hexadecimal(digest: Sha512) -> String {
     })
 }
 
-fn document(
+/// Addresses of documents without a version: upstream has them for its own groups.
+fn roots(rows: &Rows) -> impl Iterator<Item = String> {
+    let groups = rows.groups.iter().map(|group| &group.name);
+    let own = groups.filter(|name| !name.is_empty() && rows.is_built_in_group(name));
+    let roots = root_addresses().iter().map(|own| (*own).to_owned());
+    roots.chain(own.map(|name| format!("apis/{name}")))
+}
+
+/// `1.37`, as documents name the server.
+fn release(inner: &Inner) -> String {
+    format!("{}.{}", inner.version.major, inner.version.minor)
+}
+
+fn root_hash(inner: &Inner, address: &str) -> String {
+    let mut digest = Sha512::new();
+    digest.update(&inner.version.git_version);
+    digest.update(address);
+    hexadecimal(digest)
+}
+
+fn of_root(inner: &Inner, address: &str, request: &Request<Body>) -> Result<Option<Answer>, RegistryError> {
+    let rows = inner.registry.rows();
+    let Some(address) = roots(&rows).find(|own| own == address) else {
+        return Ok(None);
+    };
+    let hash = root_hash(inner, &address);
+    let program = release(inner);
+    let own = address.clone();
+    let render = move || render_root(&own, &program).unwrap_or_default();
+    document(&address, &hash, Box::new(render), request).map(Some)
+}
+
+fn of_version(
     inner: &Inner,
     group: &str,
     version_name: &str,
@@ -156,6 +194,24 @@ fn document(
         return Ok(empty(StatusCode::NOT_FOUND, HeaderMap::new()));
     };
     let hash = hash(inner, version);
+    let address = address(group, version_name);
+    let (group, name) = (group.to_owned(), version_name.to_owned());
+    let (program, found) = (release(inner), Arc::clone(&rows));
+    let render = move || {
+        let version = find(&found, &group, &name);
+        let text = version.map(|version| rendered(&program, &group, version));
+        text.unwrap_or_default()
+    };
+    document(&address, &hash, Box::new(render), request)
+}
+
+/// Answers with the document of this address and hash.
+fn document(
+    address: &str,
+    hash: &str,
+    render: Box<dyn FnOnce() -> Vec<u8> + Send>,
+    request: &Request<Body>,
+) -> Result<Answer, RegistryError> {
     let query = Query::of(request.uri());
     let asked = query.get("hash");
     let cached = match asked {
@@ -163,11 +219,10 @@ fn document(
         None => "no-cache, private",
     };
     let mut headers = HeaderMap::from_iter([
-        (ETAG, quoted(&hash)),
+        (ETAG, quoted(hash)),
         (VARY, HeaderValue::from_static("Accept")),
         (CACHE_CONTROL, HeaderValue::from_static(cached)),
     ]);
-    let address = address(group, version_name);
     if asked.is_some_and(|own| own != hash) {
         let location = format!("/openapi/v3/{address}?hash={hash}");
         let location = location
@@ -182,16 +237,9 @@ fn document(
     }
     let gzip = small_form(request)?.gzip;
     headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    let (group, name) = (group.to_owned(), version_name.to_owned());
-    let (program, found) = (inner.version.git_version.clone(), Arc::clone(&rows));
-    let render = move || {
-        let version = find(&found, &group, &name);
-        let text = version.map(|version| rendered(&program, &group, version));
-        Document::new(text.unwrap_or_default(), gzip)
-    };
     Ok(Answer::Document(Wanted {
         key: format!("{address} {hash} {gzip}"),
-        render: Box::new(render),
+        render: Box::new(move || Document::new(render(), gzip)),
         content_type: Format::Json.media_type(),
         headers,
     }))
@@ -253,7 +301,7 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
         return empty(StatusCode::NOT_MODIFIED, headers);
     }
     let gzip = negotiation::takes_gzip(request.headers());
-    let program = inner.version.git_version.clone();
+    let program = release(inner);
     Answer::Document(Wanted {
         key: format!("{form:?} {tag:?} {gzip}"),
         render: Box::new(move || Document::new(rendered_whole(&program, &rows, &extensions, form), gzip)),
@@ -290,7 +338,7 @@ fn kinds<'a>(group: &'a str, version: &'a Version) -> GroupVersionKinds<'a> {
     GroupVersionKinds {
         group,
         version: &version.name,
-        kinds: machinery_api::table().kinds_of(group, &version.name).collect(),
+        kinds: built_in(group, version),
         custom: version
             .resources
             .iter()
@@ -298,6 +346,19 @@ fn kinds<'a>(group: &'a str, version: &'a Version) -> GroupVersionKinds<'a> {
             .map(|row| custom(row))
             .collect(),
     }
+}
+
+/// Built-in kinds of a group version, with what deletions of them answer.
+fn built_in<'a>(group: &'a str, version: &'a Version) -> Vec<BuiltInKind<'a>> {
+    let kinds = machinery_api::table().kinds_of(group, &version.name);
+    let own = kinds.map(|kind| BuiltInKind {
+        kind,
+        returns_deleted: version
+            .resources
+            .iter()
+            .any(|row| row.gvk == kind.gvk && row.strategy.returns_deleted_object()),
+    });
+    own.collect()
 }
 
 fn rendered(program: &str, group: &str, version: &Version) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! A body whose client must read on.
 //!
-//! Nobody polls a body whose client does not read: the connection waits for room to send. So a task looks after each of
+//! hyper polls no body whose client does not read: the connection waits for room to send. So a task looks after each of
 //! these bodies and drops what is left of one that does not keep the pace; its client sees a broken stream. The time in
 //! which a piece waits for its turn among the heavy work is not its client's, but neither is the memory held for ever:
 //! after [`LONGEST_MAKING`] intervals without a byte the answer is given up as well.

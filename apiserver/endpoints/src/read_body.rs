@@ -1,4 +1,4 @@
-//! A body that can be ended while nobody asks for it, and that notes whether its client reads on.
+//! A body that can be ended while its handler waits for something else, and that notes whether its client reads on.
 
 use crate::body::{Body, BodyError};
 use bytes::Bytes;

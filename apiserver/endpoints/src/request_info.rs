@@ -4,7 +4,7 @@ use apiserver_registry::Scope;
 use apiserver_registry::strategy::path_segment_problems;
 use http::Method;
 use machinery_meta::field_selector::FieldSelector;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// The verbs of the API, as authorization and audit name them; non-resource requests use the lower-case method.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -177,22 +177,30 @@ fn exact_name(selector: &str) -> Option<String> {
     usable.then(|| name.to_owned())
 }
 
-/// A query string, decoded; the first value of a name counts, as in Go's `Values.Get`. How long it may be is the
-/// address's bound.
+/// A query string, decoded as Go's `URL.Query` does: the first value of a name counts, and a pair with a semicolon or a broken
+/// escape is none. How long it may be is the address's bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
     pub fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(
-            pairs
-                .map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (query_decode(name), query_decode(value))
-                })
-                .collect(),
-        )
+        let pairs = text
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'));
+        let decoded = pairs.filter_map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((query_decode(name)?, query_decode(value)?))
+        });
+        Self(decoded.collect())
+    }
+
+    /// The pairs as a query string again, sorted by name (Go's `Values.Encode`).
+    pub fn encoded(&self) -> String {
+        let mut pairs: Vec<&(String, String)> = self.0.iter().collect();
+        pairs.sort_by(|one, other| one.0.cmp(&other.0));
+        let pairs = pairs.into_iter();
+        let pairs = pairs.map(|(name, value)| format!("{}={}", query_encode(name), query_encode(value)));
+        pairs.collect::<Vec<_>>().join("&")
     }
 
     pub fn of(uri: &http::Uri) -> Self {
@@ -224,8 +232,25 @@ impl Query {
     }
 }
 
-fn query_decode(text: &str) -> String {
-    percent_decode(&text.replace('+', " "))
+/// `None` where an escape is broken.
+fn query_decode(text: &str) -> Option<String> {
+    let mut escapes = text.split('%').skip(1);
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    escapes
+        .all(is_escape)
+        .then(|| percent_decode(&text.replace('+', " ")))
+}
+
+fn query_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push('+'),
+            byte if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) => out.push(char::from(byte)),
+            byte => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
 }
 
 /// Percent-decodes; a broken escape stays as it is, and bytes that are not UTF-8 become replacement characters.
@@ -270,6 +295,22 @@ mod tests {
             info.name
         );
         assert_eq!(found, expected, "{method} {uri}");
+    }
+
+    #[test]
+    fn query_is_read_as_go_reads_it_and_written_anew() {
+        let check = |text: &str, expected: &str| assert_eq!(Query::parse(text).encoded(), expected, "{text}");
+        check("b=2&a=1+1&b=%31", "a=1+1&b=2&b=1");
+        // Go leaves such pairs out, and so they must decide nothing here.
+        check("fieldSelector=metadata.name%3Dmine%2Ca!%3D%&limit=1", "limit=1");
+        check("fieldSelector=metadata.name%3Dmine;&watch", "watch=");
+        check("%zz=1&a=%4&&c=%c3%A9", "c=%C3%A9");
+        let info = |query: &str| {
+            let uri = format!("/apis/boats.example/v1/boats?{query}");
+            RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap()
+        };
+        assert_eq!(info("fieldSelector=metadata.name%3Dmine").name, "mine");
+        assert_eq!(info("fieldSelector=metadata.name%3Dmine%2Ca!%3D%").name, "");
     }
 
     #[test]

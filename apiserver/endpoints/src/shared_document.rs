@@ -1,5 +1,5 @@
 //! Large documents: rendered once, off the threads that serve requests and one at a time, shared by all who ask, and kept for
-//! as long as somebody asks now and then.
+//! as long as clients ask for it now and then.
 
 use crate::framing::GZIP_FROM_BYTES;
 use apiserver_registry::RegistryError;

@@ -1,7 +1,7 @@
 //! Answers that wait for room until other answers of their owner have been read.
 //!
 //! They report writes that are done, so that they cannot be refused as reads are. Each refers to a version of an object that
-//! may be there for nobody else, and is counted for as long as it waits: by account, for ordinary users by namespace as well,
+//! may be there for this client alone, and is counted for as long as it waits: by account, for ordinary users by namespace as well,
 //! and in all. What finds no place is answered as a request that was not answered in time, and what it refers to is dropped.
 
 use apiserver_registry::{RegistryError, RequestContext, TIME_IS_UP, UserClass};

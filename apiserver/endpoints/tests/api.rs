@@ -7,6 +7,7 @@ mod common;
 use http::Method;
 use machinery_runtime::Runtime;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Requests with answers as text.
 struct Api(common::Api);
@@ -370,6 +371,83 @@ async fn services_have_addresses_and_ports() {
         )
         .await;
     assert_eq!(free.0, 404);
+}
+
+/// Kinds whose deletions answer with the object, `ReturnDeletedObject` of upstream's stores.
+const RETURNED: [&str; 16] = [
+    "CSIDriver",
+    "CSINode",
+    "DeviceClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "ResourceSlice",
+    "Service",
+    "ServiceAccount",
+    "StorageClass",
+    "VolumeAttachment",
+    "VolumeAttributesClass",
+];
+
+#[tokio::test]
+async fn openapi_v3_index_names_every_document() {
+    let api = Api::new().await;
+    apiserver_registry::custom::start(&api.0.registry).await.unwrap();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    api.create(definitions, CRD).await;
+    until(&api, "/apis/stable.example.com/v1/crontabs", 200).await;
+    let index = api.get("/openapi/v3").await;
+    let paths = index["paths"].as_object().unwrap();
+    for own in [
+        "api",
+        "api/v1",
+        "apis",
+        "apis/apps",
+        "apis/apps/v1",
+        "version",
+        "openid/v1/jwks",
+    ] {
+        assert!(paths.contains_key(own), "{own}");
+    }
+    assert!(!paths.contains_key("apis/stable.example.com"));
+    let (mut ids, mut returned) = (BTreeSet::new(), BTreeSet::new());
+    for url in paths.values() {
+        let document = api.get(url["serverRelativeURL"].as_str().unwrap()).await;
+        for item in document["paths"].as_object().unwrap().values() {
+            for (_, operation) in item
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(name, _)| *name != "parameters")
+            {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id}");
+                let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+                let is_status = schema["$ref"]
+                    .as_str()
+                    .is_some_and(|own| own.ends_with(".Status"));
+                if operation["x-kubernetes-action"] == "delete" && !is_status {
+                    let kind = &operation["x-kubernetes-group-version-kind"]["kind"];
+                    returned.insert(kind.as_str().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    assert!(ids.contains("listStableExampleComV1NamespacedCronTab"));
+    assert!(ids.contains("connectCoreV1PostNamespacedPodExec"));
+    assert_eq!(returned.iter().collect::<Vec<_>>(), RETURNED);
+    let version = paths["version"]["serverRelativeURL"].as_str().unwrap();
+    let (path, _) = version.split_once('?').unwrap();
+    let moved = api.send(Method::GET, &format!("{path}?hash=old"), &[], "").await;
+    assert_eq!(moved.0, 301);
+    let absent = api
+        .send(Method::GET, "/openapi/v3/apis/stable.example.com", &[], "")
+        .await;
+    assert_eq!(absent.0, 404);
 }
 
 #[tokio::test]

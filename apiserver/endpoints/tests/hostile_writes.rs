@@ -8,7 +8,7 @@ mod common;
 use apiserver_registry::custom;
 use common::Api;
 use http::Method;
-use machinery_fuzz::{fuzz, lines};
+use machinery_fuzz::{cost, fuzz, lines};
 use machinery_runtime::Simulation;
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 /// The first of them makes the widgets.
 const WIDGET_DEFINITIONS: &str = include_str!("../testdata/fuzz/definitions.txt");
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Held by a server with its kinds and its first objects, whatever is sent.
+const SERVER_BYTES: usize = 64 << 20;
+const HELD_BY_BYTE: usize = 2_000;
 
 /// An address that accepts bodies, and the list in which the objects made from them appear.
 #[derive(Clone, Copy)]
@@ -66,10 +70,14 @@ fn custom_objects_are_answered() {
 
 fn hostile(corpus: &str, door: Door) {
     fuzz(lines(corpus), |input| {
-        let input = input.to_vec();
+        let body = input.to_vec();
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
-        simulation.run(async move { sent(&Api::new(runtime).await, door, input).await });
+        let sent = async move { sent(&Api::new(runtime).await, door, body).await };
+        let ((), cost) = cost(|| simulation.run(sent));
+        let most = SERVER_BYTES + HELD_BY_BYTE * input.len();
+        assert!(cost.peak <= most, "{} bytes held, {most} are allowed", cost.peak);
+        assert!(cost.total <= 16 * most, "{} bytes allocated", cost.total);
     });
 }
 

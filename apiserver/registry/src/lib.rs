@@ -41,7 +41,8 @@ pub use engine::row::{OpenApiSchema, ResourceRow, ScalePaths, Subresource, Subre
 pub use engine::scope::Scope;
 pub use engine::selectable::Selectable;
 pub use engine::store::{
-    Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written,
+    Deleted, Followed, Follower, ListPage, ObjectChange, Replacement, Store, Target, UpdatedObject,
+    WatchEvent, Watcher, Written,
 };
 pub use engine::stored::Stored;
 pub use engine::strategy::{ObjectPart, Strategy};

@@ -150,6 +150,30 @@ fn namespace_has_a_share_of_the_cluster_addresses() {
     });
 }
 
+/// Each namespace that comes has at most half of what those before it have left, so that no few of them take all.
+#[test]
+fn namespaces_leave_addresses_and_ports_to_others() {
+    story("10.96.0.0/24", async |world| {
+        let mut counts = Vec::new();
+        for namespace in ["a", "b", "c", "d", "e", "f"] {
+            counts.push(world.fill(namespace).await.0);
+        }
+        assert_eq!(counts, [64, 64, 63, 31, 16, 8]);
+        world.service("late", "x").await.unwrap();
+        world.namespace("more", "knarr.dev/cluster-ip-quota", "5").await;
+        assert_eq!(world.fill("more").await.0, 5, "the administrator has said so");
+    });
+    story("10.96.0.0/16", async |world| {
+        for namespace in ["a", "b"] {
+            world.ports(namespace, "x", PORTS).await.unwrap();
+        }
+        world.ports("c", "x", PORTS - 1).await.unwrap();
+        let said = refused(world.ports("d", "x", PORTS / 2 + 2).await);
+        assert!(said.contains("requested 39, used 0, limited 38"), "{said}");
+        world.ports("d", "x", PORTS / 2 + 1).await.unwrap();
+    });
+}
+
 #[test]
 fn namespace_has_a_share_of_the_node_ports() {
     story("10.96.0.0/16", async |world| {

@@ -2,13 +2,13 @@
 //! accepted: to check an invented token costs more than to answer a request without one.
 //!
 //! Credentials that were accepted of late are remembered, as digests under a key of this process, so that those who share an
-//! address with somebody who guesses are served. A certificate and a token are remembered each by itself, the one that was
+//! address with a client that guesses are served. A certificate and a token are remembered each by itself, the one that was
 //! accepted, and nothing else of a request: whatever else varies, one credential takes one place.
 
 use crate::anonymous_rate::Charged;
 use crate::connections::Connection;
 use crate::exchange::{Peer, RequestExchange};
-use apiserver_auth::authn::tokens_of;
+use apiserver_auth::authn::{Refusal, is_anonymous, tokens_of};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use machinery_meta::UserInfo;
@@ -140,9 +140,14 @@ struct CredentialKey {
 }
 
 impl Attempt {
-    /// Takes the user whose identity the credentials proved, or that they proved nobody's.
-    pub(crate) fn ended(self, user: Option<&UserInfo>) {
+    /// Takes the user whose identity the credentials proved, or the reason why they proved nobody's. Where that is that they
+    /// were not looked at, known ones stay known, and others stay charged.
+    pub(crate) fn ended(self, identified: Result<&UserInfo, &Refusal>) {
         let Some(of) = self.of else { return };
+        if identified.is_err_and(|refusal| refusal.is_unchecked) {
+            return;
+        }
+        let user = identified.ok().filter(|user| !is_anonymous(user));
         let mut digests = of.accepted.digests.lock();
         match (user, self.charged) {
             (Some(user), Some(charged)) => {
@@ -200,6 +205,19 @@ mod tests {
 
         /// The same beside these protocols of a WebSocket.
         fn sends_beside(&self, token: &str, protocols: &str, is_accepted: bool) -> bool {
+            let refusal = Refusal::new("bad");
+            let user = UserInfo::named("carol", [UserInfo::AUTHENTICATED]);
+            let identified = if is_accepted { Ok(&user) } else { Err(&refusal) };
+            self.sends_that_ends(token, protocols, identified)
+        }
+
+        /// The same where authentication comes to this.
+        fn sends_that_ends(
+            &self,
+            token: &str,
+            protocols: &str,
+            identified: Result<&UserInfo, &Refusal>,
+        ) -> bool {
             let request = http::Request::get("/api").header(AUTHORIZATION, token);
             let request = request.header(SEC_WEBSOCKET_PROTOCOL, protocols);
             let request = request.body(Body::empty()).unwrap();
@@ -215,9 +233,7 @@ mod tests {
                 delegate: None,
             };
             let attempt = self.accepted.begin(&exchange);
-            let user = UserInfo::anonymous();
-            let user = Some(&user).filter(|_| is_accepted);
-            attempt.map(|attempt| attempt.ended(user)).is_some()
+            attempt.map(|attempt| attempt.ended(identified)).is_some()
         }
 
         fn taken_of_invented(&self, asked: u32) -> usize {
@@ -242,6 +258,26 @@ mod tests {
             // A token that is not good any more is like any other.
             assert!(address.sends("Bearer anna", false));
             assert!(!address.sends("Bearer anna", true));
+        });
+    }
+
+    /// A crowded webhook does not make those whom it knew strangers.
+    #[test]
+    fn accepted_credentials_that_are_not_looked_at_stay_known() {
+        let simulation = Simulation::new(1);
+        let address = Address::new(simulation.runtime());
+        simulation.run(async move {
+            let unchecked = Refusal::unchecked("too many");
+            let crowded = |token| address.sends_that_ends(token, "x", Err(&unchecked));
+            assert!(address.sends("Bearer anna", true));
+            assert!(crowded("Bearer anna") && crowded("Bearer bert"));
+            assert_eq!(
+                address.taken_of_invented(1_000),
+                399,
+                "bert's is charged, anna's not"
+            );
+            assert!(crowded("Bearer anna") && address.sends("Bearer anna", true));
+            assert!(!crowded("Bearer bert"));
         });
     }
 

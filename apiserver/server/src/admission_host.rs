@@ -1,12 +1,13 @@
 //! A request under way, as webhooks and policies see it beyond its names: versions of its kind, its warnings and its audit event.
 
-use apiserver_admission::{AdmissionError, Equivalent, Host};
+use crate::webhook_memory::WebhookMemory;
+use apiserver_admission::{AdmissionError, Equivalent, Held, Host};
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
-use apiserver_auth::authz::{Attributes as AuthzAttributes, AuthorizerChain};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AuthorizerChain, Busy};
 use apiserver_registry::latency::LatencyPart;
 use apiserver_registry::{Attributes, Registry, RegistryError, RequestContext, ResourceRow, managed_fields};
 use async_trait::async_trait;
-use machinery_cel::{Check, Decision};
+use machinery_cel::{Check, Decision, Interrupt};
 use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
 use machinery_schema::{Tree, apply_defaults};
 use std::fmt;
@@ -22,6 +23,7 @@ pub(crate) struct RequestHost<'a> {
     pub(crate) attributes: &'a Attributes,
     pub(crate) registry: &'a Registry,
     pub(crate) authorizers: &'a AuthorizerChain,
+    pub(crate) waiting: &'a WebhookMemory,
 }
 
 impl fmt::Debug for RequestHost<'_> {
@@ -47,6 +49,11 @@ impl RequestHost<'_> {
 impl Host for RequestHost<'_> {
     fn kind(&self) -> &GroupVersionKind {
         &self.attributes.kind
+    }
+
+    fn is_custom(&self) -> bool {
+        let row = self.row(&self.attributes.resource);
+        row.is_some_and(|row| row.custom)
     }
 
     fn resource(&self) -> &GroupVersionResource {
@@ -76,12 +83,12 @@ impl Host for RequestHost<'_> {
         object: &Tree,
         from: &GroupVersionResource,
         to: &Equivalent,
-    ) -> Result<Tree, String> {
+    ) -> Result<Tree, AdmissionError> {
         let unknown = |of: &GroupVersionResource| {
-            format!(
+            AdmissionError::Internal(format!(
                 "unable to convert to {}/{}, Resource={}: unknown kind",
                 of.group, of.version, of.resource
-            )
+            ))
         };
         let row = self.row(&to.resource).ok_or_else(|| unknown(&to.resource))?;
         let store = self.registry.store(&from.group, &from.version, &from.resource);
@@ -89,13 +96,15 @@ impl Host for RequestHost<'_> {
         if to.kind != row.gvk {
             return Err(unknown(&to.resource));
         }
-        store
-            .convert(object, &row)
-            .await
-            .map_err(|error| error.to_string())
+        store.convert(object, &row).await.map_err(of_request)
     }
 
-    async fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision {
+    async fn authorize(
+        &self,
+        service_account: Option<(&str, &str)>,
+        check: &Check,
+        verb: &str,
+    ) -> Result<Decision, AdmissionError> {
         let account = service_account.map(|(namespace, name)| UserInfo::service_account(namespace, name));
         let target = match &check.path {
             Some(path) => AttributesTarget::Path(path),
@@ -110,16 +119,18 @@ impl Host for RequestHost<'_> {
             }),
         };
         let question = AuthzAttributes {
+            asker: Some(&self.ctx.user.name),
             user: account.as_ref().unwrap_or(&self.ctx.user),
             verb,
             target,
         };
         let decision = self.authorizers.authorize(&question).await;
-        Decision {
+        let decision = decision.map_err(|Busy| AdmissionError::Busy)?;
+        Ok(Decision {
             allowed: decision.is_allowed(),
             reason: decision.reason().to_string(),
-            error: None,
-        }
+            error: decision.error().map(str::to_owned),
+        })
     }
 
     fn set_defaults(&self, object: &mut Tree, of: &GroupVersionResource) {
@@ -159,12 +170,28 @@ impl Host for RequestHost<'_> {
         self.ctx.deadline.map(|deadline| deadline.saturating_sub(now))
     }
 
+    fn interrupt(&self) -> Option<Arc<dyn Interrupt>> {
+        Some(self.ctx.interrupt())
+    }
+
+    fn hold(&self, bytes: usize) -> Result<Held, AdmissionError> {
+        match self.waiting.hold(self.ctx, &self.attributes.namespace, bytes) {
+            Some(held) => Ok(Box::new(held)),
+            None => Err(AdmissionError::Busy),
+        }
+    }
+
     async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
         let turn = self.ctx.heavy_from(bytes, LARGE_BYTES).await;
-        turn.map_err(|error| match error {
-            RegistryError::TooManyRequests { message, .. } => AdmissionError::TooManyRequests(message),
-            RegistryError::Timeout(message) => AdmissionError::Timeout(message),
-            other => AdmissionError::Internal(other.to_string()),
-        })
+        turn.map_err(of_request)
+    }
+}
+
+/// An error of the registry in admission: those that are about the request stay what they are.
+pub(crate) fn of_request(error: RegistryError) -> AdmissionError {
+    match error {
+        RegistryError::TooManyRequests { .. } => AdmissionError::Busy,
+        RegistryError::Timeout(message) => AdmissionError::Timeout(message),
+        other => AdmissionError::Internal(other.to_string()),
     }
 }

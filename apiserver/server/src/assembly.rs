@@ -1,9 +1,11 @@
 //! Registry, admission, authentication, authorization and endpoints, put together.
 
 use crate::account_keys::AccountKeys;
-use crate::admission::{AdmissionChain, Sources};
+use crate::admission::{ServerAdmission, Sources};
 use crate::aggregation::Aggregation;
+use crate::authentication::Authentication;
 use crate::authenticators;
+use crate::authorization;
 use crate::config::ServerConfig;
 use crate::conversions::Conversions;
 use crate::error::ServerError;
@@ -16,8 +18,9 @@ use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{
-    AggregationMetrics, AvailabilityCollector, ConversionMetrics, DecisionsCollector, Metrics, PolicyMetrics,
-    UnreadMemoryCollector, WebhookMetrics, client_certificate_lifetimes,
+    AggregationMetrics, AuthorizationWebhookMetrics, AvailabilityCollector, ConversionMetrics,
+    DecisionsCollector, Metrics, PolicyMetrics, UnreadMemoryCollector, WebhookMetrics,
+    client_certificate_lifetimes,
 };
 use crate::openid::{self, OpenId};
 use crate::policies::Params;
@@ -30,9 +33,9 @@ use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
 use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
-use apiserver_auth::authz;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
+use apiserver_auth::authz::{AuthorizerChain, AuthorizerParts};
 use apiserver_auth::pki::{Pki, PkiError};
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
@@ -62,153 +65,256 @@ pub(crate) async fn assemble(
     parts: Assembly<'_>,
     runtime: &Runtime,
 ) -> Result<Arc<ServerState>, ServerError> {
-    let Assembly {
-        config,
-        storage,
-        pki,
-        trust,
-        dialer,
-        advertised,
-    } = parts;
-    let (first, last) = config.service_node_port_range;
-    let node_ports = NodePorts::new(first, last);
-    let doors = SystemDoors::of(&storage);
-    let own = Arc::clone(&storage);
-    let registry = Registry::with_node_ports(own, runtime.clone(), kinds::built_in(), node_ports);
-    let nodes = Arc::new(NodeIndex::default());
-    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry));
-    let rbac = Arc::new(RbacAuthorizer::default());
-    let feed = Arc::new(AuthorizationFeed {
-        registry: registry.clone(),
-        rbac: Arc::clone(&rbac),
-        nodes: Arc::clone(&nodes),
-        runtime: runtime.clone(),
-        applied: watch::Sender::default(),
-    });
-    Arc::clone(&feed).start().await.map_err(feed_failed)?;
-    let authorizers = authz::default_chain(&reader, &nodes, &rbac);
-    let metrics = Arc::new(Metrics::new(storage, runtime.clone())?);
-    let decisions = DecisionsCollector::new(authorizers.clone())?;
-    metrics.registry().register(Box::new(decisions))?;
+    let (config, pki, trust) = (parts.config, parts.pki, parts.trust);
+    let doors = SystemDoors::of(&parts.storage);
+    let ground = Ground::new(&config, parts.storage, parts.dialer, runtime)?;
+    let (registry, reader, metrics) = (&ground.registry, &ground.reader, &ground.metrics);
+    let access = Access::begin(&ground, &config).await?;
     trust
         .clients
         .measure_lifetimes(client_certificate_lifetimes(metrics.registry())?);
     let keys = AccountKeys::load(&config, pki)?;
     let door = doors.door(SystemWriter::TokenTracking);
     let tracker = SecretTokens::new(registry.clone(), door, runtime.clone(), metrics.registry())?;
-    let parts = authenticators::Parts {
+    let authentication = Authentication::open(&config, &ground.dialer, metrics, runtime)?;
+    let tokens = authenticators::Parts {
         config: &config,
         keys: &keys,
-        reader: &reader,
+        reader,
         tracker: Arc::new(tracker),
+        issuers: authentication.issuers,
+        webhook: authentication.webhook,
     };
-    let tokens = Arc::new(parts.tokens()?);
-    let jwks_uri = config.service_account_jwks_uri.clone();
-    let jwks_uri = jwks_uri.unwrap_or_else(|| format!("https://{advertised}{}", openid::JWKS_PATH));
-    let authenticators = authenticators::chain(&config, &trust, &tokens);
+    let tokens = Arc::new(tokens.tokens()?);
+    let authenticators = authenticators::chain(&trust, &tokens, authentication.anonymous);
     let issuer = config.issuers().swap_remove(0);
-    let resource_metrics = ResourceMetrics::new(registry.clone(), Arc::clone(&reader), dialer.clone());
-    let resource_metrics = Arc::new(resource_metrics);
-    let scraped = Arc::clone(&resource_metrics);
-    let scrape = move || {
-        let scraped = Arc::clone(&scraped);
-        async move { scraped.run().await }
+    let aggregation = ground.aggregation(&config, pki)?;
+    let admission = ground.admission(&config, &access, &doors).await?;
+    let reviewer = Reviewer {
+        authorizers: access.authorizers.clone(),
+        tokens,
     };
-    runtime.keep("resource metrics", scrape).detach();
-    let observer = WebhookMetrics::new(metrics.families())?;
-    let client = Arc::new(HookClient::new(
-        dialer.clone(),
-        Arc::new(WeakReader::new(&registry)),
-    ));
-    let conversions = ConversionMetrics::new(metrics.families())?;
-    registry.convert_by(Arc::new(Conversions::new(&client, runtime, conversions)));
-    let webhooks = Webhooks::new(client, Arc::clone(&reader), runtime.clone(), observer);
-    let followed = crate::webhooks::start(&registry, &webhooks, runtime).await;
-    followed.map_err(|error| step_failed("configurations of webhooks", &error))?;
-    let proxy = &pki.front_proxy_client;
-    let proxy = ClientIdentity::new(proxy.chain().to_vec(), proxy.key()).map_err(PkiError::from)?;
-    let aggregation = Aggregation::new(
-        ExtensionClient::new(dialer.clone(), Arc::clone(&reader)),
-        proxy,
-        config.max_proxied_connections,
-        AggregationMetrics::new(metrics.families())?,
-        runtime.clone(),
-    );
-    let availability = AvailabilityCollector::new(&aggregation.table)?;
-    metrics.registry().register(Box::new(availability))?;
-    let params = Arc::new(Params::new(&registry));
-    let observer = PolicyMetrics::new(metrics.families())?;
-    let policies = Policies::new(Arc::clone(&reader), params, runtime.clone(), observer);
-    let followed = crate::policies::start(&registry, &policies, runtime).await;
-    followed.map_err(|error| step_failed("admission policies", &error))?;
-    let hooks = ServerHooks {
-        aggregation: Arc::clone(&aggregation),
-        reviewer: Reviewer {
-            authorizers: authorizers.clone(),
-            tokens,
-        },
-        issuer: TokenIssuer {
-            issuer: issuer.clone(),
-            api_audiences: config.audiences(),
-            key: keys.signing.clone(),
-        },
-        reader: Arc::clone(&reader),
-        kubelets: Kubelets {
-            dialer,
-            connections: ProxiedConnections::new(config.max_proxied_connections),
-        },
-        registry: registry.clone(),
-        watches: Arc::clone(&metrics.watches),
-        lists: Arc::clone(&metrics.lists),
-        resource_metrics,
-        components: config.components.clone(),
+    let token_issuer = TokenIssuer {
+        issuer: issuer.clone(),
+        api_audiences: config.audiences(),
+        key: keys.signing.clone(),
     };
-    let door = doors.door(SystemWriter::QuotaUsage);
-    let usage = QuotaUsage::new(registry.clone(), door, runtime.clone());
-    let sources = Sources {
-        reader: &reader,
-        rbac: &rbac,
-        authorizers: &authorizers,
-        registry: &registry,
-        webhooks: &webhooks,
-        policies: &policies,
-    };
-    let admission = AdmissionChain::new(&sources, runtime, Arc::new(usage), &config)?;
-    let admission = admission.measured(&metrics, runtime)?;
-    let audit = auditor(&config, runtime, &metrics)?;
-    let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
-    let endpoints = Endpoints::new(
-        registry.clone(),
-        Arc::new(admission),
-        Arc::new(hooks),
-        VersionInfo::default(),
-        ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
-    );
-    let unread_memory = UnreadMemoryCollector::new(endpoints.unread_memory())?;
-    metrics.registry().register(Box::new(unread_memory))?;
+    let hooks = ground.hooks(&config, &aggregation, reviewer, token_issuer);
+    let endpoints = ground.endpoints(&config, admission, hooks)?;
+    let jwks_uri = config.service_account_jwks_uri.clone();
+    let jwks_uri = jwks_uri.unwrap_or_else(|| format!("https://{}{}", parts.advertised, openid::JWKS_PATH));
     Ok(Arc::new(ServerState {
-        feed,
+        feed: access.feed,
         endpoints,
         aggregation,
-        reader,
         openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),
-        audit,
-        flow_control,
-        metrics,
+        audit: auditor(&config, runtime, metrics)?,
+        flow_control: flow_control(&config, registry, runtime, metrics)?,
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
         finished_steps: AtomicUsize::new(0),
         stopping: CancellationToken::new(),
         began: runtime.now(),
         runtime: runtime.clone(),
-        registry,
         doors,
         authenticators,
-        authorizers,
+        authorizers: access.authorizers,
         trust,
         signing_key: keys.signing,
         config,
+        reader: ground.reader,
+        registry: ground.registry,
+        metrics: ground.metrics,
     }))
+}
+
+/// Parts that nearly all others use.
+struct Ground {
+    registry: Registry,
+    reader: Arc<dyn ObjectReader>,
+    metrics: Arc<Metrics>,
+    dialer: Dialer,
+    runtime: Runtime,
+}
+
+impl Ground {
+    fn new(
+        config: &ServerConfig,
+        storage: Arc<dyn Storage>,
+        dialer: Dialer,
+        runtime: &Runtime,
+    ) -> Result<Self, ServerError> {
+        let (first, last) = config.service_node_port_range;
+        let node_ports = NodePorts::new(first, last);
+        let own = Arc::clone(&storage);
+        let registry = Registry::with_node_ports(own, runtime.clone(), kinds::built_in(), node_ports);
+        Ok(Self {
+            reader: Arc::new(RegistryReader::new(&registry)),
+            registry,
+            metrics: Arc::new(Metrics::new(storage, runtime.clone())?),
+            dialer,
+            runtime: runtime.clone(),
+        })
+    }
+
+    /// Webhooks of admission, whose configurations are followed, and of conversion.
+    async fn webhooks(&self) -> Result<Arc<Webhooks>, ServerError> {
+        let observer = WebhookMetrics::new(self.metrics.families())?;
+        let addresses = Arc::new(WeakReader::new(&self.registry));
+        let client = Arc::new(HookClient::new(self.dialer.clone(), addresses));
+        let conversions = ConversionMetrics::new(self.metrics.families())?;
+        let conversions = Conversions::new(&client, &self.runtime, conversions);
+        self.registry.convert_by(Arc::new(conversions));
+        let webhooks = Webhooks::new(client, Arc::clone(&self.reader), self.runtime.clone(), observer);
+        let followed = crate::webhooks::start(&self.registry, &webhooks, &self.runtime).await;
+        followed.map_err(|error| step_failed("configurations of webhooks", &error))?;
+        Ok(webhooks)
+    }
+
+    /// Policies of admission, which are followed.
+    async fn policies(&self) -> Result<Arc<Policies>, ServerError> {
+        let params = Arc::new(Params::new(&self.registry));
+        let observer = PolicyMetrics::new(self.metrics.families())?;
+        let policies = Policies::new(Arc::clone(&self.reader), params, self.runtime.clone(), observer);
+        let followed = crate::policies::start(&self.registry, &policies, &self.runtime).await;
+        followed.map_err(|error| step_failed("admission policies", &error))?;
+        Ok(policies)
+    }
+
+    /// Plugins, webhooks and policies.
+    async fn admission(
+        &self,
+        config: &ServerConfig,
+        access: &Access,
+        doors: &SystemDoors,
+    ) -> Result<ServerAdmission, ServerError> {
+        let (webhooks, policies) = (self.webhooks().await?, self.policies().await?);
+        let door = doors.door(SystemWriter::QuotaUsage);
+        let usage = QuotaUsage::new(self.registry.clone(), door, self.runtime.clone());
+        let sources = Sources {
+            reader: &self.reader,
+            rbac: &access.rbac,
+            authorizers: &access.authorizers,
+            registry: &self.registry,
+            webhooks: &webhooks,
+            policies: &policies,
+        };
+        let admission = ServerAdmission::new(&sources, &self.runtime, Arc::new(usage), config)?;
+        Ok(admission.measured(&self.metrics, &self.runtime)?)
+    }
+
+    fn aggregation(&self, config: &ServerConfig, pki: &Pki) -> Result<Arc<Aggregation>, ServerError> {
+        let proxy = &pki.front_proxy_client;
+        let proxy = ClientIdentity::new(proxy.chain().to_vec(), proxy.key()).map_err(PkiError::from)?;
+        let aggregation = Aggregation::new(
+            ExtensionClient::new(self.dialer.clone(), Arc::clone(&self.reader)),
+            proxy,
+            config.max_proxied_connections,
+            config.body_memory_bytes,
+            AggregationMetrics::new(self.metrics.families())?,
+            self.runtime.clone(),
+        );
+        let availability = AvailabilityCollector::new(&aggregation.table)?;
+        self.metrics.registry().register(Box::new(availability))?;
+        Ok(aggregation)
+    }
+
+    /// Usage of nodes and pods, measured from now on.
+    fn resource_metrics(&self) -> Arc<ResourceMetrics> {
+        let metrics = ResourceMetrics::new(
+            self.registry.clone(),
+            Arc::clone(&self.reader),
+            self.dialer.clone(),
+        );
+        let metrics = Arc::new(metrics);
+        let scraped = Arc::clone(&metrics);
+        let scrape = move || {
+            let scraped = Arc::clone(&scraped);
+            async move { scraped.run().await }
+        };
+        self.runtime.keep("resource metrics", scrape).detach();
+        metrics
+    }
+
+    fn hooks(
+        &self,
+        config: &ServerConfig,
+        aggregation: &Arc<Aggregation>,
+        reviewer: Reviewer,
+        issuer: TokenIssuer,
+    ) -> ServerHooks {
+        ServerHooks {
+            aggregation: Arc::clone(aggregation),
+            reviewer,
+            issuer,
+            reader: Arc::clone(&self.reader),
+            kubelets: Kubelets {
+                dialer: self.dialer.clone(),
+                connections: ProxiedConnections::new(config.max_proxied_connections),
+            },
+            registry: self.registry.clone(),
+            watches: Arc::clone(&self.metrics.watches),
+            lists: Arc::clone(&self.metrics.lists),
+            resource_metrics: self.resource_metrics(),
+            components: config.components.clone(),
+        }
+    }
+
+    fn endpoints(
+        &self,
+        config: &ServerConfig,
+        admission: ServerAdmission,
+        hooks: ServerHooks,
+    ) -> Result<Endpoints, ServerError> {
+        let endpoints = Endpoints::new(
+            self.registry.clone(),
+            Arc::new(admission),
+            Arc::new(hooks),
+            VersionInfo::default(),
+            ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
+        );
+        let unread_memory = UnreadMemoryCollector::new(endpoints.unread_memory())?;
+        self.metrics.registry().register(Box::new(unread_memory))?;
+        Ok(endpoints)
+    }
+}
+
+/// Authorization, and the feed that keeps it up to date.
+struct Access {
+    feed: Arc<AuthorizationFeed>,
+    rbac: Arc<RbacAuthorizer>,
+    authorizers: AuthorizerChain,
+}
+
+impl Access {
+    /// Reads what authorization goes by, and follows it.
+    async fn begin(ground: &Ground, config: &ServerConfig) -> Result<Self, ServerError> {
+        let nodes = Arc::new(NodeIndex::default());
+        let rbac = Arc::new(RbacAuthorizer::default());
+        let feed = Arc::new(AuthorizationFeed {
+            registry: ground.registry.clone(),
+            rbac: Arc::clone(&rbac),
+            nodes: Arc::clone(&nodes),
+            runtime: ground.runtime.clone(),
+            applied: watch::Sender::default(),
+        });
+        Arc::clone(&feed).start().await.map_err(feed_failed)?;
+        let parts = AuthorizerParts {
+            reader: Arc::clone(&ground.reader),
+            nodes,
+            rbac: Arc::clone(&rbac),
+            dialer: ground.dialer.clone(),
+            observer: AuthorizationWebhookMetrics::new(ground.metrics.families())?,
+        };
+        let authorizers = authorization::open(config, parts, &ground.metrics, &ground.runtime)?;
+        let decisions = DecisionsCollector::new(authorizers.clone())?;
+        ground.metrics.registry().register(Box::new(decisions))?;
+        Ok(Self {
+            feed,
+            rbac,
+            authorizers,
+        })
+    }
 }
 
 /// Both limits together are the server's seats, as upstream's.

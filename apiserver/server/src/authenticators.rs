@@ -7,9 +7,11 @@ use crate::trust::Trust;
 use apiserver_auth::authn::anonymous::Anonymous;
 use apiserver_auth::authn::bootstrap_token::BootstrapTokens;
 use apiserver_auth::authn::legacy_service_account::{LegacyServiceAccountTokens, TokenTracker};
+use apiserver_auth::authn::oidc::JwtAuthenticators;
 use apiserver_auth::authn::service_account::ServiceAccountTokens;
 use apiserver_auth::authn::token::TokenAuthenticator;
 use apiserver_auth::authn::token_file::TokenFile;
+use apiserver_auth::authn::token_webhook::TokenWebhook;
 use apiserver_auth::authn::{Authenticator, AuthenticatorChain, TokenAuthenticators};
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) keys: &'a AccountKeys,
     pub(crate) reader: &'a Arc<dyn ObjectReader>,
     pub(crate) tracker: Arc<dyn TokenTracker>,
+    pub(crate) issuers: Arc<JwtAuthenticators>,
+    pub(crate) webhook: Option<TokenWebhook>,
 }
 
 impl Parts<'_> {
@@ -45,23 +49,27 @@ impl Parts<'_> {
         let projected = ServiceAccountTokens::new(Arc::clone(reader), keys.clone(), config.issuers());
         kinds.push(Arc::new(projected.tracked(self.tracker)));
         kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
+        // Behind those of accounts, as upstream: their tokens make this server ask nobody.
+        kinds.push(self.issuers);
+        kinds.extend(
+            self.webhook
+                .map(|own| Arc::new(own) as Arc<dyn TokenAuthenticator>),
+        );
         Ok(TokenAuthenticators::new(kinds, config.audiences()))
     }
 }
 
 /// Front proxies, client certificates, tokens, anonymous requests.
 pub(crate) fn chain(
-    config: &ServerConfig,
     trust: &Trust,
     tokens: &Arc<TokenAuthenticators>,
+    anonymous: Option<Anonymous>,
 ) -> AuthenticatorChain {
-    let all: Vec<Arc<dyn Authenticator>> = vec![
+    let mut all: Vec<Arc<dyn Authenticator>> = vec![
         Arc::clone(&trust.proxies) as Arc<dyn Authenticator>,
         Arc::clone(&trust.clients) as Arc<dyn Authenticator>,
         Arc::clone(tokens) as Arc<dyn Authenticator>,
-        Arc::new(Anonymous {
-            paths: config.anonymous_paths.clone(),
-        }),
     ];
+    all.extend(anonymous.map(|own| Arc::new(own) as Arc<dyn Authenticator>));
     AuthenticatorChain::new(all)
 }

@@ -1,5 +1,7 @@
 //! Configuration of a server; names as upstream's flags.
 
+use crate::authentication_options::AuthenticationOptions;
+use crate::authorization_options::AuthorizationOptions;
 use crate::filters::audit::log::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
 use crate::serving_certificates::{self, SniCertificate};
@@ -49,8 +51,10 @@ pub struct ServerConfig {
     pub service_account_jwks_uri: Option<String>,
     /// Audiences that a token must have for this API; none: the issuers.
     pub api_audiences: Vec<String>,
-    /// With paths, anonymous requests are let through to these only.
-    pub anonymous_paths: Option<Vec<String>>,
+    /// Issuers of tokens, and anonymous requests.
+    pub authentication: AuthenticationOptions,
+    /// Authorizers in their order; the authorizer of nodes and RBAC where nothing is given.
+    pub authorization: AuthorizationOptions,
     /// Without limit at 0, and so the next.
     pub max_requests_inflight: usize,
     pub max_mutating_requests_inflight: usize,
@@ -60,6 +64,8 @@ pub struct ServerConfig {
     pub body_memory_bytes: usize,
     /// Bytes of lists being made and sent, over all requests.
     pub list_memory_bytes: usize,
+    /// Bytes of objects and reviews of requests that wait for admission webhooks, over all requests.
+    pub webhook_memory_bytes: usize,
     /// Connections that are served at once; a further one takes the place of the longest idle.
     pub max_connections: usize,
     /// Connections to nodes, pods and services that requests are passed on over; no user and no namespace has more
@@ -123,12 +129,14 @@ impl Default for ServerConfig {
             service_account_issuers: Vec::new(),
             service_account_jwks_uri: None,
             api_audiences: Vec::new(),
-            anonymous_paths: None,
+            authentication: AuthenticationOptions::default(),
+            authorization: AuthorizationOptions::default(),
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
             request_timeout: Duration::from_secs(60),
             body_memory_bytes: 64 << 20,
             list_memory_bytes: 256 << 20,
+            webhook_memory_bytes: 128 << 20,
             max_connections: 8_192,
             max_proxied_connections: 2_048,
             max_connections_per_address: 2_048,
@@ -210,6 +218,8 @@ impl ServerConfig {
         }
         problems.extend(serving_certificates::check(self));
         problems.extend(self.request_header.check());
+        problems.extend(self.authentication.check());
+        problems.extend(self.authorization.check());
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
         }

@@ -1,8 +1,10 @@
 //! Calls of conversion webhooks, over the connections that webhooks of admission have.
 
 use crate::metrics::ConversionMetrics;
-use apiserver_egress::{HookCall, HookClient, HookTarget, TargetError};
-use apiserver_registry::version_webhook::{ConversionCall, ConversionCalls, ConversionOutcome};
+use apiserver_egress::{HookCall, HookClient, HookPlace, HookTarget, TargetError};
+use apiserver_registry::version_webhook::{
+    ConversionCall, ConversionCallError, ConversionCalls, ConversionOutcome,
+};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +15,8 @@ use std::time::Duration;
 
 /// Upstream's client gives up then.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a call waits for its places, which is a matter of others' calls and no failure of the webhook.
+const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer: a batch of objects, each of which may have grown.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// An answer has so many times the bytes of its review, and so many more: it is read whole before anything of it is known.
@@ -70,6 +74,19 @@ fn target(client: Ref<'_>) -> Result<HookTarget, TargetError> {
     HookTarget::service(name, port, service.str("path"), &bundle)
 }
 
+/// Waits for the places of a call with so many bytes.
+async fn place<'a>(
+    runtime: &Runtime,
+    target: &'a HookTarget,
+    namespace: &'a str,
+    bytes: usize,
+) -> Result<HookPlace<'a>, ConversionCallError> {
+    let entered = runtime
+        .timeout(LINE_TIMEOUT, target.enter(namespace, bytes))
+        .await;
+    entered.map_err(|_| ConversionCallError::Busy)
+}
+
 #[derive(Debug)]
 struct Webhook {
     target: Result<HookTarget, String>,
@@ -80,24 +97,25 @@ struct Webhook {
 
 #[async_trait]
 impl ConversionCall for Webhook {
-    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, String> {
-        let target = self.target.as_ref().map_err(Clone::clone)?;
+    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, ConversionCallError> {
+        let target = self.target.as_ref();
+        let target = target.map_err(|why| ConversionCallError::Failed(why.clone()))?;
+        let place = place(&self.runtime, target, namespace, review.len()).await?;
         let query = format!("timeout={}s", TIMEOUT.as_secs());
-        let posted = async {
-            let place = target.enter(namespace, review.len()).await;
-            let limit = most_of_answer(review.len());
-            let call = HookCall {
-                target,
-                place,
-                query: &query,
-                body: review.into(),
-                limit,
-            };
-            self.client.post(call).await
+        let limit = most_of_answer(review.len());
+        let call = HookCall {
+            target,
+            place,
+            query: &query,
+            body: review.into(),
+            limit,
         };
-        match self.runtime.timeout(TIMEOUT, posted).await {
-            Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(_) => Err(format!(
+        let posted = self.runtime.timeout(TIMEOUT, self.client.post(call)).await;
+        let failed = |why| Err(ConversionCallError::Failed(why));
+        match posted {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => failed(error.to_string()),
+            Err(_) => failed(format!(
                 "Post {:?}: context deadline exceeded",
                 target.url(&query)
             )),
@@ -114,5 +132,32 @@ impl ConversionCall for Webhook {
 
     fn ended(&self, outcome: ConversionOutcome<'_>) {
         self.metrics.ended(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_runtime::Simulation;
+
+    /// Others' calls are no failure of the webhook: the request is to come again.
+    #[test]
+    fn conversion_without_a_place_in_time_is_busy() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let target = HookTarget::url_of("https://hooks.example", b"").unwrap();
+            let mut others = Vec::new();
+            let late = loop {
+                match place(&runtime, &target, "blue", MAX_ANSWER_BYTES).await {
+                    Ok(taken) => others.push(taken),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(late, ConversionCallError::Busy);
+            assert_eq!(runtime.monotonic(), LINE_TIMEOUT);
+            others.pop();
+            assert!(place(&runtime, &target, "blue", MAX_ANSWER_BYTES).await.is_ok());
+        });
     }
 }

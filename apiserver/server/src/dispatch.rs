@@ -18,7 +18,7 @@ impl ServerState {
     pub(crate) fn answer(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
         if let Some(own) = exchange.delegate.clone() {
             let aggregation = Arc::clone(&self.aggregation);
-            return Box::pin(async move { aggregation.answer(&own, exchange).await });
+            return Box::pin(async move { aggregation.answered(&own, exchange).await });
         }
         if exchange.info.is_resource_request {
             return self.endpoints.handle(

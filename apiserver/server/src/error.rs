@@ -1,5 +1,6 @@
 //! Reasons why a server does not start.
 
+use crate::access_error::{AuthenticationError, AuthorizationError};
 use crate::admission_configuration::AdmissionConfigurationError;
 use crate::config::ConfigError;
 use crate::filters::audit::policy::PolicyError;
@@ -44,6 +45,10 @@ pub enum ServerError {
         #[source]
         source: PairError,
     },
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationError),
+    #[error(transparent)]
+    Authorization(#[from] AuthorizationError),
     #[error("--token-auth-file")]
     TokenFile(#[from] TokenFileError),
     #[error("listening on {address}")]

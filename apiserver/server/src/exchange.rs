@@ -5,6 +5,7 @@ use crate::connections::Connection;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::{Body, RequestInfo};
 use apiserver_registry::RequestContext;
+use apiserver_registry::kinds::is_long_running;
 use machinery_meta::UserInfo;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,15 +35,13 @@ pub(crate) struct RequestExchange {
 pub(crate) type Response = http::Response<Body>;
 
 const LONG_RUNNING_VERBS: [&str; 2] = ["watch", "proxy"];
-const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
 
 impl RequestExchange {
     /// Watches and streams: no deadline, no in-flight limit (upstream's `BasicLongRunningRequestCheck`).
     pub(crate) fn is_long_running(&self) -> bool {
         let info = &self.info;
         info.is_resource_request
-            && (LONG_RUNNING_VERBS.contains(&info.verb.as_str())
-                || LONG_RUNNING_SUBRESOURCES.contains(&info.subresource.as_str()))
+            && (LONG_RUNNING_VERBS.contains(&info.verb.as_str()) || is_long_running(&info.subresource))
     }
 
     pub(crate) fn is_mutating(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Changes of roles, bindings, pods and volumes, handed to whoever authorizes by them: RBAC's index and the index of what nodes
+//! Changes of roles, bindings, pods and volumes, handed to the authorizers: RBAC's index and the index of what nodes
 //! need.
 //!
 //! Everything is read once before the server answers; from then on each change is applied on its own, in order. After a

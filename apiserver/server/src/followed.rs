@@ -3,11 +3,10 @@
 //! All are read before the server answers. After a watch that failed everything is read again; what was known counts until then.
 
 use crate::reader::read_object;
-use apiserver_registry::options::WatchOptions;
-use apiserver_registry::{Entry, Registry, RegistryError, Scope, WatchEvent, Watcher};
-use machinery_meta::Uid;
+use apiserver_registry::{Entry, Followed, Follower, ObjectChange, Registry, RegistryError, Scope, Store};
+use machinery_meta::{Predicate, Uid};
 use machinery_runtime::Runtime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,20 +35,26 @@ pub(crate) async fn start<C: Compiled>(
     compiled: C,
     runtime: &Runtime,
 ) -> Result<(), RegistryError> {
-    let followed = Arc::new(Followed {
-        registry: registry.clone(),
-        compiled,
-    });
-    let mut begun = Some(followed.begin().await?);
-    let own = runtime.clone();
-    let run = move || Arc::clone(&followed).run(own.clone(), begun.take());
+    let store = registry.preferred_store(GROUP, compiled.plural());
+    let store = store.ok_or(RegistryError::NoSuchResource)?;
+    let compiled = Arc::new(compiled);
+    let mut reader = Reader::new(&store, &compiled);
+    let all = reader.follower.begin().await?;
+    reader.take(Followed::All(all));
+    let mut begun = Some(reader);
+    let run = move || {
+        let reader = begun.take();
+        reader.unwrap_or_else(|| Reader::new(&store, &compiled)).run()
+    };
     runtime.keep("configurations of admission", run).detach();
     Ok(())
 }
 
-struct Followed<C> {
-    registry: Registry,
-    compiled: C,
+/// Objects that were compiled, and where their changes come from.
+struct Reader<C: Compiled> {
+    compiled: Arc<C>,
+    follower: Follower,
+    known: BTreeMap<String, Known<C::Item>>,
 }
 
 /// One generation of an object.
@@ -59,76 +64,46 @@ struct Known<T> {
     item: Arc<T>,
 }
 
-type All<T> = BTreeMap<String, Known<T>>;
-
-impl<C: Compiled> Followed<C> {
-    /// A watch, and what is there at its beginning.
-    async fn begin(&self) -> Result<(Watcher, All<C::Item>), RegistryError> {
-        let store = self.registry.preferred_store(GROUP, self.compiled.plural());
-        let store = store.ok_or(RegistryError::NoSuchResource)?;
-        let mut watcher = store.watch(&Scope::Cluster, &WatchOptions::default()).await?;
-        let mut known = All::new();
-        for event in watcher.initial_events() {
-            self.take(&mut known, event)?;
+impl<C: Compiled> Reader<C> {
+    fn new(store: &Store, compiled: &Arc<C>) -> Self {
+        Self {
+            compiled: Arc::clone(compiled),
+            follower: store.follow(Scope::Cluster, Predicate::default(), RETRY_PAUSE),
+            known: BTreeMap::new(),
         }
-        self.publish(&known);
-        Ok((watcher, known))
     }
 
-    async fn run(self: Arc<Self>, runtime: Runtime, begun: Option<(Watcher, All<C::Item>)>) {
-        let mut begun = begun;
+    async fn run(mut self) {
         loop {
-            let followed = match begun.take() {
-                Some(begun) => self.follow(begun).await,
-                None => match self.begin().await {
-                    Ok(begun) => self.follow(begun).await,
-                    Err(error) => Err(error),
-                },
-            };
-            if let Err(error) = followed {
-                tracing::warn!(%error, resource = self.compiled.plural(), "watching configurations of admission failed");
-            }
-            runtime.sleep(RETRY_PAUSE).await;
+            let followed = self.follower.next().await;
+            self.take(followed);
         }
     }
 
-    /// One watch, until it ends.
-    async fn follow(&self, (mut watcher, mut known): (Watcher, All<C::Item>)) -> Result<(), RegistryError> {
-        loop {
-            let events = watcher.next().await;
-            if events.is_empty() {
-                return Ok(());
-            }
-            for event in events {
-                self.take(&mut known, event)?;
-            }
-            self.publish(&known);
+    fn take(&mut self, followed: Followed) {
+        if let Followed::All(entries) = &followed {
+            let present = entries.iter().map(|entry| &*entry.record.header.key.name);
+            let present: BTreeSet<&str> = present.collect();
+            self.known.retain(|name, _| present.contains(&**name));
         }
-    }
-
-    fn publish(&self, known: &All<C::Item>) {
-        let all = known.iter();
+        for change in followed.changes() {
+            match change {
+                ObjectChange::Set(entry) => self.compile(&entry),
+                ObjectChange::Gone(entry) => {
+                    self.known.remove(&*entry.record.header.key.name);
+                }
+            }
+        }
+        let all = self.known.iter();
         let all = all.map(|(name, own)| (name.clone(), Arc::clone(&own.item)));
         self.compiled.publish(all.collect());
     }
 
-    fn take(&self, known: &mut All<C::Item>, event: WatchEvent) -> Result<(), RegistryError> {
-        match event {
-            WatchEvent::Added(entry) | WatchEvent::Modified(entry) => self.compile(known, &entry),
-            WatchEvent::Deleted(entry, _) => {
-                known.remove(&entry.record.header.key.name);
-            }
-            WatchEvent::Bookmark { .. } => {}
-            WatchEvent::Failed(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn compile(&self, known: &mut All<C::Item>, entry: &Entry) {
+    fn compile(&mut self, entry: &Entry) {
         let header = &entry.record.header;
         let (name, uid, generation) = (&header.key.name, &header.uid, header.generation);
         let same = |own: &Known<C::Item>| own.uid == *uid && own.generation == generation;
-        if known.get(name).is_some_and(same) {
+        if self.known.get(&**name).is_some_and(same) {
             return;
         }
         match self.compiled.compile(name, &read_object(entry).json) {
@@ -139,7 +114,7 @@ impl<C: Compiled> Followed<C> {
                     generation,
                     item,
                 };
-                drop(known.insert(name.clone(), own));
+                drop(self.known.insert(name.to_string(), own));
             }
             // What was known of it goes on: what guards does not go without a word.
             Err(error) => {

@@ -1,5 +1,5 @@
 //! Bounds the frames of HTTP/2 that ask for nothing and carry nothing: window updates, priorities, settings, pings, resets,
-//! empty data. Nobody has to be known to send them, each costs the threads that serve requests some work, and no filter
+//! empty data. A client needs no credentials to send them, each costs the threads that serve requests some work, and no filter
 //! sees them.
 //!
 //! A connection may send so many a second. Each request and all that it is sent permit more, for a client that reads gives

@@ -83,99 +83,82 @@ fn is_encrypted(unopened: usize, is_behind: bool) -> Result<(), String> {
     }
 }
 
+fn check(name: impl Into<Cow<'static, str>>, result: Result<(), String>) -> Check {
+    Check {
+        name: name.into(),
+        result,
+    }
+}
+
+/// The checks of an address, in the order in which they are answered.
 async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
+    let is_ready = root == "readyz";
     let storage = core.registry.stored().current_revision().await;
     let storage = storage.map(|_| ()).map_err(|error| error.to_string());
     let mut checks = vec![
-        Check {
-            name: "ping".into(),
-            result: Ok(()),
-        },
-        Check {
-            name: "log".into(),
-            result: Ok(()),
-        },
-        Check {
-            name: "etcd".into(),
-            result: storage.clone(),
-        },
+        check("ping", Ok(())),
+        check("log", Ok(())),
+        check("etcd", storage.clone()),
     ];
-    if root == "readyz" {
-        checks.push(Check {
-            name: "etcd-readiness".into(),
-            result: storage,
-        });
-        checks.push(Check {
-            name: "informer-sync".into(),
-            result: or_unfinished(has_started(core)),
-        });
+    if is_ready {
+        checks.push(check("etcd-readiness", storage));
+        checks.push(check("informer-sync", or_unfinished(has_started(core))));
     }
-    let finished = core.finished_steps.load(Ordering::Acquire);
-    checks.extend(startup::hooks().map(|(hook, step)| Check {
-        name: format!("poststarthook/{hook}").into(),
-        result: or_unfinished(step < finished),
-    }));
-    // Done with the last step, whatever they are called upstream.
-    checks.extend(STARTED_HOOKS.map(|hook| Check {
-        name: format!("poststarthook/{hook}").into(),
-        result: or_unfinished(has_started(core)),
-    }));
-    checks.push(Check {
-        name: "autoregister-completion".into(),
-        result: or_unfinished(
-            startup::hooks().any(|(hook, step)| hook == AUTOREGISTRATION && step < finished),
-        ),
-    });
-    let unopened = core.registry.stored().unopened().count;
-    let statistics = core.registry.stored().statistics();
-    let is_behind = core.registry.stored().is_encryption_behind();
-    checks.push(Check {
-        name: ENCRYPTION.into(),
-        result: is_encrypted(unopened, is_behind),
-    });
-    let is_disk_full = statistics.as_ref().is_some_and(|own| own.full);
-    checks.push(Check {
-        name: SPACE.into(),
-        result: has_space(is_disk_full, core.registry.stored().is_over_quota()),
-    });
-    if let Some(statistics) = statistics {
-        checks.push(Check {
-            name: INTEGRITY.into(),
-            result: match statistics.damaged_files.first() {
-                Some(damage) => Err(damage.clone()),
-                None => Ok(()),
-            },
-        });
-    }
+    checks.extend(of_steps(core));
+    checks.extend(of_storage(core));
     if let Some(audit) = &core.audit {
-        checks.push(Check {
-            name: AUDIT.into(),
-            result: match audit.is_written() {
-                true => Ok(()),
-                false => Err("lines of the audit log cannot be written".to_owned()),
-            },
-        });
+        let failed = || Err("lines of the audit log cannot be written".to_owned());
+        let written = if audit.is_written() { Ok(()) } else { failed() };
+        checks.push(check(AUDIT, written));
     }
-    if root == "readyz" {
-        let stopping = core.is_stopping();
-        checks.push(Check {
-            name: "poststarthook/start-knarr".into(),
-            result: or_unfinished(has_started(core)),
-        });
-        checks.push(Check {
-            name: "shutdown".into(),
-            result: if stopping {
-                Err("process is shutting down".to_owned())
-            } else {
-                Ok(())
-            },
-        });
-        let components = core.runtime.components().all().into_iter();
-        checks.extend(components.map(|(name, down)| Check {
-            name: format!("component/{}", name.replace(' ', "-")).into(),
-            result: down.map_or(Ok(()), Err),
-        }));
+    if is_ready {
+        checks.extend(of_readiness(core));
     }
+    checks
+}
+
+/// Upstream's hooks after the start, done with the steps that do the same.
+fn of_steps(core: &ServerState) -> Vec<Check> {
+    let finished = core.finished_steps.load(Ordering::Acquire);
+    let hook = |name: &str, is_done| check(format!("poststarthook/{name}"), or_unfinished(is_done));
+    let own = startup::hooks().map(|(name, step)| hook(name, step < finished));
+    // Done with the last step, whatever they are called upstream.
+    let others = STARTED_HOOKS.iter().map(|name| hook(name, has_started(core)));
+    let mut checks: Vec<Check> = own.chain(others).collect();
+    let is_registered = startup::hooks().any(|(name, step)| name == AUTOREGISTRATION && step < finished);
+    checks.push(check("autoregister-completion", or_unfinished(is_registered)));
+    checks
+}
+
+/// State of the storage.
+fn of_storage(core: &ServerState) -> Vec<Check> {
+    let stored = core.registry.stored();
+    let statistics = stored.statistics();
+    let is_disk_full = statistics.as_ref().is_some_and(|own| own.full);
+    let encrypted = is_encrypted(stored.unopened().count, stored.is_encryption_behind());
+    let mut checks = vec![
+        check(ENCRYPTION, encrypted),
+        check(SPACE, has_space(is_disk_full, stored.is_over_quota())),
+    ];
+    if let Some(statistics) = statistics {
+        let damage = statistics.damaged_files.first().cloned();
+        checks.push(check(INTEGRITY, damage.map_or(Ok(()), Err)));
+    }
+    checks
+}
+
+/// Reasons for which a live server is not ready.
+fn of_readiness(core: &ServerState) -> Vec<Check> {
+    let stopping = core.is_stopping().then(|| "process is shutting down".to_owned());
+    let mut checks = vec![
+        check("poststarthook/start-knarr", or_unfinished(has_started(core))),
+        check("shutdown", stopping.map_or(Ok(()), Err)),
+    ];
+    let components = core.runtime.components().all().into_iter();
+    checks.extend(components.map(|(name, down)| {
+        let name = format!("component/{}", name.replace(' ', "-"));
+        check(name, down.map_or(Ok(()), Err))
+    }));
     checks
 }
 

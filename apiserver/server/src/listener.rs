@@ -1,28 +1,19 @@
 //! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
 
-use crate::accepted_credentials::has_credentials;
+use crate::connection_requests::ConnectionRequests;
 use crate::connections::{Connection, ConnectionSlot, Connections, Timeouts};
 use crate::entry::RequestEntry;
 use crate::exchange::Peer;
-use crate::filters::too_many_after;
-use crate::host;
-use crate::linger::{Rest, TrackedBody};
 use crate::placed::CountedStream;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_auth::pki::ServingIdentity;
-use apiserver_endpoints::{Body, BodyError};
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::ext::ReasonPhrase;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use machinery_runtime::{CancellationToken, KeepAlive, LingeringClose, Runtime, UnreadFlag};
+use machinery_runtime::{CancellationToken, KeepAlive, LingeringClose, LogThrottle, Runtime, UnreadFlag};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -48,14 +39,6 @@ const CLOSING_GRACE: Duration = Duration::from_millis(500);
 /// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reason phrase of status 413, as Go writes it.
-fn too_large() -> ReasonPhrase {
-    ReasonPhrase::from_static(b"Request Entity Too Large")
-}
-
-/// Shortest interval between log lines on connections that cannot be accepted.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
-
 /// The parts with which a listener serves.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
@@ -75,7 +58,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// Accepts until stopping.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut log_throttle = LogThrottle::default();
+        let log_throttle = LogThrottle::default();
         loop {
             let accepting = async { (self.connections.socket().await, self.socket.accept().await) };
             let (socket, accepted) = tokio::select! { biased;
@@ -94,8 +77,8 @@ impl Listener {
                     }
                 }
                 Err(error) => {
-                    if let Some(before) = log_throttle.should_log(self.runtime.monotonic()) {
-                        tracing::warn!(%error, before, "accepting a connection");
+                    if let Some(left_out) = log_throttle.should_log(self.runtime.monotonic()) {
+                        tracing::warn!(%error, left_out, "accepting a connection");
                     }
                     self.runtime.sleep(ACCEPT_PAUSE).await;
                 }
@@ -154,26 +137,6 @@ impl Listener {
     }
 }
 
-/// A throttle for log lines on errors that recur many times a second; it counts the lines left out.
-#[derive(Default)]
-struct LogThrottle {
-    /// Not before this time is the next one said.
-    quiet_until: Duration,
-    suppressed: u64,
-}
-
-impl LogThrottle {
-    /// Number of lines suppressed since the last one, if this one is to be logged.
-    fn should_log(&mut self, now: Duration) -> Option<u64> {
-        if now < self.quiet_until {
-            self.suppressed += 1;
-            return None;
-        }
-        self.quiet_until = now + COMPLAINT_INTERVAL;
-        Some(std::mem::take(&mut self.suppressed))
-    }
-}
-
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -212,73 +175,16 @@ struct Serving {
 
 impl Serving {
     async fn run(self, stream: TlsStream<TcpStream>, place: ConnectionSlot) {
-        let certificate = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(PeerCertificate::new)
-            .map(Arc::new);
         let connection = Arc::clone(&place.connection);
-        let peer = Peer {
-            address: Some(self.address),
-            certificate,
-            identity: None,
-            connection: Some(Arc::clone(&connection)),
-        };
-        let (front, runtime) = (self.front.clone(), self.runtime.clone());
-        let requests = Arc::clone(&connection);
         let unread = UnreadFlag::default();
-        let of_requests = unread.clone();
-        let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            let in_flight = InFlight::begin(&requests, &runtime, request.version());
-            let http2 = request.version() == http::Version::HTTP_2;
-            of_requests.head_read(!request.body().is_end_stream());
-            // A stream of HTTP/2 ends without its connection.
-            if http2 {
-                of_requests.leave();
-            }
-            // A client that waits to be asked for its body is answered instead.
-            let rest = (!request.headers().contains_key(http::header::EXPECT)).then(Rest::default);
-            let left = rest.clone().unwrap_or_default();
-            let request = request.map(|body| match http2 || body.is_end_stream() {
-                true => Body::wrap(body),
-                false => Body::wrap(TrackedBody::new(body, &of_requests, &left)),
-            });
-            let (unread, runtime) = (of_requests.clone(), runtime.clone());
-            let own = Arc::clone(&requests);
-            let now = runtime.monotonic();
-            let is_taken = || requests.admits_anonymous(now);
-            let refusal = match has_credentials(request.headers(), &peer) || is_taken() {
-                true => host::refusal(&request),
-                false => Some(too_many_after(1)),
-            };
-            let answer = match refusal {
-                Some(refusal) => Box::pin(std::future::ready(refusal)),
-                None => front.handle(request, peer.clone()),
-            };
-            async move {
-                let mut answer = answer.await;
-                if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                    unread.leave();
-                }
-                if let Some(rest) = rest.filter(|_| unread.is_unread()) {
-                    rest.read(&unread, &runtime).await;
-                }
-                // HTTP/2 has no such header: the connection is left with GOAWAY, as Go's server does it.
-                if http2 && answer.headers_mut().remove(http::header::CONNECTION).is_some() {
-                    own.leave(runtime.monotonic());
-                }
-                if !http2 && answer.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
-                    answer.extensions_mut().insert(too_large());
-                }
-                // The connection ends with such an answer: its client must not send another request on it.
-                if unread.is_unread() {
-                    let close = http::HeaderValue::from_static("close");
-                    answer.headers_mut().insert(http::header::CONNECTION, close);
-                }
-                Ok::<_, std::convert::Infallible>(answer.map(|body| Answering::new(body, in_flight)))
-            }
-        });
+        let requests = ConnectionRequests {
+            peer: self.peer(&stream, &connection),
+            front: self.front.clone(),
+            runtime: self.runtime.clone(),
+            connection: Arc::clone(&connection),
+            unread: unread.clone(),
+        };
+        let service = hyper::service::service_fn(move |request| requests.answer(request));
         let builder = builder();
         let lingering =
             LingeringClose::new(stream, socket, self.runtime.clone(), &unread).ends_as(self.keep_alive);
@@ -321,6 +227,16 @@ impl Serving {
         }
     }
 
+    fn peer(&self, stream: &TlsStream<TcpStream>, connection: &Arc<Connection>) -> Peer {
+        let certificates = stream.get_ref().1.peer_certificates();
+        Peer {
+            address: Some(self.address),
+            certificate: certificates.and_then(PeerCertificate::new).map(Arc::new),
+            identity: None,
+            connection: Some(Arc::clone(connection)),
+        }
+    }
+
     /// Resolves when the connection was idle for too long, or gives way to another.
     async fn expired(&self, connection: Arc<Connection>) {
         loop {
@@ -338,97 +254,5 @@ impl Serving {
                 () = self.runtime.sleep_until(wake) => {}
             }
         }
-    }
-}
-
-/// A request of a connection, until its answer has been handed out or it is given up.
-struct InFlight {
-    connection: Arc<Connection>,
-    runtime: Runtime,
-}
-
-impl InFlight {
-    fn begin(connection: &Arc<Connection>, runtime: &Runtime, protocol: http::Version) -> Self {
-        connection.begin_request(protocol, runtime.monotonic());
-        Self {
-            connection: Arc::clone(connection),
-            runtime: runtime.clone(),
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.connection.end_request(self.runtime.monotonic());
-    }
-}
-
-/// An answer's body with its request.
-struct Answering {
-    body: Body,
-    in_flight: InFlight,
-    /// There is nothing to wait for but the client.
-    sending: bool,
-}
-
-impl Answering {
-    fn new(body: Body, in_flight: InFlight) -> Self {
-        let sending = body.is_at_hand();
-        if sending {
-            in_flight.connection.begin_sending(in_flight.runtime.monotonic());
-        }
-        Self {
-            body,
-            in_flight,
-            sending,
-        }
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        if self.sending {
-            self.in_flight.connection.end_sending();
-        }
-    }
-}
-
-impl http_body::Body for Answering {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.sending {
-            let in_flight = &self.in_flight;
-            in_flight.connection.sent(in_flight.runtime.monotonic());
-        }
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_throttle_reports_suppressed_lines() {
-        let mut log_throttle = LogThrottle::default();
-        let later = |part: u32| COMPLAINT_INTERVAL * part / 4;
-        assert_eq!(log_throttle.should_log(later(0)), Some(0));
-        assert_eq!(log_throttle.should_log(later(1)), None);
-        assert_eq!(log_throttle.should_log(later(3)), None);
-        assert_eq!(log_throttle.should_log(later(4)), Some(2));
-        assert_eq!(log_throttle.should_log(later(9)), Some(0));
     }
 }

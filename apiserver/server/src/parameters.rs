@@ -2,7 +2,7 @@
 //! the right to read them (upstream's `authz.go` of these kinds).
 
 use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain, Busy};
 use apiserver_registry::{Attributes, Operation, Registry, RegistryError, RequestContext};
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey, UserInfo};
@@ -56,7 +56,7 @@ impl Parameters {
     /// Refuses a policy or binding whose author may not read its parameters.
     ///
     /// # Errors
-    /// [`RegistryError::Invalid`], as upstream's validation has it.
+    /// [`RegistryError::Invalid`], as upstream's validation has it; too busy to decide.
     pub(crate) async fn check(
         &self,
         ctx: &RequestContext,
@@ -71,7 +71,7 @@ impl Parameters {
         }
         let (member, refused) = match attributes.resource.resource.as_str() {
             "validatingadmissionpolicies" | "mutatingadmissionpolicies" => {
-                ("paramKind", self.of_policy(&ctx.user, object, old).await)
+                ("paramKind", self.of_policy(&ctx.user, object, old).await?)
             }
             "validatingadmissionpolicybindings" => {
                 let policies = "validatingadmissionpolicies";
@@ -93,20 +93,27 @@ impl Parameters {
     }
 
     /// A policy may be bound to any object of its kind, so that its author needs to read all of them.
-    async fn of_policy(&self, user: &UserInfo, policy: &Tree, old: Option<&Tree>) -> Option<String> {
-        let kind = set(policy, &PARAM_KIND)?;
+    async fn of_policy(
+        &self,
+        user: &UserInfo,
+        policy: &Tree,
+        old: Option<&Tree>,
+    ) -> Result<Option<String>, RegistryError> {
+        let Some(kind) = set(policy, &PARAM_KIND) else {
+            return Ok(None);
+        };
         if old.and_then(|old| set(old, &PARAM_KIND)) == Some(kind) {
-            return None;
+            return Ok(None);
         }
         let (version, kind) = (kind.str("apiVersion"), kind.str("kind"));
         let (resource, _) = self.resource(version, kind);
-        if self.may(user, "get", &resource, ANY, ANY).await {
-            return None;
+        if self.may(user, "get", &resource, ANY, ANY).await? {
+            return Ok(None);
         }
-        Some(format!(
+        Ok(Some(format!(
             "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={kind}, apiVersion={version})",
             shown(user)
-        ))
+        )))
     }
 
     async fn of_binding(
@@ -137,7 +144,7 @@ impl Parameters {
             "get"
         };
         let (namespace, object) = (reference.str("namespace"), reference.str("name"));
-        if self.may(&ctx.user, verb, &resource, namespace, object).await {
+        if self.may(&ctx.user, verb, &resource, namespace, object).await? {
             return Ok(None);
         }
         let user = shown(&ctx.user);
@@ -189,7 +196,14 @@ impl Parameters {
         (resource, row.is_some())
     }
 
-    async fn may(&self, user: &UserInfo, verb: &str, on: &Resource, namespace: &str, name: &str) -> bool {
+    async fn may(
+        &self,
+        user: &UserInfo,
+        verb: &str,
+        on: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, RegistryError> {
         let target = AttributesTarget::Resource(ResourceTarget {
             group: &on.group,
             version: &on.version,
@@ -198,8 +212,14 @@ impl Parameters {
             name,
             ..ResourceTarget::default()
         });
-        let question = AuthzAttributes { user, verb, target };
-        self.authorizers.authorize(&question).await.is_allowed()
+        let question = AuthzAttributes {
+            asker: None,
+            user,
+            verb,
+            target,
+        };
+        let allowed = self.authorizers.allows(&question).await;
+        allowed.map_err(|Busy| RegistryError::busy())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection's stream with its place among all connections, which is free when the stream is dropped, whoever has it,
+//! A connection's stream with its place among all connections, which is free when the stream is dropped by its last owner,
 //! and with the frames that it may still send.
 
 use crate::connections::ConnectionSlot;

@@ -1,9 +1,11 @@
 //! Admission policies and their bindings, by their events, and the parameters that they read.
 
+use crate::admission_host::of_request;
 use crate::followed::{self, Compiled};
 use apiserver_admission::policies::{
     Binding, MutatingPolicy, ParamSource, Policies, PolicyProblem, ValidatingPolicy, hooks,
 };
+use apiserver_admission::{AdmissionError, Host};
 use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{Registry, RegistryError, Scope, Store};
 use async_trait::async_trait;
@@ -16,8 +18,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of all parameters of one binding for one request.
-const MAX_PARAM_BYTES: usize = 16 << 20;
+/// Bytes of all stored parameters of one binding for one request; decoded they take several times as many.
+const MAX_PARAM_BYTES: usize = 4 << 20;
 
 type ByName<T> = BTreeMap<String, Arc<T>>;
 
@@ -171,14 +173,14 @@ impl Params {
         self.0.store(&kind.group, &kind.version, &row.plural)
     }
 
-    fn served(&self, kind: &GroupVersionKind) -> Result<Store, String> {
+    fn served(&self, kind: &GroupVersionKind) -> Result<Store, AdmissionError> {
         let store = self.store(kind);
         store.ok_or_else(|| {
-            format!(
+            AdmissionError::Internal(format!(
                 "no matches for kind {:?} in version {:?}",
                 kind.kind,
                 kind.api_version()
-            )
+            ))
         })
     }
 }
@@ -194,13 +196,13 @@ impl ParamSource for Params {
         kind: &GroupVersionKind,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Tree>, String> {
+    ) -> Result<Option<Tree>, AdmissionError> {
         let (store, scope) = (self.served(kind)?, Scope::of(namespace));
         for revision in [RevisionMatch::Any, RevisionMatch::MostRecent] {
             match store.get(&scope, name, revision).await {
-                Ok(entry) => return store.decode(&entry).map(Some).map_err(|error| error.to_string()),
+                Ok(entry) => return store.decode(&entry).map(Some).map_err(of_request),
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(of_request(error)),
             }
         }
         Ok(None)
@@ -212,7 +214,8 @@ impl ParamSource for Params {
         namespace: &str,
         selector: &LabelSelector,
         most: usize,
-    ) -> Result<Vec<Tree>, String> {
+        host: &dyn Host,
+    ) -> Result<Vec<Tree>, AdmissionError> {
         let store = self.served(kind)?;
         let options = ListOptions {
             predicate: Predicate {
@@ -224,15 +227,14 @@ impl ParamSource for Params {
             ..ListOptions::default()
         };
         let page = store.list(&Scope::of(namespace), &options).await;
-        let page = page.map_err(|error| error.to_string())?;
+        let page = page.map_err(of_request)?;
         if page.record_bytes() > MAX_PARAM_BYTES {
-            return Err(format!(
+            return Err(AdmissionError::Internal(format!(
                 "paramRef selects objects of more than {MAX_PARAM_BYTES} bytes"
-            ));
+            )));
         }
+        host.heavy_from(page.record_bytes()).await?;
         let decoded = page.entries.iter().map(|entry| store.decode(entry));
-        decoded
-            .collect::<Result<_, _>>()
-            .map_err(|error: RegistryError| error.to_string())
+        decoded.collect::<Result<_, _>>().map_err(of_request)
     }
 }

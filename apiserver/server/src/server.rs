@@ -5,12 +5,13 @@ use crate::config::ServerConfig;
 use crate::connections::{Connections, Limits, Timeouts};
 use crate::entry::RequestEntry;
 use crate::error::ServerError;
-use crate::file_reload::FileReload;
+use crate::file_reload::{FileReload, WatchedFiles};
 use crate::listener::Listener;
 use crate::renewal::Renewal;
 use crate::service::LocalService;
 use crate::serving_certificates;
 use crate::startup::{self, Startup};
+use crate::state::ServerState;
 use crate::trust::{self, Trust};
 use apiserver_auth::jwt::{self, JwtError, LegacyClaims};
 use apiserver_auth::pki::{
@@ -23,6 +24,7 @@ use arc_swap::ArcSwap;
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
 use prometheus::core::Collector;
+use rustls::crypto::CryptoProvider;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,6 +82,124 @@ impl ServerBuilder {
     }
 }
 
+/// Certificates and keys that a server shows, trusts and dials with, and the files that they are read from again.
+struct Identities {
+    pki: Arc<Pki>,
+    serving: Arc<ServingIdentity>,
+    trust: Arc<Trust>,
+    dialer: Dialer,
+    provider: Arc<CryptoProvider>,
+    watched: Vec<WatchedFiles>,
+    /// Files of the certificates that the configuration names.
+    given: Vec<WatchedFiles>,
+}
+
+impl Identities {
+    fn open(
+        config: &ServerConfig,
+        pki: Arc<Pki>,
+        local_address: Option<SocketAddr>,
+        runtime: &Runtime,
+    ) -> Result<Self, ServerError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider)?;
+        let given = match local_address {
+            Some(_) => serving_certificates::open(config, &serving, runtime)?,
+            None => Vec::new(),
+        };
+        let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
+        let unverified = unverified_client_config(&provider)?;
+        let own = OwnAddresses {
+            port: local_address.map(|address| address.port()),
+            services: Some(config.service_cluster_ip_range),
+        };
+        let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
+        let (trust, watched) = Trust::open(config, &pki)?;
+        Ok(Self {
+            pki,
+            serving,
+            trust,
+            dialer,
+            provider,
+            watched,
+            given,
+        })
+    }
+
+    /// Renews the certificates in the configured folder before they end.
+    fn keep_renewing(&self, core: &ServerState, advertised: IpAddr) {
+        let Some(folder) = core.config.cert_dir.clone() else {
+            return;
+        };
+        let renewal = Arc::new(Renewal {
+            folder,
+            names: core.config.serving_names(Some(advertised)),
+            serving: Arc::clone(&self.serving),
+            dialer: self.dialer.clone(),
+            front_proxy: Arc::clone(&core.aggregation.identity),
+            provider: Arc::clone(&self.provider),
+            runtime: core.runtime.clone(),
+        });
+        let mut due = Some(self.pki.renew_at());
+        // Begun again, it looks at the certificates at once.
+        let run = move || Arc::clone(&renewal).run(due.take());
+        core.runtime.keep("certificate-renewal", run).detach();
+    }
+
+    /// Serves on a socket; the files whose changes the listener follows.
+    fn listen(
+        &mut self,
+        socket: TcpListener,
+        front: &RequestEntry,
+    ) -> Result<Vec<WatchedFiles>, ServerError> {
+        let read = std::mem::take(&mut self.watched);
+        let given = std::mem::take(&mut self.given);
+        let (core, serving, trust) = (&front.core, &self.serving, &self.trust);
+        let tls = server_config(Arc::clone(serving), &trust.authorities())?;
+        let tls = Arc::new(ArcSwap::from_pointee(tls));
+        let mut watched = trust::announced_again(read, &tls, serving, trust);
+        watched.extend(trust::serving_files(&core.config, &self.pki, serving));
+        watched.extend(given);
+        let listener = Arc::new(Listener {
+            socket,
+            tls,
+            serving: Arc::clone(serving),
+            front: front.clone(),
+            runtime: core.runtime.clone(),
+            connections: Connections::new(Limits {
+                all: core.config.max_connections,
+                of_address: core.config.max_connections_per_address,
+            }),
+            keep_alive: core.config.tcp_keep_alive,
+            timeouts: Timeouts {
+                header: core.config.header_timeout,
+                idle: core.config.idle_timeout,
+            },
+            stopping: core.stopping.clone(),
+        });
+        let run = move || Arc::clone(&listener).run();
+        core.runtime.keep("listener", run).detach();
+        Ok(watched)
+    }
+}
+
+fn keep_counting_objects(core: &ServerState) {
+    let (objects, registry) = (core.metrics.objects.clone(), core.registry.clone());
+    let counting = core.runtime.clone();
+    let run = move || objects.clone().keep_counting(registry.clone(), counting.clone());
+    core.runtime.keep("stored object counts", run).detach();
+}
+
+fn keep_reloading(watched: Vec<WatchedFiles>, core: &ServerState) {
+    if watched.is_empty() {
+        return;
+    }
+    let interval = core.config.file_reload_interval;
+    let reload = FileReload::new(watched, interval, core.runtime.clone());
+    let run = move || Arc::clone(&reload).run();
+    core.runtime.keep("file-reload", run).detach();
+}
+
 impl Server {
     pub fn builder(storage: Arc<dyn Storage>) -> ServerBuilder {
         ServerBuilder {
@@ -95,7 +215,6 @@ impl Server {
         config.check()?;
         let scope = runtime.child_scope();
         let runtime = scope.runtime().clone();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let socket = bind(config.listen).await?;
         let local_address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let advertised = advertised_address(&config);
@@ -103,84 +222,28 @@ impl Server {
             Some(pki) => pki,
             None => Arc::new(open_pki(&config, advertised, &runtime).await?),
         };
-        let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider)?;
-        let given = match &socket {
-            Some(_) => serving_certificates::open(&config, &serving, &runtime)?,
-            None => Vec::new(),
-        };
-        let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
-        let unverified = unverified_client_config(&provider)?;
-        let own = OwnAddresses {
-            port: local_address.map(|address| address.port()),
-            services: Some(config.service_cluster_ip_range),
-        };
-        let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
+        let mut identities = Identities::open(&config, pki, local_address, &runtime)?;
         let port = local_address.map_or(0, |address| address.port());
         let advertised_at = SocketAddr::new(advertised, port);
-        let (trust, mut watched) = Trust::open(&config, &pki)?;
         let parts = Assembly {
             config,
             storage,
-            pki: &pki,
-            trust: Arc::clone(&trust),
-            dialer: dialer.clone(),
+            pki: &identities.pki,
+            trust: Arc::clone(&identities.trust),
+            dialer: identities.dialer.clone(),
             advertised: advertised_at,
         };
         let core = assemble(parts, &runtime).await?;
-        if let Some(folder) = core.config.cert_dir.clone() {
-            let renewal = Arc::new(Renewal {
-                folder,
-                names: core.config.serving_names(Some(advertised)),
-                serving: Arc::clone(&serving),
-                dialer,
-                front_proxy: Arc::clone(&core.aggregation.identity),
-                provider,
-                runtime: runtime.clone(),
-            });
-            let mut due = Some(pki.renew_at());
-            // Begun again, it looks at the certificates at once.
-            let run = move || Arc::clone(&renewal).run(due.take());
-            runtime.keep("certificate-renewal", run).detach();
-        }
+        identities.keep_renewing(&core, advertised);
         let front = RequestEntry::new(Arc::clone(&core));
-        if let Some(socket) = socket {
-            let tls = server_config(Arc::clone(&serving), &trust.authorities())?;
-            let tls = Arc::new(ArcSwap::from_pointee(tls));
-            watched = trust::announced_again(watched, &tls, &serving, &trust);
-            watched.extend(trust::serving_files(&core.config, &pki, &serving));
-            watched.extend(given);
-            let listener = Arc::new(Listener {
-                socket,
-                tls,
-                serving,
-                front: front.clone(),
-                runtime: runtime.clone(),
-                connections: Connections::new(Limits {
-                    all: core.config.max_connections,
-                    of_address: core.config.max_connections_per_address,
-                }),
-                keep_alive: core.config.tcp_keep_alive,
-                timeouts: Timeouts {
-                    header: core.config.header_timeout,
-                    idle: core.config.idle_timeout,
-                },
-                stopping: core.stopping.clone(),
-            });
-            let run = move || Arc::clone(&listener).run();
-            runtime.keep("listener", run).detach();
-        }
-        if local_address.is_some() {
-            let (objects, registry) = (core.metrics.objects.clone(), core.registry.clone());
-            let counting = runtime.clone();
-            let run = move || objects.clone().keep_counting(registry.clone(), counting.clone());
-            runtime.keep("stored object counts", run).detach();
-        }
-        if !watched.is_empty() {
-            let interval = core.config.file_reload_interval;
-            let reload = FileReload::new(watched, interval, runtime.clone());
-            let run = move || Arc::clone(&reload).run();
-            runtime.keep("file-reload", run).detach();
-        }
+        let watched = match socket {
+            Some(socket) => {
+                keep_counting_objects(&core);
+                identities.listen(socket, &front)?
+            }
+            None => std::mem::take(&mut identities.watched),
+        };
+        keep_reloading(watched, &core);
         let facts = Startup {
             core: Arc::clone(&core),
             advertised: advertised_at,
@@ -192,7 +255,7 @@ impl Server {
             facts,
             front,
             scope,
-            pki,
+            pki: identities.pki,
             local_address,
             advertised,
         })

@@ -70,12 +70,13 @@ const PROOFS: [(&str, Proof); 22] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 12] = [
+const SHORT_LIVED: [&str; 13] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
     "definition cleanup",
     "definition renewal",
+    "discovery of an issuer",
     "egress-connection",
     "mutation",
     "paced-body",

@@ -373,34 +373,42 @@ async fn authentication_metrics_tell_bad_credentials_from_none() {
     assert!(sample(&after, &[r#"authenticated_user_requests{username="admin"}"#]) >= Some(1.0));
     assert!(sample(&after, &[r#"authenticated_user_requests{username="other"}"#]) >= Some(1.0));
     assert!(sample(&after, &[r#"authorization_attempts_total{result="allowed"}"#]) >= Some(2.0));
-    for filter in [
-        "authentication",
-        "constrainedimpersonation",
-        "priorityandfairness",
-        "authorization",
+    // What authentication refuses reaches no other filter.
+    for (filter, more) in [
+        ("authentication", 3.0),
+        ("constrainedimpersonation", 2.0),
+        ("priorityandfairness", 2.0),
+        ("authorization", 2.0),
     ] {
         let count = format!("apiserver_request_filter_duration_seconds_count{{filter=\"{filter}\"}}");
-        assert!(sample(&after, &[&count]) >= Some(2.0), "{filter}");
+        let counted = |text| sample(text, &[&count]).unwrap();
+        assert_eq!(counted(&after) - counted(&before), more, "{filter}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn authentication_of_nobody_counts_as_a_failure() {
-    let config = apiserver_server::ServerConfig {
-        anonymous_paths: Some(vec!["/livez".to_owned()]),
-        ..common::config()
-    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let file = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+        "anonymous": {"enabled": true, "conditions": [{"path": "/livez"}]}});
+    std::fs::write(&path, file.to_string()).unwrap();
+    let mut config = common::config();
+    config.authentication.config_file = Some(path);
     let cluster = common::start_with(config).await;
+    let attempts = async |result: &str| {
+        let name = format!("authentication_attempts{{result=\"{result}\"}}");
+        sample(&metrics(&cluster).await, &[&name]).unwrap_or_default()
+    };
+    let before = attempts("success").await;
+    cluster.nobody().get("/livez").await.is(200);
     cluster.nobody().get("/version").await.is(401);
-    let text = metrics(&cluster).await;
     assert_eq!(
-        sample(&text, &[r#"authentication_attempts{result="failure"}"#]),
-        Some(1.0)
+        attempts("success").await - before,
+        2.0,
+        "those of the metrics' reader are one"
     );
-    assert_eq!(
-        sample(&text, &[r#"authentication_attempts{result="error"}"#]),
-        None
-    );
+    assert_eq!((attempts("failure").await, attempts("error").await), (1.0, 0.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

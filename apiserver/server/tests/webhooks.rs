@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 mod common;
+mod tls_server;
 mod webhook_server;
 
 use bytes::Bytes;

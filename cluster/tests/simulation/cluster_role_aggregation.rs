@@ -1,5 +1,5 @@
-//! Roles come, change and go, and somebody writes into the aggregated ones: those end up with the rules of the roles
-//! they select, and never have one that nobody gave.
+//! Roles come, change and go, and a client writes into the aggregated ones: those end up with the rules of the roles
+//! they select, and never have one that no role gave.
 
 use crate::Scenario;
 use crate::model::{Change, ObjectVersion, ReferenceModel};

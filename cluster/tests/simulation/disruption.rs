@@ -129,7 +129,7 @@ fn expected(model: &ReferenceModel, budget: &ObjectVersion) -> [i64; 4] {
         .collect();
     let healthy = pods.iter().filter(|pod| pod.is_ready_pod()).count() as i64;
     let set = model.get("ReplicaSet", "default", app).unwrap();
-    // Without a pod nobody knows the set.
+    // Without a pod the set is unknown.
     let size = if pods.is_empty() {
         0
     } else {

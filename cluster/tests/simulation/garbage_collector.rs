@@ -1,4 +1,4 @@
-//! Objects own each other in every shape, cycles too, and are deleted in all three ways: nothing goes that somebody
+//! Objects own each other in every shape, cycles too, and are deleted in all three ways: nothing goes that an object
 //! still owns, a foreground deletion waits for what blocks it, an orphaned object stays, and nothing unowned is left.
 //! Some references are wrong: of a uid long gone, of another name, or of a cluster-scoped object, which always stays.
 
@@ -55,7 +55,7 @@ impl Scenario for Collected {
                 make(world, owners).await;
             }
             4 => {
-                // An owner may come later, and may be somebody it owns.
+                // An owner may come later, and may be an object that it owns.
                 let owner = world.pick(staying).unwrap();
                 let body = json!({"metadata": {"ownerReferences": [reference(world, &owner)]}});
                 self.changed.insert(one.uid.clone(), now);

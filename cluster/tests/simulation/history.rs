@@ -1,4 +1,4 @@
-//! The last things that happened, for whoever has to find out why a scenario failed.
+//! The last things that happened, to find out why a scenario failed.
 
 use crate::model::Change;
 use serde_json::Value;

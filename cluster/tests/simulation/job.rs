@@ -25,6 +25,10 @@ struct Jobs {
     /// The largest parallelism so far.
     allowed: i64,
     succeeded: BTreeSet<Uid>,
+    /// Pods that a user has deleted.
+    deleted: BTreeSet<Uid>,
+    /// Pods that have failed, or were deleted by a user before they could, while the Job still counted them.
+    failed: BTreeSet<Uid>,
     counted: i64,
 }
 
@@ -47,7 +51,10 @@ impl Scenario for Jobs {
             (1, _) => change(world, json!({"suspend": true})).await,
             (2..4, _) => change(world, json!({"suspend": false})).await,
             (4, Some(pod)) => world.pod_is(&pod, "Failed").await,
-            (5, Some(pod)) => world.delete::<Pod>(&pod.key).await,
+            (5, Some(pod)) => {
+                self.deleted.insert(pod.uid.clone());
+                world.delete::<Pod>(&pod.key).await;
+            }
             (_, Some(pod)) => world.pod_is(&pod, "Succeeded").await,
             _ => {}
         }
@@ -77,6 +84,17 @@ impl Scenario for Jobs {
         {
             self.succeeded.insert(pod.uid.clone());
         }
+        let failed = |pod: &&Arc<ObjectVersion>| match pod.text("/status/phase") {
+            "Failed" => true,
+            "Succeeded" => false,
+            _ => pod.is_deleting() && self.deleted.contains(&pod.uid),
+        };
+        let counts = change
+            .after
+            .iter()
+            .filter(|pod| pod.kind == "Pod" && !pod.finalizers.is_empty());
+        let failed: Vec<Uid> = counts.filter(failed).map(|pod| pod.uid.clone()).collect();
+        self.failed.extend(failed);
         if change.made("Pod").is_some() {
             self.within_bounds(model)?;
         }
@@ -107,6 +125,10 @@ impl Scenario for Jobs {
                 self.succeeded.len(),
                 job.at("/status")
             ));
+        }
+        let failed = job.number("/status/failed");
+        if failed != self.failed.len() as i64 {
+            return Err(format!("{failed} failures counted of {}", self.failed.len()));
         }
         let held = |pod: &&Arc<ObjectVersion>| !pod.finalizers.is_empty() || pod.is_active_pod();
         model
@@ -194,7 +216,7 @@ impl Scenario for Restarting {
     }
 }
 
-/// Pods that never end; somebody takes their owner or their labels away.
+/// Pods that never end; a client takes their owner or their labels away.
 struct Claiming;
 
 const PARALLELISM: i64 = 2;

@@ -25,10 +25,12 @@ mod node;
 mod runner;
 mod simulated_cluster;
 
+mod attach_detach;
 mod cluster_role_aggregation;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod devices;
 mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoints;

@@ -223,7 +223,7 @@ impl Lifecycle {
     }
 
     /// A node that becomes unknown gave no sign of life for the grace period before the controller decided so. What it
-    /// said after that, while the controller's words were on their way, nobody could know.
+    /// said after that, while the controller's words were on their way, no controller could know.
     fn is_rightly_silent(&self, before: &ObjectVersion, after: &ObjectVersion) -> Result<(), String> {
         let decided = ready_time(after, "lastTransitionTime").unwrap();
         let renewed = self.renewed.get(after.name()).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Nodes come and go, and somebody changes their annotation: in the end each has the time to live of a small cluster.
+//! Nodes come and go, and a client changes their annotation: in the end each has the time to live of a small cluster.
 
 use crate::Scenario;
 use crate::model::{Change, ReferenceModel};

@@ -1,4 +1,4 @@
-//! Nodes vanish, pods end, and some are deleted before they had a node: what nobody else removes goes, and nothing
+//! Nodes vanish, pods end, and some are deleted before they had a node: what no other controller removes goes, and nothing
 //! else does.
 
 use crate::Scenario;

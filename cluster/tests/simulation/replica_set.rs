@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -33,11 +33,27 @@ impl SetKind for ReplicaSet {
     }
 }
 
-pub(crate) struct Sets<K>(PhantomData<K>);
+pub(crate) struct Sets<K> {
+    kind: PhantomData<K>,
+    /// Sizes by generation that a set was asked for since the generation that its controller has observed.
+    sizes: BTreeMap<ObjectKey, BTreeMap<i64, i64>>,
+}
 
 impl<K> Default for Sets<K> {
     fn default() -> Self {
-        Self(PhantomData)
+        Self {
+            kind: PhantomData,
+            sizes: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K> Sets<K> {
+    fn note_size(&mut self, set: &ObjectVersion) {
+        let sizes = self.sizes.entry(set.key.clone()).or_default();
+        sizes.insert(set.generation, set.number("/spec/replicas"));
+        let observed = set.number("/status/observedGeneration");
+        sizes.retain(|generation, _| *generation >= observed);
     }
 }
 
@@ -79,13 +95,16 @@ impl<K: SetKind> Scenario for Sets<K> {
     }
 
     fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
+        if let Some(set) = change.after.as_ref().filter(|own| own.kind == K::KIND) {
+            self.note_size(set);
+        }
         let Some(pod) = change.made("Pod") else {
             return Ok(());
         };
         for set in model.all(K::KIND).filter(|set| pod.is_controlled_by(set)) {
-            let active = active(model, set);
-            if active as u64 > LARGEST {
-                return Err(format!("{active} pods of {}", set.key));
+            let (active, sizes) = (active(model, set), self.sizes.get(&set.key));
+            if !sizes.is_some_and(|sizes| sizes.values().any(|size| active <= *size)) {
+                return Err(format!("{active} pods of {}, asked for {sizes:?}", set.key));
             }
         }
         Ok(())

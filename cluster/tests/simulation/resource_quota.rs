@@ -105,7 +105,7 @@ impl Scenario for Quotas {
                 .unwrap_or_default()
         };
         let (hard, used) = (names("/status/hard"), names("/status/used"));
-        // What nobody has counted yet is not there.
+        // What is not counted yet is not there.
         match used.iter().all(|name| hard.contains(name)) {
             true => Ok(()),
             false => Err(format!("{hard:?} and {used:?}")),

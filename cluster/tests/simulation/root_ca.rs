@@ -1,4 +1,4 @@
-//! Namespaces come and go and somebody changes and deletes what is published: every namespace that stays has the
+//! Namespaces come and go and a client changes and deletes what is published: every namespace that stays has the
 //! cluster's authority, unaltered.
 
 use crate::Scenario;

@@ -171,7 +171,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// A world at rest stays so, and nobody writes.
+    /// A world at rest stays so, and no controller writes.
     async fn check_quiescent(&mut self) {
         self.pass(QUIET).await;
         let before = self.world.faults.mutations().len();

@@ -109,7 +109,7 @@ impl Scenario for Placed {
     }
 }
 
-/// A node is made tainted as not ready, and here nobody takes that back.
+/// A node is made tainted as not ready, and here no controller takes that back.
 async fn make_node(world: &World, name: &str) {
     world.create_node(name, CPU, PODS).await;
     let body = json!({"spec": {"taints": null}});

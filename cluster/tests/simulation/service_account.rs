@@ -1,4 +1,4 @@
-//! Namespaces come and go and somebody deletes accounts: every namespace that stays has its account, none that goes
+//! Namespaces come and go and a client deletes accounts: every namespace that stays has its account, none that goes
 //! is given one.
 
 use crate::Scenario;

@@ -39,7 +39,7 @@ impl Scenario for Tokens {
         }
     }
 
-    /// A token stays what it is, whoever writes the Secret.
+    /// A token stays what it is, whichever client writes the Secret.
     fn check_invariant(&mut self, _: &ReferenceModel, change: &Change) -> Result<(), String> {
         let (Some(before), Some(after)) = (&change.before, &change.after) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Services and ranges of addresses come and go, and somebody deletes and makes addresses by hand: no two services ever
+//! Services and ranges of addresses come and go, and a client deletes and makes addresses: no two services ever
 //! share a node port, no range goes before its addresses, and in the end each service has its address, no address is
 //! left over, and every range is ready.
 

@@ -1,4 +1,4 @@
-//! Volumes, claims, attribute classes and pods come and go: nothing goes while somebody uses it, and in the end all goes
+//! Volumes, claims, attribute classes and pods come and go: nothing goes while it is in use, and in the end all goes
 //! that was deleted and is not used.
 
 use crate::Scenario;
@@ -169,7 +169,7 @@ async fn change_claim(world: &World, model: &ReferenceModel, name: &str) {
     }
 }
 
-/// Claims and volumes whose finalizers somebody takes away.
+/// Claims and volumes whose finalizers a client takes away.
 struct Stripped;
 
 impl Scenario for Stripped {

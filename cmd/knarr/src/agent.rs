@@ -32,6 +32,11 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The cluster's DNS server has the tenth address of the services' range, as everywhere.
 const DNS_ADDRESS_INDEX: usize = 10;
 
+/// The kubelet's own folder, in which stock device plugins look for its socket.
+const UPSTREAM_ROOT: &str = "/var/lib/kubelet";
+/// Folder of logs that log agents read.
+const UPSTREAM_LOGS: &str = "/var/log";
+
 /// Flags of `knarr agent`; names are the kubelet's where it has them.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentArguments {
@@ -363,6 +368,21 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
             None => defaults.container_runtime_endpoint.clone(),
         },
+        // Pods start in a mount namespace of the agent's own, or wherever another runtime starts them.
+        plugins_shown_in: arguments
+            .node
+            .container_runtime_endpoint
+            .is_none()
+            .then(|| UPSTREAM_ROOT.into()),
+        logs_shown_in: arguments
+            .node
+            .container_runtime_endpoint
+            .is_none()
+            .then(|| UPSTREAM_LOGS.into()),
+        plugins_root: match arguments.node.container_runtime_endpoint {
+            Some(_) => UPSTREAM_ROOT.into(),
+            None => defaults.plugins_root.clone(),
+        },
         ..defaults
     })
 }
@@ -420,20 +440,27 @@ fn node_ip(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::
     }
 }
 
+/// An address that no machine has (RFC 5737), to which only a default route leads.
+const BEYOND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
+
+/// Reports whether this machine has a route to addresses beyond its own networks.
+pub(crate) fn has_default_route() -> bool {
+    source_address(BEYOND).is_some()
+}
+
 /// The address from which this machine reaches the API server; if that is here, the one that reaches others.
 fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
     let server = server_address(kubeconfig)?;
-    let documentation = SocketAddr::from(([192, 0, 2, 1], 9));
-    for target in server.into_iter().chain([documentation]) {
+    for target in server.into_iter().chain([BEYOND]) {
         if let Some(ip) = source_address(target).filter(|ip| !ip.is_loopback()) {
             return Ok(ip);
         }
     }
-    // No route anywhere: any address of this machine that is not the loopback's.
-    node_sys::machine::addresses()
+    // No route anywhere: any address.
+    node_sys::machine::outer_addresses()
         .into_iter()
-        .find(|ip| !ip.is_loopback())
-        .context("this machine has no address")
+        .next()
+        .context("this machine has no address but the loopback link's: give a link one, and a default route")
 }
 
 /// Address of the API server in a kubeconfig; `None` if the file has a name in its place.

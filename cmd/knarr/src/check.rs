@@ -100,6 +100,7 @@ fn findings(arguments: &CheckArguments) -> Vec<Finding> {
         findings.push(cgroups());
         findings.push(forwarding());
         findings.push(swap());
+        findings.push(route(crate::agent::has_default_route()));
         findings.extend(network(NetworkNamespace::of_this_process()));
     }
     findings
@@ -230,6 +231,17 @@ fn swap() -> Finding {
         return well("no swap");
     }
     advice("swap is on: pods may use it beyond their memory limits; swapoff -a turns it off")
+}
+
+/// Packets to addresses of services are rewritten on their way out, which only a route gives them.
+fn route(has_default: bool) -> Finding {
+    match has_default {
+        true => well("a default route leads out of this machine"),
+        false => advice(
+            "no default route: this machine reaches no address of a service, and pods nothing beyond its networks; \
+             ip route add default via GATEWAY",
+        ),
+    }
 }
 
 /// The way of all commands into a network namespace, from which nothing else leads to the cluster.

@@ -3,7 +3,7 @@
 //! The file becomes words of the command line, before those that were given, so that types, bounds and relations of flags are checked in one
 //! place. A flag that is given is not taken from the file, lists included.
 
-use crate::near;
+use crate::{drop_in, near};
 use clap::{Arg, ArgAction, Args, Command};
 use serde_json::{Map, Value};
 use std::ffi::{OsStr, OsString};
@@ -58,7 +58,7 @@ pub(crate) fn words() -> Vec<OsString> {
 
 /// Reads the configuration file that the command line of this process names, and keeps the words.
 pub(crate) fn expand_own(command: &Command) -> Result<Vec<OsString>, ConfigFileError> {
-    let words = expand(command, std::env::args_os().collect())?;
+    let words = expand(command, drop_in::command_line(std::env::args_os().collect()))?;
     Ok(WORDS.get_or_init(|| words).clone())
 }
 

@@ -1,7 +1,7 @@
 //! The log that `knarr up` or the server gave this process: once it is large it is kept beside, and begun again.
 //!
 //! Tenants cause lines of the log, and it lies on the disk of the data. Only a file of that name is touched to which our output is
-//! appended: whoever redirects the output elsewhere has a way of their own. Its content is copied and then cut off, so that
+//! appended: an operator who redirects the output elsewhere has a way of their own. Its content is copied and then cut off, so that
 //! all who append to it go on at its beginning; what is written in the moment between the two is lost.
 
 use machinery_runtime::Runtime;

@@ -1,7 +1,17 @@
 //! Log lines go to standard error; what ends a command is one line there.
 
+use crate::line_limits::LineLimits;
 use std::io::{self, IsTerminal, Write};
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Bytes of one line: fields carry texts of others, an answer of a webhook for instance.
+const MAX_LINE_BYTES: usize = 8 << 10;
+/// Ends a colour.
+const RESET: &str = "\u{1b}[0m";
 
 /// Upstream's `-v`: 0 to 1 is info, 2 to 5 debug, more is trace of our own crates. `RUST_LOG` wins.
 pub(crate) fn init(verbosity: u8) {
@@ -17,19 +27,60 @@ pub(crate) fn init(verbosity: u8) {
     let is_colored = io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || OneLine {
-            out: io::stderr(),
+        .with_writer(Lines {
+            out: io::stderr,
             is_colored,
+            limits: LineLimits::new(),
         })
         .with_ansi(is_colored)
         .with_target(false)
         .init();
 }
 
+/// Writers of events, of which a place in the code has a bounded number.
+struct Lines<F> {
+    out: F,
+    is_colored: bool,
+    limits: LineLimits,
+}
+
+impl<'a, F: Fn() -> W, W: Write> MakeWriter<'a> for Lines<F> {
+    type Writer = OneLine<W>;
+
+    fn make_writer(&'a self) -> OneLine<W> {
+        OneLine {
+            out: Some((self.out)()),
+            is_colored: self.is_colored,
+        }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> OneLine<W> {
+        let Some(left_out) = self.limits.should_write(event) else {
+            return OneLine {
+                out: None,
+                is_colored: self.is_colored,
+            };
+        };
+        let mut writer = self.make_writer();
+        if left_out > 0 {
+            let (mut line, place) = (String::new(), event.target());
+            // Neither a text nor a log that cannot be written is worth the next line.
+            let _ = SystemTime.format_time(&mut Writer::new(&mut line));
+            line += &format!(
+                " {:>5} {left_out} lines of {place} were left out before the next\n",
+                event.level()
+            );
+            let _ = writer.write_all(line.as_bytes());
+        }
+        writer
+    }
+}
+
 /// Writer of events, each of which is one line whatever its fields hold: names and errors carry text of tenants, nodes and
 /// pods, and a line break in it would be a line of their own in this log.
 struct OneLine<W> {
-    out: W,
+    /// `None` for one that is left out.
+    out: Option<W>,
     /// Colours are escape sequences; those in fields are escaped by `tracing_subscriber`.
     is_colored: bool,
 }
@@ -37,16 +88,31 @@ struct OneLine<W> {
 impl<W: Write> Write for OneLine<W> {
     /// Takes an event as a whole, which is how `tracing_subscriber` writes it.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        let line = text.strip_suffix('\n').unwrap_or(&text);
-        self.out
-            .write_all((escaped(line, self.is_colored) + "\n").as_bytes())?;
+        if let Some(out) = &mut self.out {
+            out.write_all(line(event, self.is_colored).as_bytes())?;
+        }
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.out.as_mut().map_or(Ok(()), Write::flush)
     }
+}
+
+/// An event as one line, of which no more than [`MAX_LINE_BYTES`] are kept.
+fn line(event: &[u8], is_colored: bool) -> String {
+    let event = event.strip_suffix(b"\n").unwrap_or(event);
+    let kept = &event[..event.len().min(MAX_LINE_BYTES)];
+    let mut line = escaped(&String::from_utf8_lossy(kept), is_colored);
+    if line.len() > MAX_LINE_BYTES || kept.len() < event.len() {
+        line.truncate(line.floor_char_boundary(MAX_LINE_BYTES));
+        line += &format!(" … cut, {} bytes in all", event.len());
+        if is_colored {
+            line += RESET;
+        }
+    }
+    line.push('\n');
+    line
 }
 
 /// The text with its control characters, and what else ends a line or turns its direction, as Rust writes them.
@@ -107,24 +173,68 @@ mod tests {
         }
     }
 
-    #[test]
-    fn log_event_is_one_line_whatever_its_fields_hold() {
+    /// The log of this.
+    fn logged(events: impl FnOnce()) -> String {
         let written = Shared::default();
         let out = written.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || OneLine {
-                out: out.clone(),
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(Lines {
+                out: move || out.clone(),
                 is_colored: false,
+                limits: LineLimits::new(),
             })
             .with_ansi(false)
             .finish();
+        tracing::subscriber::with_default(subscriber, events);
+        let bytes = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[test]
+    fn log_lines_of_one_place_are_bounded() {
+        let text = logged(|| {
+            for number in 0..1_000 {
+                tracing::info!(number, "often");
+                tracing::debug!(number, "wanted");
+            }
+            tracing::info!("another place");
+        });
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        assert_eq!(count("wanted"), 1_000);
+        assert!(
+            count("another place") == 1 && (100..1_000).contains(&count("often")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn log_lines_have_so_many_bytes() {
+        let text = logged(|| {
+            tracing::warn!(why = "é".repeat(1 << 20), "long");
+            tracing::warn!(why = "\u{1}".repeat(MAX_LINE_BYTES - 100), "escaped");
+            tracing::warn!(why = "y".repeat(MAX_LINE_BYTES / 2), "short");
+        });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        for cut in &lines[..2] {
+            assert!(
+                (MAX_LINE_BYTES..MAX_LINE_BYTES + 100).contains(&cut.len()),
+                "{}",
+                cut.len()
+            );
+            assert!(cut.ends_with(" bytes in all"), "{cut}");
+        }
+        assert!(lines[2].ends_with("yy\""), "{}", lines[2]);
+    }
+
+    #[test]
+    fn log_event_is_one_line_whatever_its_fields_hold() {
         let forged = "a\r\n2026-11-23T00:00:00Z ERROR forged\u{1b}[2K\u{85}\u{2028}\u{202e} é";
-        tracing::subscriber::with_default(subscriber, || {
+        let text = logged(|| {
             tracing::warn!(error = forged, key = %forged, "{forged}");
             tracing::warn!("second");
         });
-        let bytes = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let text = String::from_utf8_lossy(&bytes);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.matches('\n').count() == 2 && text.contains('é'), "{text}");
         assert!(

@@ -7,11 +7,13 @@ mod agent_reserve;
 mod check;
 mod completion;
 mod config_file;
+mod drop_in;
 mod executors;
 mod forwarded;
 mod image;
 mod join;
 mod kubeconfig;
+mod line_limits;
 mod log_rotation;
 mod logging;
 mod near;
@@ -137,5 +139,24 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
             logging::print_error(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the flags of a command and of those below it that have no help.
+    fn without_help(command: &clap::Command) -> Vec<String> {
+        let own = command.get_arguments();
+        let own = own.filter(|own| !own.is_hide_set() && own.get_help().is_none());
+        let own = own.map(|own| format!("{} {}", command.get_name(), own.get_id()));
+        own.chain(command.get_subcommands().flat_map(without_help))
+            .collect()
+    }
+
+    #[test]
+    fn flags_have_help() {
+        assert_eq!(without_help(&Arguments::command()), Vec::<String>::new());
     }
 }

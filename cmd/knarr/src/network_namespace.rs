@@ -30,6 +30,12 @@ impl NetworkNamespace {
         }
     }
 
+    /// The one that a process is in, where this process is in another one.
+    pub(crate) fn elsewhere(pid: u32) -> Option<Self> {
+        let (own, other) = (number("self")?, number(&pid.to_string())?);
+        (own != other).then(|| Self { file: file(other) })
+    }
+
     /// Beginning of a command line that enters it.
     pub(crate) fn entry(&self) -> String {
         match &self.file {

@@ -6,6 +6,7 @@
 
 use super::fixture::{self, Access};
 use super::node_attacks::{filled_disk, killed, streams};
+use super::trap_attacks::{dear_object, many_groups, many_ports, silent_webhook, trickling_answer};
 use crate::bench::connection::Target;
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -29,6 +30,7 @@ pub(super) struct Scene {
     nobody: Target,
     /// A running pod of the attacker's, where there is a node.
     pub(super) pod: Option<String>,
+    has_extension: bool,
     /// The cluster's, where it has a node.
     pub(super) data_dir: Option<PathBuf>,
 }
@@ -39,6 +41,8 @@ struct Attack {
     /// Clients at once.
     clients: usize,
     needs_node: bool,
+    /// Requests are passed on to an extension of the hour's own.
+    needs_extension: bool,
     turn: fn(Scene, Runtime) -> BoxFuture<'static, Result<()>>,
 }
 
@@ -51,6 +55,7 @@ const fn attack(
         name,
         clients,
         needs_node: false,
+        needs_extension: false,
         turn,
     }
 }
@@ -66,7 +71,7 @@ const fn node_attack(
     }
 }
 
-static ATTACKS: [Attack; 16] = [
+static ATTACKS: [Attack; 21] = [
     attack("half-sent heads", 100, |scene, runtime| {
         Box::pin(half_sent_head(scene, runtime))
     }),
@@ -100,6 +105,24 @@ static ATTACKS: [Attack; 16] = [
         Box::pin(authentication(scene, runtime))
     }),
     attack("events", 8, |scene, runtime| Box::pin(events(scene, runtime))),
+    attack("objects with dear rules", 4, |scene, runtime| {
+        Box::pin(dear_object(scene, runtime))
+    }),
+    attack("writes that a webhook never answers for", 30, |scene, runtime| {
+        Box::pin(silent_webhook(scene, runtime))
+    }),
+    attack("reviews of many groups", 4, |scene, _| {
+        Box::pin(many_groups(scene))
+    }),
+    attack("services of many ports", 4, |scene, runtime| {
+        Box::pin(many_ports(scene, runtime))
+    }),
+    Attack {
+        needs_extension: true,
+        ..attack("answers of an extension that trickle", 50, |scene, runtime| {
+            Box::pin(trickling_answer(scene, runtime))
+        })
+    },
     node_attack("exec, attach and port-forward held open", 20, |scene, runtime| {
         Box::pin(streams(scene, runtime))
     }),
@@ -136,6 +159,8 @@ pub struct Orders {
     pub token: String,
     /// The attacker's own pod, where there is a node.
     pub pod: Option<String>,
+    /// The server passes requests on to an extension of the hour's own.
+    pub has_extension: bool,
     /// The cluster's, where it has a node.
     pub data_dir: Option<PathBuf>,
     pub seconds: u64,
@@ -157,6 +182,7 @@ pub async fn attack_for_a_while(orders: Orders) -> Result<Vec<Outcome>> {
         mallory,
         nobody,
         pod: orders.pod,
+        has_extension: orders.has_extension,
         data_dir: orders.data_dir,
     };
     let end = runtime.monotonic() + Duration::from_secs(orders.seconds);
@@ -179,7 +205,9 @@ impl Attackers {
         let scope = runtime.child_scope();
         let is_wanted = |attack: &&Attack| {
             let is_asked = only.is_empty() || only.iter().any(|word| attack.name.contains(word.as_str()));
-            is_asked && (scene.data_dir.is_some() || !attack.needs_node)
+            let is_possible = (scene.data_dir.is_some() || !attack.needs_node)
+                && (scene.has_extension || !attack.needs_extension);
+            is_asked && is_possible
         };
         let mut counts = Vec::new();
         for attack in ATTACKS.iter().filter(is_wanted) {

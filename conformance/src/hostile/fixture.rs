@@ -1,5 +1,6 @@
 //! Namespaces, identities and rights: the tenants' and the attacker's.
 
+use super::traps::Traps;
 use crate::bench::connection::{Connection, Target};
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -31,6 +32,7 @@ pub(super) struct Fixture {
     attacker_token: String,
     /// The address of a pod of the attacker's that runs, where there is a node.
     pub(super) pod: Option<String>,
+    traps: Traps,
 }
 
 impl Fixture {
@@ -49,6 +51,7 @@ impl Fixture {
             );
         }
         let attacker_token = identity(runtime, &mut client, ATTACKER).await?;
+        let traps = Traps::install(runtime, &mut client).await?;
         let pod = match node {
             true => Some(pod(runtime, &mut client).await?),
             false => None,
@@ -57,11 +60,16 @@ impl Fixture {
             tenants,
             attacker_token,
             pod,
+            traps,
         })
     }
 
     pub(super) fn tenant(&self, name: &str) -> Access {
         self.tenants[name].clone()
+    }
+
+    pub(super) fn has_extension(&self) -> bool {
+        self.traps.has_extension
     }
 
     pub(super) fn attacker_token(&self) -> String {
@@ -152,7 +160,7 @@ pub(super) async fn waited_for_pods(runtime: &Runtime, admin: &Target) -> Result
     Ok(())
 }
 
-async fn until(runtime: &Runtime, what: &str, mut look: impl AsyncFnMut() -> bool) -> Result<()> {
+pub(super) async fn until(runtime: &Runtime, what: &str, mut look: impl AsyncFnMut() -> bool) -> Result<()> {
     let waiting = async {
         while !look().await {
             runtime.sleep(Duration::from_millis(50)).await;

@@ -12,6 +12,8 @@ pub mod figures;
 mod fixture;
 mod node_attacks;
 pub mod tenants;
+mod trap_attacks;
+mod traps;
 
 use crate::bench::connection::Target;
 use crate::bench::server::Server;
@@ -90,6 +92,7 @@ fn orders(place: &Fixture, options: &Options) -> Orders {
         kubeconfig: options.kubeconfig.clone(),
         token: place.attacker_token(),
         pod: place.pod.clone(),
+        has_extension: place.has_extension(),
         data_dir: options.node.then(|| options.data_dir.clone()),
         seconds: options.duration.as_secs(),
         only: options.only.clone(),

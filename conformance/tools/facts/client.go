@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // client asks the server for documents. It believes the server's certificate: both are ours, on loopback.
@@ -14,24 +15,38 @@ type client struct {
 }
 
 func (c *client) get(path, accept string, into any) error {
-	request, err := http.NewRequest(http.MethodGet, c.server+path, nil)
+	body, err := c.do(http.MethodGet, path, accept, nil)
 	if err != nil {
 		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
+func (c *client) create(path, object string) error {
+	_, err := c.do(http.MethodPost, path, "application/json", strings.NewReader(object))
+	return err
+}
+
+func (c *client) do(method, path, accept string, body io.Reader) ([]byte, error) {
+	request, err := http.NewRequest(method, c.server+path, body)
+	if err != nil {
+		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", accept)
+	request.Header.Set("Content-Type", "application/json")
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s: %.300s", path, response.Status, body)
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return nil, fmt.Errorf("%s %s: %s: %.300s", method, path, response.Status, answer)
 	}
-	return json.Unmarshal(body, into)
+	return answer, nil
 }

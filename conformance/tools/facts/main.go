@@ -25,7 +25,9 @@ func main() {
 	client := &client{server: *server, token: *token}
 
 	packages := walkTypes()
-	must(addOpenAPI(packages, client))
+	words, schemas := words{}, schemas{}
+	must(addOpenAPI(packages, client, words, schemas))
+	words.addOptions()
 	must(addFeatureGates(packages))
 	resources, err := readResources(client)
 	must(err)
@@ -37,7 +39,11 @@ func main() {
 	must(writeResources(filepath.Join(*out, "resources.json"), resources))
 	must(writeDefaults(filepath.Join(*out, "defaults.json")))
 	must(writeGates(filepath.Join(*out, "feature_gates.json")))
+	must(schemas.write(filepath.Join(*out, "schemas.tsv")))
+	must(words.write(filepath.Join(*out, "descriptions.jsonl")))
 	must(writeHeads(filepath.Join(*out, "headers.tsv"), client, resources))
+	// Last, since it adds custom kinds.
+	must(writeOperations(filepath.Join(*out, "operations.tsv"), client))
 }
 
 func must(err error) {

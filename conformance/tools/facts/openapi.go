@@ -8,8 +8,9 @@ import (
 
 type object = map[string]any
 
-// addOpenAPI joins what the server publishes to the types and fields found by reflection, by the model's name.
-func addOpenAPI(packages map[string]*Package, c *client) error {
+// addOpenAPI joins what the server publishes to the types and fields found by reflection, by the model's name; words and hashes
+// go elsewhere.
+func addOpenAPI(packages map[string]*Package, c *client, words words, schemas schemas) error {
 	models := map[string]*Type{}
 	for _, p := range packages {
 		for _, t := range p.Types {
@@ -24,7 +25,8 @@ func addOpenAPI(packages map[string]*Package, c *client) error {
 	}
 	var paths []string
 	for path := range index.Paths {
-		if parts := strings.Split(path, "/"); gaVersion.MatchString(parts[len(parts)-1]) {
+		// Discovery of a group stands at an address without a version.
+		if parts := strings.Split(path, "/"); len(parts) < 3 || gaVersion.MatchString(parts[2]) {
 			paths = append(paths, path)
 		}
 	}
@@ -42,6 +44,8 @@ func addOpenAPI(packages map[string]*Package, c *client) error {
 				continue
 			}
 			seen[model] = true
+			words.add(model, schema)
+			schemas.add(model, schema)
 			t := models[model]
 			if t == nil {
 				log.Printf("note: %s in %s has no Go type", model, path)

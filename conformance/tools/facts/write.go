@@ -114,3 +114,12 @@ func (f *Field) row() *row {
 	line.set("featureGates", f.Gate)
 	return line
 }
+
+func sortedKeys[V any](all map[string]V) []string {
+	keys := make([]string, 0, len(all))
+	for key := range all {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}

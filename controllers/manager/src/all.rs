@@ -40,6 +40,8 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::service_cidr::ROW,
         crate::pod_gc::ROW,
         crate::volume_binder::ROW,
+        crate::attach_detach::ROW,
+        crate::expand::ROW,
         crate::ephemeral_volume::ROW,
         crate::resource_claim::ROW,
         crate::device_taint_eviction::ROW,

@@ -24,6 +24,8 @@ pub struct Config {
     pub unhealthy_zone_threshold: f64,
     /// `--terminated-pod-gc-threshold`: finished pods beyond this are deleted; zero keeps all.
     pub terminated_pod_gc_threshold: usize,
+    /// `--disable-force-detach-on-timeout`: a volume in use stays on a node that is unhealthy for long.
+    pub disable_force_detach_on_timeout: bool,
     /// `--legacy-service-account-token-clean-up-period`: unused tokens of Secrets are marked invalid after this time, and
     /// deleted after as much again.
     pub legacy_token_clean_up_period: Duration,
@@ -76,6 +78,7 @@ impl Default for Config {
             large_cluster_size_threshold: 50,
             unhealthy_zone_threshold: 0.55,
             terminated_pod_gc_threshold: 12_500,
+            disable_force_detach_on_timeout: false,
             legacy_token_clean_up_period: Duration::from_secs(365 * 24 * 3_600),
             horizontal_pod_autoscaler: HorizontalPodAutoscalerConfig::default(),
             cluster_signing_duration: Duration::from_secs(365 * 24 * 3_600),

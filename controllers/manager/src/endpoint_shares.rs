@@ -21,7 +21,7 @@ use crate::views::ServiceView;
 
 /// Units of an endpoint.
 pub(crate) const ENDPOINT: usize = 1;
-/// Units of a port: some 2 KB of memory with everybody who reads it.
+/// Units of a port: some 2 KB of memory with every reader.
 const PORT: usize = 8;
 /// Bytes of a port's names that count as another port.
 const NAME_BYTES: usize = 48;
@@ -141,7 +141,7 @@ impl EndpointShares {
         Some(Taken { due, is_short })
     }
 
-    /// A Service has this now, which nobody planned.
+    /// A Service has this now, without a plan.
     pub(crate) fn note(&self, service: &ObjectKey, units: usize) -> Vec<ObjectKey> {
         let mut state = self.state.lock();
         let part = Part {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// Lookups and comparisons that a round does on the thread where it is: a few milliseconds.
 pub(crate) const LIGHT: usize = 65_536;
 
-/// The flow of a controller's heavy work for a namespace: what one namespace owes delays no other's.
+/// The flow of a controller's heavy work for a namespace.
 pub(crate) fn flow(controller: &str, namespace: &str) -> HeavyFlow {
-    HeavyFlow::of_account(format!("{controller} of {namespace}")).within(namespace)
+    HeavyFlow::of_component(controller, namespace)
 }
 
 /// Takes a step of so many comparisons: here where they are few, in the turn of its namespace where they are many.

@@ -1,4 +1,4 @@
-//! Creation, deletion, adoption and release of pods: with expectations, preconditions and upstream's events.
+//! Creation and deletion of pods: with expectations, preconditions and upstream's events.
 
 use crate::views::template::NewPod;
 use futures::future::join_all;
@@ -10,7 +10,6 @@ use machinery_reconcile::{EventRecorder, Expectations, ObjectReference, Reconcil
 use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Display;
-use std::sync::Arc;
 
 /// Pods created or deleted in one go at most.
 pub const BURST_REPLICAS: usize = 500;
@@ -81,7 +80,7 @@ impl PodControl {
             Err(error) if error.is_already_exists() => self.recognise(expectations, owner, &key, error).await,
             Err(error) if (400..500).contains(&error.code()) => {
                 expectations.not_created(&owner.key, &key);
-                // Nothing can be made in a namespace that is going; that is nobody's failure.
+                // Nothing can be made in a namespace that is going; that is no failure.
                 if !error.has_cause("NamespaceTerminating") {
                     let message = self.wording.not_created(owner, &key.name, &error);
                     self.recorder.warning(owner, "FailedCreate", message);
@@ -143,7 +142,7 @@ impl PodControl {
                     .normal(owner, "SuccessfulDelete", self.wording.deleted(owner, pod.name()));
                 Ok(())
             }
-            // Upstream says of a member of a StatefulSet that it was deleted, whoever did it.
+            // Upstream says of a member of a StatefulSet that it was deleted, whatever deleted it.
             Err(error) if error.is_not_found() && matches!(self.wording, Wording::StatefulSet) => {
                 self.recorder
                     .normal(owner, "SuccessfulDelete", self.wording.deleted(owner, pod.name()));
@@ -157,42 +156,6 @@ impl PodControl {
                 Err(error)
             }
         }
-    }
-
-    /// Makes the owner the pod's controller.
-    pub async fn adopt<P: Projection>(
-        &self,
-        owner: &ObjectReference,
-        pod: &Object<P>,
-    ) -> Result<(), ClientError> {
-        let reference = json!({
-            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.key.name, "uid": owner.uid,
-            "controller": true, "blockOwnerDeletion": true,
-        });
-        self.patch_owners(pod, reference).await
-    }
-
-    /// Adopts and releases pods of an owner of this kind; before the first adoption the live owner is asked whether it is still
-    /// there and staying.
-    pub async fn claim<P: Projection>(
-        &self,
-        (kind, owner): (&ApiResource, &ObjectHeader),
-        about: &ObjectReference,
-        adopt: &[Arc<Object<P>>],
-        release: &[Arc<Object<P>>],
-    ) -> Result<(), ReconcileError> {
-        if !adopt.is_empty() {
-            still_staying(&self.client, kind, owner).await?;
-        }
-        for pod in adopt {
-            let adopted = self.adopt(about, pod).await;
-            adopted.map_err(ReconcileError::doing("adopting a pod"))?;
-        }
-        for pod in release {
-            let released = self.release(about, pod).await;
-            released.map_err(ReconcileError::doing("releasing a pod"))?;
-        }
-        Ok(())
     }
 
     /// Gives the pod a label.
@@ -209,28 +172,20 @@ impl PodControl {
             .map(drop)
     }
 
-    /// Takes the owner off the pod.
-    pub async fn release<P: Projection>(
-        &self,
-        owner: &ObjectReference,
-        pod: &Object<P>,
-    ) -> Result<(), ClientError> {
-        match self
-            .patch_owners(pod, json!({"$patch": "delete", "uid": owner.uid}))
-            .await
-        {
-            // Gone, or made anew under the name: it is not ours either way.
-            Err(error) if error.is_not_found() || error.is_invalid() || error.is_conflict() => Ok(()),
-            other => other,
-        }
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
-    async fn patch_owners<P: Projection>(
+    /// Patches a pod strategically.
+    pub(crate) async fn patch_strategic<P: Projection>(
         &self,
         pod: &Object<P>,
-        reference: serde_json::Value,
+        body: &serde_json::Value,
     ) -> Result<(), ClientError> {
-        patch_owners(&self.client, &self.pods, &pod.header, &reference).await
+        self.client
+            .patch(&self.pods, pod.key(), "", &Patch::Strategic, body)
+            .await
+            .map(drop)
     }
 }
 

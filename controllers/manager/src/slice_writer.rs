@@ -2,9 +2,11 @@
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, Informer, Object, Projection};
+use machinery_client::{
+    ApiResource, Client, ClientError, DeleteOptions, Edit, Informer, Object, Projection, Subscription,
+};
 use machinery_meta::{ObjectKey, Revision};
-use machinery_reconcile::{Expectations, names};
+use machinery_reconcile::{Expectations, WorkQueue, names};
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::Counters;
 use serde_json::{Value, json};
@@ -26,6 +28,15 @@ impl SliceWriter {
             tracker: Expectations::default(),
             changes,
         }
+    }
+
+    /// Puts keys that wait for slices in line after each list of these, for as long as the subscription is kept.
+    pub(crate) fn requeue_after_lists<P: Projection>(
+        &self,
+        slices: &Informer<P>,
+        queue: WorkQueue<ObjectKey>,
+    ) -> Subscription {
+        self.tracker.requeue_after_lists(slices, queue, ObjectKey::clone)
     }
 
     /// Reports whether the cache shows all that was written. If not, the slices' own events are still to come. A lost

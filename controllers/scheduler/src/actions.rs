@@ -1,25 +1,28 @@
 //! Carries decisions out: binding, the pod's condition, preemption.
 
 use crate::decision::{Nomination, Preemption};
-use crate::events::{PendingEvent, Recorder};
+use crate::devices::Deallocation;
+use crate::devices::writes::ClaimWriter;
+use crate::events;
 use crate::extender::{Answer, Consultants, Question};
 use crate::meter::{ERROR, ExtensionPoint, SUCCESS};
 use crate::metrics::Metrics;
 use crate::pod::PodInfo;
+use crate::volumes::scheduling::PRE_BIND;
 use crate::volumes::views::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use crate::volumes::{Binding, Reservation};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, EventRecorder, EventType, Patch};
 use machinery_meta::{ObjectKey, Revision, Uid};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two tries of a binding of which nobody knows what became.
+/// Between two tries of a request whose outcome is unknown.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// So often a binding is tried where the answer stays away.
+/// So often a binding or a pod's status is tried where the answer stays away.
 const TRIES: u32 = 5;
 
 /// The name of no node.
@@ -33,7 +36,7 @@ const TOO_MANY_REQUESTS: i32 = 429;
 pub(crate) struct Actions {
     client: Client,
     runtime: Runtime,
-    recorder: Recorder,
+    recorder: EventRecorder,
     metrics: Metrics,
     pods: ApiResource,
     extenders: Consultants,
@@ -51,7 +54,7 @@ pub(crate) enum BindError {
 impl BindError {
     pub(crate) fn pod_is_gone(&self) -> bool {
         match self {
-            Self::Api(error) => error.is_not_found() || error.is_conflict(),
+            Self::Api(error) => is_gone(error),
             Self::Extender(_) => false,
         }
     }
@@ -59,7 +62,7 @@ impl BindError {
 
 impl Actions {
     pub(crate) fn new(client: Client, runtime: Runtime, metrics: Metrics, extenders: Consultants) -> Self {
-        let recorder = Recorder::start(&client, &runtime);
+        let recorder = events::recorder(&client);
         Self {
             client,
             runtime,
@@ -117,7 +120,7 @@ impl Actions {
             "Successfully assigned {}/{} to {node}",
             pod.key.namespace, pod.key.name
         );
-        self.record(pod, None, "Scheduled", "Binding", note);
+        self.record(pod, None, "Scheduled", "Binding", &note);
     }
 
     async fn try_bind(&self, pod: &PodInfo, node: &str) -> Result<(), ClientError> {
@@ -152,9 +155,45 @@ impl Actions {
         }
     }
 
-    /// Says which node the pod is about to be bound to, and writes what is reserved, each where the object is still the one
-    /// that was looked at: another write of it would make the choice a wrong one.
+    /// Says which node the pod is about to be bound to, and writes what is reserved: volumes, then devices, as the plugins
+    /// are in order.
     pub(crate) async fn reserve(
+        &self,
+        pod: &PodInfo,
+        node: &str,
+        reservation: &mut Reservation,
+    ) -> Result<(), String> {
+        let volumes = self.reserve_volumes(pod, node, reservation).await;
+        volumes.map_err(|error| format!("{PRE_BIND}: {}", error.chain()))?;
+        for own in &mut reservation.devices {
+            let claims = ClaimWriter::new(&self.client, &self.runtime);
+            let written = claims.reserve(pod, own).await;
+            written.map_err(|why| format!("running PreBind plugin \"DynamicResources\": {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// Takes back the pod's reservations of devices: it is not bound.
+    pub(crate) async fn unreserve(&self, pod: &PodInfo) {
+        if pod.has_device_claims() {
+            ClaimWriter::new(&self.client, &self.runtime).unreserve(pod).await;
+        }
+    }
+
+    /// Takes the devices of a claim back, which are out of the pod's reach. Returns whether that was written.
+    pub(crate) async fn deallocate(&self, pod: &PodInfo, own: &Deallocation) -> bool {
+        let claims = ClaimWriter::new(&self.client, &self.runtime);
+        let written = claims.deallocate(own).await;
+        if let Err(error) = &written {
+            let error = error.chain();
+            tracing::warn!(pod = %pod.key, claim = %own.claim, %error, "a claim's devices were not taken back");
+        }
+        written.is_ok()
+    }
+
+    /// Says which node the pod is about to be bound to, and writes what is reserved of volumes, each where the object is still the one
+    /// that was looked at: another write of it would make the choice a wrong one.
+    async fn reserve_volumes(
         &self,
         pod: &PodInfo,
         node: &str,
@@ -162,7 +201,7 @@ impl Actions {
     ) -> Result<(), ClientError> {
         if *pod.pod.status.nominated_node_name != *node {
             let body = json!({"status": {"nominatedNodeName": node}});
-            self.patch_status(pod, &body).await;
+            let _ = self.patch_status(pod, body).await;
         }
         let volumes = ApiResource::of::<PersistentVolume>();
         for own in reservation.bindings.iter_mut().filter(|own| !own.written) {
@@ -201,14 +240,17 @@ impl Actions {
         preemption: Option<Preemption>,
         nomination: Nomination,
     ) {
-        self.warn(pod, message.to_owned());
+        self.warn(pod, message);
         let nominated = match (&preemption, nomination) {
             (Some(preemption), _) => Some(&*preemption.node),
             (None, Nomination::Cleared) => Some(NOWHERE),
             (None, Nomination::Kept) => None,
         };
-        self.set_unschedulable(pod, "Unschedulable", message, nominated)
+        let said = self
+            .set_unschedulable(pod, "Unschedulable", message, nominated)
             .await;
+        // For a pod that is gone meanwhile no other goes.
+        let preemption = preemption.filter(|_| !said.is_err_and(|error| is_gone(&error)));
         if let Some(preemption) = preemption {
             let begun = self.runtime.monotonic();
             let all = self.make_room(pod, &preemption).await;
@@ -221,7 +263,7 @@ impl Actions {
     async fn make_room(&self, pod: &Arc<PodInfo>, preemption: &Preemption) -> bool {
         for other in &preemption.dispossessed {
             let body = json!({"status": {"nominatedNodeName": null}});
-            self.patch_status(other, &body).await;
+            let _ = self.patch_status(other, body).await;
         }
         // One that is being deleted makes room without another word.
         let victims = preemption.victims.iter();
@@ -234,30 +276,35 @@ impl Actions {
 
     /// Says that something went wrong, which is not the pod's fault. No node is promised to it any more.
     pub(crate) async fn failed(&self, pod: &Arc<PodInfo>, message: &str) {
-        self.warn(pod, message.to_owned());
-        self.set_unschedulable(pod, "SchedulerError", message, Some(NOWHERE))
+        self.warn(pod, message);
+        let _ = self
+            .set_unschedulable(pod, "SchedulerError", message, Some(NOWHERE))
             .await;
     }
 
-    /// Deletes a victim. Returns whether it goes.
+    /// Deletes a victim once its condition says why, so that its owner does not take it for a failure. Returns whether it goes.
     async fn preempt(&self, pod: &Arc<PodInfo>, victim: &Arc<PodInfo>, node: &str) -> bool {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
             "message": format!("{}: preempting to accommodate a higher priority pod", pod.pod.spec.scheduler_name),
             "lastTransitionTime": self.now()
         });
-        self.patch_status(victim, &json!({"status": {"conditions": [condition]}}))
-            .await;
+        let said = self.patch_status(victim, json!({"status": {"conditions": [condition]}}));
+        match said.await {
+            Err(error) if is_gone(&error) => return true,
+            Err(_) => return false,
+            Ok(()) => {}
+        }
         let options = DeleteOptions::uid(&Uid(victim.uid().to_owned()));
         match self.client.delete(&self.pods, &victim.key, &options).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => true,
+            Err(error) if is_gone(&error) => true,
             Err(error) => {
                 tracing::warn!(victim = %victim.key, error = %error.chain(), "deleting a preemption victim failed");
                 false
             }
             Ok(_) => {
                 let note = format!("Preempted by pod {} on node {node}", pod.uid());
-                self.record(victim, Some(pod), "Preempted", "Preempting", note);
+                self.record(victim, Some(pod), "Preempted", "Preempting", &note);
                 true
             }
         }
@@ -270,7 +317,7 @@ impl Actions {
         reason: &str,
         message: &str,
         nominated: Option<&str>,
-    ) {
+    ) -> Result<(), ClientError> {
         let own = pod
             .pod
             .status
@@ -281,10 +328,10 @@ impl Actions {
             .is_some_and(|own| &*own.status == "False" && *own.reason == *reason && *own.message == *message);
         let known = &*pod.pod.status.nominated_node_name;
         // The node of a pod whose claims were being bound may have been written since (`reserve`).
-        let may_differ = !pod.claims.is_empty();
+        let may_differ = !pod.claims.is_empty() || pod.has_device_claims();
         let nominated = nominated.filter(|node| *node != known || may_differ);
         if same && nominated.is_none() {
-            return;
+            return Ok(());
         }
         let mut condition = json!({
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
@@ -299,17 +346,29 @@ impl Actions {
             Some(NOWHERE) => body["status"]["nominatedNodeName"] = Value::Null,
             Some(node) => body["status"]["nominatedNodeName"] = node.into(),
         }
-        self.patch_status(pod, &body).await;
+        self.patch_status(pod, body).await
     }
 
-    async fn patch_status(&self, pod: &PodInfo, body: &Value) {
-        let patched = self
-            .client
-            .patch(&self.pods, &pod.key, "status", &Patch::Strategic, body)
-            .await;
-        if let Err(error) = patched.map_err(|error| error.chain()) {
-            tracing::debug!(pod = %pod.key, %error, "a pod's status was not written");
+    /// Patches the status of a pod that is still the one that was looked at. A patch whose outcome is unknown, and one that
+    /// met another write, is sent again: it makes no difference how often.
+    async fn patch_status(&self, pod: &PodInfo, mut body: Value) -> Result<(), ClientError> {
+        body["metadata"] = json!({"uid": pod.uid()});
+        let send = || {
+            self.client
+                .patch(&self.pods, &pod.key, "status", &Patch::Strategic, &body)
+        };
+        let mut patched = send().await;
+        let mut tries = 1;
+        let again = |error: &ClientError| error.leaves_open() || error.is_conflict();
+        while patched.as_ref().is_err_and(again) && tries < TRIES {
+            self.runtime.sleep(TRY_AGAIN).await;
+            patched = send().await;
+            tries += 1;
         }
+        if let Err(error) = &patched {
+            tracing::debug!(pod = %pod.key, error = %error.chain(), "a pod's status was not written");
+        }
+        patched.map(drop)
     }
 
     fn now(&self) -> Value {
@@ -318,34 +377,26 @@ impl Actions {
 
     fn record(
         &self,
-        pod: &Arc<PodInfo>,
-        related: Option<&Arc<PodInfo>>,
+        pod: &PodInfo,
+        related: Option<&PodInfo>,
         reason: &'static str,
         action: &'static str,
-        note: String,
+        note: &str,
     ) {
-        let (pod, related) = (Arc::clone(pod), related.cloned());
-        self.recorder.record(PendingEvent {
-            pod,
-            related,
-            warning: false,
-            reason,
-            action,
-            note,
-        });
+        let event = events::event(EventType::Normal, pod, related, (reason, action), note);
+        self.recorder.record(event);
     }
 
-    fn warn(&self, pod: &Arc<PodInfo>, note: String) {
-        let (reason, action) = ("FailedScheduling", "Scheduling");
-        self.recorder.record(PendingEvent {
-            pod: Arc::clone(pod),
-            related: None,
-            warning: true,
-            reason,
-            action,
-            note,
-        });
+    fn warn(&self, pod: &PodInfo, note: &str) {
+        let told = ("FailedScheduling", "Scheduling");
+        self.recorder
+            .record(events::event(EventType::Warning, pod, None, told, note));
     }
+}
+
+/// The pod is gone, or another has its name.
+fn is_gone(error: &ClientError) -> bool {
+    error.is_not_found() || error.is_conflict()
 }
 
 /// The part of a volume that makes it name its claim.

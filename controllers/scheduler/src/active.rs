@@ -29,7 +29,7 @@ struct Level {
     turns: BTreeSet<(u64, Waiting, Arc<str>)>,
     /// Steps charged to a namespace, counted from when it began to wait.
     charged: HashMap<Arc<str>, u64>,
-    /// Steps charged to the namespace whose turn was last, before that turn: nobody begins below.
+    /// Steps charged to the namespace whose turn was last, before that turn: no namespace begins below.
     clock: u64,
     /// Namespaces charged when those that owe nothing are forgotten next.
     forget_at: usize,

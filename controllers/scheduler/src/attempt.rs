@@ -3,6 +3,7 @@
 //! Invariant: a list that a tenant makes as long as it likes is decoded at most once per attempt, the dry run of
 //! preemption included, and only where a node asks.
 
+use crate::devices::pod_devices::PodDevices;
 use crate::meter::Meter;
 use crate::node_terms::{NodeTermIndex, items_of, steps_of};
 use crate::nodes::{NodeId, NodeTable};
@@ -46,6 +47,7 @@ pub struct Attempt {
     /// Sums of one plugin, made once per attempt.
     summary: OnceCell<Box<dyn Any + Send>>,
     volumes: OnceCell<Result<PodVolumes, Rejection>>,
+    devices: OnceCell<Result<PodDevices, Rejection>>,
     steps: Cell<usize>,
     meter: Option<Meter>,
 }
@@ -84,6 +86,7 @@ impl Attempt {
             admitted: RefCell::default(),
             summary: OnceCell::new(),
             volumes: OnceCell::new(),
+            devices: OnceCell::new(),
             steps: Cell::new(0),
             meter: None,
         }
@@ -264,6 +267,16 @@ impl Attempt {
     /// The pod's claims, where they were asked for.
     pub(crate) fn volumes_if_known(&self) -> Option<&Result<PodVolumes, Rejection>> {
         self.volumes.get()
+    }
+
+    /// The pod's claims of devices, sorted once per attempt.
+    pub(crate) fn devices(&self, nodes: &NodeTable) -> &Result<PodDevices, Rejection> {
+        self.devices.get_or_init(|| PodDevices::of(self, &nodes.devices))
+    }
+
+    /// The pod's claims of devices, where they were asked for.
+    pub(crate) fn devices_if_known(&self) -> Option<&Result<PodDevices, Rejection>> {
+        self.devices.get()
     }
 
     /// Counts so many columns summed over all nodes.

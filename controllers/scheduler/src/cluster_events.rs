@@ -44,7 +44,13 @@ impl ClusterEvents {
     pub const CLAIM_FREED: Self = Self(1 << 20);
     /// Features that a node declares changed.
     pub const NODE_FEATURES: Self = Self(1 << 21);
-    /// Something nobody classified.
+    /// A claim of devices came or changed, or gave devices back.
+    pub const DEVICE_CLAIM: Self = Self(1 << 22);
+    /// A class of devices came or changed.
+    pub const DEVICE_CLASS: Self = Self(1 << 23);
+    /// Devices came, changed, or lost a taint.
+    pub const DEVICE_SLICE: Self = Self(1 << 24);
+    /// An event without a class.
     pub const ANY: Self = Self(u32::MAX);
 
     #[must_use]
@@ -64,7 +70,7 @@ impl ClusterEvents {
 }
 
 /// Labels of [`ClusterEvents`], in the order of their bits.
-const LABELS: [&str; 22] = [
+const LABELS: [&str; 25] = [
     "NodeAdd",
     "NodeUpdateNodeAllocatable",
     "NodeUpdateNodeLabel",
@@ -87,4 +93,7 @@ const LABELS: [&str; 22] = [
     "AssignedPodDelete",
     "AssignedPodDelete",
     "NodeUpdateNodeDeclaredFeature",
+    "ResourceClaimUpdate",
+    "DeviceClassUpdate",
+    "ResourceSliceUpdate",
 ];

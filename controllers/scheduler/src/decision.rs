@@ -1,5 +1,6 @@
 //! Decisions of the scheduler about pods, to be carried out by others.
 
+use crate::devices::Deallocation;
 use crate::extender::Question;
 use crate::pod::PodInfo;
 use crate::volumes::Reservation;
@@ -28,6 +29,8 @@ pub enum Decision {
         message: String,
         preemption: Option<Preemption>,
         nomination: Nomination,
+        /// A claim that is to give its devices back.
+        deallocation: Option<Deallocation>,
     },
 }
 

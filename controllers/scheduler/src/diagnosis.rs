@@ -68,10 +68,7 @@ pub fn truncated(message: &str) -> String {
         return message.to_owned();
     }
     let suffix = " ...";
-    let mut end = MESSAGE_LIMIT - suffix.len();
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = message.floor_char_boundary(MESSAGE_LIMIT - suffix.len());
     format!("{}{suffix}", &message[..end])
 }
 

@@ -30,7 +30,7 @@ fn name_of(one: u64) -> u64 {
     one & !WRITES
 }
 
-/// Nobody outside of this process finds names of one hash.
+/// No client outside of this process finds names of one hash.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Disks {

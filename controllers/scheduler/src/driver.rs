@@ -17,7 +17,6 @@ use crate::scheduler::Scheduler;
 use crate::sources::{Changed, Sources};
 use crate::usage::Sample;
 use crate::volumes::Reservation;
-use crate::volumes::scheduling::PRE_BIND;
 use machinery_client::{Client, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
 use std::sync::Arc;
@@ -78,6 +77,7 @@ enum Outcome {
     /// The pod waits for its claims; none of the bindings at the same time is it.
     Reserved(Arc<PodInfo>, Box<str>, Reservation),
     NotReserved(Arc<PodInfo>, Reservation),
+    NotDeallocated(Arc<PodInfo>),
     Answered(Answer),
     Told,
 }
@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// Decides where nobody waits for the thread; what changed meanwhile is taken in afterwards.
+    /// Decides where no other task waits for the thread; what changed meanwhile is taken in afterwards.
     async fn decide_on_own_thread(&mut self, now: Duration, room: usize) -> Vec<Decision> {
         let runtime = self.runtime.clone();
         let mut scheduler = std::mem::take(&mut self.scheduler);
@@ -181,6 +181,9 @@ impl Driver {
             Outcome::NotReserved(pod, reservation) => {
                 let now = self.runtime.monotonic();
                 self.scheduler.volumes_not_written(&pod, &reservation, now);
+            }
+            Outcome::NotDeallocated(pod) => {
+                self.scheduler.not_deallocated(&pod, self.runtime.monotonic());
             }
             Outcome::Answered(answer) => self.scheduler.answered(answer),
             Outcome::Told => {}
@@ -237,6 +240,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
                     tracing::warn!(pod = %pod.key, %node, %message);
                     actions.failed(&pod, &message).await;
                 }
+                actions.unreserve(&pod).await;
                 Outcome::BindingFailed(pod)
             }
         },
@@ -254,6 +258,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
         Decision::Fail { pod, message } => {
             tracing::warn!(pod = %pod.key, %message);
             actions.failed(&pod, &message).await;
+            actions.unreserve(&pod).await;
             Outcome::BindingFailed(pod)
         }
         Decision::Reject {
@@ -261,10 +266,18 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             message,
             preemption,
             nomination,
+            deallocation,
         } => {
             tracing::debug!(pod = %pod.key, %message, "no node fits");
+            let deallocated = match deallocation {
+                Some(own) => actions.deallocate(&pod, &own).await,
+                None => true,
+            };
             actions.reject(&pod, &message, preemption, nomination).await;
-            Outcome::Told
+            match deallocated {
+                true => Outcome::Told,
+                false => Outcome::NotDeallocated(pod),
+            }
         }
     }
 }
@@ -277,10 +290,10 @@ async fn reserve(
 ) -> Outcome {
     match actions.reserve(&pod, &node, &mut reservation).await {
         Ok(()) => Outcome::Reserved(pod, node, reservation),
-        Err(error) => {
-            let message = format!("{PRE_BIND}: {}", error.chain());
+        Err(message) => {
             tracing::warn!(pod = %pod.key, %node, %message);
             actions.failed(&pod, &message).await;
+            actions.unreserve(&pod).await;
             Outcome::NotReserved(pod, reservation)
         }
     }

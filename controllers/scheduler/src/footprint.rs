@@ -1,4 +1,4 @@
-//! Sizes of what the scheduler remembers of pods after they are gone: nobody is charged for it.
+//! Sizes of what the scheduler remembers of pods after they are gone: no namespace is charged for it.
 
 use std::hash::{Hash, Hasher};
 

@@ -78,7 +78,7 @@ pub trait Plugin: Send + Sync + Debug {
     }
 
     /// Checks that the pod may be tried at all; the error is the message that gives the reason.
-    fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), String> {
+    fn pre_enqueue(&self, _pod: &PodInfo, _nodes: &NodeTable) -> Result<(), String> {
         Ok(())
     }
 
@@ -177,8 +177,8 @@ impl PluginSet {
     }
 
     /// The first plugin that does not let the pod be tried.
-    pub(crate) fn gate(&self, pod: &PodInfo) -> Option<&'static str> {
-        let gate = |row: &&PluginRegistration| row.plugin.pre_enqueue(pod).is_err();
+    pub(crate) fn gate(&self, pod: &PodInfo, nodes: &NodeTable) -> Option<&'static str> {
+        let gate = |row: &&PluginRegistration| row.plugin.pre_enqueue(pod, nodes).is_err();
         self.pre_enqueue.iter().find(gate).map(PluginRegistration::name)
     }
 }

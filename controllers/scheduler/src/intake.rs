@@ -10,6 +10,7 @@ use machinery_client::Projection;
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Takes in what changed.
@@ -42,6 +43,10 @@ pub(crate) fn take_in(
         | Changed::Controllers(_)
         | Changed::ReplicaSets(_)
         | Changed::StatefulSets(_) => take_in_owners(scheduler, sources, timed, changed),
+        Changed::DeviceClaims(_)
+        | Changed::DeviceClasses(_)
+        | Changed::Slices(_)
+        | Changed::TaintRules(_) => take_in_devices(scheduler, sources, timed, changed, now),
         storage => take_in_storage(scheduler, sources, timed, storage, now),
     }
 }
@@ -63,6 +68,34 @@ fn take_in_owners(scheduler: &mut Scheduler, sources: &Sources, timed: Timed<'_>
             let kind = OwnerKind::StatefulSet;
             each_owner(scheduler, timed, kind, &sources.stateful_sets, &keys);
         }
+        _ => {}
+    }
+}
+
+fn take_in_devices(
+    scheduler: &mut Scheduler,
+    sources: &Sources,
+    timed: Timed<'_>,
+    changed: Changed,
+    now: Duration,
+) {
+    match changed {
+        Changed::DeviceClaims(keys) => timed.each(&sources.device_claims, &keys, |key, claim| {
+            scheduler.device_claim_changed(key, claim.map(|claim| Arc::clone(&claim.0)), now);
+            either(claim, "ResourceClaimUpdate", "ResourceClaimDelete")
+        }),
+        Changed::DeviceClasses(keys) => timed.each(&sources.device_classes, &keys, |key, class| {
+            scheduler.device_class_changed(&key.name, class.map(|class| Arc::clone(&class.0)), now);
+            either(class, "DeviceClassUpdate", "DeviceClassDelete")
+        }),
+        Changed::Slices(keys) => timed.each(&sources.slices, &keys, |key, slice| {
+            scheduler.device_slice_changed(&key.name, slice.map(|slice| Arc::clone(&slice.0)), now);
+            either(slice, "ResourceSliceUpdate", "ResourceSliceDelete")
+        }),
+        Changed::TaintRules(keys) => timed.each(&sources.taint_rules, &keys, |key, rule| {
+            scheduler.device_rule_changed(&key.name, rule.map(|rule| rule.0.clone()), now);
+            either(rule, "DeviceTaintRuleUpdate", "DeviceTaintRuleDelete")
+        }),
         _ => {}
     }
 }

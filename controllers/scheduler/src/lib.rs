@@ -23,6 +23,7 @@ pub mod cluster_events;
 pub mod config;
 pub mod decision;
 pub mod declared_features;
+pub mod devices;
 pub mod diagnosis;
 pub mod disks;
 mod driver;

@@ -109,7 +109,7 @@ impl Measuring {
         }
     }
 
-    /// The pod is gone while its claims were being bound: nobody says how that ends.
+    /// The pod is gone while its claims were being bound: the end of that is not reported.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.tries.remove(key);
     }

@@ -1,4 +1,4 @@
-//! Durations of extension points and plugins in one attempt, taken where somebody measures.
+//! Durations of extension points and plugins in one attempt, taken where they are measured.
 
 use std::cell::RefCell;
 use std::fmt;

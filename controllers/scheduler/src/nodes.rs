@@ -5,6 +5,7 @@
 //! with it instead of starting over. Pods may be known before their node is: such a row is not `present` yet.
 
 use crate::declared_features::DeclaredFeatures;
+use crate::devices::Devices;
 pub use crate::node_id::NodeId;
 use crate::object::{Labels, Node, Taint};
 use crate::owner_selectors::OwnerSelectors;
@@ -65,6 +66,8 @@ pub struct NodeTable {
     counts: SelectorCounts,
     owner_selectors: OwnerSelectors,
     pub volumes: Volumes,
+    /// Devices, and the claims to them.
+    pub devices: Devices,
     /// Usage of nodes, where the policy needs it.
     pub(crate) usage: NodeUsages,
     namespaces: Namespaces,

@@ -5,6 +5,8 @@
 
 use machinery_client::{Folded, LongList};
 use machinery_meta::TextMap;
+use machinery_semantics::pod_status::is_terminal_phase;
+use machinery_semantics::taints::{NO_EXECUTE, NO_SCHEDULE, TaintTerms, TolerationTerms};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -64,7 +66,16 @@ fields! {
         topology_spread_constraints: Folded<Vec<TopologySpreadConstraint>>,
         scheduling_gates: LongList<SchedulingGate>,
         volumes: Vec<Volume>,
+        resource_claims: Folded<Vec<PodResourceClaim>>,
     }
+    /// A claim of devices: by its name, or one that is made for the pod.
+    pub struct PodResourceClaim {
+        name: Box<str>,
+        resource_claim_name: Option<Box<str>>,
+        resource_claim_template_name: Option<Box<str>>,
+    }
+    /// The claim that was made for the pod; without a name none is needed.
+    pub struct PodResourceClaimStatus { name: Box<str>, resource_claim_name: Option<Box<str>> }
     pub struct Volume {
         name: Box<str>,
         persistent_volume_claim: Option<ClaimSource>,
@@ -98,6 +109,7 @@ fields! {
         start_time: Option<Box<str>>,
         container_statuses: Vec<ContainerStatus>,
         init_container_statuses: Vec<ContainerStatus>,
+        resource_claim_statuses: Folded<Vec<PodResourceClaimStatus>>,
     }
     /// Amounts that the node holds for a container.
     pub struct ContainerStatus {
@@ -266,7 +278,7 @@ pub struct SchedulingGate {
 impl Pod {
     /// Failed or succeeded: it holds nothing on its node any more.
     pub fn is_terminal(&self) -> bool {
-        matches!(&*self.status.phase, "Succeeded" | "Failed")
+        is_terminal_phase(Some(&self.status.phase))
     }
 
     pub fn is_deleting(&self) -> bool {
@@ -277,29 +289,22 @@ impl Pod {
 impl Taint {
     /// Reports whether this taint keeps intolerant pods away, rather than only making the node less welcome.
     pub fn forbids_scheduling(&self) -> bool {
-        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+        [NO_SCHEDULE, NO_EXECUTE].contains(&&*self.effect)
     }
 }
 
 impl Toleration {
-    /// Upstream's `ToleratesTaint`: an empty effect, key (with `Exists`) or operator is a wildcard or a default.
     pub fn tolerates(&self, taint: &Taint) -> bool {
-        if !self.effect.is_empty() && self.effect != taint.effect {
-            return false;
-        }
-        if !self.key.is_empty() && self.key != taint.key {
-            return false;
-        }
-        match &*self.operator {
-            "Exists" => true,
-            "" | "Equal" => self.value == taint.value,
-            "Lt" => compare_integers(&taint.value, &self.value, |taint, own| taint < own),
-            "Gt" => compare_integers(&taint.value, &self.value, |taint, own| taint > own),
-            _ => false,
-        }
+        let terms = TolerationTerms {
+            key: &self.key,
+            operator: &self.operator,
+            value: &self.value,
+            effect: &self.effect,
+        };
+        terms.accept(TaintTerms {
+            key: &taint.key,
+            value: &taint.value,
+            effect: &taint.effect,
+        })
     }
-}
-
-fn compare_integers(left: &str, right: &str, holds: fn(i64, i64) -> bool) -> bool {
-    matches!((left.parse(), right.parse()), (Ok(left), Ok(right)) if holds(left, right))
 }

@@ -2,13 +2,14 @@
 
 use crate::declared_features::DeclaredFeatures;
 use crate::disks::Disks;
-use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodSpec, Toleration, Volume};
+use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodResourceClaim, PodSpec, Toleration, Volume};
 use crate::pod_terms::{OwnedTerm, terms_of};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use machinery_client::{Folded, LongList};
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Everything that decides where a pod may go as far as single nodes are concerned. Pods of one deployment are
@@ -57,6 +58,20 @@ pub struct PodClaim {
     pub ephemeral: bool,
 }
 
+/// A claim of devices that a pod names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceClaimName {
+    Named(Box<str>),
+    /// It was made for this pod.
+    Made(Box<str>),
+    /// None is needed after all.
+    Unneeded,
+    /// It is made for this pod, and is not there yet.
+    Awaited,
+    /// It is of no form that is known here; its name in the pod.
+    Unknown(Box<str>),
+}
+
 /// A pod with its shape, its affinity terms, its claims and its disks.
 #[derive(Debug)]
 pub struct PodInfo {
@@ -96,6 +111,7 @@ impl PodInfo {
             preemption_policy: spec.preemption_policy,
             scheduling_gates: spec.scheduling_gates,
             topology_spread_constraints: spec.topology_spread_constraints,
+            resource_claims: spec.resource_claims,
             affinity: if is_long { affinity } else { Affinity::default() },
             ..PodSpec::default()
         };
@@ -148,6 +164,52 @@ impl PodInfo {
     /// Reports whether it names the claim, which is of its namespace.
     pub fn uses_claim(&self, claim: &ObjectKey) -> bool {
         self.key.namespace == claim.namespace && self.claims.iter().any(|own| *own.name == *claim.name)
+    }
+
+    pub fn has_device_claims(&self) -> bool {
+        let claims = &self.pod.spec.resource_claims;
+        claims.json_bytes().is_some() || !claims.get().is_empty()
+    }
+
+    /// The claims of devices that it names.
+    pub fn device_claims(&self) -> Vec<DeviceClaimName> {
+        let made = self.pod.status.resource_claim_statuses.get();
+        let made: HashMap<&str, Option<&Box<str>>> = made
+            .iter()
+            .map(|own| (&*own.name, own.resource_claim_name.as_ref()))
+            .collect();
+        let name = |own: &PodResourceClaim| match own {
+            PodResourceClaim {
+                resource_claim_name: Some(name),
+                ..
+            } => DeviceClaimName::Named(name.clone()),
+            PodResourceClaim {
+                resource_claim_template_name: Some(_),
+                ..
+            } => match made.get(&*own.name) {
+                Some(Some(name)) => DeviceClaimName::Made((*name).clone()),
+                Some(None) => DeviceClaimName::Unneeded,
+                None => DeviceClaimName::Awaited,
+            },
+            _ => DeviceClaimName::Unknown(own.name.clone()),
+        };
+        self.pod.spec.resource_claims.get().iter().map(name).collect()
+    }
+
+    /// Reports whether it names the claim of devices, which is of its namespace.
+    pub fn uses_device_claim(&self, claim: &ObjectKey) -> bool {
+        use DeviceClaimName::{Made, Named};
+        let is_own = |own: DeviceClaimName| matches!(own, Named(name) | Made(name) if *name == *claim.name);
+        self.key.namespace == claim.namespace
+            && self.has_device_claims()
+            && self.device_claims().into_iter().any(is_own)
+    }
+
+    /// Reports whether both name the same claims of devices.
+    pub fn has_device_claims_of(&self, other: &Self) -> bool {
+        let (own, other) = (&self.pod, &other.pod);
+        own.spec.resource_claims == other.spec.resource_claims
+            && own.status.resource_claim_statuses == other.status.resource_claim_statuses
     }
 
     pub fn uid(&self) -> &str {

@@ -4,6 +4,8 @@ use crate::algorithm::FitError;
 use crate::asking::Preempting;
 use crate::attempt::Attempt;
 use crate::decision::{Decision, Nomination, Preemption};
+use crate::devices::DYNAMIC_RESOURCES;
+use crate::devices::post_filter::after_filters;
 use crate::diagnosis::Diagnosis;
 use crate::extender::EXTENDER;
 use crate::framework::ClusterEvents;
@@ -41,7 +43,7 @@ impl Scheduler {
                 resolvable,
             } => (diagnosis, resolvable),
         };
-        if diagnosis.pre_filter_message.is_some() {
+        if diagnosis.pre_filter_message.is_some() && !diagnosis.plugins.contains(DYNAMIC_RESOURCES) {
             // What upstream's DynamicResources says in a cycle that ended before its turn; no pod is preempted.
             let end = PostFilterEnd::kept("not found".to_owned());
             return Some(self.rejected(&attempt, *diagnosis, end, now));
@@ -81,6 +83,7 @@ impl Scheduler {
             message: FitError::NoNodes.message(),
             preemption: None,
             nomination: Nomination::Cleared,
+            deallocation: None,
         }
     }
 
@@ -159,7 +162,16 @@ impl Scheduler {
         let pod = attempt.pod();
         self.measuring.decided(attempt);
         self.measuring.end(pod, AttemptResult::Unschedulable);
-        diagnosis.post_filter_message = end.message;
+        let (deallocation, message) = match self.profile_of(pod).is_some_and(|own| own.deallocates) {
+            true => after_filters(
+                attempt,
+                &self.nodes.devices,
+                end.preemption.is_some(),
+                end.message,
+            ),
+            false => (None, end.message),
+        };
+        diagnosis.post_filter_message = message;
         if end.preemption.is_none() && end.nomination == Nomination::Cleared {
             self.nominations.remove(pod);
         }
@@ -174,6 +186,7 @@ impl Scheduler {
             message,
             preemption: end.preemption,
             nomination: end.nomination,
+            deallocation,
         }
     }
 

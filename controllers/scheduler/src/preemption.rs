@@ -34,7 +34,7 @@ pub struct Candidate {
     pub(crate) violations: usize,
 }
 
-/// Nobody has to go because nothing would help; the message says why, in upstream's words.
+/// No pod has to go because nothing would help; the message says why, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreemptionImpossible(pub String);
 

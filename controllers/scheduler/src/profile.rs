@@ -3,6 +3,7 @@
 use crate::algorithm::Algorithm;
 use crate::config::args::DefaultPreemptionArgs;
 use crate::config::{Configuration, ProfileConfig};
+use crate::devices::DYNAMIC_RESOURCES;
 use crate::extender::Interests;
 use crate::meter::ExtensionPoint;
 use crate::plugins::plugin_set;
@@ -17,6 +18,8 @@ pub struct Profile {
     pub(crate) algorithm: Algorithm,
     /// `None` where no pod has to go for another.
     pub(crate) preemption: Option<DefaultPreemptionArgs>,
+    /// Devices that nobody uses are taken from claims of pods that fit nowhere.
+    pub(crate) deallocates: bool,
     /// Time that the claims of a pod have to be bound.
     pub(crate) bind_timeout: Duration,
 }
@@ -26,13 +29,12 @@ impl Profile {
         let percentage = config.percentage_of_nodes_to_score;
         let percentage = percentage.unwrap_or(configuration.percentage_of_nodes_to_score);
         let extenders = Interests::new(&configuration.extenders);
-        let preempts = config
-            .plugins
-            .has(ExtensionPoint::PostFilter, "DefaultPreemption");
+        let has = |name: &str| config.plugins.has(ExtensionPoint::PostFilter, name);
         Self {
             name: (*config.scheduler_name).into(),
             algorithm: Algorithm::new(plugin_set(config)).searching(percentage, extenders.compare_nodes()),
-            preemption: preempts.then_some(config.args.default_preemption),
+            preemption: has("DefaultPreemption").then_some(config.args.default_preemption),
+            deallocates: has(DYNAMIC_RESOURCES),
             bind_timeout: config.args.volume_binding.bind_timeout,
         }
     }

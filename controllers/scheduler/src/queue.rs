@@ -159,6 +159,11 @@ impl Queue {
         self.entries.contains_key(key)
     }
 
+    /// The pod as it was last seen.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<PodInfo>> {
+        self.entries.get(key).map(|entry| &entry.pod)
+    }
+
     /// Reports whether this very pod is taken and not decided about.
     pub(crate) fn is_tried(&self, pod: &PodInfo) -> bool {
         let entry = self.entries.get(&pod.key);
@@ -174,6 +179,7 @@ impl Queue {
         let replaced = entry.pod.uid() != pod.uid();
         let changed = entry.pod.shape != pod.shape
             || !entry.pod.has_terms_of(&pod)
+            || !entry.pod.has_device_claims_of(&pod)
             || entry.pod.pod.metadata.labels != pod.pod.metadata.labels;
         let reordered = entry.pod.priority() != pod.priority();
         entry.pod = pod;
@@ -238,6 +244,13 @@ impl Queue {
                 self.tallies.reject(plugins, &profile, more);
             }
         }
+    }
+
+    /// Pods that plugins hold back, of those that a change concerns.
+    pub(crate) fn gated(&self, concerns: impl Fn(&PodInfo) -> bool) -> Vec<Arc<PodInfo>> {
+        let is_gated = |entry: &&Entry| entry.place == QueuePosition::Gated && concerns(&entry.pod);
+        let gated = self.entries.values().filter(is_gated);
+        gated.map(|entry| Arc::clone(&entry.pod)).collect()
     }
 
     /// The pod is gone, or has a node.

@@ -5,6 +5,7 @@ use crate::asking::Asking;
 use crate::attempt::Attempt;
 use crate::config::Configuration;
 use crate::decision::Decision;
+use crate::devices::reservation::reserve as reserve_devices;
 use crate::extender::Interests;
 use crate::framework::ClusterEvents;
 use crate::measuring::Measuring;
@@ -129,7 +130,11 @@ impl Scheduler {
             }
             return;
         }
-        if self.assumed.get(key).is_some_and(|uid| **uid == *pod.uid()) {
+        if self.is_assumed(pod) {
+            // Should binding fail, the pod is tried again as it is by then.
+            if self.queue.is_tried(pod) {
+                self.queue.set(Arc::clone(pod), None, now);
+            }
             return;
         }
         if self.nodes.node_of(key).is_some() {
@@ -141,7 +146,7 @@ impl Scheduler {
             self.waits_no_more(key);
             return;
         };
-        let gate = profile.algorithm.plugins().gate(pod);
+        let gate = profile.algorithm.plugins().gate(pod, &self.nodes);
         let nominated = &pod.pod.status.nominated_node_name;
         if !nominated.is_empty() && !self.queue.contains(key) {
             self.nominations.add(pod, nominated);
@@ -263,7 +268,10 @@ impl Scheduler {
         }
         let among = self.nodes.rows().max(self.nodes.pod_count());
         let next = self.queue.peek(now);
-        next.is_some_and(|pod| pod.long_items().saturating_mul(among) > BURST_STEPS)
+        // What a search for devices takes shows while it goes on.
+        next.is_some_and(|pod| {
+            pod.has_device_claims() || pod.long_items().saturating_mul(among) > BURST_STEPS
+        })
     }
 
     /// Decides about the next waiting pods, up to `room` of them and no more than changes may wait for. A heavy one is
@@ -299,6 +307,10 @@ impl Scheduler {
         if self.waits_for_an_answer() {
             return None;
         }
+        // What the attempt began with may have changed while extenders were asked.
+        if self.has_an_answer() {
+            self.renew_pools();
+        }
         if self.has_an_answer()
             && let Some(decision) = self.go_on_with_answer(now, random)
         {
@@ -308,6 +320,9 @@ impl Scheduler {
             return None;
         }
         let queued = self.queue.pop(now)?;
+        if queued.pod.has_device_claims() {
+            self.renew_pools();
+        }
         let attempt = self.measuring.begin(&queued);
         let extenders = match self.extenders.ask_about_nodes(&queued.pod) {
             true => Extenders::Unasked,
@@ -320,10 +335,18 @@ impl Scheduler {
         }
     }
 
+    fn renew_pools(&mut self) {
+        let devices = self.nodes.devices.pools.renew();
+        self.steps = self.steps.saturating_add(devices);
+    }
+
     /// Gives the pod its node, as far as the scheduler is concerned.
     pub(crate) fn assume(&mut self, attempt: &Attempt, node: NodeId, now: Duration) -> Decision {
         let pod = Arc::clone(attempt.pod());
-        let reservation = self.reserve(attempt, node);
+        let reservation = match self.reserve(attempt, node) {
+            Ok(reservation) => reservation,
+            Err(message) => return self.not_reserved(attempt, message, now),
+        };
         self.measuring.decided(attempt);
         let node = self.nodes.names[node].clone();
         self.assumed.insert(pod.key.clone(), pod.uid().into());
@@ -340,13 +363,28 @@ impl Scheduler {
         }
     }
 
-    fn reserve(&mut self, attempt: &Attempt, node: NodeId) -> Reservation {
+    /// The node does not give what it was chosen for: the pod waits for its next turn.
+    fn not_reserved(&mut self, attempt: &Attempt, why: String, now: Duration) -> Decision {
+        let pod = Arc::clone(attempt.pod());
+        self.measuring.decided(attempt);
+        self.measuring.end(&pod, AttemptResult::Error);
+        self.queue.retry(&pod.key, now);
+        let message = format!("running Reserve plugin \"DynamicResources\": {why}");
+        Decision::Error { pod, message }
+    }
+
+    fn reserve(&mut self, attempt: &Attempt, node: NodeId) -> Result<Reservation, String> {
         let since = attempt.meter().map(Meter::now);
-        let reservation = reserve(attempt, &mut self.nodes, node);
+        // Devices first: only they can fail.
+        let devices = reserve_devices(attempt, &mut self.nodes, node)?;
+        let reservation = Reservation {
+            devices,
+            ..reserve(attempt, &mut self.nodes, node)
+        };
         if let Some((meter, since)) = attempt.meter().zip(since) {
             meter.ran(ExtensionPoint::Reserve, None, SUCCESS, since);
         }
-        reservation
+        Ok(reservation)
     }
 
     /// Steps since the last burst began.
@@ -370,7 +408,7 @@ impl Scheduler {
         }
     }
 
-    /// Binding failed: the node is free again and the pod waits for its next turn.
+    /// Binding failed: the node is free again and the pod waits for its next turn, unless it is on its way out.
     pub fn binding_failed(&mut self, pod: &PodInfo, now: Duration) {
         self.measuring.end(pod, AttemptResult::Error);
         if !self.is_assumed(pod) {
@@ -379,6 +417,9 @@ impl Scheduler {
         self.assumed.remove(&pod.key);
         self.binding.waiting.remove(&pod.key);
         self.leave_node(&pod.key, now);
+        if self.queue.get(&pod.key).is_some_and(|own| own.pod.is_deleting()) {
+            self.waits_no_more(&pod.key);
+        }
         self.queue.retry(&pod.key, now);
     }
 }

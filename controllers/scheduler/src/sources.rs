@@ -1,5 +1,6 @@
 //! The kinds that the scheduler watches.
 
+use crate::devices::views::{DeviceClaimView, DeviceClassView, SliceView, TaintRuleView};
 use crate::object::Labels;
 use crate::policy::object::{NAME as POLICY, WantedPolicy, resource as policy_resource};
 use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
@@ -11,6 +12,7 @@ use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use machinery_client::{DirtyKeys, Informer, Informers, ListWatch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
@@ -54,6 +56,10 @@ pub(crate) struct Sources {
     pub(crate) drivers: Source<DriverView>,
     pub(crate) capacities: Source<CapacityView>,
     pub(crate) attachments: Source<AttachmentView>,
+    pub(crate) device_claims: Source<DeviceClaimView>,
+    pub(crate) device_classes: Source<DeviceClassView>,
+    pub(crate) slices: Source<SliceView>,
+    pub(crate) taint_rules: Source<TaintRuleView>,
     pub(crate) policies: Source<WantedPolicy>,
 }
 
@@ -83,6 +89,10 @@ pub(crate) enum Changed {
     Drivers(BTreeSet<ObjectKey>),
     Capacities(BTreeSet<ObjectKey>),
     Attachments(BTreeSet<ObjectKey>),
+    DeviceClaims(BTreeSet<ObjectKey>),
+    DeviceClasses(BTreeSet<ObjectKey>),
+    Slices(BTreeSet<ObjectKey>),
+    TaintRules(BTreeSet<ObjectKey>),
     Policy,
 }
 
@@ -104,6 +114,10 @@ impl Sources {
             drivers: Source::new(informers.of::<CSIDriver, _>()),
             capacities: Source::new(informers.of::<CSIStorageCapacity, _>()),
             attachments: Source::new(informers.of::<VolumeAttachment, _>()),
+            device_claims: Source::new(informers.of::<ResourceClaim, _>()),
+            device_classes: Source::new(informers.of::<DeviceClass, _>()),
+            slices: Source::new(informers.of::<ResourceSlice, _>()),
+            taint_rules: Source::new(informers.of::<DeviceTaintRule, _>()),
             policies: Source::new(informers.informer(ListWatch::all(policy_resource()))),
         }
     }
@@ -121,6 +135,10 @@ impl Sources {
         self.drivers.informer.synced().await;
         self.capacities.informer.synced().await;
         self.attachments.informer.synced().await;
+        self.device_claims.informer.synced().await;
+        self.device_classes.informer.synced().await;
+        self.slices.informer.synced().await;
+        self.taint_rules.informer.synced().await;
         let policy = self.policies.informer.synced();
         if runtime.timeout(POLICY_WITHIN, policy).await.is_err() {
             tracing::warn!("scheduling begins by the scores of the profile: no policy can be read");
@@ -151,6 +169,10 @@ impl Sources {
             keys = self.attachments.dirty.next_batch() => Changed::Attachments(keys),
             keys = self.volumes.dirty.next_batch() => Changed::Volumes(keys),
             keys = self.claims.dirty.next_batch() => Changed::Claims(keys),
+            keys = self.device_classes.dirty.next_batch() => Changed::DeviceClasses(keys),
+            keys = self.taint_rules.dirty.next_batch() => Changed::TaintRules(keys),
+            keys = self.slices.dirty.next_batch() => Changed::Slices(keys),
+            keys = self.device_claims.dirty.next_batch() => Changed::DeviceClaims(keys),
             keys = self.pods.dirty.next_batch() => Changed::Pods(keys),
         }
     }

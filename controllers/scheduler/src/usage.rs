@@ -66,7 +66,7 @@ impl NodeUsages {
         }
     }
 
-    /// Nobody asks for usage any more.
+    /// Usage is not requested any more.
     pub fn forget(&mut self) {
         self.nodes.clear();
     }

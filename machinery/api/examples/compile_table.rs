@@ -1,5 +1,5 @@
-//! Writes `table.bin` from `facts/` and `additions/` into the folder named first, and `descriptions.bin` beside it from what
-//! `descriptions/` printed, when its output is named second. Without arguments the folder is `src`.
+//! Writes `table.bin` from `facts/` and `additions/` into the folder named first, and `descriptions.bin` beside it from the file
+//! of upstream's descriptions, when that is named second. Without arguments the folder is `src`.
 //! `cargo xtask codegen` runs it after making the facts.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     files.insert(machinery_api::compile::ADDED_RESOURCES.to_owned(), added);
     write(&out.join("table.bin"), &machinery_api::compile::compile(&files)?)?;
     if let Some(text) = arguments.next() {
-        let packed = machinery_api::compile::pack_descriptions(&std::fs::read_to_string(text)?);
+        let packed = machinery_api::compile::pack_descriptions(&std::fs::read_to_string(text)?)?;
         write(&out.join("descriptions.bin"), &packed)?;
     }
     Ok(())

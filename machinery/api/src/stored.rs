@@ -1,9 +1,9 @@
-//! Stored objects as their types in the table have them: the one reading for whoever decides by another object.
+//! Stored objects as their types in the table have them: the one reading for callers that decide by another object.
 
 use crate::schema_for;
 use machinery_schema::{DecodeError, Strictness, Tree, decode_json};
 
-/// The stored text is not an object of its kind; whoever decides by it refuses.
+/// The stored text is not an object of its kind; a caller that decides by it refuses.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredError {
     #[error("{0} is no built-in kind")]

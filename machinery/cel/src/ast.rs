@@ -124,6 +124,25 @@ impl Expr {
         }
     }
 
+    /// Reports whether the expression selects a field of a variable, optionally or not.
+    pub(crate) fn selects(&self, variable: &str, field: &str) -> bool {
+        let is_variable = |own: &Self| own.as_ident() == Some(variable);
+        let own = match &self.kind {
+            ExprKind::Select {
+                operand, field: own, ..
+            } => own == field && is_variable(operand),
+            ExprKind::Call(call) if call.function == "_?._" => {
+                let name =
+                    |own: &Self| matches!(own.as_literal(), Some(Literal::String(own)) if own == field);
+                matches!(call.args.as_slice(), [operand, own] if is_variable(operand) && name(own))
+            }
+            _ => false,
+        };
+        let mut found = own;
+        self.children(|child| found = found || child.selects(variable, field));
+        found
+    }
+
     /// A name with dots, when the expression is only that.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         match &self.kind {

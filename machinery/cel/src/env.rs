@@ -69,6 +69,13 @@ impl Env {
         self
     }
 
+    /// Allows `cel.bind`, as selectors of devices do.
+    #[must_use]
+    pub(crate) fn with_bind(mut self) -> Self {
+        self.features.bind = true;
+        self
+    }
+
     /// Allows `cel.bind` and lists and maps of values of several types, as cel-spec does.
     #[must_use]
     pub fn with_spec_extensions(mut self) -> Self {

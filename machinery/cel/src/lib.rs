@@ -21,6 +21,7 @@ mod check;
 mod cost;
 mod declarations;
 mod declared;
+mod devices;
 mod env;
 mod escaping;
 mod eval;
@@ -39,9 +40,12 @@ mod value;
 pub use admission::{AdmissionVariables, Composition, MATCH_CONDITIONS_BUDGET, admission_env};
 pub use cost::{CostEstimate, NoSizes, Sizes};
 pub use declared::{Declared, MAX_REQUEST};
+pub use devices::{DEVICE_SELECTOR_MAX_COST, DeviceAttribute, DeviceMatch, DeviceSelector, DeviceValue};
 pub use env::{Env, ObjectTypes, Provider};
 pub use escaping::{escape, is_reserved, unescape};
-pub use eval::{Activation, Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables};
+pub use eval::{
+    Activation, Interrupt, Limits, MAX_MEMORY, MAX_WORK_OF_OBJECT, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables,
+};
 pub use parser::MAX_EXPRESSION;
 pub use program::{Compiled, Evaluation, ExpressionProblem, Program};
 pub use rules::{Rules, Verdict};

@@ -92,6 +92,11 @@ impl Compiled {
         &self.checked.ty
     }
 
+    /// Reports whether the expression selects a field of a variable: `claims.email`, `claims.?email`.
+    pub fn selects(&self, variable: &str, field: &str) -> bool {
+        self.checked.parsed.expr.selects(variable, field)
+    }
+
     /// The range of what an evaluation may cost.
     pub fn estimate(&self, sizes: &dyn Sizes) -> CostEstimate {
         estimate(&self.checked, sizes)
@@ -137,6 +142,30 @@ impl Program {
             value,
             cost: machine.meter.cost,
             work: machine.meter.work_done(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expression_knows_the_fields_that_it_selects() {
+        let env = Env::new().variable("claims", Type::map(Type::String, Type::Any));
+        for (text, expected) in [
+            ("claims.email", true),
+            ("claims.?email.orValue('') + 'x'", true),
+            ("has(claims.email) ? 'a' : 'b'", true),
+            ("claims.groups.exists(own, own == claims.email)", true),
+            ("[{'a': claims.email}][0].a", true),
+            ("claims.sub", false),
+            ("claims.email_verified", false),
+            ("claims.other.email", false),
+            ("'claims.email'", false),
+        ] {
+            let compiled = env.compile(text).unwrap();
+            assert_eq!(compiled.selects("claims", "email"), expected, "{text}");
         }
     }
 }

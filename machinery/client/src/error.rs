@@ -1,6 +1,7 @@
 //! Failures of requests to the API.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use machinery_runtime::AnswerRoom;
 
 /// A request failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,9 @@ pub enum ClientError {
         /// The bound.
         limit_bytes: usize,
     },
+    /// An API extension answers more than this process keeps of it.
+    #[error("no room for more that the API extension {} answers", .0.name())]
+    NoRoom(AnswerRoom),
     /// The request could not be built.
     #[error("building the request")]
     Request(#[from] http::Error),
@@ -115,7 +119,11 @@ impl ClientError {
         match self {
             Self::Status(_) => self.code() >= 500,
             Self::Request(_) | Self::Name { .. } | Self::Config(_) => false,
-            Self::Transport(_) | Self::TimedOut { .. } | Self::Decode { .. } | Self::TooLarge { .. } => true,
+            Self::Transport(_)
+            | Self::TimedOut { .. }
+            | Self::Decode { .. }
+            | Self::TooLarge { .. }
+            | Self::NoRoom(_) => true,
         }
     }
 

@@ -4,6 +4,7 @@
 //! service in this process; both run the same server code and the same authorization. [`Informers`] keep what a
 //! component watches: one reflector per resource and selector, one [`Object`] per key with the parsed header, the
 //! declared [`Index`]es and the one [`Projection`] of its readers. Readers receive keys, never payloads.
+//! [`EventRecorder`] writes what users are to see.
 //!
 //! ```text
 //! watch frames -> lines -> ObjectHeader + Projection (once per event) -> store -> handlers, dirty keys
@@ -11,12 +12,15 @@
 //!
 //! Nothing here caches a typed `k8s-openapi` object, polls, or writes a typed value back over stored bytes.
 
+mod answer;
 pub mod client;
 pub mod discovery;
 pub mod edit;
 pub mod error;
+pub mod events;
 mod folded;
 mod following;
+mod header_store;
 pub mod informer;
 mod lines;
 mod long_list;
@@ -26,16 +30,20 @@ pub mod projection;
 mod reflector;
 pub mod resource;
 mod store;
+mod typed_changes;
 pub mod view_cost;
 
 pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation};
 pub use discovery::DiscoveredResource;
 pub use edit::Edit;
 pub use error::ClientError;
+pub use events::{EventForm, EventRecorder, EventType, NewEvent, ObjectReference, Reporter};
 pub use folded::Folded;
-pub use informer::{Change, DirtyKeys, HeaderChange, HeaderStore, Informer, Informers, Subscription};
+pub use header_store::{HeaderChange, HeaderStore};
+pub use informer::{Change, DirtyKeys, Informer, Informers, Subscription};
 pub use long_list::LongList;
 pub use namespace_turns::{Turn, TurnQueue};
 pub use object::Object;
 pub use projection::{Index, IndexName, Projection};
 pub use resource::{ApiResource, ListWatch};
+pub use typed_changes::{TypedChange, follow};

@@ -1,7 +1,7 @@
 //! Turns that namespaces take at work for their objects: of a node that keeps rules and names of services, for example.
 //!
 //! An object is in line once, however often it changed. The lines of namespaces take turns, one object each, and a namespace
-//! whose object took long rests in proportion: all its changes together take a quarter of a thread, and nobody waits for
+//! whose object took long rests in proportion: all its changes together take a quarter of a thread, and no other namespace waits for
 //! more than one object of each other namespace.
 
 use machinery_runtime::Runtime;
@@ -89,7 +89,7 @@ impl TurnQueue {
         self.turns.lock().take(self.runtime.monotonic())
     }
 
-    /// Takes the next object, whoever rests.
+    /// Takes the next object, whichever namespaces rest.
     pub fn take_any(&self) -> Option<Turn> {
         self.turns.lock().take_at(0)
     }

@@ -3,6 +3,7 @@
 use crate::error::ClientError;
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, Word};
+use machinery_runtime::HeldRoom;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -21,6 +22,8 @@ pub struct Object<P> {
     /// Projection of its readers.
     pub projection: P,
     pub(crate) bytes: Slices,
+    /// Room that it takes, where an API extension said it.
+    pub(crate) _room: Option<Box<HeldRoom>>,
 }
 
 impl<P> Object<P> {
@@ -79,6 +82,10 @@ impl Slices {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
     /// The part from `start` to `end`, sharing memory.
     pub(crate) fn part(&self, start: usize, end: usize) -> Self {
         let mut out = Vec::with_capacity(self.0.len());
@@ -110,6 +117,7 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
         revision,
         projection,
         bytes,
+        _room: None,
     })
 }
 
@@ -118,7 +126,12 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
 pub(crate) struct RawObject {
     pub(crate) header: ObjectHeader,
     pub(crate) revision: Revision,
+    /// Nothing for those who read the header alone.
     pub(crate) bytes: Slices,
+    /// Room that it takes, where an API extension said it.
+    pub(crate) room: Option<Box<HeldRoom>>,
+    /// The header has name, namespace, uid and the time of deletion alone: the rest cannot be read.
+    pub(crate) is_partial: bool,
 }
 
 /// The metadata that a header is made of.

@@ -12,6 +12,8 @@ pub trait Projection: Send + Sync + Sized + 'static {
     const INDEXES: &'static [Index<Self>] = &[];
     /// Keeps the object's bytes with it, for [`Object::decode`].
     const KEEP_BYTES: bool = false;
+    /// False where the header is all that is read: the rest of an object is not kept then, not even until the end of a list.
+    const READS_OBJECT: bool = true;
 
     /// Makes the projection; an error drops the event with a warning in the log.
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>;
@@ -19,6 +21,8 @@ pub trait Projection: Send + Sync + Sized + 'static {
 
 /// Readers who need the header only.
 impl Projection for () {
+    const READS_OBJECT: bool = false;
+
     fn project(_: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
         Ok(())
     }
@@ -55,8 +59,8 @@ impl<P> Index<P> {
         name: IndexName::NAMESPACE,
         values: |object, each| each(&object.header.key.namespace),
     };
-    /// By the controlling owner: the object's namespace and the owner's uid. The namespace is part of it since whoever
-    /// writes an object writes its owner references: an object of another namespace that names the uid is nobody's here.
+    /// By the controlling owner: the object's namespace and the owner's uid. The namespace is part of it since the author of an
+    /// object writes its owner references: an object of another namespace that names the uid has no owner here.
     pub const CONTROLLER: Self = Self {
         name: IndexName::CONTROLLER,
         values: |object, each| {

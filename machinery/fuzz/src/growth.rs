@@ -11,7 +11,7 @@ const LEAST: Duration = Duration::from_millis(8);
 /// A thread that was interrupted looks busier than it was.
 const ATTEMPTS: usize = 3;
 
-/// The time for which a processor has run this thread, whoever else it ran meanwhile.
+/// The time for which a processor has run this thread, whatever else it ran meanwhile.
 fn on_processor() -> Duration {
     // Brings the kernel's account of this thread up to date.
     std::thread::yield_now();

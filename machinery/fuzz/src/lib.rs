@@ -188,7 +188,7 @@ where
     }
 }
 
-/// The time since it began, for runs that somebody asked to be timed.
+/// The time since it began, for runs that are timed.
 struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -17,7 +17,7 @@ static METER: Meter = Meter;
 
 struct Meter;
 
-/// Bytes that all threads hold together, whoever allocated and whoever frees them.
+/// Bytes that all threads hold together, whichever thread allocated and whichever frees them.
 static HELD_BY_ALL: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {

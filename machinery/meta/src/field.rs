@@ -39,6 +39,16 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
+    /// A path that begins at this one: `a` and `b[0]` → `a.b[0]`.
+    #[must_use]
+    pub fn join(&self, below: &Self) -> Self {
+        match below.0.as_str() {
+            "" => self.clone(),
+            text if text.starts_with('[') => Self(format!("{}{text}", self.0)),
+            text => self.child(text),
+        }
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -17,13 +17,16 @@ pub mod header;
 pub mod key;
 pub mod label_selector;
 pub mod names;
+mod packed_texts;
 pub mod predicate;
 pub mod quantity;
 pub mod reader;
 pub mod syntax;
 mod text_map;
+mod text_set;
 pub mod user;
 pub mod version;
+pub mod walked_path;
 mod word;
 
 pub use field::{FieldError, FieldErrorKind, FieldPath};
@@ -36,5 +39,6 @@ pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupV
 pub use predicate::Predicate;
 pub use quantity::Quantity;
 pub use text_map::TextMap;
+pub use text_set::TextSet;
 pub use user::UserInfo;
 pub use word::Word;

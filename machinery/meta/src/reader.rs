@@ -58,7 +58,7 @@ pub trait ObjectReader: Send + Sync {
     }
 
     /// Reports whether a namespace has an object of a resource, by what is in memory: it may lag behind a store that others
-    /// write as well, as upstream's informers do, and asks nobody.
+    /// write as well, as upstream's informers do, and sends no request.
     fn is_any_known<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str) -> ReadFuture<'a, bool> {
         Box::pin(async move { Ok(!self.list(resource, namespace).await?.is_empty()) })
     }

@@ -1,6 +1,7 @@
 //! Maps of texts, packed: a label of eight bytes of JSON takes ten here, and sixty in a tree of boxes.
 
-use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use crate::packed_texts::{PackedTexts, PackingTexts};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -8,44 +9,46 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct TextMap {
     /// Each name, and its value after it.
-    text: Box<str>,
-    /// End of each text.
-    ends: Box<[u32]>,
+    parts: PackedTexts,
 }
 
 impl TextMap {
     /// The value under a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let (mut from, mut to) = (0, self.len());
-        while from < to {
-            let middle = from.midpoint(to);
-            match self.part(2 * middle).cmp(name) {
-                std::cmp::Ordering::Equal => return Some(self.part(2 * middle + 1)),
-                std::cmp::Ordering::Less => from = middle + 1,
-                std::cmp::Ordering::Greater => to = middle,
-            }
-        }
-        None
+        let place = self.parts.search(name, 2)?;
+        Some(self.parts.get(place + 1))
     }
 
     /// Names and values, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.len()).map(|place| (self.part(2 * place), self.part(2 * place + 1)))
+        (0..self.len()).map(|pair| (self.parts.get(2 * pair), self.parts.get(2 * pair + 1)))
     }
 
     /// Number of names.
     pub fn len(&self) -> usize {
-        self.ends.len() / 2
+        self.parts.len() / 2
     }
 
     /// Reports whether the map is empty.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len() == 0
     }
 
-    fn part(&self, place: usize) -> &str {
-        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.text[begin as usize..self.ends[place] as usize]
+    /// Sorts pairs by name; of names that came twice the last value stays.
+    fn of_pairs(parts: PackedTexts) -> Self {
+        let raw = Self { parts };
+        if raw.iter().is_sorted_by(|left, right| left.0 < right.0) {
+            return raw;
+        }
+        let mut pairs: Vec<(&str, &str)> = raw.iter().collect();
+        pairs.reverse();
+        // Stable: the last value of a name is the first one now.
+        pairs.sort_by_key(|(name, _)| *name);
+        pairs.dedup_by_key(|(name, _)| *name);
+        let parts = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+        Self {
+            parts: parts.collect(),
+        }
     }
 }
 
@@ -55,57 +58,14 @@ impl fmt::Debug for TextMap {
     }
 }
 
-/// Parts in the order in which they came.
-#[derive(Default)]
-struct Builder {
-    text: String,
-    ends: Vec<u32>,
-}
-
-impl Builder {
-    /// Ends a part; no map of a gigabyte comes through the API.
-    fn end(&mut self) {
-        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
-    }
-
-    /// Sorts by name; of names that came twice the last value stays.
-    fn build(self) -> TextMap {
-        let raw = TextMap {
-            text: self.text.into(),
-            ends: self.ends.into(),
-        };
-        let names = || (0..raw.len()).map(|place| raw.part(2 * place));
-        if names().is_sorted_by(|left, right| left < right) {
-            return raw;
-        }
-        let mut places: Vec<usize> = (0..raw.len()).collect();
-        places.sort_by(|left, right| {
-            let by_name = raw.part(2 * left).cmp(raw.part(2 * right));
-            by_name.then(right.cmp(left))
-        });
-        places.dedup_by(|one, other| raw.part(2 * *one) == raw.part(2 * *other));
-        let mut sorted = Self::default();
-        for part in places.into_iter().flat_map(|place| [2 * place, 2 * place + 1]) {
-            sorted.text.push_str(raw.part(part));
-            sorted.end();
-        }
-        TextMap {
-            text: sorted.text.into(),
-            ends: sorted.ends.into(),
-        }
-    }
-}
-
 impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for TextMap {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut builder = Builder::default();
+        let mut packing = PackingTexts::default();
         for (name, value) in pairs {
-            builder.text.push_str(name.as_ref());
-            builder.end();
-            builder.text.push_str(value.as_ref());
-            builder.end();
+            packing.push(name.as_ref());
+            packing.push(value.as_ref());
         }
-        builder.build()
+        Self::of_pairs(packing.build())
     }
 }
 
@@ -131,36 +91,11 @@ impl<'de> Visitor<'de> for Pairs {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<TextMap, A::Error> {
-        let mut builder = Builder::default();
-        while pairs.next_key_seed(Part(&mut builder))?.is_some() {
-            pairs.next_value_seed(Part(&mut builder))?;
+        let mut packing = PackingTexts::default();
+        while pairs.next_key_seed(&mut packing)?.is_some() {
+            pairs.next_value_seed(&mut packing)?;
         }
-        Ok(builder.build())
-    }
-}
-
-/// One text, put where the others are.
-struct Part<'a>(&'a mut Builder);
-
-impl<'de> DeserializeSeed<'de> for Part<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Part<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.0.text.push_str(text);
-        self.0.end();
-        Ok(())
+        Ok(TextMap::of_pairs(packing.build()))
     }
 }
 

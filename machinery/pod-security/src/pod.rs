@@ -79,7 +79,7 @@ impl<'a> Pod<'a> {
         self.spec.os.as_ref().is_some_and(|os| os.name == "windows")
     }
 
-    /// Root in it is nobody outside of it.
+    /// Root in it has no rights outside of it.
     pub(crate) fn has_user_namespace(&self) -> bool {
         self.spec.host_users == Some(false)
     }

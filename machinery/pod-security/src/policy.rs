@@ -116,7 +116,7 @@ impl Policy {
                 problems.extend(invalid.map(|why| problem(mode.version_label(), text, why)));
             }
         }
-        // Whoever only enforces is warned of controllers whose pods would be refused.
+        // A namespace that only enforces is warned of controllers whose pods would be refused.
         let warns = label(Mode::Warn.level_label()).is_some();
         if enforces && !warns && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;

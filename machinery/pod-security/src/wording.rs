@@ -23,7 +23,7 @@ pub(crate) fn containers(names: &[&str]) -> String {
     )
 }
 
-/// `pod and container "a"`: whoever of both set something; empty where nobody did.
+/// `pod and container "a"`: those of both that set something; empty where neither did.
 pub(crate) fn setters(pod: bool, names: &[&str]) -> Vec<String> {
     let pod = pod.then(|| "pod".to_owned());
     let containers = (!names.is_empty()).then(|| containers(names));

@@ -8,17 +8,23 @@
 //! - a change that was acknowledged at a revision is over once the object is seen at it, or is not seen any more; one
 //!   whose answer was lost is to be looked up;
 //! - a deletion is over once the object is seen deleting, or is not seen any more.
+//!
+//! An event wakes the key that waits, and a list where it swallowed the event ([`Expectations::requeue_after_lists`]): an object
+//! that was made and removed again before a list came has none.
 
-use machinery_client::{Informer, Projection};
+use crate::QueueKey;
+use crate::queue::WorkQueue;
+use machinery_client::{Informer, Projection, Subscription};
 use machinery_meta::{ObjectKey, Revision, Uid};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// Outstanding creations and deletions by the key of who asked for them.
 #[derive(Debug)]
 pub struct Expectations<K> {
-    pending: Mutex<BTreeMap<K, Pending>>,
+    pending: Arc<Mutex<BTreeMap<K, Pending>>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,12 +39,28 @@ struct Pending {
 impl<K> Default for Expectations<K> {
     fn default() -> Self {
         Self {
-            pending: Mutex::new(BTreeMap::new()),
+            pending: Arc::new(Mutex::new(BTreeMap::new())),
         }
     }
 }
 
-impl<K: Ord + Clone + Debug> Expectations<K> {
+impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
+    /// Puts the keys that wait in line after each list of the cache, for as long as the subscription is kept. `of` makes the
+    /// queue's key.
+    #[must_use = "keys are put in line until the subscription is dropped"]
+    pub fn requeue_after_lists<P: Projection, Q: QueueKey>(
+        &self,
+        cache: &Informer<P>,
+        queue: WorkQueue<Q>,
+        of: impl Fn(&K) -> Q + Send + Sync + 'static,
+    ) -> Subscription {
+        let pending = Arc::clone(&self.pending);
+        cache.on_listed(move || {
+            let waiting: Vec<Q> = pending.lock().keys().map(&of).collect();
+            waiting.into_iter().for_each(|key| queue.add(key));
+        })
+    }
+
     /// A create is about to be sent.
     pub fn creating(&self, key: &K, object: ObjectKey) {
         self.change(key, |pending| pending.creations.extend([(object, None)]));
@@ -82,7 +104,7 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
         self.change(key, |pending| drop(pending.deletions.insert(uid, object)));
     }
 
-    /// It failed, or nobody knows: it may be sent again, to no harm.
+    /// It failed, or its outcome is unknown: it may be sent again, to no harm.
     pub fn not_deleted(&self, key: &K, uid: &Uid) {
         self.change(key, |pending| drop(pending.deletions.remove(uid)));
     }
@@ -162,5 +184,71 @@ impl Awaited {
     /// Nothing is outstanding.
     pub fn is_settled(&self) -> bool {
         !self.events && self.unacknowledged.is_empty() && self.doubtful.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::ControllerStats;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use machinery_client::{Client, Informers};
+    use machinery_runtime::Simulation;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    /// A server of no ConfigMaps at revision 1, whose first watch of them ends with 410; it has none at revision 9 afterwards.
+    fn compacted(requests: &Mutex<u32>, query: &str) -> (u16, Option<Value>) {
+        let status = |code: u16| json!({"kind": "Status", "status": "Failure", "code": code});
+        let list = |revision: &str| json!({"metadata": {"resourceVersion": revision}, "items": []});
+        if query.contains("sendInitialEvents") {
+            return (400, Some(status(400)));
+        }
+        let mut requests = requests.lock();
+        *requests += 1;
+        match *requests {
+            1 => (200, Some(list("1"))),
+            2 => (410, Some(status(410))),
+            3 => (200, Some(list("9"))),
+            _ => (200, None),
+        }
+    }
+
+    #[test]
+    fn expectations_that_list_swallowed_wake_their_key() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        let requests: Arc<Mutex<u32>> = Arc::default();
+        let server = runtime.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (code, answer) = compacted(&requests, request.uri().query().unwrap_or_default());
+            let server = server.clone();
+            async move {
+                // What is expected is noted before the watch ends.
+                server.sleep(Duration::from_secs(1)).await;
+                let Some(answer) = answer else {
+                    return std::future::pending().await;
+                };
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, std::io::Error>(http::Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        simulation.run(async move {
+            let client = Client::in_process(service, runtime.clone());
+            let maps: Informer<()> = Informers::new(client, runtime.clone()).of::<ConfigMap, _>();
+            maps.synced().await;
+            let stats = Arc::new(ControllerStats::of_queue(runtime.metrics(), "test"));
+            let queue = WorkQueue::new(runtime.clone(), stats);
+            let expectations = Expectations::<ObjectKey>::default();
+            let _woken = expectations.requeue_after_lists(&maps, queue.clone(), ObjectKey::clone);
+            let (key, made) = (ObjectKey::new("n", "owner"), ObjectKey::new("n", "made"));
+            expectations.creating(&key, made.clone());
+            expectations.created(&key, &made, Revision(5));
+            assert!(expectations.settle(&key, &maps).events);
+            // It was made, and removed again, while no one watched.
+            assert_eq!(queue.next().await, key);
+            assert!(expectations.settle(&key, &maps).is_settled());
+        });
     }
 }

@@ -8,18 +8,20 @@
 //! - Nothing starts before its caches are synced, everything is bounded, and the clock is the `Runtime`'s.
 
 pub mod driver;
-pub mod events;
 pub mod expectations;
 pub mod leader_election;
 pub mod names;
+pub mod outcome;
 pub mod queue;
+mod running;
 pub mod stats;
 pub mod write_tracker;
 
-pub use driver::{Controller, Outcome, QueueKey, ReconcileError, Reconciler};
-pub use events::{EventRecorder, EventType, ObjectReference};
+pub use driver::{Controller, QueueKey, Reconciler};
 pub use expectations::Expectations;
 pub use leader_election::{ElectionConfig, Elector, Leadership};
+pub use machinery_client::events::{EventRecorder, EventType, ObjectReference};
+pub use outcome::{Outcome, ReconcileError};
 pub use queue::WorkQueue;
 pub use stats::{ControllerStats, StatsSnapshot};
 pub use write_tracker::WriteTracker;

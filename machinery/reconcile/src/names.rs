@@ -9,17 +9,12 @@ use machinery_runtime::Runtime;
 /// No vowels and nothing that looks like them, so that no words come out.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
-/// Generated names are cut before the suffix, to fit a label value.
-const MAX_BASE_LENGTH: usize = 63 - SUFFIX_LENGTH;
+/// Bytes of a prefix that a generated name has: it is cut before the suffix, to fit a label value.
+pub const MAX_BASE_LENGTH: usize = 63 - SUFFIX_LENGTH;
 
 /// `prefix` with a random suffix.
 pub fn generate(runtime: &Runtime, prefix: &str) -> String {
-    let mut name = prefix.to_owned();
-    let mut end = name.len().min(MAX_BASE_LENGTH);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name.truncate(end);
+    let mut name = prefix[..prefix.floor_char_boundary(MAX_BASE_LENGTH)].to_owned();
     let mut random = runtime.random_u64();
     for _ in 0..SUFFIX_LENGTH {
         let at = usize::try_from(random % 27).unwrap_or(0);

@@ -1,5 +1,5 @@
 //! Places for connections whose client has shown nothing yet: bounded altogether and by address, so that one who holds many
-//! of them keeps nobody else out.
+//! of them keeps no other client out.
 //!
 //! A new connection always finds a place: the oldest one of the same address, or else of the address that has the most,
 //! is closed for it.
@@ -31,6 +31,8 @@ pub fn client_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct ConnectionSlots {
     limit: usize,
+    /// Returns what counts as one client among those who connect.
+    client: fn(IpAddr) -> IpAddr,
     open: Mutex<Open>,
 }
 
@@ -51,17 +53,28 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// Makes so many places, at least one; an address has an eighth of them.
+    /// Makes so many places, at least one; a client ([`client_of`]) has an eighth of them.
     pub fn new(limit: usize) -> Arc<Self> {
+        Self::among(limit, client_of)
+    }
+
+    /// Makes so many places for clients whose addresses are given to them, as pods' are: each address is one client, also of
+    /// IPv6.
+    pub fn for_pods(limit: usize) -> Arc<Self> {
+        Self::among(limit, |address| address.to_canonical())
+    }
+
+    fn among(limit: usize, client: fn(IpAddr) -> IpAddr) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
+            client,
             open: Mutex::default(),
         })
     }
 
     /// Returns a place for a connection from this address.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
-        let address = client_of(address);
+        let address = (self.client)(address);
         let mut open = self.open.lock();
         if let Some(id) = self.in_the_way(&open.all, address)
             && let Some((_, closed)) = open.all.remove(&id)
@@ -135,8 +148,12 @@ mod tests {
         assert_eq!(of("::ffff:10.244.0.1"), address(1));
         let places = ConnectionSlots::new(64);
         let network = u128::from("2001:db8::".parse::<Ipv6Addr>().unwrap());
-        let crowd = (1..1_000).map(|number| places.enter(Ipv6Addr::from(network + number).into()));
-        assert_eq!(held(&crowd.collect::<Vec<_>>()), 8);
+        let crowd = |places: &Arc<ConnectionSlots>| -> Vec<ConnectionSlot> {
+            let addresses = (1..1_000).map(|number| Ipv6Addr::from(network + number));
+            addresses.map(|address| places.enter(address.into())).collect()
+        };
+        assert_eq!(held(&crowd(&places)), 8);
+        assert_eq!(held(&crowd(&ConnectionSlots::for_pods(64))), 64);
     }
 
     #[test]

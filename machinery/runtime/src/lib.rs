@@ -14,18 +14,21 @@
 //! turn with that of others, on threads that give way to those of requests.
 //!
 //! [`LingeringClose`] closes a connection so that its client can read the last answer; every listener of ours uses it, and [`keep_alive`]. [`ConnectionSlots`] bounds
-//! connections by address.
+//! connections by address, [`AnswerRooms`] what clients of this process keep of others' answers, [`LogThrottle`] lines of the log
+//! about one thing.
 //!
 //! [`metrics`] holds what components count, for the `/metrics` page of their server.
 //!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
+mod answer_room;
 mod components;
 mod connection_slots;
 pub mod disk;
 mod heavy_work;
 mod keepalive;
 mod linger;
+mod log_throttle;
 pub mod metrics;
 mod runtime;
 mod scope;
@@ -35,6 +38,7 @@ mod trace;
 mod watched;
 mod weight;
 
+pub use answer_room::{AnswerRoom, AnswerRooms, HeldRoom, WatchPlace};
 pub use components::{Components, Election};
 pub use connection_slots::{ConnectionSlot, ConnectionSlots, client_of};
 pub use disk::{
@@ -43,6 +47,7 @@ pub use disk::{
 pub use heavy_work::{HeavyFigures, HeavyFlow};
 pub use keepalive::{KeepAlive, keep_alive};
 pub use linger::{LingeringClose, UnreadFlag};
+pub use log_throttle::LogThrottle;
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};

@@ -243,7 +243,7 @@ mod tests {
 
     #[tokio::test]
     async fn lingering_close_lets_a_client_read_its_answer() {
-        // A head that was refused while it came, and a body that nobody read.
+        // A head that was refused while it came, and a body that was not read.
         for told in [(|_| ()) as fn(&UnreadFlag), |unread| unread.head_read(true)] {
             let (sent, answer) = answer_early(told).await;
             sent.expect("all was taken");

@@ -46,7 +46,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest pause between two steps of a worker, in microseconds.
 const LONGEST_PAUSE_MICROS: u64 = 3_000;
 
-/// The seeds that whoever runs the tests asks for: `KNARR_SEEDS` says how many (`1000`) or which (`5000..6000`),
+/// Seeds of a test run: `KNARR_SEEDS` says how many (`1000`) or which (`5000..6000`),
 /// `KNARR_SEED` names one; `default` many where nothing is said.
 ///
 /// # Panics

@@ -14,7 +14,7 @@ pub struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// A value that nobody waits for yet.
+    /// A value without waiting readers.
     pub fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),

@@ -1,4 +1,4 @@
-//! Defaults that somebody sets in code: compiled once into a tree of positions, walked once per object.
+//! Defaults that are set in code: compiled once into a tree of positions, walked once per object.
 //!
 //! A line `a.b[].c=value` sets `c` to a value in every struct the path leads to, unless it has one; null and empty text
 //! count as none. Values are numbers, `true`, `false`, `{}`, a text in quotes and a list of one text. Lists and members

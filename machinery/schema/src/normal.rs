@@ -1,4 +1,4 @@
-//! The normal form: which values Go's encoder leaves out, and which it writes although nobody set them.
+//! The normal form: which values Go's encoder leaves out, and which it writes although they are unset.
 
 use crate::table::{Field, Shape, TypeId};
 use crate::tree::{Node, Tag, Tree, effective};

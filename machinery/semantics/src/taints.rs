@@ -7,33 +7,63 @@ pub const NO_SCHEDULE: &str = "NoSchedule";
 /// They are not placed here, and leave.
 pub const NO_EXECUTE: &str = "NoExecute";
 
-/// Reports whether a toleration accepts a taint. An empty key with `Exists` accepts all, an empty effect every effect.
+/// Members of a taint; the value is mostly empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaintTerms<'a> {
+    /// Name of the taint.
+    pub key: &'a str,
+    /// Its value.
+    pub value: &'a str,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: &'a str,
+}
+
+/// Members of a toleration, empty where it has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TolerationTerms<'a> {
+    /// Key of the taints; empty for all keys.
+    pub key: &'a str,
+    /// `Equal`, `Exists`, `Gt` or `Lt`; empty for `Equal`.
+    pub operator: &'a str,
+    /// Value that the operator compares with the taint's.
+    pub value: &'a str,
+    /// Effect of the taints; empty for all effects.
+    pub effect: &'a str,
+}
+
+impl TolerationTerms<'_> {
+    /// Reports whether the toleration accepts a taint (upstream's `ToleratesTaint`). An empty key with `Exists` accepts all, an
+    /// empty effect every effect.
+    pub fn accept(self, taint: TaintTerms<'_>) -> bool {
+        if !self.effect.is_empty() && self.effect != taint.effect {
+            return false;
+        }
+        if !self.key.is_empty() && self.key != taint.key {
+            return false;
+        }
+        match self.operator {
+            "" | "Equal" => self.value == taint.value,
+            "Exists" => true,
+            "Gt" => compares(taint.value, self.value, |taint, toleration| taint > toleration),
+            "Lt" => compares(taint.value, self.value, |taint, toleration| taint < toleration),
+            _ => false,
+        }
+    }
+}
+
+/// Reports whether a toleration accepts a taint.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    if toleration
-        .effect
-        .as_deref()
-        .is_some_and(|effect| !effect.is_empty() && effect != taint.effect)
-    {
-        return false;
-    }
-    if toleration
-        .key
-        .as_deref()
-        .is_some_and(|key| !key.is_empty() && key != taint.key)
-    {
-        return false;
-    }
-    let (wanted, have) = (
-        toleration.value.as_deref().unwrap_or(""),
-        taint.value.as_deref().unwrap_or(""),
-    );
-    match toleration.operator.as_deref() {
-        None | Some("" | "Equal") => wanted == have,
-        Some("Exists") => true,
-        Some("Gt") => compares(have, wanted, |taint, toleration| taint > toleration),
-        Some("Lt") => compares(have, wanted, |taint, toleration| taint < toleration),
-        Some(_) => false,
-    }
+    let terms = TolerationTerms {
+        key: toleration.key.as_deref().unwrap_or(""),
+        operator: toleration.operator.as_deref().unwrap_or(""),
+        value: toleration.value.as_deref().unwrap_or(""),
+        effect: toleration.effect.as_deref().unwrap_or(""),
+    };
+    terms.accept(TaintTerms {
+        key: &taint.key,
+        value: taint.value.as_deref().unwrap_or(""),
+        effect: &taint.effect,
+    })
 }
 
 fn compares(taint: &str, toleration: &str, rule: impl Fn(i64, i64) -> bool) -> bool {

@@ -27,7 +27,7 @@ pub fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = Result<String,
 }
 
 /// Returns what stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
-/// each other. What is no UTF-8 is a token of nobody.
+/// each other. What is no UTF-8 is no token.
 fn bearer_credentials(headers: &HeaderMap) -> Option<String> {
     let value = String::from_utf8_lossy(headers.get(http::header::AUTHORIZATION)?.as_bytes());
     let mut words = value.trim().split(' ');
@@ -91,7 +91,7 @@ fn websocket_protocols(headers: &HeaderMap) -> Vec<&str> {
         .collect()
 }
 
-/// Takes the token out of a request that it has let in: nobody behind needs it, and what is proxied passes headers on.
+/// Takes the token out of a request that it has let in: no later filter needs it, and what is proxied passes headers on.
 pub fn forget_token(headers: &mut HeaderMap) {
     headers.remove(http::header::AUTHORIZATION);
     let protocols = websocket_protocols(headers);

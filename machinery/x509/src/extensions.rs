@@ -35,7 +35,7 @@ pub(crate) struct Extensions<'a> {
     pub(crate) requires_policy: bool,
     /// Maps the policy that stands for all of them, which RFC 5280 forbids.
     pub(crate) maps_any_policy: bool,
-    /// A critical extension that nobody here understands.
+    /// A critical extension that is not understood.
     pub(crate) has_unknown_critical: bool,
 }
 

@@ -14,7 +14,7 @@ pub fn with_authenticated_group(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// Reports whether a user counts as nobody, by name or by group.
+/// Reports whether a user counts as anonymous, by name or by group.
 pub fn is_anonymous(user: &UserInfo) -> bool {
     user.name == ANONYMOUS || user.in_group(UserInfo::UNAUTHENTICATED)
 }

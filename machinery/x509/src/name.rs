@@ -59,7 +59,7 @@ fn text(tag: u8, value: &[u8]) -> Result<Cow<'_, str>, Malformed> {
     const BMP: u8 = 0x1e;
     let is_of = |allowed: fn(u8) -> bool| value.iter().all(|byte| allowed(*byte));
     let is_right = match tag {
-        // Latin-1, as everybody reads it.
+        // Latin-1, as other implementations read it.
         T61 => return Ok(value.iter().map(|byte| char::from(*byte)).collect()),
         BMP => return two_bytes_each(value).ok_or(Malformed(WHAT)).map(Cow::Owned),
         UTF8 => true,

@@ -1,4 +1,4 @@
-//! Reasons why nobody vouches for a certificate.
+//! Reasons why a certificate is not verified.
 
 use crate::der::Malformed;
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The certificate is good, and names nobody in particular.
+/// The certificate is good, and names no user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserError {
     #[error("expected 1 UID, but found multiple: [{0}]")]

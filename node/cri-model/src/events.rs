@@ -1,4 +1,4 @@
-//! Events of tasks, to whoever listens.
+//! Events of tasks, to subscribers.
 
 use crate::Machine;
 use containerd_client::events::{TaskExit, TaskOom, TaskStart};

@@ -16,6 +16,8 @@ pub struct SeenContainer {
     pub annotations: HashMap<String, String>,
     /// Its environment.
     pub environment: HashMap<String, String>,
+    /// Paths on the machine of its device files.
+    pub devices: Vec<String>,
     /// True while its process runs, whatever the daemon knows.
     pub runs: bool,
 }
@@ -57,6 +59,9 @@ pub(crate) fn containers(machine: &Machine) -> Vec<SeenContainer> {
         annotations: container.config.annotations.clone(),
         environment: (container.config.envs.iter())
             .map(|variable| (variable.key.clone(), variable.value.clone()))
+            .collect(),
+        devices: (container.config.devices.iter())
+            .map(|device| device.host_path.clone())
             .collect(),
         runs: container.process.as_ref().is_some_and(|process| process.runs()),
     });

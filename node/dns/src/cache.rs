@@ -70,7 +70,7 @@ impl Reply {
         }
         let (rcode, empty) = (bytes[3] & 0x0f, counts[0] == Some(0));
         let lifetime = match rcode {
-            // Without a start of authority nobody says for how long a denial holds (RFC 2308).
+            // Without a start of authority the time for which a denial holds is unknown (RFC 2308).
             code::NO_ERROR if !empty || denied => Duration::from_secs(shortest.into()),
             code::NAME_ERROR if denied => Duration::from_secs(shortest.into()),
             code::SERVER_FAILURE => FAILURE,

@@ -202,7 +202,7 @@ async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime
     }
 }
 
-/// Rules that outlive us: where nobody listens on the address, nobody refuses either. A resolver takes a refusal for
+/// Rules that outlive us: where nothing listens on the address, nothing refuses either. A resolver takes a refusal for
 /// an answer and gives up; it takes silence for a lost packet and asks again, and by then the next agent is there.
 fn silence(address: Ipv4Addr) -> String {
     format!(

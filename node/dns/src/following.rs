@@ -57,7 +57,7 @@ impl Following {
         (services, slices)
     }
 
-    /// Makes the names of all services that are in line now, whoever would rest, and removes those of services of the last
+    /// Makes the names of all services that are in line now, whichever namespaces rest, and removes those of services of the last
     /// run that are no more.
     pub(crate) async fn catch_up(self: &Arc<Self>, zone: &RwLock<Zone>) {
         for service in zone.read().expect(HELD).services() {

@@ -4,7 +4,7 @@ use crate::config::DnsConfig;
 use crate::forward::Forwarder;
 use crate::query::kind;
 use crate::saved;
-use crate::server::Server;
+use crate::server::{MAX_CONNECTIONS, Server};
 use crate::tests::{question, shown, zone};
 use crate::zone::Zone;
 use machinery_client::Client;
@@ -194,23 +194,24 @@ async fn forwarding_one_address_cannot_take_all_of() {
     assert_eq!(ask(&modest, "a.example").await, FOUND);
 }
 
+/// The next connection, of the same address or another, takes the place of the oldest.
 #[tokio::test]
 async fn connections_one_address_cannot_take_all_of() {
     let scope = Runtime::real().child_scope();
     let server = serve(&scope, &[]).await;
     let mut held = Vec::new();
-    let mut closed = false;
-    while !closed && held.len() < 1000 {
+    for _ in 0..=MAX_CONNECTIONS {
         let mut stream = TcpStream::connect(server).await.unwrap();
-        closed = over_tcp(&mut stream, "web.ns.svc.cluster.local").await.is_err();
+        over_tcp(&mut stream, "web.ns.svc.cluster.local").await.unwrap();
         held.push(stream);
     }
-    assert!(closed, "an address has a share and no more");
+    assert!(held[0].read_u8().await.is_err(), "the oldest gives way");
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     let mut modest = socket.connect(server).await.unwrap();
     let answer = over_tcp(&mut modest, "web.ns.svc.cluster.local").await.unwrap();
     assert!(shown(&answer).contains("10.96.0.5"));
+    assert!(held[1].read_u8().await.is_err(), "the next oldest does");
 }
 
 async fn over_tcp(stream: &mut TcpStream, name: &str) -> std::io::Result<Vec<u8>> {
@@ -254,7 +255,7 @@ async fn transfer_is_refused() {
     assert_eq!(shown(&received(&client).await), "Query Refused");
 }
 
-/// A client of an API server that nobody can reach.
+/// A client of an API server that cannot be reached.
 async fn away(folder: &Path, runtime: &Runtime) -> Client {
     let path = folder.join("kubeconfig");
     let config = "apiVersion: v1

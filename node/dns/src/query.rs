@@ -119,7 +119,7 @@ fn read_name(message: &[u8], mut at: usize) -> Option<(String, usize)> {
             name.push('.');
         }
         for byte in label {
-            // A dot inside a label would be mistaken for a border; such names are nobody's here.
+            // A dot inside a label would be mistaken for a border; no service has such a name.
             if !byte.is_ascii_graphic() || *byte == b'.' {
                 return None;
             }

@@ -1,5 +1,6 @@
 //! Sockets. One task answers datagrams, names of the cluster and remembered ones at once; what has to be asked
-//! elsewhere or is not known yet, and every connection, gets a task of its own, of which each client has its share ([`SourceSlots`]).
+//! elsewhere or is not known yet, and every connection, gets a task of its own, of which each client has its share
+//! ([`SourceSlots`], [`ConnectionSlots`]).
 
 use crate::answer::{Answer, bare, code};
 use crate::config::DnsConfig;
@@ -8,7 +9,7 @@ use crate::query::{Query, Unreadable, parse};
 use crate::resolve::{Resolution, resolve};
 use crate::source_slots::{SourceSlot, SourceSlots};
 use crate::zone::Zone;
-use machinery_runtime::Runtime;
+use machinery_runtime::{ConnectionSlots, Runtime};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
@@ -19,9 +20,11 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 /// Questions that wait at the same time, for an answer from elsewhere or for the cluster's names.
 const MAX_FORWARDED: usize = 512;
 /// Connections open at the same time.
-const MAX_CONNECTIONS: usize = 256;
+pub(crate) const MAX_CONNECTIONS: usize = 256;
 /// A connection without a question for this long is closed.
 const IDLE: Duration = Duration::from_secs(10);
+/// A connection ends this long after it began, between two questions; its client opens another (RFC 7766, 6.2.3).
+const LIFE: Duration = Duration::from_secs(120);
 /// The largest question; larger datagrams are cut and then unreadable, connections with a larger one are closed.
 const MAX_QUESTION: usize = 4096;
 /// A question waits this long for the cluster's names, less than resolvers wait for an answer (glibc: 5 seconds).
@@ -35,7 +38,9 @@ pub struct Server {
     forwarder: Arc<Forwarder>,
     runtime: Runtime,
     forwarding: Arc<SourceSlots>,
-    connections: Arc<SourceSlots>,
+    connections: Arc<ConnectionSlots>,
+    /// See [`LIFE`].
+    pub(crate) life: Duration,
 }
 
 /// Part of an answer that is known without waiting.
@@ -54,7 +59,8 @@ impl Server {
             forwarder,
             runtime,
             forwarding: SourceSlots::new(MAX_FORWARDED),
-            connections: SourceSlots::new(MAX_CONNECTIONS),
+            connections: ConnectionSlots::for_pods(MAX_CONNECTIONS),
+            life: LIFE,
         })
     }
 
@@ -182,8 +188,8 @@ impl Server {
         }
     }
 
-    /// Answers over connections, as many questions as a client has. A client with all the connections it may have
-    /// gets no more; others still do.
+    /// Answers over connections, as many questions as a client has. A new connection always finds a place: where there is
+    /// none, or where its client has its share, an older one is closed for it.
     pub async fn connections(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
             let (stream, client) = match listener.accept().await {
@@ -194,21 +200,27 @@ impl Server {
                     continue;
                 }
             };
-            let Some(share) = self.connections.take(client.ip()) else {
-                continue;
-            };
+            let place = self.connections.enter(client.ip());
             let server = Arc::clone(self);
             let converse = async move {
-                let _ = server.converse(stream, client.ip()).await;
-                drop(share);
+                tokio::select! { biased;
+                    () = place.closing.cancelled() => {}
+                    _ = server.converse(stream, client.ip()) => {}
+                }
             };
             self.runtime.spawn_request("dns connection", converse).detach();
         }
     }
 
     async fn converse(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
+        let end = self.runtime.monotonic() + self.life;
         loop {
-            let Ok(message) = self.runtime.timeout(IDLE, read_message(&mut stream)).await else {
+            let left = end.saturating_sub(self.runtime.monotonic());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let reading = read_message(&mut stream);
+            let Ok(message) = self.runtime.timeout(IDLE.min(left), reading).await else {
                 return Ok(());
             };
             let step = self.step(&message?, Some(TCP_LIMIT));

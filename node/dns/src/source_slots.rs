@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 /// A number of places, of which one address never takes the last.
 ///
 /// An address may hold as many as are free (the dynamic threshold of shared switch buffers, with factor one): one
-/// busy address gets half of all, `n` of them get an `n + 1`th each, and as much is left for whoever comes next.
+/// busy address gets half of all, and as much as it has is left for the address that comes next. Addresses that come one after the
+/// other get half of the rest each, until nothing is left: so places are for work that ends by itself within seconds.
 #[derive(Debug)]
 pub struct SourceSlots {
     total: usize,

@@ -8,12 +8,12 @@ use crate::server::Server;
 use crate::zone::Zone;
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Scope};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 
 pub(crate) fn zone() -> Zone {
     let mut zone = Zone::new("cluster.local");
@@ -340,14 +340,8 @@ async fn name_that_a_saved_zone_lacks_is_answered_when_it_is_known() {
 #[tokio::test]
 async fn dns_connection_answers_every_question_in_full() {
     let runtime = Runtime::real();
-    let server = server(big_zone(), &[], &runtime);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
     let scope = runtime.child_scope();
-    scope
-        .runtime()
-        .spawn("server", async move { server.connections(&listener).await })
-        .detach();
+    let address = listening(server(big_zone(), &[], &runtime), &scope).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     let questions = [
         "web.ns.svc.cluster.local",
@@ -373,6 +367,59 @@ async fn dns_connection_answers_every_question_in_full() {
     assert_eq!(answers[0], "No Error; web.ns.svc.cluster.local. A 10.96.0.5");
     assert_eq!(answers[1].matches(" A 10.244.1.").count(), 100);
     assert_eq!(answers[2], "Query Refused");
+}
+
+/// A listener of a server over connections.
+async fn listening(server: Arc<Server>, scope: &Scope) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    scope
+        .runtime()
+        .spawn("server", async move { server.connections(&listener).await })
+        .detach();
+    address
+}
+
+/// A connection from an address of this machine, and the answer to its first question.
+async fn asked(server: SocketAddr, own: [u8; 4]) -> std::io::Result<(TcpStream, String)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((own, 0).into())?;
+    let mut client = socket.connect(server).await?;
+    let question = question("web.ns.svc.cluster.local", kind::A);
+    let length = u16::try_from(question.len()).unwrap().to_be_bytes();
+    client.write_all(&[&length[..], &question].concat()).await?;
+    let mut answer = vec![0; usize::from(client.read_u16().await?)];
+    client.read_exact(&mut answer).await?;
+    Ok((client, shown(&answer)))
+}
+
+#[tokio::test]
+async fn dns_connections_that_a_dozen_addresses_hold_keep_nobody_out() {
+    let runtime = Runtime::real();
+    let scope = runtime.child_scope();
+    let address = listening(server(zone(), &[], &runtime), &scope).await;
+    let mut held = Vec::new();
+    for last in 1..=12 {
+        for _ in 0..40 {
+            held.extend(asked(address, [127, 0, 3, last]).await);
+        }
+    }
+    let (mut first, _) = held.swap_remove(0);
+    assert_eq!(first.read(&mut [0]).await.unwrap_or(0), 0, "the oldest is closed");
+    for last in 101..=104 {
+        let (_, answer) = asked(address, [127, 0, 3, last]).await.unwrap();
+        assert_eq!(answer, "No Error; web.ns.svc.cluster.local. A 10.96.0.5");
+    }
+}
+
+#[tokio::test]
+async fn dns_connection_ends_with_its_life() {
+    let runtime = Runtime::real();
+    let scope = runtime.child_scope();
+    let mut server = server(zone(), &[], &runtime);
+    Arc::get_mut(&mut server).unwrap().life = std::time::Duration::ZERO;
+    let address = listening(server, &scope).await;
+    assert!(asked(address, [127, 0, 3, 1]).await.is_err());
 }
 
 #[test]

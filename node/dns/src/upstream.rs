@@ -164,7 +164,7 @@ async fn over_udp(server: SocketAddr, message: &[u8]) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; MAX_ANSWER];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        // What is not to this question is somebody's guess; the answer may still come.
+        // What is not to this question may be an attacker's guess; the answer may still come.
         if answers(message, &buffer[..length]) {
             buffer.truncate(length);
             return Ok(buffer);

@@ -22,6 +22,12 @@ pub struct KubeletConfig {
     pub node_ip: IpAddr,
     /// Everything we write lies below.
     pub data_dir: PathBuf,
+    /// Sockets of device plugins, and of those who ask which pod has what, lie in folders below it.
+    pub plugins_root: PathBuf,
+    /// Folder in which stock programs look for those folders, where it is to show them: in a mount namespace of the agent's own.
+    pub plugins_shown_in: Option<PathBuf>,
+    /// Folder in which log agents look for logs of pods, where it is to show them: in the same mount namespace.
+    pub logs_shown_in: Option<PathBuf>,
     /// Addresses and ports of the node that host ports do not get.
     pub host_ports: HostPortsConfig,
     /// Name servers of the cluster, for pods whose DNS policy asks for them.
@@ -102,6 +108,9 @@ impl KubeletConfig {
             version: machinery_meta::version::GIT_VERSION.to_owned(),
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
+            plugins_root: data_dir.clone(),
+            plugins_shown_in: None,
+            logs_shown_in: None,
             data_dir,
         }
     }
@@ -124,9 +133,42 @@ impl KubeletConfig {
         self.data_dir.join("logs").join("pods")
     }
 
+    /// The folder of logs as pods see it.
+    pub fn seen_logs_folder(&self) -> PathBuf {
+        match &self.logs_shown_in {
+            Some(root) => root.join("pods"),
+            None => self.logs_folder(),
+        }
+    }
+
+    /// Links to the logs of containers.
+    pub fn log_links_folder(&self) -> PathBuf {
+        self.data_dir.join("logs").join("containers")
+    }
+
     /// Below it lies one folder per volume that was made on this node.
     pub fn local_volumes_folder(&self) -> PathBuf {
         self.data_dir.join("local-volumes")
+    }
+
+    /// Sockets of device plugins, and the checkpoint of their devices.
+    pub fn device_plugins_folder(&self) -> PathBuf {
+        self.plugins_root.join("device-plugins")
+    }
+
+    /// The socket at which others read which pod has which devices.
+    pub fn pod_resources_folder(&self) -> PathBuf {
+        self.plugins_root.join("pod-resources")
+    }
+
+    /// Sockets at which plugins of all types register.
+    pub fn plugins_registry_folder(&self) -> PathBuf {
+        self.plugins_root.join("plugins_registry")
+    }
+
+    /// Sockets and files of plugins, and volumes that drivers show once for all pods.
+    pub fn plugins_folder(&self) -> PathBuf {
+        self.data_dir.join("plugins")
     }
 
     /// Pipes of running exec sessions.

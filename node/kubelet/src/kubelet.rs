@@ -12,18 +12,22 @@ use node_sys::mount::{LinuxMounter, Mounter};
 use node_sys::vitals::{LinuxVitals, Vitals};
 use node_volume::NodeResources;
 
+use crate::api;
 use crate::api::deadline::bounded;
-use crate::api::events::EventRecorder;
-use crate::api::objects::Objects;
+use crate::api::events::NodeEvents;
+use crate::api::objects::{Objects, WakePod};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
 use crate::containers::dns::NodeDns;
 use crate::containers::tiers;
+use crate::csi::Csi;
+use crate::devices::manager::DeviceManager;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
+use crate::plugins::sockets::{PluginSockets, UnixSockets};
 use crate::pod_certificates::PodCertificates;
 use crate::pods::admission::Abilities;
 use crate::pods::disruption::Disruption;
@@ -72,6 +76,8 @@ pub struct Host {
     pub host_ports: Arc<dyn HostPortKernel>,
     /// Resources that the machine has left.
     pub vitals: Arc<dyn Vitals>,
+    /// Sockets of device plugins.
+    pub sockets: Arc<dyn PluginSockets>,
     /// Facts of the machine.
     pub facts: NodeFacts,
 }
@@ -100,6 +106,7 @@ impl Kubelet {
                 runtime.clone(),
             )),
             vitals: Arc::new(LinuxVitals),
+            sockets: Arc::new(UnixSockets::new(runtime.clone())),
             facts,
         };
         Ok(Self::with_servers(runtime, config, client, host, registration).await?)
@@ -177,8 +184,11 @@ async fn assemble(
     let cgroups = host.cgroups.as_ref();
     tiers::make(cgroups, &config.cgroup_root, reserve, &host.facts.machine).map_err(KubeletError::Cgroups)?;
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
-    let (facts, vitals) = (host.facts.clone(), host.vitals.clone());
+    crate::shown::show(&config, host.mounter.as_ref());
+    let (facts, vitals, sockets) = (host.facts.clone(), host.vitals.clone(), host.sockets.clone());
     let workers = worker_context(&runtime, &config, &client, host);
+    workers.devices.load().await;
+    workers.csi.load().await;
     let pods = Pods::new(workers.clone());
     wake_on_change(&workers, &pods);
     let context = ManagerContext {
@@ -190,6 +200,7 @@ async fn assemble(
         pods,
         workers,
         vitals,
+        sockets,
     };
     for row in rows() {
         let own = context.clone();
@@ -229,7 +240,16 @@ fn prepare(config: KubeletConfig) -> Result<KubeletConfig, KubeletError> {
     if !problems.is_empty() {
         return Err(KubeletError::Config(problems));
     }
-    for folder in [config.pods_folder(), config.logs_folder(), config.run_folder()] {
+    let folders = [
+        config.pods_folder(),
+        config.logs_folder(),
+        config.run_folder(),
+        config.device_plugins_folder(),
+        config.pod_resources_folder(),
+        config.plugins_registry_folder(),
+        config.plugins_folder(),
+    ];
+    for folder in folders {
         node_sys::fs::make_own_folder(&folder).map_err(KubeletError::DataDirectory)?;
     }
     Ok(config)
@@ -245,11 +265,13 @@ fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
             pods.disrupt(uid, Disruption::preempted());
         }
     }));
-    workers.objects.on_change(Arc::new(move |uid| {
+    let wake: WakePod = Arc::new(move |uid| {
         if let Some(pods) = pods.upgrade() {
             pods.wake(uid);
         }
-    }));
+    });
+    workers.objects.on_change(wake.clone());
+    workers.csi.on_change(wake);
 }
 
 /// Reads name, version and features of the container runtime.
@@ -264,23 +286,69 @@ async fn query_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), Cri
     Ok(())
 }
 
+/// Parts that the workers of a node's pods share.
 pub(crate) fn worker_context(
     runtime: &Runtime,
     config: &Arc<KubeletConfig>,
     client: &Client,
     host: Host,
 ) -> Arc<WorkerContext> {
+    let events = NodeEvents::new(api::client(client, runtime), &config.node_name);
+    let own = facts::node(config, &host.facts, &Health::unknown(), runtime.now());
+    let node = Arc::new(parking_lot::Mutex::new(Arc::new(own)));
+    let certificates = PodCertificates::new(
+        runtime.clone(),
+        client.clone(),
+        events.clone(),
+        &config.node_name,
+        Arc::clone(&node),
+    );
+    let mounter = host.mounter.clone();
+    let sockets = host.sockets.clone();
+    let objects = Arc::new(Objects::new(runtime.clone(), client.clone(), certificates));
+    let csi = Csi::new(runtime, client, config, &objects, &sockets);
+    let devices = DeviceManager::new(runtime.clone(), sockets, config.device_plugins_folder());
+    let devices = Arc::new(devices);
+    Arc::new(WorkerContext {
+        runtime: runtime.clone(),
+        client: client.clone(),
+        control: container_control(runtime, config, client, &events, &devices, host),
+        objects,
+        mounter,
+        events,
+        allocations: NodeAllocations::default(),
+        devices,
+        csi,
+        preempt: OnceLock::new(),
+        node,
+        node_known: Watched::new(false),
+        owners: parking_lot::Mutex::default(),
+        exited: parking_lot::Mutex::default(),
+        followed: Arc::default(),
+        pressure: Arc::default(),
+        storage: Arc::default(),
+        evictions: parking_lot::Mutex::default(),
+        mirrors: Arc::default(),
+    })
+}
+
+fn container_control(
+    runtime: &Runtime,
+    config: &Arc<KubeletConfig>,
+    client: &Client,
+    events: &NodeEvents,
+    devices: &Arc<DeviceManager>,
+    host: Host,
+) -> ContainerControl {
     let Host {
         cri,
         cgroups,
-        mounter,
         host_ports,
         facts,
-        vitals: _,
+        ..
     } = host;
-    let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let control = ContainerControl {
+    ContainerControl {
         runtime: runtime.clone(),
         config: config.clone(),
         client: client.clone(),
@@ -294,6 +362,7 @@ pub(crate) fn worker_context(
         runtime_name: facts.runtime_name().to_owned(),
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
+        devices: devices.clone(),
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
         pod_pids: config.pod_pids(&facts.machine),
@@ -309,33 +378,5 @@ pub(crate) fn worker_context(
             memory_bytes: signed(facts.machine.memory_bytes),
             ephemeral_storage_bytes: signed(facts.storage_bytes),
         },
-    };
-    let own = facts::node(config, &facts, &Health::unknown(), runtime.now());
-    let node = Arc::new(parking_lot::Mutex::new(Arc::new(own)));
-    let certificates = PodCertificates::new(
-        runtime.clone(),
-        client.clone(),
-        events.clone(),
-        &config.node_name,
-        Arc::clone(&node),
-    );
-    Arc::new(WorkerContext {
-        runtime: runtime.clone(),
-        client: client.clone(),
-        control,
-        objects: Arc::new(Objects::new(runtime.clone(), client.clone(), certificates)),
-        mounter,
-        events,
-        allocations: NodeAllocations::default(),
-        preempt: OnceLock::new(),
-        node,
-        node_known: Watched::new(false),
-        owners: parking_lot::Mutex::default(),
-        exited: parking_lot::Mutex::default(),
-        followed: Arc::default(),
-        pressure: Arc::default(),
-        storage: Arc::default(),
-        evictions: parking_lot::Mutex::default(),
-        mirrors: Arc::default(),
-    })
+    }
 }

@@ -7,7 +7,7 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`trust_bundles`] and
+//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`trust_bundles`] and
 //! [`pod_certificates`] (projections of the certificates API). [`managers`] lists what runs, in start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
@@ -20,6 +20,8 @@ pub mod containerd;
 pub mod containers;
 #[cfg(test)]
 mod cri_answers;
+mod csi;
+pub mod devices;
 pub mod eviction;
 pub mod images;
 pub mod kubelet;
@@ -27,10 +29,13 @@ mod local_volumes;
 mod logs;
 mod managers;
 pub mod node;
+pub mod plugins;
 mod pod_certificates;
+mod pod_resources;
 mod pods;
 mod probes;
 mod server;
+mod shown;
 pub mod static_pods;
 mod trust_bundles;
 

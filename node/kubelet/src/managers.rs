@@ -12,9 +12,10 @@ use crate::config::KubeletConfig;
 use crate::node::facts::NodeFacts;
 use crate::node::registration::Registration;
 use crate::node::status::StatusKeeper;
+use crate::plugins::sockets::PluginSockets;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{containers, eviction, images, logs, node, static_pods};
+use crate::{containers, csi, devices, eviction, images, logs, node, plugins, pod_resources, static_pods};
 
 /// Context of a manager.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct ManagerContext {
     pub(crate) workers: Arc<WorkerContext>,
     /// Resources that the machine has left.
     pub(crate) vitals: Arc<dyn Vitals>,
+    /// Sockets for other programs of the machine.
+    pub(crate) sockets: Arc<dyn PluginSockets>,
 }
 
 impl std::fmt::Debug for ManagerContext {
@@ -63,7 +66,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 15] {
+pub(crate) fn rows() -> [ManagerRow; 21] {
     [
         ManagerRow {
             name: "component events",
@@ -90,6 +93,30 @@ pub(crate) fn rows() -> [ManagerRow; 15] {
         ManagerRow {
             name: "node watch",
             run: |context| Box::pin(node::schedulable::watch(context)),
+        },
+        ManagerRow {
+            name: "device plugins",
+            run: |context| Box::pin(devices::serve(context)),
+        },
+        ManagerRow {
+            name: "plugins",
+            run: |context| Box::pin(plugins::run(context)),
+        },
+        ManagerRow {
+            name: "staged volumes",
+            run: |context| Box::pin(csi::take_away_unused(context)),
+        },
+        ManagerRow {
+            name: "usage of volumes",
+            run: |context| Box::pin(csi::follow_usage(context)),
+        },
+        ManagerRow {
+            name: "growth of volumes",
+            run: |context| Box::pin(csi::follow_claims(context)),
+        },
+        ManagerRow {
+            name: "pod resources",
+            run: |context| Box::pin(pod_resources::serve(context)),
         },
         ManagerRow {
             name: "host ports",
@@ -150,5 +177,7 @@ fn status_keeper(context: &ManagerContext) -> StatusKeeper {
         config: context.config.clone(),
         facts: context.facts.clone(),
         pressure: context.workers.pressure.clone(),
+        devices: context.workers.devices.clone(),
+        csi: context.workers.csi.clone(),
     }
 }

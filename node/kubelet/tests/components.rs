@@ -8,12 +8,22 @@ use std::path::Path;
 /// Tasks that end with what they belong to, or with the component that spawned them.
 const OF_ONE_THING: &[&str] = &[
     "attach connection",
+    // Whoever waits for it asks again.
+    "device checkpoint",
+    // Its end is the end of its devices.
+    "device plugin",
     // The scope of their component begins again whole.
     "dns address",
     "dns upstream",
     "dns zone",
     // Followers see its end, whatever ended it.
+    "CSINode object",
     "end of a followed container",
+    "folders of plugins",
+    "growing volume",
+    "staged volume",
+    "usage of a volume",
+    "volume of a driver",
     "forwarded connection",
     "forwarded port",
     "healthz connection",
@@ -25,9 +35,9 @@ const OF_ONE_THING: &[&str] = &[
     "pod worker",
     "probe",
     "removal of a local volume",
+    "plugin connection",
     "port channels reader",
     "port-forward session",
-    "service event",
     "service health",
     "spdy reader",
     "spdy session input",

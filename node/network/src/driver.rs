@@ -18,7 +18,7 @@ use node_sys::{CommandSpec, Exec, ExecError};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
         nodes.synced().await;
         let mut dirty = nodes.dirty_keys();
         network.guard = TableGuard::open(GUARDED, network.runtime.clone());
-        host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
+        prepare_host(&network.runtime, network.config.host_settings.clone()).await;
         let mut logged: Vec<String> = Vec::new();
         let mut wait = RETRY.0;
         loop {
@@ -115,6 +115,13 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
             }
         }
     })
+}
+
+async fn prepare_host(runtime: &Runtime, note: PathBuf) {
+    let prepare = move || host::prepare(Path::new("/proc/sys"), &note);
+    if runtime.blocking(prepare).await.is_err() {
+        tracing::warn!("settings of the host were not written");
+    }
 }
 
 /// Logs each error once while it lasts.
@@ -147,7 +154,7 @@ impl Network {
         let mut errors = Vec::new();
         let own = async {
             self.write_rules(wanted).await?;
-            self.write_conflist(wanted)
+            self.write_conflist(wanted).await
         };
         errors.extend(own.await.err());
         errors.extend(self.write_routes(wanted).await);
@@ -167,23 +174,28 @@ impl Network {
         Ok(())
     }
 
-    fn write_conflist(&mut self, wanted: &Plan) -> Result<(), NetworkError> {
+    async fn write_conflist(&mut self, wanted: &Plan) -> Result<(), NetworkError> {
         let Some(conflist) = &wanted.conflist else {
             return Ok(());
         };
         if self.written.conflist.as_ref() == Some(conflist) {
             return Ok(());
         }
-        let folder = &self.config.cni_config_dir;
+        let (folder, text) = (self.config.cni_config_dir.clone(), conflist.clone());
         let path = folder.join(CONFLIST);
-        std::fs::create_dir_all(folder)
-            .and_then(|()| node_sys::fs::write_atomically(&path, conflist.as_bytes(), 0o644))
-            .map_err(|source| NetworkError::Write {
-                path: path.display().to_string(),
-                source,
-            })?;
+        let file = path.clone();
+        let work = self.runtime.blocking(move || {
+            std::fs::create_dir_all(&folder)?;
+            node_sys::fs::write_atomically(&file, text.as_bytes(), 0o644)
+        });
+        let path = path.display().to_string();
+        let written = work.await.map_err(|_| NetworkError::Ended)?;
+        written.map_err(|source| NetworkError::Write {
+            path: path.clone(),
+            source,
+        })?;
         self.written.conflist = Some(conflist.clone());
-        tracing::info!(path = %path.display(), "CNI configuration written");
+        tracing::info!(%path, "CNI configuration written");
         Ok(())
     }
 

@@ -135,3 +135,28 @@ async fn network_starts_no_pod_before_its_rules_are_there() {
     assert!(!folder.path().join(CONFLIST).try_exists().unwrap());
     assert_eq!(routes.list().unwrap().len(), 3);
 }
+
+/// The only thread for blocking work is taken, as by another write to a disk that stalls.
+#[test]
+fn network_disk_that_stalls_holds_no_thread_of_the_executor() {
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    executor.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let mut network = network(folder.path(), Ends(0), Arc::new(Refusing::default()));
+        let wanted = plan_of(&NODES, &network);
+        let (disk_goes_on, stalled) = std::sync::mpsc::channel::<()>();
+        let stall = tokio::task::spawn_blocking(move || stalled.recv());
+        let mut writing = std::pin::pin!(network.write(&wanted));
+        assert!(futures::poll!(writing.as_mut()).is_pending());
+        assert!(!folder.path().join(CONFLIST).try_exists().unwrap());
+        drop(disk_goes_on);
+        let errors = writing.await;
+        assert!(errors.is_empty(), "{errors:?}");
+        assert!(stall.await.unwrap().is_err());
+        let written = std::fs::read_to_string(folder.path().join(CONFLIST)).unwrap();
+        assert_eq!(Some(written), wanted.conflist);
+    });
+}

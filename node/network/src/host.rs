@@ -1,4 +1,4 @@
-//! Settings of the host that pods need. What was there before is noted once, for whoever takes the node away.
+//! Settings of the host that pods need. What was there before is noted once, for the removal of the node.
 
 use crate::config::SYSCTLS;
 use std::io;

@@ -4,7 +4,7 @@ use crate::affinity::AffinityEntry;
 use crate::choice::ready_here;
 use crate::config::ProxyConfig;
 use crate::elements::{Delta, Key};
-use crate::events::Recorder;
+use crate::events::ServiceEvents;
 use crate::health::HealthPorts;
 use crate::kernel::{Kernel, KernelError};
 use crate::model::{BY_SERVICE, Service, Slice};
@@ -34,7 +34,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the proxy; it runs until its scope ends and leaves the rules in the kernel, so that service traffic goes
-/// on while nobody watches.
+/// on while the agent is down.
 pub fn start(
     config: ProxyConfig,
     client: Client,
@@ -44,17 +44,13 @@ pub fn start(
     let client = client.with_user_agent("kube-proxy");
     runtime.supervise_scope("proxy", move |inside| {
         let informers = Informers::new(client.clone(), inside.clone());
-        let recorder = Recorder {
-            node: config.node_name.clone(),
-            client: client.clone(),
-            runtime: inside.clone(),
-        };
+        let events = ServiceEvents::new(&client, &config.node_name);
         let health = HealthPorts::new(
             inside.clone(),
             config.node_port_addresses.clone(),
-            recorder.failed(),
+            events.failed(),
         );
-        let plans = Plans::new(RuleShares::new(inside.clone(), recorder.short()));
+        let plans = Plans::new(RuleShares::new(inside.clone(), events.short()));
         let running = run(
             config.clone(),
             informers,
@@ -222,7 +218,7 @@ impl Proxy {
     async fn write(&mut self, mut work: Work, kernel: &dyn Kernel) -> Result<(), KernelError> {
         if !self.built {
             self.rebuild(kernel).await?;
-            // Nobody remembers which flows were looked at: all of them.
+            // The flows that were looked at are unknown: all of them.
             self.plans
                 .flows()
                 .for_each(|flows| work.flows.append(flows.clone()));
@@ -317,7 +313,7 @@ fn ratio(part: usize, all: usize) -> f64 {
     number(part) / number(all.max(1))
 }
 
-/// A service as it is, but for external addresses that are the cluster's: whoever may write services would take the
+/// A service as it is, but for external addresses that are the cluster's: authors of services would take the
 /// traffic of others, of the API server and of the node with them (CVE-2020-8554).
 pub(crate) fn without_own_addresses<'a>(service: &'a Service, config: &ProxyConfig) -> Cow<'a, Service> {
     if !service.external_ips.iter().any(|address| config.is_own(*address)) {

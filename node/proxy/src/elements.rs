@@ -150,7 +150,7 @@ impl Owners {
         }
     }
 
-    /// Reports whether nobody is left.
+    /// Reports whether no service is left.
     fn remove(&mut self, service: &str) -> bool {
         match self {
             Self::One(own, _) => **own == *service,

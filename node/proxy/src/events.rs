@@ -2,53 +2,55 @@
 
 use crate::health::Failed;
 use crate::shares::Short;
-use k8s_openapi::api::events::v1::Event;
-use machinery_client::{ApiResource, Client};
-use machinery_runtime::Runtime;
-use serde_json::{Value, json};
+use machinery_client::{Client, EventForm, EventRecorder, EventType, NewEvent, ObjectReference, Reporter};
+use machinery_meta::ObjectKey;
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// Creates events in the background; one that is refused is logged and lost.
+/// Records events of services in the background.
 #[derive(Debug, Clone)]
-pub(crate) struct Recorder {
-    pub(crate) node: String,
-    pub(crate) client: Client,
-    pub(crate) runtime: Runtime,
+pub(crate) struct ServiceEvents {
+    node: String,
+    recorder: EventRecorder,
 }
 
-impl Recorder {
+impl ServiceEvents {
+    pub(crate) fn new(client: &Client, node: &str) -> Self {
+        let reporter = Reporter::new(EventForm::Series, "kube-proxy").instance(&format!("kube-proxy-{node}"));
+        Self {
+            node: node.to_owned(),
+            recorder: EventRecorder::of(client.clone(), reporter),
+        }
+    }
+
     /// Of health check ports.
     pub(crate) fn failed(&self) -> Failed {
         let own = self.clone();
         Arc::new(move |service, address, error| {
             let note = message(&own.node, service, address, error);
-            own.create(service, &HEALTH, &note);
+            own.record(service, &HEALTH, note);
         })
     }
 
     /// Of services that have fewer rules than they need.
     pub(crate) fn short(&self) -> Short {
         let own = self.clone();
-        Arc::new(move |service| own.create(service, &SHORT, &short_message(&own.node, service)))
+        Arc::new(move |service| own.record(service, &SHORT, short_message(&own.node, service)))
     }
 
-    fn create(&self, service: &str, about: &About, note: &str) {
-        let Some((namespace, _)) = service.split_once('/') else {
+    fn record(&self, service: &str, about: &About, note: String) {
+        let Some((namespace, name)) = service.split_once('/') else {
             return;
         };
-        let event = event(&self.node, service, about, note, self.runtime.now());
-        let (client, namespace) = (self.client.clone(), namespace.to_owned());
-        let create = async move {
-            let created = client
-                .create(&ApiResource::of::<Event>(), &namespace, &event)
-                .await;
-            if let Err(error) = created {
-                tracing::warn!(%error, "the event of a service was not created");
-            }
+        let service = ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            key: ObjectKey::new(namespace, name),
+            ..ObjectReference::default()
         };
-        self.runtime.spawn("service event", create).detach();
+        let event = NewEvent::new(EventType::Warning, service, about.reason, note);
+        self.recorder.record(event.action(about.action));
     }
 }
 
@@ -86,23 +88,6 @@ fn message(node: &str, service: &str, address: SocketAddrV4, error: &io::Error) 
     )
 }
 
-fn event(node: &str, service: &str, about: &About, note: &str, now: jiff::Timestamp) -> Value {
-    let (namespace, name) = service.split_once('/').unwrap_or_default();
-    json!({
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"namespace": namespace, "name": format!("{name}.{:x}", now.as_nanosecond())},
-        "eventTime": format!("{now:.6}"),
-        "regarding": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name},
-        "type": "Warning",
-        "reason": about.reason,
-        "action": about.action,
-        "note": note,
-        "reportingController": "kube-proxy",
-        "reportingInstance": format!("kube-proxy-{node}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,13 +105,5 @@ mod tests {
             message,
             "node n1 failed to start healthcheck \"ns/web\" on port 30100: listen tcp4 0.0.0.0:30100: bind: address already in use"
         );
-        let event = event("n1", "ns/web", &HEALTH, &message, jiff::Timestamp::UNIX_EPOCH);
-        let event: Event = serde_json::from_value(event).unwrap();
-        assert_eq!(event.regarding.unwrap().name.as_deref(), Some("web"));
-        assert_eq!(event.note.as_deref(), Some(message.as_str()));
-        assert_eq!(event.reporting_controller.as_deref(), Some("kube-proxy"));
-        assert_eq!(event.reporting_instance.as_deref(), Some("kube-proxy-n1"));
-        assert_eq!(event.metadata.name.as_deref(), Some("web.0"));
-        assert_eq!(event.event_time.unwrap().0, jiff::Timestamp::UNIX_EPOCH);
     }
 }

@@ -1,7 +1,7 @@
 //! Connections without an end of their own: UDP flows that still go where a service no longer leads.
 //!
 //! The kernel remembers where it sent a flow's first packet. When that endpoint is gone, or when a service that
-//! refused now has endpoints, the memory has to go, or the client talks to nobody for as long as it keeps trying.
+//! refused now has endpoints, the memory has to go, or the client's packets go nowhere for as long as it keeps trying.
 //! Every other flow stays, whatever else changes: endpoints that terminate or are on other nodes still count.
 
 use crate::choice::{Endpoints, Target};

@@ -152,7 +152,7 @@ impl Rules<'_> {
     fn internal(&mut self, frontend: Frontend, choice: &Choice) {
         match self.service.internal {
             Policy::Cluster => self.everywhere(frontend, choice, true),
-            // Such traffic stays here whoever sends it, and has nowhere else to come back from.
+            // Such traffic stays here whatever its source, and has nowhere else to come back from.
             Policy::Local => self.only(frontend, &choice.local, &choice.cluster, false),
         }
     }
@@ -247,7 +247,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Sources of one frontend; those that are left out may not come: nobody is let in who should not be.
+    /// Sources of one frontend; those that are left out may not come: no source is let in that should not be.
     fn most_sources(&self) -> usize {
         MAX_OF_SERVICE / self.frontends.max(1)
     }

@@ -10,7 +10,7 @@ pub const MAX_EXACT: u16 = 16;
 const SHARED: [(usize, u16); 5] = [(32, 256), (64, 512), (128, 1024), (256, 2048), (usize::MAX, 4096)];
 /// Numbers of slots of services that have more frontends than the above leave room for.
 const SPARSE: [u16; 3] = [32, 64, 128];
-/// Slots of one service, those of all its frontends together: whoever may write services decides about no more of each
+/// Slots of one service, those of all its frontends together: an author of services decides about no more of each
 /// node's memory.
 pub const MAX_OF_SERVICE: usize = 65_536;
 
@@ -62,7 +62,7 @@ pub fn assign(before: &BTreeMap<u16, Target>, targets: &[Target], slots: u16) ->
             larger -= usize::from(extra);
         }
     }
-    // First everybody's share in turns, then one more for as many as there are left.
+    // First the share of each in turns, then one more for as many as there are left.
     let mut open: Vec<Target> = Vec::new();
     for round in 0..share {
         let lacking = held

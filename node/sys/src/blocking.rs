@@ -1,7 +1,7 @@
 //! Work that may block for ever, since a path leads to a dead file system or the kernel waits for one.
 //!
 //! It runs on a thread for blocking work, one piece at a time for each owner, and its caller waits no longer than a
-//! deadline. A piece that is stuck keeps its thread and its owner's lane; it delays nobody else.
+//! deadline. A piece that is stuck keeps its thread and its owner's lane; it delays no other owner.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,9 +14,11 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A file of a watched folder is written, made, or renamed.
+/// A file of a watched folder is written, made, renamed or removed.
 const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
     .union(AddWatchFlags::IN_CREATE)
+    .union(AddWatchFlags::IN_DELETE)
+    .union(AddWatchFlags::IN_MOVED_FROM)
     .union(AddWatchFlags::IN_MOVED_TO)
     .union(AddWatchFlags::IN_ONLYDIR);
 
@@ -212,6 +214,8 @@ mod tests {
         // The others go on without it.
         drop(second);
         std::fs::rename(&log, folder.path().join("0.log.1")).unwrap();
+        assert!(changes.next().await);
+        std::fs::remove_file(folder.path().join("0.log.1")).unwrap();
         assert!(changes.next().await);
         drop(watch);
         assert!(events.folders().is_empty());

@@ -152,6 +152,15 @@ pub fn is_root() -> bool {
 
 /// The addresses of this machine's links, in their order.
 pub fn addresses() -> Vec<std::net::IpAddr> {
+    addresses_where(|_| true)
+}
+
+/// The same without those on the loopback link, where cluster DNS has its address, too.
+pub fn outer_addresses() -> Vec<std::net::IpAddr> {
+    addresses_where(|found| !found.flags.contains(nix::net::if_::InterfaceFlags::IFF_LOOPBACK))
+}
+
+fn addresses_where(is_wanted: impl Fn(&nix::ifaddrs::InterfaceAddress) -> bool) -> Vec<std::net::IpAddr> {
     let Ok(all) = nix::ifaddrs::getifaddrs() else {
         return Vec::new();
     };
@@ -159,7 +168,9 @@ pub fn addresses() -> Vec<std::net::IpAddr> {
         let v4 = storage.as_sockaddr_in().map(|v4| std::net::IpAddr::V4(v4.ip()));
         v4.or_else(|| storage.as_sockaddr_in6().map(|v6| std::net::IpAddr::V6(v6.ip())))
     };
-    all.filter_map(|found| found.address.and_then(address)).collect()
+    all.filter(is_wanted)
+        .filter_map(|found| found.address.and_then(address))
+        .collect()
 }
 
 fn first_line(path: &str) -> String {

@@ -50,12 +50,35 @@ pub enum VolumeError {
         /// The PersistentVolume.
         volume: String,
     },
+    /// A driver's volume is not there yet, or its driver refuses.
+    #[error("{message}")]
+    Csi {
+        /// Step that failed.
+        step: CsiStep,
+        /// The PersistentVolume, or the pod's volume.
+        volume: String,
+        /// Cause.
+        message: String,
+    },
     /// The object could not be had.
     #[error("{0}")]
     Source(String),
     /// The pod's volume is invalid or not supported here.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// Step of mounting a driver's volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CsiStep {
+    /// Nothing says that the volume is attached to this node.
+    ControllerAttach,
+    /// The driver is to attach it.
+    WaitForAttach,
+    /// Once for the node.
+    MountDevice,
+    /// For the pod.
+    SetUp,
 }
 
 impl VolumeError {
@@ -68,6 +91,18 @@ impl VolumeError {
             Self::NodeAffinity { volume } => {
                 format!("MountVolume.NodeAffinity check failed for volume \"{volume}\" : {self}")
             }
+            Self::Csi {
+                step,
+                volume: own,
+                message,
+            } => match step {
+                // Upstream's text of a pod that has waited for its volumes in vain.
+                CsiStep::ControllerAttach => format!(
+                    "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[{volume}], \
+                     failed to process volumes=[]: {message}"
+                ),
+                step => format!("MountVolume.{step:?} failed for volume \"{own}\" : {message}"),
+            },
             _ => format!("MountVolume.SetUp failed for volume \"{volume}\" : {self}"),
         }
     }
@@ -78,5 +113,33 @@ impl VolumeError {
             path: path.to_path_buf(),
             source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(step: CsiStep, expected: &str) {
+        let error = VolumeError::Csi {
+            step,
+            volume: "pv".to_owned(),
+            message: "no".to_owned(),
+        };
+        assert_eq!(error.event("data"), expected);
+    }
+
+    #[test]
+    fn event_of_a_drivers_volume_names_the_step_and_the_volume() {
+        check(
+            CsiStep::MountDevice,
+            "MountVolume.MountDevice failed for volume \"pv\" : no",
+        );
+        check(CsiStep::SetUp, "MountVolume.SetUp failed for volume \"pv\" : no");
+        check(
+            CsiStep::ControllerAttach,
+            "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[data], failed to process volumes=[]: no",
+        );
     }
 }

@@ -10,15 +10,17 @@
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
 //! | persistentVolumeClaim, ephemeral | `persistent` | the claim's hostPath or local volume, mounted below the pod's folder |
+//! | csi, and claims of such volumes | `csi` | a driver's volume, which it shows and takes away itself |
 //! | image | `image` | the layers of an image, mounted read-only when a container that has it starts |
 //! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, tokens, trust anchors and certificates, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
-//! A pod with more volumes, mounts or tokens than `bounds` has is refused. Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
+//! A pod with more volumes, mounts or tokens than `bounds` has is refused. Objects come through [`ObjectSource`], drivers' volumes through [`CsiVolumes`]; nothing here talks to the API server, and nothing here
 //! decides whether a pod may start.
 
 pub mod atomic_writer;
 mod bounds;
+mod csi;
 pub mod downward;
 mod empty_dir;
 mod error;
@@ -31,8 +33,9 @@ mod set;
 mod sub_path;
 mod used;
 
+pub use csi::{CSI_PLUGIN_FOLDER, CsiShown, CsiSource, CsiVolume, CsiVolumes};
 pub use empty_dir::empty_dir_path;
-pub use error::VolumeError;
+pub use error::{CsiStep, VolumeError};
 pub use payload::{Credentials, ObjectSource, ProjectionPlace, TokenRequest, TrustAnchors};
 pub use persistent::ThisNode;
 pub use set::{Failure, NodeResources, Notice, SetUp, VolumeSet};

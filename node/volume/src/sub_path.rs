@@ -1,7 +1,7 @@
 //! subPath: a part of a volume, shown to one container.
 //!
 //! The part is opened without leaving the volume, and what was opened is bound to a place that no container can reach:
-//! between the look and the mount nobody can put something else there.
+//! between the look and the mount no container can put something else there.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;

@@ -2,10 +2,12 @@
 //!
 //! A mutation that every test survives means that the line it breaks is not guarded. Every proof is run once on the code
 //! as it is, where it must pass: a proof that fails anyway guards nothing. Each mutation then costs one build of its
-//! crate and one run of its proof: about a minute on two cores, three quarters of an hour for all. Not a part of `ci`.
+//! crate and one run of its proof: about a minute on two cores, three hours for all. Not a part of `ci`.
 
+mod boundary;
 mod quota;
 mod storage;
+mod volumes;
 mod walls;
 
 use crate::config::Config;
@@ -50,6 +52,8 @@ fn suites() -> impl Iterator<Item = &'static Suite> {
     std::iter::once(&storage::SUITE)
         .chain(quota::SUITES)
         .chain(walls::SUITES)
+        .chain(boundary::SUITES)
+        .chain(volumes::SUITES)
 }
 
 /// The result of one mutation.

@@ -340,7 +340,7 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "quota: a dry run of an update is not bounded",
                 file: "registry/src/engine/store/update.rs",
-                from: "self.check_room(ctx, &admitted, write, with).await?;",
+                from: "self.check_room(ctx, admitted, write, with).await?;",
                 to: "drop((write, with));",
                 proof: SERVER,
             },

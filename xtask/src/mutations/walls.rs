@@ -39,7 +39,7 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "a policy passes the filters over",
-                file: "algorithm.rs",
+                file: "algorithm/mod.rs",
                 from: "let best = self.ranking.best(ranked, random).unwrap_or(feasible);",
                 to: "let best = (0..nodes.rows()).collect::<Vec<_>>();",
                 proof: POLICIES,
@@ -268,8 +268,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "one namespace takes all addresses and node ports",
                 file: "kinds/core/service/shares.rs",
-                from: "if share == 0 || taking.taken <= share {",
-                to: "if share < usize::MAX {",
+                from: "if taking.more == 0 || SYSTEM_NAMESPACES",
+                to: "if taking.more < usize::MAX || SYSTEM_NAMESPACES",
                 proof: SERVICE_SHARES,
             },
             Mutation {

@@ -24,16 +24,8 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "machinery-semantics",
         "machinery-cel",
     ];
+    // The manager checks types of expressions, the scheduler evaluates selectors of devices, as upstream's do.
     const CONTROLLER: &[&str] = &[
-        "machinery-meta",
-        "machinery-api",
-        "machinery-semantics",
-        "machinery-client",
-        "machinery-reconcile",
-        "machinery-x509",
-    ];
-    // Types of expressions are checked by a controller, as upstream's.
-    const MANAGER: &[&str] = &[
         "machinery-meta",
         "machinery-api",
         "machinery-semantics",
@@ -89,6 +81,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "apiserver-auth",
             &[
+                "machinery-cel",
                 "machinery-meta",
                 "machinery-schema",
                 "machinery-api",
@@ -121,7 +114,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             ],
         ),
         ("apiserver-server", APISERVER),
-        ("controllers-manager", MANAGER),
+        ("controllers-manager", CONTROLLER),
         ("controllers-scheduler", CONTROLLER),
         (
             "cluster",
@@ -136,6 +129,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ),
         ("node-sys", &[]),
         ("node-cri", &[]),
+        ("node-plugin-api", &[]),
         ("node-cri-model", &["node-sys", "node-cri"]),
         ("node-network", NODE),
         ("node-volume", NODE),
@@ -152,6 +146,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "node-sys",
                 "node-cri",
                 "node-network",
+                "node-plugin-api",
                 "node-volume",
             ],
         ),

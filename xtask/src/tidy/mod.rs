@@ -34,6 +34,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(pages::links(&texts, |path| {
         config.root.join(path).try_exists().unwrap_or(false)
     }));
+    problems.extend(pages::doubled(&texts));
     problems.extend(pages::unenforced(&texts));
     problems.extend(pages::summary(&texts));
     problems.extend(files(&texts));

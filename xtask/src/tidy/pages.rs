@@ -80,6 +80,53 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Rows of a table that begin with the same cell, and lines of the change log that begin alike: a merge has kept both sides.
+pub(super) fn doubled(texts: &Texts) -> Vec<String> {
+    let pages = texts.iter().filter(|(path, _)| path.ends_with(".md"));
+    let doubled_of = |(path, text): (&String, &String)| {
+        let what = "begins as the one before it: a merge kept both";
+        let rows = neighbours(text, first_cell);
+        let changes = match path.as_str() {
+            "CHANGELOG.md" => neighbours(text, first_words),
+            _ => Vec::new(),
+        };
+        let lines = rows.into_iter().chain(changes);
+        lines
+            .map(|line| format!("{path}:{line}: {what}"))
+            .collect::<Vec<_>>()
+    };
+    pages.flat_map(doubled_of).collect()
+}
+
+/// Numbers of the lines whose beginning equals that of a line above it in the same table or list.
+fn neighbours(text: &str, beginning: fn(&str) -> Option<&str>) -> Vec<usize> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        match beginning(line) {
+            Some(own) if !seen.insert(own) => found.push(at + 1),
+            None if line.trim().is_empty() => seen.clear(),
+            Some(_) | None => {}
+        }
+    }
+    found
+}
+
+/// The first cell of a table's row, if it says something; one that is empty goes on with the row above.
+fn first_cell(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix('|')?.split_once('|')?.0.trim();
+    Some(cell).filter(|cell| !cell.is_empty() && !cell.starts_with("--"))
+}
+
+/// The first words of an item.
+fn first_words(line: &str) -> Option<&str> {
+    let item = line.strip_prefix("- ")?;
+    Some(&item[..item.floor_char_boundary(WORDS_OF_A_CHANGE)])
+}
+
+/// Bytes at the beginning of a change by which it is known.
+const WORDS_OF_A_CHANGE: usize = 48;
+
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Pages of `docs/` that the site's summary lacks or has twice. Decisions are in their index, from which the site takes them.
@@ -179,6 +226,23 @@ mod tests {
                 ),
             ],
             &["a.rs: there is no decision 0002"],
+        );
+    }
+
+    #[test]
+    fn rows_and_changes_that_a_merge_doubled_are_found() {
+        let table = "| a | first |\n|---|---|\n| b | one |\n| b | one, two |\n|  | more |\n|  | more |\n\n| b | another table |\n";
+        let change = "- A pod whose state its node cannot decode runs on";
+        let changes = format!("{change}.\n- Another.\n{change}, also across a restart.\n");
+        let found = doubled(&texts(&[
+            ("a.md", table),
+            ("CHANGELOG.md", &changes),
+            ("b.md", &changes),
+        ]));
+        let what = "begins as the one before it: a merge kept both";
+        assert_eq!(
+            found,
+            [format!("CHANGELOG.md:3: {what}"), format!("a.md:4: {what}")]
         );
     }
 

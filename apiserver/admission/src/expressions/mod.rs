@@ -14,19 +14,39 @@ mod tests;
 
 pub(crate) use conditions::{Matched, matched};
 
+use crate::AdmissionError;
 use crate::matching::{Objects, Selection};
-use machinery_cel::{Env, EvalError, Limits, Program, Type, Value};
+use machinery_cel::{Env, EvalError, Limits, MAX_WORK_OF_OBJECT, Program, Type, Value};
 use machinery_runtime::Runtime;
 use machinery_schema::Tree;
 use questions::Answers;
 use serde_json::Value as Json;
 use session::{Session, View};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upstream's words about a request whose expressions cost too much.
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The same of expressions that take too many steps.
+const TOO_MANY_STEPS: &str =
+    "validation failed due to too many steps of expressions, no further validation rules will be run";
+/// The same of a request whose expressions take too many together.
+const TOO_MANY_STEPS_OF_ALL: &str =
+    "expressions of the webhooks and policies that apply to the request take more steps than one request may";
+/// Steps of all expressions of a request: one policy that takes too many by itself leaves some to the others.
+const MAX_WORK_OF_REQUEST: u64 = 2 * MAX_WORK_OF_OBJECT;
+
+/// The reason for which expressions have no values.
+#[derive(Debug)]
+pub(crate) enum Unevaluated {
+    /// Their budget is used up, or they take too many steps by themselves: the failure policy decides.
+    OutOfBudget(String),
+    /// The request ends, whatever failure policies say: it is no failure of the policy or webhook at hand.
+    Request(AdmissionError),
+}
 
 /// An expression, or the reason for which it cannot be used.
 #[derive(Debug)]
@@ -79,9 +99,19 @@ pub(crate) struct Inputs<'a> {
     pub(crate) variables: Option<&'a Variables>,
     /// The clock that evaluations are measured by.
     pub(crate) runtime: Option<&'a Runtime>,
+    /// Steps of the policy or webhook at hand so far, for all of the request.
+    pub(crate) work: &'a AtomicU64,
 }
 
 impl Inputs<'_> {
+    /// Bytes of the objects and parameters, in proportion to which evaluations take time.
+    pub(crate) fn bytes(&self) -> usize {
+        let objects = [self.objects.new, self.objects.old, self.params]
+            .into_iter()
+            .flatten();
+        objects.map(Tree::arena_bytes).sum()
+    }
+
     fn now(&self) -> Duration {
         self.runtime.map(Runtime::monotonic).unwrap_or_default()
     }
@@ -105,19 +135,24 @@ pub(crate) struct Done<T> {
 /// Evaluates expressions within a budget; `take` makes of each value what is wanted of it.
 ///
 /// # Errors
-/// The budget is used up.
+/// See [`Unevaluated`].
 pub(crate) async fn evaluate<T>(
     expressions: &[Option<&Expression>],
     inputs: &Inputs<'_>,
     budget: u64,
     take: impl Fn(&Value<'_>) -> Result<T, String> + Sync,
-) -> Result<Done<T>, String> {
+) -> Result<Done<T>, Unevaluated> {
     let mut answers = Answers::new(inputs.selection.host);
+    let mut steps = Steps::new(inputs)?;
     loop {
-        let done = run(expressions, inputs, &answers, budget, &take);
+        steps.again = 0;
+        let done = run(expressions, inputs, (&answers, &mut steps), budget, &take);
+        if let Some(error) = answers.undecided() {
+            return Err(Unevaluated::Request(error));
+        }
         match answers.open_question() {
             None => return done,
-            Some(question) => answers.ask(question).await,
+            Some(question) => answers.ask(question).await.map_err(Unevaluated::Request)?,
         }
     }
 }
@@ -125,10 +160,10 @@ pub(crate) async fn evaluate<T>(
 fn run<T>(
     expressions: &[Option<&Expression>],
     inputs: &Inputs<'_>,
-    answers: &Answers<'_>,
+    (answers, steps): (&Answers<'_>, &mut Steps<'_>),
     budget: u64,
     take: &impl Fn(&Value<'_>) -> Result<T, String>,
-) -> Result<Done<T>, String> {
+) -> Result<Done<T>, Unevaluated> {
     let session = Session::new(inputs, answers, budget);
     let view = session.view();
     let (mut left, mut values) = (budget, Vec::with_capacity(expressions.len()));
@@ -138,25 +173,79 @@ fn run<T>(
             continue;
         };
         let begun = inputs.now();
-        let (result, cost) = value(expression, view, answers, take);
-        let cost = cost.saturating_add(session.take_spent());
-        left = left.checked_sub(cost).ok_or(OUT_OF_BUDGET)?;
+        let (result, used) = value(expression, view, answers, take);
+        let cost = used.cost.saturating_add(session.take_spent());
+        let spent = left.checked_sub(cost);
+        left = spent.ok_or_else(|| Unevaluated::OutOfBudget(OUT_OF_BUDGET.to_owned()))?;
+        steps.add(used.work.saturating_add(session.take_worked()))?;
         let took = inputs.now().saturating_sub(begun);
         values.push(Some(Evaluated { result, took }));
     }
     Ok(Done { values, left })
 }
 
-/// Evaluates one expression; the cost is that of itself, without the variables.
+/// Steps of expressions that are evaluated together. Those that are taken again, since a question has its answer now, count
+/// once: how many answers the authorizer has at once is no matter of the request.
+struct Steps<'a> {
+    selection: &'a Selection<'a>,
+    /// See [`Inputs::work`].
+    own: &'a AtomicU64,
+    /// Of this time.
+    again: u64,
+    /// Counted already.
+    counted: u64,
+}
+
+impl<'a> Steps<'a> {
+    /// Nothing more is evaluated of a policy that has taken too many.
+    fn new(inputs: &Inputs<'a>) -> Result<Self, Unevaluated> {
+        let steps = Self {
+            selection: inputs.selection,
+            own: inputs.work,
+            again: 0,
+            counted: 0,
+        };
+        steps.check(inputs.work.load(Ordering::Relaxed))?;
+        Ok(steps)
+    }
+
+    fn add(&mut self, steps: u64) -> Result<(), Unevaluated> {
+        self.again = self.again.saturating_add(steps);
+        let more = self.again.saturating_sub(self.counted);
+        self.counted += more;
+        let own = self.own.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        if self.selection.work(more) > MAX_WORK_OF_REQUEST {
+            let error = AdmissionError::Forbidden(TOO_MANY_STEPS_OF_ALL.to_owned());
+            return Err(Unevaluated::Request(error));
+        }
+        self.check(own)
+    }
+
+    fn check(&self, own: u64) -> Result<(), Unevaluated> {
+        match own > MAX_WORK_OF_OBJECT {
+            true => Err(Unevaluated::OutOfBudget(TOO_MANY_STEPS.to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Cost of an expression, and steps that costs do not count.
+#[derive(Default)]
+struct Used {
+    cost: u64,
+    work: u64,
+}
+
+/// Evaluates one expression; what it used is its own, without the variables.
 fn value<'a, T>(
     expression: &'a Expression,
     view: &'a View<'a>,
     answers: &Answers<'_>,
     take: &impl Fn(&Value<'_>) -> Result<T, String>,
-) -> (Result<T, String>, u64) {
+) -> (Result<T, String>, Used) {
     let program = match &expression.program {
         Ok(program) => program,
-        Err(why) => return (Err(format!("compilation error: {why}")), 0),
+        Err(why) => return (Err(format!("compilation error: {why}")), Used::default()),
     };
     let limits = Limits {
         interrupt: Some(answers.interrupt()),
@@ -165,5 +254,9 @@ fn value<'a, T>(
     let done = program.evaluate(view, &limits);
     let failed = |error: EvalError| format!("expression '{}' resulted in error: {error}", expression.text);
     let result = done.value.map_err(failed).and_then(|value| take(&value));
-    (result, done.cost)
+    let used = Used {
+        cost: done.cost,
+        work: done.work,
+    };
+    (result, used)
 }

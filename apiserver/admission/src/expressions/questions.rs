@@ -1,8 +1,9 @@
-//! Questions of expressions to the authorizer.
+//! Questions of expressions to the authorizer. Where it has not decided, the request ends: a refusal would be an answer.
 
+use crate::AdmissionError;
 use crate::host::Host;
 use futures::FutureExt as _;
-use machinery_cel::{Authorizer, Check, Decision};
+use machinery_cel::{Authorizer, Check, Decision, Interrupt};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,21 @@ pub(super) struct Answers<'a> {
     host: &'a dyn Host,
     known: Mutex<Vec<(Question, Decision)>>,
     open: Mutex<Option<Question>>,
-    /// Ends an evaluation that waits for an answer.
-    interrupt: Arc<AtomicBool>,
+    undecided: Mutex<Option<AdmissionError>>,
+    end: Arc<End>,
+}
+
+/// Ends an evaluation that waits for an answer or has none, and any once nobody waits for the request.
+#[derive(Debug)]
+struct End {
+    waits: AtomicBool,
+    of_request: Option<Arc<dyn Interrupt>>,
+}
+
+impl Interrupt for End {
+    fn is_wanted(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) || self.of_request.as_ref().is_some_and(|own| own.is_wanted())
+    }
 }
 
 impl<'a> Answers<'a> {
@@ -34,12 +48,16 @@ impl<'a> Answers<'a> {
             host,
             known: Mutex::default(),
             open: Mutex::default(),
-            interrupt: Arc::default(),
+            undecided: Mutex::default(),
+            end: Arc::new(End {
+                waits: AtomicBool::new(false),
+                of_request: host.interrupt(),
+            }),
         }
     }
 
-    pub(super) fn interrupt(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.interrupt)
+    pub(super) fn interrupt(&self) -> Arc<dyn Interrupt> {
+        Arc::clone(&self.end) as Arc<dyn Interrupt>
     }
 
     pub(super) fn open_question(&mut self) -> Option<Question> {
@@ -47,14 +65,23 @@ impl<'a> Answers<'a> {
         open.filter(|_| self.known.get_mut().len() < MAX_QUESTIONS)
     }
 
-    /// Asks the authorizer a question that it could not answer at once.
-    pub(super) async fn ask(&mut self, question: Question) {
-        self.interrupt.store(false, Ordering::Relaxed);
-        let decision = self.asked(&question).await;
-        self.known.get_mut().push((question, decision));
+    /// The reason why the authorizer has not decided about a question.
+    pub(super) fn undecided(&mut self) -> Option<AdmissionError> {
+        self.undecided.get_mut().take()
     }
 
-    async fn asked(&self, question: &Question) -> Decision {
+    /// Asks the authorizer a question that it could not answer at once.
+    ///
+    /// # Errors
+    /// It has not decided.
+    pub(super) async fn ask(&mut self, question: Question) -> Result<(), AdmissionError> {
+        self.end.waits.store(false, Ordering::Relaxed);
+        let decision = self.asked(&question).await?;
+        self.known.get_mut().push((question, decision));
+        Ok(())
+    }
+
+    async fn asked(&self, question: &Question) -> Result<Decision, AdmissionError> {
         let account = question.service_account.as_ref();
         let account = account.map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         self.host
@@ -75,7 +102,12 @@ impl Authorizer for Answers<'_> {
             return decision.clone();
         }
         match self.asked(&question).now_or_never() {
-            Some(decision) => {
+            Some(Err(error)) => {
+                self.undecided.lock().get_or_insert(error);
+                self.end.waits.store(true, Ordering::Relaxed);
+                Decision::default()
+            }
+            Some(Ok(decision)) => {
                 if known.len() < MAX_QUESTIONS {
                     known.push((question, decision.clone()));
                 }
@@ -83,7 +115,7 @@ impl Authorizer for Answers<'_> {
             }
             None => {
                 self.open.lock().get_or_insert(question);
-                self.interrupt.store(true, Ordering::Relaxed);
+                self.end.waits.store(true, Ordering::Relaxed);
                 Decision::default()
             }
         }

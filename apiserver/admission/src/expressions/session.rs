@@ -3,7 +3,8 @@
 use super::questions::Answers;
 use super::{Expression, Inputs, Variables};
 use machinery_cel::{
-    Activation, Check, Data, ErrorKind, EvalError, Evaluated, Fields, Limits, Map, Opaque, Subject, Value,
+    Activation, Check, Data, ErrorKind, EvalError, Evaluated, Fields, Interrupt, Limits, Map, Opaque,
+    Subject, Value,
 };
 use machinery_schema::Tree;
 use std::fmt;
@@ -31,8 +32,10 @@ pub(super) struct Session<'a> {
     depth: AtomicUsize,
     /// Cost of variables since it was asked for.
     spent: AtomicU64,
+    /// Steps of variables, which costs do not count.
+    worked: AtomicU64,
     budget: u64,
-    interrupt: Arc<AtomicBool>,
+    interrupt: Arc<dyn Interrupt>,
     view: OnceLock<View<'a>>,
 }
 
@@ -85,6 +88,7 @@ impl<'a> Session<'a> {
             known: (0..count).map(|_| Known::default()).collect(),
             depth: AtomicUsize::new(0),
             spent: AtomicU64::new(0),
+            worked: AtomicU64::new(0),
             budget,
             interrupt: answers.interrupt(),
             view: OnceLock::new(),
@@ -97,6 +101,10 @@ impl<'a> Session<'a> {
 
     pub(super) fn take_spent(&self) -> u64 {
         self.spent.swap(0, Ordering::Relaxed)
+    }
+
+    pub(super) fn take_worked(&self) -> u64 {
+        self.worked.swap(0, Ordering::Relaxed)
     }
 
     fn variable(&'a self, name: &str) -> Option<Evaluated<'a>> {
@@ -143,6 +151,7 @@ impl<'a> Session<'a> {
         let done = program.evaluate(self.view(), &limits);
         self.depth.fetch_sub(depth, Ordering::Relaxed);
         self.spent.fetch_add(done.cost, Ordering::Relaxed);
+        self.worked.fetch_add(done.work, Ordering::Relaxed);
         done.value.map_err(|error| {
             let mut failed =
                 EvalError::new(format!("composited variable {name:?} fails to evaluate: {error}"));

@@ -96,8 +96,12 @@ pub(crate) fn patched(object: &Tree, patch: &[u8]) -> Result<Tree, PatchFailure>
     Ok(read_patched(object, patch, Strictness::Ignore)?.tree)
 }
 
-/// The same where fields that the kind does not know are a failure.
-pub(crate) fn strictly_patched(object: &Tree, patch: &[u8]) -> Result<Tree, PatchFailure> {
+/// The same where fields that the kind does not know are a failure. Of custom kinds they are not, since Go reads their objects
+/// without a type.
+pub(crate) fn strictly_patched(object: &Tree, patch: &[u8], is_custom: bool) -> Result<Tree, PatchFailure> {
+    if is_custom {
+        return patched(object, patch);
+    }
     let read = read_patched(object, patch, Strictness::Report)?;
     match read.strict_errors.as_slice() {
         [] => Ok(read.tree),

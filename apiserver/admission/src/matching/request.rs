@@ -97,6 +97,12 @@ pub(crate) fn json(selection: &Selection<'_>, invocation: &Equivalent) -> serde_
     own
 }
 
+/// The request as match conditions see it: with the kind of the invocation, and the resource of the request's address.
+pub(crate) fn of_conditions(mut request: serde_json::Value) -> serde_json::Value {
+    request["resource"] = request["requestResource"].clone();
+    request
+}
+
 pub(crate) fn head<'a>(uid: &'a str, selection: &Selection<'a>, invocation: &'a Equivalent) -> Head<'a> {
     let (request, host) = (selection.request, selection.host);
     Head {

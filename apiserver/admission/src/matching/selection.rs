@@ -8,6 +8,7 @@ use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey};
 use machinery_schema::{Ref, Tree};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A request as selectors and rules see it.
@@ -18,6 +19,8 @@ pub(crate) struct Selection<'a> {
     equivalents: OnceLock<Vec<Equivalent>>,
     /// The request's namespace, once it was read.
     namespace_object: OnceLock<Option<Arc<ReadObject>>>,
+    /// Steps of all expressions so far.
+    work: AtomicU64,
 }
 
 /// The objects of a request.
@@ -36,7 +39,15 @@ impl<'a> Selection<'a> {
             reader,
             equivalents: OnceLock::new(),
             namespace_object: OnceLock::new(),
+            work: AtomicU64::new(0),
         })
+    }
+
+    /// Adds steps of an expression, and returns those of all: they have one bound, however many configurations ask.
+    pub(crate) fn work(&self, steps: u64) -> u64 {
+        self.work
+            .fetch_add(steps, Ordering::Relaxed)
+            .saturating_add(steps)
     }
 
     /// The namespace of the request; of a namespace itself its name.
@@ -67,8 +78,7 @@ impl<'a> Selection<'a> {
         to: &Equivalent,
     ) -> Result<Option<Tree>, AdmissionError> {
         let Some(object) = object else { return Ok(None) };
-        let converted = self.host.convert(object, &from.resource, to).await;
-        converted.map(Some).map_err(AdmissionError::Internal)
+        self.host.convert(object, &from.resource, to).await.map(Some)
     }
 
     /// The resource and kind with which the request matches; `None` where it does not.

@@ -135,8 +135,12 @@ struct NoRights;
 
 #[async_trait::async_trait]
 impl Permissions for NoRights {
-    async fn has(&self, _: &UserInfo, _: crate::permissions::Right<'_>) -> bool {
-        false
+    async fn has(
+        &self,
+        _: &UserInfo,
+        _: crate::permissions::Right<'_>,
+    ) -> Result<bool, crate::AdmissionError> {
+        Ok(false)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Decisions of a validating policy about one request with one parameter (upstream's `validator`).
 
 use super::definition::{Check, ValidatingPolicy};
-use super::denial::cut;
 use super::observer::ErrorType;
-use crate::expressions::{Done, Evaluated, Expression, Inputs, Matched, evaluate, matched};
+use crate::AdmissionError;
+use crate::expressions::{Done, Evaluated, Expression, Inputs, Matched, Unevaluated, evaluate, matched};
+use crate::matching::request;
+use crate::rejection::cut;
 use machinery_cel::{RUNTIME_BUDGET, Value};
 use std::time::Duration;
 
@@ -65,29 +67,43 @@ fn text(value: &Value<'_>) -> Option<String> {
 
 impl ValidatingPolicy {
     /// Decides about a request with one parameter.
-    pub(super) async fn decide(&self, inputs: &Inputs<'_>) -> Decisions {
+    ///
+    /// # Errors
+    /// The request ends.
+    pub(super) async fn decide(&self, inputs: &Inputs<'_>) -> Result<Decisions, AdmissionError> {
         match self.decided(inputs).await {
-            Ok(decisions) => decisions,
-            Err((why, cost)) => Decisions {
+            Ok(decisions) => Ok(decisions),
+            Err((Unevaluated::OutOfBudget(why), cost)) => Ok(Decisions {
                 decisions: vec![self.failed(why, Duration::ZERO)],
                 cost,
                 ..Decisions::default()
-            },
+            }),
+            Err((Unevaluated::Request(error), _)) => Err(error),
         }
     }
 
-    async fn decided(&self, inputs: &Inputs<'_>) -> Result<Decisions, (String, u64)> {
-        // Conditions see no namespace, as upstream's.
-        let unplaced = Inputs {
-            namespace: None,
-            ..*inputs
-        };
+    async fn decided(&self, inputs: &Inputs<'_>) -> Result<Decisions, (Unevaluated, u64)> {
+        let mut cost = 0;
         if !self.policy.conditions.is_empty() {
-            match matched(&self.policy.conditions, &unplaced).await {
+            // Conditions see no namespace, as upstream's.
+            let request = request::of_conditions(inputs.request.clone());
+            let unplaced = Inputs {
+                namespace: None,
+                request: &request,
+                ..*inputs
+            };
+            let matched = matched(&self.policy.conditions, &unplaced).await;
+            let (matched, of_conditions) = matched.map_err(|error| (Unevaluated::Request(error), 0))?;
+            cost += of_conditions;
+            let nothing = Decisions {
+                cost,
+                ..Decisions::default()
+            };
+            match matched {
                 Matched::Yes => {}
-                Matched::No => return Ok(Decisions::default()),
-                Matched::Failed(_) if self.policy.ignores_failure => return Ok(Decisions::default()),
-                Matched::Failed(why) => return Err((why, 0)),
+                Matched::No => return Ok(nothing),
+                Matched::Failed(_) if self.policy.ignores_failure => return Ok(nothing),
+                Matched::Failed(why) => return Err((Unevaluated::OutOfBudget(why), cost)),
             }
         }
         let checks: Vec<_> = self.checks.iter().map(|own| Some(&own.expression)).collect();
@@ -96,8 +112,8 @@ impl ValidatingPolicy {
         let done = evaluate(&checks, inputs, RUNTIME_BUDGET, is_true)
             .await
             .map_err(out)?;
-        let cost = RUNTIME_BUDGET - done.left;
-        let decisions = self.judged(done, inputs).await;
+        cost += RUNTIME_BUDGET - done.left;
+        let decisions = self.judged(done, inputs).await.map_err(out)?;
         let annotations = self.annotated(inputs).await.map_err(out)?;
         Ok(Decisions {
             decisions,
@@ -107,7 +123,7 @@ impl ValidatingPolicy {
     }
 
     /// Decisions by the values of the validations.
-    async fn judged(&self, done: Done<bool>, inputs: &Inputs<'_>) -> Vec<Decision> {
+    async fn judged(&self, done: Done<bool>, inputs: &Inputs<'_>) -> Result<Vec<Decision>, Unevaluated> {
         let values: Vec<Evaluated<bool>> = done.values.into_iter().flatten().collect();
         // Messages are made for what fails.
         let wanted = |(check, value): (&'_ Check, &Evaluated<bool>)| {
@@ -127,7 +143,11 @@ impl ValidatingPolicy {
                 left: done.left,
             }),
         };
-        let mut messages = messages.map(|own| own.values);
+        let mut messages = match messages {
+            Ok(done) => Ok(done.values),
+            Err(Unevaluated::OutOfBudget(why)) => Err(why),
+            Err(ends) => return Err(ends),
+        };
         let decide =
             |(at, (check, value)): (usize, (&Check, Evaluated<bool>))| match (value.result, &mut messages) {
                 (Err(why), _) => self.failed(why, value.took),
@@ -149,7 +169,7 @@ impl ValidatingPolicy {
                     }
                 }
             };
-        self.checks.iter().zip(values).enumerate().map(decide).collect()
+        Ok(self.checks.iter().zip(values).enumerate().map(decide).collect())
     }
 
     fn failed(&self, why: String, took: Duration) -> Decision {
@@ -164,7 +184,7 @@ impl ValidatingPolicy {
         }
     }
 
-    async fn annotated(&self, inputs: &Inputs<'_>) -> Result<Annotated, String> {
+    async fn annotated(&self, inputs: &Inputs<'_>) -> Result<Annotated, Unevaluated> {
         let expressions: Vec<_> = self.annotations.iter().map(|own| Some(&own.value)).collect();
         let take = |value: &Value<'_>| match value {
             Value::Null => Ok(None),

@@ -1,7 +1,7 @@
 //! Refusals of requests by policies.
 
-/// Bytes that are taken of a message.
-const MAX_MESSAGE_BYTES: usize = 32 << 10;
+use crate::rejection::cut;
+
 /// Causes that are taken.
 const MAX_CAUSES: usize = 64;
 
@@ -46,14 +46,4 @@ impl Denial {
             causes,
         }
     }
-}
-
-/// The beginning of a message: what an expression says has no bound.
-pub(super) fn cut(mut text: String) -> String {
-    let mut end = text.len().min(MAX_MESSAGE_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
 }

@@ -24,6 +24,37 @@ pub(super) struct ConfigError<'h> {
     pub(super) why: String,
 }
 
+/// The reason for which a policy or a binding is not evaluated.
+pub(super) enum Skipped<'h> {
+    /// The failure policy decides.
+    Config(ConfigError<'h>),
+    /// The request ends.
+    Request(AdmissionError),
+}
+
+impl<'h> Skipped<'h> {
+    /// Notes an error of the configuration; one of the request ends it.
+    pub(super) fn noted(self, note: impl FnOnce(&ConfigError<'h>)) -> Result<(), AdmissionError> {
+        match self {
+            Self::Config(error) => {
+                note(&error);
+                Ok(())
+            }
+            Self::Request(error) => Err(error),
+        }
+    }
+
+    pub(super) fn of(policy: &'h Policy, binding: Option<&'h Binding>, error: AdmissionError) -> Self {
+        match error.is_of_request() {
+            true => Self::Request(error),
+            false => {
+                let why = error.to_string();
+                Self::Config(ConfigError { policy, binding, why })
+            }
+        }
+    }
+}
+
 /// The objects of a request in one version.
 pub(super) struct Version {
     pub(super) to: Equivalent,
@@ -74,26 +105,25 @@ pub(super) async fn matching<'h>(
     policy: &'h Policy,
     selection: &Selection<'_>,
     objects: Objects<'_>,
-) -> Result<Option<Equivalent>, ConfigError<'h>> {
-    let failed = |why: String| ConfigError {
-        policy,
-        binding: None,
-        why,
-    };
+) -> Result<Option<Equivalent>, Skipped<'h>> {
     let Some(constraints) = &policy.constraints else {
-        return Err(failed(
-            "policy contained no match constraints, a required field".to_owned(),
-        ));
+        let why = "policy contained no match constraints, a required field".to_owned();
+        let binding = None;
+        return Err(Skipped::Config(ConfigError { policy, binding, why }));
     };
     let found = selection.matching(constraints, objects).await;
-    found.map_err(|error| failed(error.to_string()))
+    found.map_err(|error| Skipped::of(policy, None, error))
 }
 
 impl Policies {
     /// The scope of a policy's parameters.
-    pub(super) fn scope<'h>(&self, policy: &'h Policy) -> Result<bool, ConfigError<'h>> {
-        let binding = None;
-        params::scope(&*self.params, policy).map_err(|why| ConfigError { policy, binding, why })
+    pub(super) fn scope<'h>(&self, policy: &'h Policy) -> Result<bool, Skipped<'h>> {
+        let failed = |why| ConfigError {
+            policy,
+            binding: None,
+            why,
+        };
+        params::scope(&*self.params, policy).map_err(|why| Skipped::Config(failed(why)))
     }
 
     /// The parameters of a binding that a request matches; none where it does not.
@@ -104,15 +134,11 @@ impl Policies {
         namespaced: bool,
         selection: &Selection<'_>,
         objects: Objects<'_>,
-    ) -> Result<Vec<Option<Tree>>, ConfigError<'h>> {
-        let failed = |why: String| ConfigError {
-            policy,
-            binding: Some(binding),
-            why,
-        };
+    ) -> Result<Vec<Option<Tree>>, Skipped<'h>> {
+        let failed = |error| Skipped::of(policy, Some(binding), error);
         if let Some(constraints) = &binding.constraints {
             let found = selection.matching(constraints, objects).await;
-            if found.map_err(|error| failed(error.to_string()))?.is_none() {
+            if found.map_err(failed)?.is_none() {
                 return Ok(Vec::new());
             }
         }
@@ -154,7 +180,7 @@ impl Spending {
     ///
     /// # Errors
     /// The request's policies cost more than they may, or its time is over.
-    pub(super) async fn next(&self, policies: &Policies, inputs: &Inputs<'_>) -> Result<u64, AdmissionError> {
+    pub(super) async fn next(&self, inputs: &Inputs<'_>) -> Result<u64, AdmissionError> {
         if inputs.selection.host.time_left() == Some(Duration::ZERO) {
             let why = "request did not complete within requested timeout";
             return Err(AdmissionError::Timeout(why.to_owned()));
@@ -163,9 +189,12 @@ impl Spending {
             let why = "the admission policies that apply to the request cost more than one request may";
             return Err(AdmissionError::Forbidden(why.to_owned()));
         }
-        if REQUEST_BUDGET - self.left >= LONG {
-            policies.runtime.sleep(Duration::ZERO).await;
-        }
+        // Large objects, and many policies, are heavy work.
+        let bytes = match REQUEST_BUDGET - self.left >= LONG {
+            true => usize::MAX,
+            false => inputs.bytes(),
+        };
+        inputs.selection.host.heavy_from(bytes).await?;
         Ok(RUNTIME_BUDGET)
     }
 

@@ -2,18 +2,20 @@
 //! it have changed.
 
 use super::definition::{Binding, MutatingPolicy, Policy};
-use super::denial::{Denial, cut};
-use super::invocation::{ConfigError, Spending, matching};
+use super::denial::Denial;
+use super::invocation::{ConfigError, Skipped, Spending, matching};
 use super::observer::{ErrorType, PolicyRun};
 use super::patch::{Failure, mutated};
 use super::{Hook, Policies};
 use crate::expressions::{Inputs, Matched, matched};
 use crate::host::Equivalent;
 use crate::matching::{Candidate, Objects, Selection, request};
+use crate::rejection::cut;
 use crate::{AdmissionError, Caller, Operation, Plugin, Reinvocation, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::Tree;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// See the module.
 #[derive(Debug)]
@@ -128,6 +130,8 @@ struct Invocation<'h> {
     binding: &'h Binding,
     params: Option<&'h Tree>,
     to: &'h Equivalent,
+    /// See [`Inputs::work`].
+    work: &'h AtomicU64,
 }
 
 impl Invocation<'_> {
@@ -145,26 +149,21 @@ impl Dispatch<'_> {
         let to = match matching(policy, self.selection, self.objects).await {
             Ok(None) => return Ok(()),
             Ok(Some(to)) => to,
-            Err(error) => {
-                self.config_error(&error);
-                return Ok(());
-            }
+            Err(skipped) => return skipped.noted(|error| self.config_error(error)),
         };
         let namespaced = match self.policies.scope(policy) {
             Ok(namespaced) => namespaced,
-            Err(error) => {
-                self.config_error(&error);
-                return Ok(());
-            }
+            Err(skipped) => return skipped.noted(|error| self.config_error(error)),
         };
+        let work = AtomicU64::new(0);
         for binding in &hook.bindings {
             let found = self
                 .policies
                 .params(policy, binding, namespaced, self.selection, self.objects);
             let params = match found.await {
                 Ok(params) => params,
-                Err(error) => {
-                    self.config_error(&error);
+                Err(skipped) => {
+                    skipped.noted(|error| self.config_error(error))?;
                     continue;
                 }
             };
@@ -174,6 +173,7 @@ impl Dispatch<'_> {
                     binding,
                     params: params.as_ref(),
                     to: &to,
+                    work: &work,
                 };
                 self.invoke(invocation).await?;
             }
@@ -184,16 +184,9 @@ impl Dispatch<'_> {
     async fn invoke(&mut self, invocation: Invocation<'_>) -> Result<(), AdmissionError> {
         let Invocation { policy, binding, .. } = invocation;
         if let Err(error) = self.candidate.convert(invocation.to).await {
-            let why = error.to_string();
-            let binding = None;
-            self.config_error(&ConfigError {
-                policy: &policy.policy,
-                binding,
-                why,
-            });
-            return Ok(());
+            return Skipped::of(&policy.policy, None, error).noted(|error| self.config_error(error));
         }
-        if !self.conditions_hold(invocation).await {
+        if !self.conditions_hold(invocation).await? {
             return Ok(());
         }
         let id = invocation.id();
@@ -235,12 +228,12 @@ impl Dispatch<'_> {
         Ok(())
     }
 
-    async fn conditions_hold(&mut self, invocation: Invocation<'_>) -> bool {
+    async fn conditions_hold(&mut self, invocation: Invocation<'_>) -> Result<bool, AdmissionError> {
         let policy = &invocation.policy.policy;
         if policy.conditions.is_empty() {
-            return true;
+            return Ok(true);
         }
-        let request = request::json(self.selection, invocation.to);
+        let request = request::of_conditions(request::json(self.selection, invocation.to));
         let inputs = Inputs {
             selection: self.selection,
             objects: self.candidate.objects(),
@@ -249,15 +242,15 @@ impl Dispatch<'_> {
             params: invocation.params,
             variables: Some(&policy.variables),
             runtime: None,
+            work: invocation.work,
         };
-        match matched(&policy.conditions, &inputs).await {
-            Matched::Yes => true,
-            Matched::No => false,
-            Matched::Failed(why) => {
-                self.problem(policy, Some(invocation.binding), why, "Invalid");
-                false
-            }
+        self.spending.next(&inputs).await?;
+        let (matched, cost) = matched(&policy.conditions, &inputs).await?;
+        self.spending.spend(cost);
+        if let Matched::Failed(why) = &matched {
+            self.problem(policy, Some(invocation.binding), why.clone(), "Invalid");
         }
+        Ok(matched == Matched::Yes)
     }
 
     /// Makes one mutation of a policy.
@@ -277,8 +270,9 @@ impl Dispatch<'_> {
             params: invocation.params,
             variables: Some(&invocation.policy.policy.variables),
             runtime: None,
+            work: invocation.work,
         };
-        let next = self.spending.next(self.policies, &inputs).await;
+        let next = self.spending.next(&inputs).await;
         next.map_err(Failure::Request)?;
         let done = mutated(&invocation.policy.mutations[at], object, &inputs).await?;
         self.spending.spend(done.cost);

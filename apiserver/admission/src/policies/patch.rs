@@ -2,7 +2,7 @@
 
 use super::definition::Mutation;
 use crate::AdmissionError;
-use crate::expressions::{Expression, Inputs, evaluate};
+use crate::expressions::{Expression, Inputs, Unevaluated, evaluate};
 use crate::matching::{PatchFailure, strictly_patched};
 use machinery_cel::{Object, RUNTIME_BUDGET, Value};
 use machinery_schema::apply::Typed;
@@ -17,6 +17,15 @@ pub(super) enum Failure {
     Mutation(String),
     /// The request ends.
     Request(AdmissionError),
+}
+
+impl From<Unevaluated> for Failure {
+    fn from(why: Unevaluated) -> Self {
+        match why {
+            Unevaluated::OutOfBudget(why) => Self::Mutation(why),
+            Unevaluated::Request(error) => Self::Request(error),
+        }
+    }
 }
 
 impl From<String> for Failure {
@@ -54,7 +63,7 @@ pub(super) async fn mutated(
     let heavy = host.heavy_from(text.len() + object.arena_bytes()).await;
     heavy.map_err(Failure::Request)?;
     let object = match is_patch {
-        true => json_patch(object, &text)?,
+        true => json_patch(object, &text, host.is_custom())?,
         false => Some(apply(object, json)?),
     };
     Ok(Mutated { object, cost })
@@ -64,14 +73,14 @@ async fn evaluated(
     expression: &Expression,
     is_patch: bool,
     inputs: &Inputs<'_>,
-) -> Result<(Json, u64), String> {
+) -> Result<(Json, u64), Failure> {
     let take = |value: &Value<'_>| match is_patch {
         true => operations(value),
         false => value.to_json().map_err(|error| error.0),
     };
     let mut done = evaluate(&[Some(expression)], inputs, RUNTIME_BUDGET, take).await?;
     let value = done.values.pop().flatten();
-    let value = value.ok_or("there is no expression")?.result?;
+    let value = value.ok_or_else(|| "there is no expression".to_owned())?.result?;
     Ok((value, RUNTIME_BUDGET - done.left))
 }
 
@@ -100,15 +109,39 @@ fn operation(own: &Object<'_>) -> Result<Json, String> {
         out.insert("from".to_owned(), json!(text("from")));
     }
     if let Some(value) = own.get("value") {
-        let value = value.to_json().map_err(|error| error.0)?;
+        let mut value = value.to_json().map_err(|error| {
+            format!(
+                "JSONPath valueExpression evaluated to a type that could not marshal to JSON: {}",
+                error.0
+            )
+        })?;
+        large_integers_as_text(&mut value);
         out.insert("value".to_owned(), value);
     }
     Ok(Json::Object(out))
 }
 
+/// Go's protobuf value holds numbers as doubles, and so writes integers that one cannot hold as text.
+fn large_integers_as_text(value: &mut Json) {
+    const LARGEST: i64 = 1 << 53;
+    match value {
+        Json::Number(number) => {
+            let is_large = number
+                .as_i64()
+                .is_some_and(|own| !(-LARGEST..=LARGEST).contains(&own));
+            if is_large || number.as_u64().is_some_and(|own| own > LARGEST.unsigned_abs()) {
+                *value = number.to_string().into();
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(large_integers_as_text),
+        Json::Object(members) => members.values_mut().for_each(large_integers_as_text),
+        _ => {}
+    }
+}
+
 /// The object with a JSON patch; a patch whose test fails changes nothing.
-fn json_patch(object: &Tree, text: &str) -> Result<Option<Tree>, Failure> {
-    match strictly_patched(object, text.as_bytes()) {
+fn json_patch(object: &Tree, text: &str, is_custom: bool) -> Result<Option<Tree>, Failure> {
+    match strictly_patched(object, text.as_bytes(), is_custom) {
         Ok(object) => Ok(Some(object)),
         Err(PatchFailure::Patch(PatchError::DoesNotApply(why))) if why.ends_with("test failed") => Ok(None),
         Err(PatchFailure::Patch(why)) => Err(format!("JSON Patch: {why}").into()),

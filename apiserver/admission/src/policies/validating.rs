@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use machinery_schema::Tree;
 use serde_json::Value as Json;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// See the module.
 #[derive(Debug)]
@@ -91,19 +92,13 @@ impl Dispatch<'_> {
         let to = match matching(policy, self.selection, self.objects).await {
             Ok(None) => return Ok(()),
             Ok(Some(to)) => to,
-            Err(error) => {
-                self.config_error(&error);
-                return Ok(());
-            }
+            Err(skipped) => return skipped.noted(|error| self.config_error(error)),
         };
         let namespaced = match self.policies.scope(policy) {
             Ok(namespaced) => namespaced,
-            Err(error) => {
-                self.config_error(&error);
-                return Ok(());
-            }
+            Err(skipped) => return skipped.noted(|error| self.config_error(error)),
         };
-        let mut collected = Collected::default();
+        let (mut collected, work) = (Collected::default(), AtomicU64::new(0));
         for binding in &hook.bindings {
             let found = self
                 .policies
@@ -111,13 +106,14 @@ impl Dispatch<'_> {
             let params = match found.await {
                 Ok(params) if params.is_empty() => continue,
                 Ok(params) => params,
-                Err(error) => {
-                    self.config_error(&error);
+                Err(skipped) => {
+                    skipped.noted(|error| self.config_error(error))?;
                     continue;
                 }
             };
             let at = match self.version(&to).await {
                 Ok(at) => at,
+                Err(error) if error.is_of_request() => return Err(error),
                 Err(error) => {
                     let why = format!("failed to convert object version: {error}");
                     self.config_error(&ConfigError {
@@ -131,7 +127,7 @@ impl Dispatch<'_> {
             let namespace = self.policies.namespace_object(self.selection).await?;
             for params in &params {
                 let decided = self
-                    .decided(&hook.policy, at, params.as_ref(), namespace.as_ref())
+                    .decided(&hook.policy, at, params.as_ref(), namespace.as_ref(), &work)
                     .await?;
                 self.spending.spend(decided.cost);
                 self.apply(policy, binding, decided, &mut collected);
@@ -156,6 +152,7 @@ impl Dispatch<'_> {
         at: usize,
         params: Option<&Tree>,
         namespace: Option<&Json>,
+        work: &AtomicU64,
     ) -> Result<Decisions, AdmissionError> {
         let version = &self.versions[at];
         let inputs = Inputs {
@@ -166,9 +163,10 @@ impl Dispatch<'_> {
             params,
             variables: Some(&policy.policy.variables),
             runtime: Some(&self.policies.runtime),
+            work,
         };
-        self.spending.next(self.policies, &inputs).await?;
-        Ok(policy.decide(&inputs).await)
+        self.spending.next(&inputs).await?;
+        policy.decide(&inputs).await
     }
 
     fn apply(&mut self, policy: &Policy, binding: &Binding, decided: Decisions, collected: &mut Collected) {

@@ -1,7 +1,7 @@
 //! A webhook's answer: read, bounded and checked (upstream's `VerifyAdmissionResponse`).
 
 use super::configuration::ReviewVersion;
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, cut_to};
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -139,21 +139,11 @@ fn patch_type(
 fn annotations(given: Option<BTreeMap<String, String>>) -> Vec<(String, String)> {
     let given = given.unwrap_or_default().into_iter().take(MAX_ANNOTATIONS);
     given
-        .map(|(key, value)| (key, cut(value, MAX_ANNOTATION_BYTES)))
+        .map(|(key, value)| (key, cut_to(value, MAX_ANNOTATION_BYTES)))
         .collect()
 }
 
 fn warnings(given: Option<Vec<String>>) -> Vec<String> {
     let given = given.unwrap_or_default().into_iter().take(MAX_WARNINGS);
-    given.map(|warning| cut(warning, MAX_WARNING_BYTES)).collect()
-}
-
-/// The beginning of a text.
-fn cut(mut text: String, most: usize) -> String {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
+    given.map(|warning| cut_to(warning, MAX_WARNING_BYTES)).collect()
 }

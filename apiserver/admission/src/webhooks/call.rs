@@ -5,9 +5,9 @@ use super::answer::{self, Answer, BadAnswer};
 use super::configuration::Webhook;
 use super::observer::WebhookCall;
 use super::review;
-use crate::host::Equivalent;
+use crate::host::{Equivalent, Held};
 use crate::matching::{Objects, Selection};
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, cut};
 use crate::{AdmissionError, Step};
 use apiserver_egress::{HookCall, HookError, HookPlace, HookTarget};
 use machinery_meta::syntax;
@@ -29,8 +29,9 @@ pub(super) enum CallError {
     },
     /// The webhook said no.
     Rejected(Box<Rejection>),
-    /// The request's time was over before the webhook had a place for it.
-    Late,
+    /// The request ends, whatever the failure policy says: its time was over before the webhook had a place for it, or there is
+    /// no turn for its work.
+    Request(AdmissionError),
     /// The server cannot do what the webhook asks for.
     Internal(String),
     BadRequest(String),
@@ -48,6 +49,22 @@ pub(super) struct Invocation<'a> {
     pub(super) webhook: &'a Webhook,
     pub(super) to: &'a Equivalent,
     pub(super) selection: &'a Selection<'a>,
+}
+
+/// Counts the memory that a request holds while so many webhooks are called at once: its objects, and a review of them for
+/// each.
+pub(super) fn hold(
+    selection: &Selection<'_>,
+    objects: Objects<'_>,
+    calls: usize,
+) -> Result<Held, AdmissionError> {
+    selection.host.hold(bytes(objects).saturating_mul(1 + calls))
+}
+
+/// Bytes of a request's objects in memory.
+fn bytes(objects: Objects<'_>) -> usize {
+    let both = [objects.new, objects.old].into_iter().flatten();
+    both.map(Tree::arena_bytes).sum()
 }
 
 impl Webhooks {
@@ -120,13 +137,29 @@ impl Webhooks {
                 BadAnswer::Invalid(why) => format!("received invalid webhook response: {why}"),
             })
         })?;
-        pass_on(invocation, &answer);
+        self.pass_on(invocation, &answer);
         match answer.allowed {
             true => Ok(answer),
             false => Err(CallError::Rejected(Box::new(Rejection::by(
                 &webhook.name,
                 answer.status,
             )))),
+        }
+    }
+
+    /// Hands on what an answer says besides yes or no.
+    fn pass_on(&self, invocation: &Invocation<'_>, answer: &Answer) {
+        let (webhook, host) = (invocation.webhook, invocation.selection.host);
+        for (key, value) in &answer.annotations {
+            let key = format!("{}/{key}", webhook.name);
+            if syntax::qualified_name(&key).is_empty() {
+                host.annotate(key, value.clone());
+            } else if let Some(left_out) = webhook.log.should_log(self.runtime.monotonic()) {
+                tracing::warn!(webhook = webhook.name, left_out, "an audit annotation has no key");
+            }
+        }
+        for warning in &answer.warnings {
+            host.warn(warning.clone());
         }
     }
 
@@ -138,19 +171,14 @@ impl Webhooks {
         selection: &'a Selection<'_>,
         objects: Objects<'_>,
     ) -> Result<HookPlace<'a>, CallError> {
-        let bytes = [objects.new, objects.old]
-            .into_iter()
-            .flatten()
-            .map(Tree::arena_bytes)
-            .sum();
-        let entered = target.enter(selection.namespace(), bytes);
+        let entered = target.enter(selection.namespace(), bytes(objects));
         match selection.host.time_left() {
             None => Ok(entered.await),
             Some(left) => self
                 .runtime
                 .timeout(left, entered)
                 .await
-                .map_err(|_| CallError::Late),
+                .map_err(|_| CallError::Request(too_late())),
         }
     }
 
@@ -182,12 +210,15 @@ impl Webhooks {
                 Ok(())
             }
             Some(CallError::Calling { why, code }) => {
-                let why = format!("failed calling webhook {:?}: {why}", webhook.name);
+                // It may quote the answer.
+                let why = cut(format!("failed calling webhook {:?}: {why}", webhook.name));
+                if let Some(left_out) = webhook.log.should_log(self.runtime.monotonic()) {
+                    let failing = if webhook.ignores_failure { "open" } else { "closed" };
+                    tracing::warn!(webhook = webhook.name, %why, left_out, failing, "failed calling a webhook");
+                }
                 if !webhook.ignores_failure {
-                    tracing::warn!(webhook = webhook.name, %why, "failed calling a webhook, failing closed");
                     return refuse("calling_webhook_error", code, AdmissionError::Internal(why));
                 }
-                tracing::warn!(webhook = webhook.name, %why, "failed calling a webhook, failing open");
                 self.observer.called(counted, took, false, code);
                 self.observer.failed_open(counted);
                 selection.host.annotate(failed_open(), webhook.name.clone());
@@ -197,7 +228,7 @@ impl Webhooks {
                 let code = rejection.code;
                 refuse("no_error", code, AdmissionError::Rejected(rejection))
             }
-            Some(CallError::Late) => refuse("apiserver_internal_error", 0, too_late()),
+            Some(CallError::Request(error)) => refuse("apiserver_internal_error", 0, error),
             Some(CallError::Internal(why)) => {
                 refuse("apiserver_internal_error", 0, AdmissionError::Internal(why))
             }
@@ -234,21 +265,6 @@ fn query(limit: Duration) -> String {
     match (seconds / 60, seconds % 60) {
         (0, seconds) => format!("timeout={seconds}s"),
         (minutes, seconds) => format!("timeout={minutes}m{seconds}s"),
-    }
-}
-
-/// Hands on what an answer says besides yes or no.
-fn pass_on(invocation: &Invocation<'_>, answer: &Answer) {
-    let (webhook, host) = (invocation.webhook, invocation.selection.host);
-    for (key, value) in &answer.annotations {
-        let key = format!("{}/{key}", webhook.name);
-        match syntax::qualified_name(&key).is_empty() {
-            true => host.annotate(key, value.clone()),
-            false => tracing::warn!(webhook = webhook.name, "an audit annotation has no key"),
-        }
-    }
-    for warning in &answer.warnings {
-        host.warn(warning.clone());
     }
 }
 

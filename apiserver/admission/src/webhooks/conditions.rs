@@ -5,8 +5,11 @@ use crate::AdmissionError;
 use crate::expressions::{Expression, Inputs, Matched, matched};
 use crate::host::Equivalent;
 use crate::matching::{Objects, Selection, request};
+use crate::rejection::cut;
 use machinery_cel::{AdmissionVariables, Env, Type, admission_env};
+use machinery_runtime::Runtime;
 use std::sync::LazyLock;
+use std::sync::atomic::AtomicU64;
 
 static ENV: LazyLock<Env> = LazyLock::new(|| {
     let variables = AdmissionVariables {
@@ -26,11 +29,12 @@ pub(super) async fn hold(
     selection: &Selection<'_>,
     to: &Equivalent,
     objects: Objects<'_>,
+    runtime: &Runtime,
 ) -> Result<bool, AdmissionError> {
     if webhook.conditions.is_empty() {
         return Ok(true);
     }
-    let request = request::json(selection, to);
+    let request = request::of_conditions(request::json(selection, to));
     let inputs = Inputs {
         selection,
         objects,
@@ -39,13 +43,19 @@ pub(super) async fn hold(
         params: None,
         variables: None,
         runtime: None,
+        work: &AtomicU64::new(0),
     };
-    match matched(&webhook.conditions, &inputs).await {
+    selection.host.heavy_from(inputs.bytes()).await?;
+    match matched(&webhook.conditions, &inputs).await?.0 {
         Matched::Yes => Ok(true),
         Matched::No => Ok(false),
         Matched::Failed(_) if webhook.ignores_failure => Ok(false),
         Matched::Failed(why) => {
-            tracing::warn!(webhook = webhook.name, %why, "failed evaluating match conditions, failing closed");
+            let why = cut(why);
+            if let Some(left_out) = webhook.log.should_log(runtime.monotonic()) {
+                let webhook = &webhook.name;
+                tracing::warn!(webhook, %why, left_out, "failed evaluating match conditions, failing closed");
+            }
             Err(AdmissionError::Forbidden(why))
         }
     }

@@ -5,6 +5,7 @@ use crate::expressions::Expression;
 use crate::matching::{Constraints, Rule, is_equivalent, selector};
 use apiserver_egress::HookTarget;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
+use machinery_runtime::LogThrottle;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct Webhook {
     pub(super) review: Option<ReviewVersion>,
     pub(super) wants_reinvocation: bool,
     pub(super) target: Result<HookTarget, String>,
+    /// Lines of the log about its failures, of which every request can make one.
+    pub(super) log: LogThrottle,
 }
 
 /// The webhooks of one configuration.
@@ -105,6 +108,7 @@ fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhoo
         review,
         wants_reinvocation: webhook.reinvocation_policy.as_deref() == Some("IfNeeded"),
         target: target(&webhook.client_config),
+        log: LogThrottle::default(),
         name: webhook.name,
     }
 }

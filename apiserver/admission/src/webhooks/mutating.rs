@@ -2,7 +2,7 @@
 //! before it have changed.
 
 use super::Webhooks;
-use super::call::{CallError, Invocation};
+use super::call::{CallError, Invocation, hold};
 use super::conditions;
 use crate::matching::{Candidate, Objects, Selection, patched};
 use crate::{AdmissionError, Caller, Operation, Plugin, Request, Step};
@@ -117,7 +117,7 @@ impl MutatingWebhooks {
             if !webhook.conditions.is_empty() {
                 candidate.convert(&to).await?;
             }
-            let matches = conditions::hold(webhook, selection, &to, candidate.objects());
+            let matches = conditions::hold(webhook, selection, &to, candidate.objects(), &self.0.runtime);
             // A second pass calls nobody for the first time.
             let is_due =
                 || !is_second || state.is_some_and(|state| state.is_due(Caller::Webhooks, &webhook.id));
@@ -131,8 +131,10 @@ impl MutatingWebhooks {
                 selection,
             };
             let place = format!("round_{}_index_{index}", u8::from(is_second));
+            let held = hold(selection, candidate.objects(), 1)?;
             let begun = self.0.runtime.monotonic();
             let called = self.call(&invocation, candidate, &place).await;
+            drop(held);
             let took = self.0.runtime.monotonic().saturating_sub(begun);
             selection.host.waited(true, took);
             if let (Ok(true), Some(state)) = (&called, state) {
@@ -205,7 +207,7 @@ impl MutatingWebhooks {
         }
         let host = invocation.selection.host;
         let heavy = host.heavy_from(answer.patch.len() + object.arena_bytes()).await;
-        heavy.map_err(|error| CallError::Internal(error.to_string()))?;
+        heavy.map_err(CallError::Request)?;
         let patched =
             patched(object, &answer.patch).map_err(|error| CallError::Internal(error.to_string()))?;
         if host.audits_bodies() {

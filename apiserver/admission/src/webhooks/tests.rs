@@ -1,8 +1,9 @@
 use super::answer::{self, BadAnswer};
+use super::conditions;
 use super::configuration::{ConfiguredWebhooks, ReviewVersion};
 use crate::expressions::{Inputs, Matched, matched};
 use crate::matching::{Asked, Objects, Selection, patched as apply};
-use crate::{AdmissionError, Equivalent, Host, Operation, Request};
+use crate::{AdmissionError, Equivalent, Host, Operation, Plugin, Request};
 use async_trait::async_trait;
 use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
 use machinery_meta::{
@@ -13,6 +14,7 @@ use machinery_schema::Tree;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Upstream's `rules_test.go`.
@@ -56,6 +58,50 @@ impl super::WebhookClient for Refusing {
     }
 }
 
+/// A webhook that changes everything.
+struct Patching;
+
+#[async_trait]
+impl super::WebhookClient for Patching {
+    async fn post(
+        &self,
+        call: apiserver_egress::HookCall<'_>,
+    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        // [{"op": "add", "path": "/a", "value": 1}]
+        let patch = "W3sib3AiOiAiYWRkIiwgInBhdGgiOiAiL2EiLCAidmFsdWUiOiAxfV0=";
+        let response = json!({"uid": review["request"]["uid"], "allowed": true, "patch": patch, "patchType": "JSONPatch"});
+        let answer =
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+        Ok(answer.to_string().into_bytes())
+    }
+}
+
+/// The client of a request whose patch has no turn is to come again.
+#[test]
+fn patch_without_a_turn_is_busy() {
+    let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]});
+    let own = webhook(json!({"rules": [rule], "failurePolicy": "Ignore"}));
+    let reader: Arc<dyn ObjectReader> = Arc::new(OneNamespace);
+    let runtime = machinery_runtime::Simulation::new(1).runtime();
+    let webhooks = super::Webhooks::new(Arc::new(Patching), reader, runtime, Arc::new(Nobody));
+    webhooks.set_mutating(vec![own]);
+    let plugin = super::MutatingWebhooks::new(&webhooks);
+    let user = UserInfo::named("anna", ["staff"]);
+    for is_busy in [false, true] {
+        let mut host = deployments("");
+        host.is_busy = is_busy;
+        let mut object = Tree::from_json("{}").unwrap();
+        let request = request(&user, &host, "ns");
+        let changed = futures::executor::block_on(plugin.mutate(&request, &mut object, None));
+        assert_eq!(
+            matches!(changed, Err(AdmissionError::Busy)),
+            is_busy,
+            "{changed:?}"
+        );
+    }
+}
+
 /// Calls of others are not the webhook's failure: with `Ignore`, too, a request waits for a place however long that takes.
 #[test]
 fn webhook_is_passed_by_nobody_while_its_places_are_taken() {
@@ -93,6 +139,62 @@ fn webhook_is_passed_by_nobody_while_its_places_are_taken() {
             "{refused:?}"
         );
     });
+}
+
+/// Counts events.
+#[derive(Default)]
+struct Events(std::sync::atomic::AtomicUsize);
+
+impl tracing::Subscriber for &'static Events {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Requests of one webhook cannot fill the log; another webhook's failure has its line nevertheless.
+#[test]
+fn webhook_failures_are_one_line_at_a_time() {
+    let simulation = machinery_runtime::Simulation::new(1);
+    let runtime = simulation.runtime();
+    let reader: Arc<dyn ObjectReader> = Arc::new(OneNamespace);
+    let webhooks = super::Webhooks::new(Arc::new(Nobody), reader, runtime, Arc::new(Nobody));
+    let (user, host) = (UserInfo::named("anna", ["staff"]), deployments(""));
+    let asked = request(&user, &host, "ns");
+    let selection = Selection::new(&asked, &OneNamespace).unwrap();
+    let to = selection.own_version();
+    let events: &'static Events = Box::leak(Box::default());
+    tracing::subscriber::with_default(events, || {
+        for policy in ["Ignore", "Fail"] {
+            let own = webhook(json!({"failurePolicy": policy}));
+            let invocation = super::call::Invocation {
+                webhook: &own,
+                to: &to,
+                selection: &selection,
+            };
+            for _ in 0..100 {
+                let failed = Some(super::call::CallError::calling("nobody answers".to_owned()));
+                let step = crate::Step::Validate;
+                let _ = webhooks.settle(&invocation, step, Duration::ZERO, failed, String::new);
+            }
+        }
+    });
+    assert_eq!(events.0.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
 impl super::WebhookObserver for Nobody {
@@ -172,12 +274,21 @@ pub(crate) struct Deployments {
     subresource: String,
     /// The authorizer does not answer at once.
     pub(crate) answers_later: bool,
+    /// The authorizer has not decided, and heavy work has no turn.
+    pub(crate) is_busy: bool,
+    /// Bytes of work that were announced.
+    pub(crate) work: AtomicUsize,
+    pub(crate) interrupt: Option<Arc<dyn machinery_cel::Interrupt>>,
 }
 
 #[async_trait]
 impl Host for Deployments {
     fn kind(&self) -> &GroupVersionKind {
         &self.kind
+    }
+
+    fn is_custom(&self) -> bool {
+        false
     }
 
     fn resource(&self) -> &GroupVersionResource {
@@ -206,8 +317,13 @@ impl Host for Deployments {
         .to_vec()
     }
 
-    async fn convert(&self, _: &Tree, _: &GroupVersionResource, _: &Equivalent) -> Result<Tree, String> {
-        Err("nothing is converted here".to_owned())
+    async fn convert(
+        &self,
+        _: &Tree,
+        _: &GroupVersionResource,
+        _: &Equivalent,
+    ) -> Result<Tree, AdmissionError> {
+        Err(AdmissionError::Internal("nothing is converted here".to_owned()))
     }
 
     async fn authorize(
@@ -215,7 +331,7 @@ impl Host for Deployments {
         _: Option<(&str, &str)>,
         check: &machinery_cel::Check,
         verb: &str,
-    ) -> machinery_cel::Decision {
+    ) -> Result<machinery_cel::Decision, AdmissionError> {
         let mut waited = !self.answers_later;
         std::future::poll_fn(|context| {
             context.waker().wake_by_ref();
@@ -225,10 +341,13 @@ impl Host for Deployments {
             }
         })
         .await;
-        machinery_cel::Decision {
+        if self.is_busy {
+            return Err(AdmissionError::Busy);
+        }
+        Ok(machinery_cel::Decision {
             allowed: check.resource == "deployments" && verb == "breakglass",
             ..machinery_cel::Decision::default()
-        }
+        })
     }
 
     fn set_defaults(&self, _: &mut Tree, _: &GroupVersionResource) {}
@@ -251,8 +370,20 @@ impl Host for Deployments {
         None
     }
 
-    async fn heavy_from(&self, _: usize) -> Result<(), AdmissionError> {
-        Ok(())
+    fn interrupt(&self) -> Option<Arc<dyn machinery_cel::Interrupt>> {
+        self.interrupt.clone()
+    }
+
+    fn hold(&self, _: usize) -> Result<crate::Held, AdmissionError> {
+        Ok(Box::new(()))
+    }
+
+    async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
+        self.work.fetch_add(bytes, Ordering::Relaxed);
+        match self.is_busy {
+            true => Err(AdmissionError::Busy),
+            false => Ok(()),
+        }
     }
 }
 
@@ -284,10 +415,13 @@ pub(crate) fn deployments(subresource: &str) -> Deployments {
         _ => GroupVersionKind::new("autoscaling", "v1", "Scale"),
     };
     Deployments {
+        work: AtomicUsize::new(0),
         kind,
         resource: resource("apps", "v1", "deployments"),
         subresource: subresource.to_owned(),
         answers_later: false,
+        is_busy: false,
+        interrupt: None,
     }
 }
 
@@ -457,10 +591,17 @@ async fn webhook_match_conditions_decide_as_upstreams() {
             params: None,
             variables: None,
             runtime: None,
+            work: &AtomicU64::new(0),
         };
-        let found = matched(&own.conditions, &inputs).await;
+        let (found, _) = matched(&own.conditions, &inputs).await.unwrap();
         assert_eq!(found, expected, "{expressions:?}");
     }
+    let own = webhook(json!({"matchConditions": [{"name": "own", "expression": "true"}]}));
+    let to = selection.own_version();
+    let runtime = machinery_runtime::Runtime::real();
+    let held = conditions::hold(&own, &selection, &to, objects, &runtime).await;
+    assert!(held.unwrap());
+    assert_eq!(host.work.load(Ordering::Relaxed), object.arena_bytes());
 }
 
 fn pod() -> Tree {
@@ -508,6 +649,9 @@ fn webhook_patches_are_bounded() {
     assert!(labelled.get("unknown").is_none(), "fields of no kind are dropped");
 }
 
+/// A number of two characters is a node of a tree, and a patch may write it more than once.
+const HELD_BY_BYTE: usize = 128;
+
 /// Answers of a hostile webhook, byte by byte: no panic, and nothing in memory out of proportion.
 #[test]
 fn webhook_answers_of_any_bytes_are_read() {
@@ -519,11 +663,12 @@ fn webhook_answers_of_any_bytes_are_read() {
     let pod = pod();
     machinery_fuzz::fuzz(seeds, |input| {
         for version in [ReviewVersion::V1, ReviewVersion::V1Beta1] {
-            if let Ok(own) = answer::read(input, version, "123", true) {
+            let read = || answer::read(input, version, "123", true);
+            if let Ok(own) = machinery_fuzz::in_proportion(input, HELD_BY_BYTE, read) {
                 assert!(own.annotations.len() <= 64 && own.warnings.len() <= 64);
-                let _ = apply(&pod, &own.patch);
+                let _ = machinery_fuzz::in_proportion(input, HELD_BY_BYTE, || apply(&pod, &own.patch));
             }
         }
-        let _ = apply(&pod, input);
+        let _ = machinery_fuzz::in_proportion(input, HELD_BY_BYTE, || apply(&pod, input));
     });
 }

@@ -1,7 +1,7 @@
 //! ValidatingAdmissionWebhook: all webhooks that a request matches are called at once, and any may refuse it.
 
 use super::Webhooks;
-use super::call::{Invocation, in_time};
+use super::call::{Invocation, hold, in_time};
 use super::conditions;
 use crate::host::Equivalent;
 use crate::matching::{Objects, Selection};
@@ -64,7 +64,7 @@ impl Plugin for ValidatingWebhooks {
             if let Some(to) = selection.matching(&webhook.constraints, objects).await? {
                 let at = self.version(&selection, objects, &to, &mut versions).await?;
                 let own = in_version(objects, at, &versions);
-                if conditions::hold(webhook, &selection, &to, own).await? {
+                if conditions::hold(webhook, &selection, &to, own, &self.0.runtime).await? {
                     called.push((webhook, to, at));
                 }
             }
@@ -73,6 +73,7 @@ impl Plugin for ValidatingWebhooks {
             return Ok(());
         }
         in_time(&selection)?;
+        let _held = hold(&selection, objects, called.len())?;
         let calls = called.iter().enumerate().map(|(index, (webhook, to, at))| {
             let invocation = Invocation {
                 webhook,

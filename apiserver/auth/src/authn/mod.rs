@@ -9,10 +9,13 @@ pub mod bootstrap_token;
 pub mod client_certificate;
 mod expired;
 pub mod legacy_service_account;
+pub mod oidc;
 pub mod request_header;
 pub mod service_account;
+pub mod structured;
 pub mod token;
 pub mod token_file;
+pub mod token_webhook;
 
 pub use client_certificate::ClientCertificates;
 pub use expired::have_expired;
@@ -83,6 +86,8 @@ const WITHOUT_CREDENTIALS: &str = "no credentials were given";
 pub struct Refusal {
     pub reason: String,
     pub remarks: AuthenticationNotes,
+    /// They were not looked at, since too many others are: the client is to come again (decision 0055).
+    pub is_unchecked: bool,
 }
 
 impl Refusal {
@@ -90,6 +95,15 @@ impl Refusal {
         Self {
             reason: reason.into(),
             remarks: AuthenticationNotes::default(),
+            is_unchecked: false,
+        }
+    }
+
+    /// The refusal of credentials without a look at them.
+    pub fn unchecked(reason: impl Into<String>) -> Self {
+        Self {
+            is_unchecked: true,
+            ..Self::new(reason)
         }
     }
 
@@ -129,24 +143,58 @@ impl AuthenticatorChain {
     }
 
     async fn identify(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
-        let (mut reasons, mut remarks) = (Vec::new(), AuthenticationNotes::default());
+        let mut refusals = Refusals::default();
         for authenticator in &self.0 {
             // Anonymous stands last and takes only requests that brought nothing.
-            if !reasons.is_empty() && authenticator.name() == anonymous::NAME {
+            if !refusals.is_empty() && authenticator.name() == anonymous::NAME {
                 break;
             }
             match authenticator.authenticate(credentials).await {
                 Outcome::Pass => {}
                 Outcome::User(found) => return Ok(found),
-                Outcome::Refused(refusal) => {
-                    reasons.push(refusal.reason);
-                    remarks.annotations.extend(refusal.remarks.annotations);
-                    remarks.warnings.extend(refusal.remarks.warnings);
-                }
+                Outcome::Refused(refusal) => refusals.add(refusal),
             }
         }
-        let reason = crate::aggregated(reasons).unwrap_or_else(|| WITHOUT_CREDENTIALS.to_owned());
-        Err(Refusal { reason, remarks })
+        if refusals.is_empty() {
+            return Err(Refusal::new(WITHOUT_CREDENTIALS.to_owned()));
+        }
+        Err(refusals.into_one())
+    }
+}
+
+/// Refusals of several authenticators.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    reasons: Vec<String>,
+    remarks: AuthenticationNotes,
+    is_unchecked: bool,
+}
+
+impl Refusals {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, refusal: Refusal) {
+        self.is_unchecked |= refusal.is_unchecked;
+        self.reasons.push(refusal.reason);
+        self.remarks.annotations.extend(refusal.remarks.annotations);
+        self.remarks.warnings.extend(refusal.remarks.warnings);
+    }
+
+    /// All of them as upstream words an aggregate.
+    pub(crate) fn into_one(self) -> Refusal {
+        Refusal {
+            reason: crate::aggregated(self.reasons).unwrap_or_default(),
+            remarks: self.remarks,
+            is_unchecked: self.is_unchecked,
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::new(reason)
     }
 }
 

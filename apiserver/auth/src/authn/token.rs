@@ -1,8 +1,7 @@
 //! Bearer tokens: found in a request once, then shown to each kind of token in order, with a short memory of successes.
 
 use super::{
-    Authenticated, AuthenticationNotes, Authenticator, AuthnFuture, Credentials, Outcome, Refusal,
-    authenticated,
+    Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, Refusals, authenticated,
 };
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -57,8 +56,8 @@ impl TokenAuthenticators {
     /// Returns the user of a token, for clients of these audiences (`TokenReview`).
     pub async fn review(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
         // Upstream's list begins with the refusal of its own loopback token.
-        let mut reasons = vec![INVALID.to_owned()];
-        let mut remarks = AuthenticationNotes::default();
+        let mut refusals = Refusals::default();
+        refusals.add(Refusal::new(INVALID.to_owned()));
         for kind in &self.kinds {
             match kind.authenticate_token(token, audiences, now).await {
                 Outcome::Pass => {}
@@ -66,15 +65,10 @@ impl TokenAuthenticators {
                     let user = authenticated(found.user).user;
                     return Outcome::User(Authenticated { user, ..found });
                 }
-                Outcome::Refused(refusal) => {
-                    reasons.push(refusal.reason);
-                    remarks.annotations.extend(refusal.remarks.annotations);
-                    remarks.warnings.extend(refusal.remarks.warnings);
-                }
+                Outcome::Refused(refusal) => refusals.add(refusal),
             }
         }
-        let reason = crate::aggregated(reasons).unwrap_or_default();
-        Outcome::Refused(Refusal { reason, remarks })
+        Outcome::Refused(refusals.into_one())
     }
 
     async fn identify(&self, token: &str, now: Timestamp) -> Outcome {
@@ -160,11 +154,22 @@ impl Authenticator for TokenAuthenticators {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{block_on, crowded_tokens};
 
     #[track_caller]
     fn check(own: &[&str], audiences: &[&str], expected: &[&str]) {
         let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|&one| one.to_owned()).collect() };
         assert_eq!(common(&owned(own), &owned(audiences)), owned(expected));
+    }
+
+    #[test]
+    fn token_without_a_look_is_not_said_to_be_bad() {
+        let tokens = crowded_tokens();
+        let outcome = block_on(tokens.review("t", &[], Timestamp::UNIX_EPOCH));
+        let Outcome::Refused(refusal) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(refusal.is_unchecked, "{refusal:?}");
     }
 
     #[test]

@@ -88,6 +88,7 @@ mod tests {
     fn check(target: AttributesTarget<'_>, reason: Reason, expected: &str) {
         let user = UserInfo::named("jane<", ["dev"]);
         let attributes = Attributes {
+            asker: None,
             user: &user,
             verb: "list",
             target,

@@ -1,6 +1,6 @@
 //! Members of `system:masters` may do everything, before anything is read.
 
-use super::{Attributes, Authorizer, AuthzFuture, Decision, Reason, UserRules};
+use super::{Attributes, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use machinery_meta::UserInfo;
 
 #[derive(Debug, Clone, Copy)]
@@ -11,13 +11,13 @@ impl Authorizer for Masters {
         "kubernetes.io/system-privileged-group"
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
         let decision = if attributes.user.in_group(UserInfo::MASTERS) {
             Decision::Allow(Reason::None)
         } else {
             Decision::NoOpinion(Reason::None)
         };
-        Box::pin(std::future::ready(decision))
+        Box::pin(std::future::ready(Ok(decision)))
     }
 
     /// RBAC names them: `cluster-admin` is bound to this group.

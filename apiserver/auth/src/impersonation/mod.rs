@@ -11,10 +11,10 @@ mod modes;
 pub use headers::strip;
 pub(crate) use headers::unescape;
 
-use crate::authz::{Attributes, AuthorizerChain, Forbidden};
+use crate::authz::{Attributes, AuthorizerChain, Busy, Forbidden};
 use http::HeaderMap;
 use machinery_meta::UserInfo;
-use modes::MODES;
+use modes::{MODES, Refusal};
 use parking_lot::Mutex;
 use ring::digest;
 use std::collections::HashMap;
@@ -33,6 +33,9 @@ pub enum ImpersonationError {
     NotText,
     #[error("{}", .0.message())]
     Forbidden(Box<Forbidden>),
+    /// No authorizer has decided: the client is to come again.
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 /// The user a request goes on as.
@@ -60,7 +63,8 @@ impl Impersonation {
     /// The user to go on as, when the headers ask for one and the user of `request` may act as it there.
     ///
     /// # Errors
-    /// [`ImpersonationError::Forbidden`] with the refusal of the first mode that applies, as upstream answers.
+    /// [`ImpersonationError::Forbidden`] with the refusal of the first mode that applies, as upstream answers;
+    /// [`ImpersonationError::Busy`] where none is allowed and the authorizers have not decided about one.
     pub async fn impersonate(
         &self,
         request: &Attributes<'_>,
@@ -75,7 +79,7 @@ impl Impersonation {
         let order = last
             .into_iter()
             .chain((0..MODES.len()).filter(|at| Some(*at) != last));
-        let mut refused = None;
+        let (mut refused, mut is_busy) = (None, false);
         for at in order {
             match modes::check(&MODES[at], request, &wanted, chain).await {
                 Ok(Some(found)) => {
@@ -83,10 +87,15 @@ impl Impersonation {
                     return Ok(Some(found));
                 }
                 Ok(None) => {}
-                Err(forbidden) => {
+                Err(Refusal::Forbidden(forbidden)) => {
                     refused.get_or_insert(forbidden);
                 }
+                // A later mode may be allowed without the authorizer that has not decided.
+                Err(Refusal::Busy) => is_busy = true,
             }
+        }
+        if is_busy {
+            return Err(Busy.into());
         }
         // The old mode applies to everybody, so there is a refusal.
         Err(refused.map_or(ImpersonationError::TooMany, |forbidden| {

@@ -3,7 +3,7 @@
 use super::headers::Wanted;
 use super::{Impersonated, extra};
 use crate::authz::attributes::{AttributesTarget, ResourceTarget};
-use crate::authz::{Attributes, AuthorizerChain, Decision, Forbidden, Reason};
+use crate::authz::{Attributes, AuthorizerChain, Busy, Decision, Forbidden, Reason};
 use machinery_meta::UserInfo;
 use machinery_meta::syntax::{dns1123_label, dns1123_subdomain};
 
@@ -99,6 +99,20 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     valid.then_some((namespace, name))
 }
 
+/// The reason for which a mode does not serve.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Forbidden(Forbidden),
+    /// No authorizer has decided.
+    Busy,
+}
+
+impl From<Forbidden> for Refusal {
+    fn from(forbidden: Forbidden) -> Self {
+        Self::Forbidden(forbidden)
+    }
+}
+
 /// The requestor of one mode's questions, and whom they go to.
 struct Questions<'a> {
     mode: &'a Mode,
@@ -115,7 +129,7 @@ pub(super) async fn check(
     request: &Attributes<'_>,
     wanted: &Wanted,
     chain: &AuthorizerChain,
-) -> Result<Option<Impersonated>, Forbidden> {
+) -> Result<Option<Impersonated>, Refusal> {
     if !mode.applies(wanted, request.user) {
         return Ok(None);
     }
@@ -167,31 +181,43 @@ fn result(wanted: &Wanted, mut groups: Vec<String>) -> UserInfo {
 }
 
 impl Questions<'_> {
-    async fn ask(&self, verb: &str, target: AttributesTarget<'_>) -> Result<(), Forbidden> {
+    async fn ask(&self, verb: &str, target: AttributesTarget<'_>) -> Result<(), Refusal> {
         let attributes = Attributes {
+            asker: None,
             user: self.requestor,
             verb,
             target,
         };
         let decision = self.chain.authorize(&attributes).await;
+        let decision = decision.map_err(|Busy| Refusal::Busy)?;
         if decision.is_allowed() {
             return Ok(());
         }
-        Err(Forbidden::new(&attributes, &decision))
+        Err(Forbidden::new(&attributes, &decision).into())
     }
 
-    async fn may(&self, target: ResourceTarget<'_>) -> Result<(), Forbidden> {
+    async fn may(&self, target: ResourceTarget<'_>) -> Result<(), Refusal> {
         self.ask(self.mode.verb, AttributesTarget::Resource(target)).await
     }
 
+    /// Reports whether a right to all of a kind makes questions about each needless.
+    async fn may_all(&self, target: ResourceTarget<'_>) -> Result<bool, Refusal> {
+        match self.may(target).await {
+            Ok(()) => Ok(true),
+            Err(Refusal::Forbidden(_)) => Ok(false),
+            Err(Refusal::Busy) => Err(Refusal::Busy),
+        }
+    }
+
     /// A refusal that no authorizer is asked about.
-    fn refuse(&self, target: ResourceTarget<'_>, why: &str) -> Forbidden {
+    fn refuse(&self, target: ResourceTarget<'_>, why: &str) -> Refusal {
         let attributes = Attributes {
+            asker: None,
             user: self.requestor,
             verb: self.mode.verb,
             target: AttributesTarget::Resource(target),
         };
-        Forbidden::new(&attributes, &Decision::Deny(Reason::Text(why.to_owned())))
+        Forbidden::new(&attributes, &Decision::Deny(Reason::Text(why.to_owned()))).into()
     }
 
     /// Of uids and extras, and in constrained modes of users and groups too.
@@ -216,7 +242,7 @@ impl Questions<'_> {
     }
 
     /// The groups of the user, once its name is allowed.
-    async fn username(&self, wanted: &Wanted) -> Result<Vec<String>, Forbidden> {
+    async fn username(&self, wanted: &Wanted) -> Result<Vec<String>, Refusal> {
         let mut groups = wanted.groups.clone();
         let mut target = ResourceTarget {
             resource: "users",
@@ -245,7 +271,7 @@ impl Questions<'_> {
         Ok(groups)
     }
 
-    async fn uid(&self, uid: &str) -> Result<(), Forbidden> {
+    async fn uid(&self, uid: &str) -> Result<(), Refusal> {
         if uid.is_empty() {
             return Ok(());
         }
@@ -257,7 +283,7 @@ impl Questions<'_> {
         .await
     }
 
-    async fn groups(&self, groups: &[String]) -> Result<(), Forbidden> {
+    async fn groups(&self, groups: &[String]) -> Result<(), Refusal> {
         let named = |name| ResourceTarget {
             resource: "groups",
             name,
@@ -271,7 +297,7 @@ impl Questions<'_> {
                 let why = "impersonating the system:masters group is not allowed";
                 return Err(self.refuse(named(UserInfo::MASTERS), why));
             }
-            if groups.len() >= MANY && self.may(named("*")).await.is_ok() {
+            if groups.len() >= MANY && self.may_all(named("*")).await? {
                 return Ok(());
             }
         }
@@ -281,7 +307,7 @@ impl Questions<'_> {
         Ok(())
     }
 
-    async fn extra(&self, wanted: &Wanted) -> Result<(), Forbidden> {
+    async fn extra(&self, wanted: &Wanted) -> Result<(), Refusal> {
         let keyed = |subresource, name| ResourceTarget {
             resource: "userextras",
             subresource,
@@ -294,7 +320,7 @@ impl Questions<'_> {
                 return Err(self.refuse(keyed("", ""), &problem));
             }
             let many = extra.len() >= MANY || extra.values().map(Vec::len).sum::<usize>() >= MANY;
-            if many && self.may(keyed("*", "*")).await.is_ok() {
+            if many && self.may_all(keyed("*", "*")).await? {
                 return Ok(());
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::authz::attributes::{AttributesTarget, ResourceTarget};
-use crate::authz::{Authorizer, AuthzFuture, Decision, UserRules};
+use crate::authz::{Authorizer, AuthzFuture, Busy, Decision, UserRules};
 use crate::testing::block_on;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -169,7 +169,7 @@ impl Authorizer for Recorded {
         "recorded"
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
         let asked = RecordedRequest::of(attributes);
         let known = self.checks.iter().find(|check| check.asked == asked);
         let known = known.unwrap_or_else(|| panic!("upstream does not ask {asked:?}"));
@@ -180,7 +180,7 @@ impl Authorizer for Recorded {
         } else {
             Decision::no_opinion("deny by default")
         };
-        Box::pin(std::future::ready(decision))
+        Box::pin(std::future::ready(Ok(decision)))
     }
 
     fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
@@ -196,6 +196,7 @@ fn check(case: &Case) {
     let chain = AuthorizerChain::new(vec![Arc::clone(&recorded) as _]);
     let requestor = case.requestor.info();
     let request = Attributes {
+        asker: None,
         user: &requestor,
         verb: &case.request.verb,
         target: case.request.target(),
@@ -250,14 +251,14 @@ impl Authorizer for Only {
         "only"
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
         self.1.lock().push(attributes.verb.to_owned());
         let decision = if attributes.verb == self.0 {
             Decision::Allow(Default::default())
         } else {
             Decision::no_opinion("")
         };
-        Box::pin(std::future::ready(decision))
+        Box::pin(std::future::ready(Ok(decision)))
     }
 
     fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
@@ -271,6 +272,7 @@ fn impersonation_tries_the_mode_that_served_a_user_last_first() {
     let chain = AuthorizerChain::new(vec![Arc::clone(&only) as _]);
     let (impersonation, user) = (Impersonation::default(), UserInfo::named("ann", ["dev"]));
     let request = Attributes {
+        asker: None,
         user: &user,
         verb: "get",
         target: AttributesTarget::Path("/version"),
@@ -284,4 +286,52 @@ fn impersonation_tries_the_mode_that_served_a_user_last_first() {
         assert_eq!(found.unwrap().constraint, None);
         assert_eq!(std::mem::take(&mut *only.1.lock()), expected);
     }
+}
+
+/// Allows the old mode, and has not decided about others.
+#[derive(Debug)]
+struct OnlyOldDecided;
+
+impl Authorizer for OnlyOldDecided {
+    fn name(&self) -> &'static str {
+        "old"
+    }
+
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        let decision = match attributes.verb {
+            "impersonate" => Ok(Decision::Allow(Default::default())),
+            _ => Err(Busy),
+        };
+        Box::pin(std::future::ready(decision))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        Box::pin(std::future::ready(UserRules::default()))
+    }
+}
+
+/// Asks to be `anna` where this chain authorizes.
+fn anna_by(chain: &AuthorizerChain) -> Result<Option<Impersonated>, ImpersonationError> {
+    let requestor = UserInfo::named("ops", [UserInfo::AUTHENTICATED]);
+    let request = Attributes {
+        asker: None,
+        user: &requestor,
+        verb: "get",
+        target: AttributesTarget::Path("/healthz"),
+    };
+    let wanted = headers(&[("impersonate-user", "anna")]);
+    block_on(Impersonation::default().impersonate(&request, &wanted, chain))
+}
+
+#[test]
+fn impersonation_that_one_mode_allows_waits_for_no_other() {
+    let chain = AuthorizerChain::new(vec![Arc::new(OnlyOldDecided)]);
+    assert_eq!(anna_by(&chain).unwrap().unwrap().user.name, "anna");
+}
+
+/// No refusal is an answer where the authorizers have not decided.
+#[test]
+fn impersonation_that_is_not_decided_is_no_refusal() {
+    let found = anna_by(&crate::testing::crowded());
+    assert!(matches!(found, Err(ImpersonationError::Busy(_))), "{found:?}");
 }

@@ -1,5 +1,7 @@
 //! JSON web tokens as service accounts carry them, signed and verified with ES256, ES384 or RS256.
 //!
+//! Tokens of other issuers are read and verified apart from them ([`Compact`], [`WebKey`]).
+//!
 //! [`keys`] holds keys that sign, [`public`] those that verify, [`jwks`] shows the latter to relying parties, [`claims`]
 //! says what a token states. A compact token is
 //! `header.claims.signature`, each part base64url; anything longer than [`MAX_TOKEN_BYTES`] is not looked at.
@@ -9,10 +11,12 @@ mod der;
 pub mod jwks;
 pub mod keys;
 pub mod public;
+mod web_key;
 
 pub use claims::{Claims, KubernetesClaims, LegacyClaims, ObjectClaim};
 pub use keys::SigningKey;
 pub use public::{Algorithm, VerifyingKey};
+pub use web_key::{Compact, SignatureAlgorithm, WebKey, read_web_keys};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -68,7 +72,7 @@ pub fn unverified_issuer(token: &str) -> Option<String> {
     struct Issued {
         iss: String,
     }
-    let (_, claims, _) = parts(token)?;
+    let (_, claims, _) = parts(token, MAX_TOKEN_BYTES)?;
     serde_json::from_slice::<Issued>(&URL_SAFE_NO_PAD.decode(claims).ok()?)
         .ok()
         .map(|issued| issued.iss)
@@ -80,14 +84,14 @@ pub fn unverified_expiry(token: &str) -> Option<i64> {
     struct Ending {
         exp: i64,
     }
-    let (_, claims, _) = parts(token)?;
+    let (_, claims, _) = parts(token, MAX_TOKEN_BYTES)?;
     let ending: Ending = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
     Some(ending.exp)
 }
 
 /// The claims of a token, once one of the keys has verified its signature. Times are not looked at here.
 pub fn verify<C: DeserializeOwned>(keys: &[VerifyingKey], token: &str) -> Result<C, JwtError> {
-    let (header, claims, signature) = parts(token).ok_or(JwtError::Malformed)?;
+    let (header, claims, signature) = parts(token, MAX_TOKEN_BYTES).ok_or(JwtError::Malformed)?;
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Malformed);
     let signed = &token[..header.len() + 1 + claims.len()];
     let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| JwtError::Malformed)?;
@@ -107,8 +111,8 @@ pub fn verify<C: DeserializeOwned>(keys: &[VerifyingKey], token: &str) -> Result
     Err(JwtError::Signature)
 }
 
-fn parts(token: &str) -> Option<(&str, &str, &str)> {
-    if token.len() > MAX_TOKEN_BYTES {
+fn parts(token: &str, limit: usize) -> Option<(&str, &str, &str)> {
+    if token.len() > limit {
         return None;
     }
     let mut parts = token.split('.');

@@ -30,7 +30,7 @@ pub(super) async fn subject(
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems = check(&spec);
     problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
-    decide(reviewer, &given_user(&spec), &spec, problems).await
+    decide(reviewer, asked.user, &given_user(&spec), &spec, problems).await
 }
 
 pub(super) async fn local(
@@ -58,7 +58,7 @@ pub(super) async fn local(
             "disallowed on this kind of request",
         ));
     }
-    decide(reviewer, &given_user(&spec), &spec, problems).await
+    decide(reviewer, asked.user, &given_user(&spec), &spec, problems).await
 }
 
 pub(super) async fn own(
@@ -70,7 +70,7 @@ pub(super) async fn own(
     let mut problems: Vec<FieldError> = check_attributes(&spec).into_iter().collect();
     problems.extend(check_selectors(&spec));
     problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
-    decide(reviewer, asked.user, &spec, problems).await
+    decide(reviewer, asked.user, asked.user, &spec, problems).await
 }
 
 /// Attributes as upstream shows them, in the members of its internal type.
@@ -147,6 +147,7 @@ fn given_user(spec: &SubjectAccessReviewSpec) -> UserInfo {
 
 async fn decide(
     reviewer: &Reviewer,
+    asker: &UserInfo,
     user: &UserInfo,
     spec: &SubjectAccessReviewSpec,
     problems: Vec<FieldError>,
@@ -169,7 +170,7 @@ async fn decide(
                 namespace: &asked.namespace,
                 name: &asked.name,
                 field_selector: fields.selector.as_ref(),
-                label_selector: None,
+                label_selector: labels.selector.as_ref(),
             };
             (asked.verb.as_str(), AttributesTarget::Resource(target))
         }
@@ -178,13 +179,25 @@ async fn decide(
     };
     let decision = reviewer
         .authorizers
-        .authorize(&Attributes { user, verb, target })
-        .await;
+        .authorize(&Attributes {
+            asker: Some(&asker.name),
+            user,
+            verb,
+            target,
+        })
+        .await?;
     let status = Status {
         allowed: decision.is_allowed(),
         denied: matches!(decision, Decision::Deny(_)),
         reason: decision.reason().to_string(),
-        evaluation_error: selectors::errors(&fields, &labels),
+        evaluation_error: evaluation_error(&decision, selectors::errors(&fields, &labels)),
     };
     Ok(serde_json::to_vec(&status)?)
+}
+
+/// Errors of the authorizers, and those of selectors, as upstream joins them.
+fn evaluation_error(decision: &Decision, of_selectors: String) -> String {
+    let all = [decision.error().unwrap_or_default().to_owned(), of_selectors];
+    let all: Vec<String> = all.into_iter().filter(|own| !own.is_empty()).collect();
+    all.join("; ")
 }

@@ -15,7 +15,7 @@ pub use spec::{
 };
 
 use crate::authn::TokenAuthenticators;
-use crate::authz::AuthorizerChain;
+use crate::authz::{AuthorizerChain, Busy};
 use jiff::Timestamp;
 use machinery_meta::{FieldError, UserInfo};
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub enum ReviewError {
     Unreadable(#[from] serde_json::Error),
     #[error("{0} is not a review")]
     UnknownKind(String),
+    /// Nothing was decided: the client is to come again.
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 /// Answers reviews.
@@ -69,5 +72,43 @@ impl Reviewer {
             "SelfSubjectReview" => token::own(asked),
             other => Err(ReviewError::UnknownKind(other.to_owned())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{block_on, crowded, crowded_tokens};
+
+    #[track_caller]
+    fn check(kind: &str, spec: &str) {
+        let reviewer = Reviewer {
+            authorizers: crowded(),
+            tokens: Arc::new(crowded_tokens()),
+        };
+        let user = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
+        let asked = ReviewRequest {
+            user: &user,
+            namespace: "blue",
+            metadata: "{}",
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let answered = block_on(reviewer.answer(kind, asked, spec.as_bytes()));
+        assert!(
+            matches!(answered, Err(ReviewError::Busy(_))),
+            "{kind}: {answered:?}"
+        );
+    }
+
+    #[test]
+    fn review_that_is_not_decided_is_no_refusal() {
+        let target = r#""resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "blue"}"#;
+        check("SelfSubjectAccessReview", &format!("{{{target}}}"));
+        check("SubjectAccessReview", &format!(r#"{{"user": "ben", {target}}}"#));
+        check(
+            "LocalSubjectAccessReview",
+            &format!(r#"{{"user": "ben", {target}}}"#),
+        );
+        check("TokenReview", r#"{"token": "t"}"#);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::spec::{SelectorAttributes, SelectorRequirement};
 use machinery_meta::field_selector::Term;
+use machinery_meta::label_selector::Operator;
 use machinery_meta::{FieldError, FieldPath, FieldSelector, LabelSelector, syntax};
 
 /// The part of a selector that was parsed. All requirements of a selector apply together, so leaving some out only
@@ -83,19 +84,38 @@ fn term(requirement: &SelectorRequirement) -> Option<Term> {
     })
 }
 
-/// No authorizer asks for labels; problems of reading them are reported all the same.
+/// The requirements of a label selector; as with fields, leaving some out only widens the request.
 pub(super) fn labels(given: &SelectorAttributes) -> ParsedSelector<LabelSelector> {
     if !given.raw_selector.is_empty() {
         return ParsedSelector::of(LabelSelector::parse(&given.raw_selector).ok());
     }
-    let known = |one: &&SelectorRequirement| {
-        matches!(one.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
-    };
-    let count = given.requirements.iter().filter(known).count();
-    ParsedSelector {
-        selector: (count > 0).then(LabelSelector::everything),
-        failed: count < given.requirements.len(),
+    let known: Vec<_> = given.requirements.iter().filter_map(requirement).collect();
+    if known.is_empty() {
+        return ParsedSelector {
+            selector: None,
+            failed: !given.requirements.is_empty(),
+        };
     }
+    let failed = known.len() < given.requirements.len();
+    let mut selector = LabelSelector::everything();
+    match selector.require_all(known.into_iter().map(Ok)) {
+        Ok(()) => ParsedSelector {
+            selector: Some(selector),
+            failed,
+        },
+        Err(_) => ParsedSelector::of(None),
+    }
+}
+
+fn requirement(given: &SelectorRequirement) -> Option<(&str, Operator, Vec<String>)> {
+    let operator = match given.operator.as_str() {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        _ => return None,
+    };
+    Some((&given.key, operator, given.values.clone()))
 }
 
 pub(super) fn check_fields(given: &SelectorAttributes, path: &FieldPath) -> Vec<FieldError> {

@@ -3,6 +3,7 @@
 use super::{ReviewError, ReviewRequest, Reviewer};
 use crate::authn::Outcome;
 use crate::authn::token::common;
+use crate::authz::Busy;
 use machinery_meta::UserInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -84,6 +85,7 @@ pub(super) async fn review(
                 }
             }
         }
+        Outcome::Refused(refusal) if refusal.is_unchecked => return Err(Busy.into()),
         Outcome::Refused(refusal) => Status {
             error: refusal.reason,
             ..Status::default()

@@ -17,12 +17,18 @@ use crate::dialer::{Destination, Dialer, HANDSHAKE_TIMEOUT, OutgoingBody};
 use crate::pool;
 use answer::GiveBack;
 use http::header::{HOST, HeaderValue};
-use http::{Method, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use machinery_meta::reader::ObjectReader;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Header with the scheme by which a request that is passed on reaches its server.
+pub const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Header with the host that it is sent to; [`ExtensionClient::send`] writes it beside [`FORWARDED_PROTO`].
+pub const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 type Connection = pool::Connection<OutgoingBody>;
 
@@ -96,7 +102,7 @@ impl ExtensionClient {
         sent.map_err(|error| ExtensionError::Failed(error.text()))
     }
 
-    /// Sends a request over a connection of its own, and says which endpoint was asked.
+    /// Sends a request over a connection of its own, which is answered in time or fails, and says which endpoint was asked.
     ///
     /// # Errors
     /// The service leads nowhere.
@@ -104,15 +110,19 @@ impl ExtensionClient {
         &self,
         target: &Arc<ExtensionTarget>,
         request: Request<OutgoingBody>,
+        within: Duration,
     ) -> Result<(String, Result<Response<ExtensionAnswer>, String>), ExtensionError> {
         let destination = self.resolve(target).await?;
-        let host = destination.to_string();
-        let dialled = match self.dial(target, &destination).await {
-            Ok(dialled) => dialled,
-            Err(error) => return Ok((host, Err(error.to_string()))),
+        let asking = async {
+            let dialled = self.dial(target, &destination).await;
+            let dialled = dialled.map_err(|error| error.to_string())?;
+            let answered = self.exchange(target, dialled, request).await;
+            answered.map_err(Exchange::text)
         };
-        let answered = self.exchange(target, dialled, request).await;
-        Ok((host, answered.map_err(Exchange::text)))
+        let answered = self.dialer.runtime().timeout(within, asking).await;
+        let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+        let answered = answered.unwrap_or_else(|_| Err(late.to_owned()));
+        Ok((destination.to_string(), answered))
     }
 
     async fn resolve(&self, target: &ExtensionTarget) -> Result<Destination, ExtensionError> {
@@ -149,7 +159,12 @@ impl ExtensionClient {
         mut dialled: Dialled,
         mut request: Request<OutgoingBody>,
     ) -> Result<Response<ExtensionAnswer>, Exchange> {
-        request.headers_mut().insert(HOST, dialled.host);
+        let headers = request.headers_mut();
+        // One that is passed on for a client says to whom as well.
+        if headers.contains_key(FORWARDED_PROTO) {
+            headers.insert(FORWARDED_HOST, dialled.host.clone());
+        }
+        headers.insert(HOST, dialled.host);
         let sending = dialled.connection.send(request);
         let sent = self
             .dialer

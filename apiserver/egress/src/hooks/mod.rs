@@ -15,15 +15,15 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use gate::HookPlace;
+pub use gate::{Gate as CallGate, HookPlace};
+pub use status::message as answer_message;
 pub use target::{HookTarget, TargetError};
 
 use crate::dialer::Dialer;
-use crate::pool;
-use gate::LargeRoom;
+use crate::exchange::{Connection, Outgoing, exchange};
 use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes, Incoming};
+use http_body_util::Full;
+use hyper::body::Bytes;
 use machinery_meta::reader::ObjectReader;
 
 use std::fmt;
@@ -45,8 +45,6 @@ pub enum HookError {
     #[error("{message}")]
     Answered { code: u16, message: String },
 }
-
-type Connection = pool::Connection<Full<Bytes>>;
 
 /// Calls webhooks.
 #[derive(Clone)]
@@ -93,23 +91,22 @@ impl HookClient {
             url: call.target.url(call.query),
             why,
         };
-        let kept = call.target.pool().take(self.dialer.runtime().monotonic());
-        if let Some(connection) = kept {
-            match self.exchange(&call, connection).await {
-                // The other side has closed it meanwhile: nothing was read of the call.
-                Err(Exchange::Closed) => {}
-                Err(Exchange::Failed(why)) => return Err(failed(why)),
-                Err(Exchange::Answered(error)) => return Err(error),
-                Ok(answer) => return Ok(answer),
-            }
+        let target = call.target;
+        let outgoing = Outgoing {
+            request: request(&call).map_err(|error| failed(error.to_string()))?,
+            limit: call.limit,
+            small: SMALL_ANSWER_BYTES,
+            room: target.large(&self.large),
+        };
+        let (pool, runtime) = (target.pool(), self.dialer.runtime());
+        let answer = exchange((pool, runtime), self.dial(target), outgoing).await;
+        let answer = answer.map_err(failed)?;
+        let code = answer.head.status.as_u16();
+        if !(200..=206).contains(&code) {
+            let message = status::message(code, &answer.body);
+            return Err(HookError::Answered { code, message });
         }
-        let connection = self.dial(call.target).await.map_err(failed)?;
-        match self.exchange(&call, connection).await {
-            Ok(answer) => Ok(answer),
-            Err(Exchange::Closed) => Err(failed("EOF".to_owned())),
-            Err(Exchange::Failed(why)) => Err(failed(why)),
-            Err(Exchange::Answered(error)) => Err(error),
-        }
+        Ok(answer.body)
     }
 
     async fn dial(&self, target: &HookTarget) -> Result<Connection, String> {
@@ -120,69 +117,13 @@ impl HookClient {
         let stream = target.shake_hands(stream).await?;
         Connection::begin(stream, self.dialer.runtime()).await
     }
-
-    async fn exchange(&self, call: &HookCall<'_>, mut connection: Connection) -> Result<Vec<u8>, Exchange> {
-        let path = call.target.path_and_query(call.query);
-        let request = Request::post(path)
-            .header(http::header::HOST, call.target.authority())
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json, */*")
-            .header(http::header::USER_AGENT, "kube-apiserver-admission")
-            .body(Full::new(call.body.clone()))
-            .map_err(|error| Exchange::Failed(error.to_string()))?;
-        let answer = connection.send(request).await.map_err(Exchange::of)?;
-        let code = answer.status().as_u16();
-        let (body, _room) = self.read(call.target, answer.into_body(), call.limit).await?;
-        if !(200..=206).contains(&code) {
-            let message = status::message(code, &body);
-            return Err(Exchange::Answered(HookError::Answered { code, message }));
-        }
-        call.target
-            .pool()
-            .keep(connection, self.dialer.runtime().monotonic());
-        Ok(body)
-    }
-
-    /// Reads an answer, a large one when there is room for it.
-    async fn read<'a>(
-        &'a self,
-        target: &'a HookTarget,
-        mut body: Incoming,
-        limit: usize,
-    ) -> Result<(Vec<u8>, Option<LargeRoom<'a>>), Exchange> {
-        let too_large = || Exchange::Failed(format!("the answer has more than {limit} bytes"));
-        if body.size_hint().lower() > limit as u64 {
-            return Err(too_large());
-        }
-        let (mut read, mut room) = (Vec::new(), None);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(Exchange::of)?;
-            let Some(data) = frame.data_ref() else { continue };
-            if read.len() + data.len() > limit {
-                return Err(too_large());
-            }
-            if room.is_none() && read.len() + data.len() > SMALL_ANSWER_BYTES {
-                room = Some(target.large(&self.large).await);
-            }
-            read.extend_from_slice(data);
-        }
-        Ok((read, room))
-    }
 }
 
-/// The end of an exchange without an answer that counts.
-enum Exchange {
-    /// Before anything of the answer came.
-    Closed,
-    Failed(String),
-    Answered(HookError),
-}
-
-impl Exchange {
-    fn of(error: hyper::Error) -> Self {
-        match error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
-            true => Self::Closed,
-            false => Self::Failed(error.to_string()),
-        }
-    }
+fn request(call: &HookCall<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
+    Request::post(call.target.path_and_query(call.query))
+        .header(http::header::HOST, call.target.authority())
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::ACCEPT, "application/json, */*")
+        .header(http::header::USER_AGENT, "kube-apiserver-admission")
+        .body(Full::new(call.body.clone()))
 }

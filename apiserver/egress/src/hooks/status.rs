@@ -4,7 +4,7 @@
 const SHOWN: usize = 2048;
 
 /// The message of an answer with this code.
-pub(super) fn message(code: u16, body: &[u8]) -> String {
+pub fn message(code: u16, body: &[u8]) -> String {
     let fixed = match code {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",

@@ -149,9 +149,9 @@ async fn hook_places_are_shared_out_by_namespace() {
     let full = futures_now(gate.enter("red", 0));
     assert!(full.is_none(), "a 65th call of a namespace waits");
     held.push(gate.enter("blue", 0).await);
-    assert_eq!(gate.namespaces(), 2);
+    assert_eq!(gate.figures(), (2, 0), "who leaves waits no longer");
     held.clear();
-    assert_eq!(gate.namespaces(), 0);
+    assert_eq!(gate.figures(), (0, 0));
     for _ in 0..4 {
         held.push(gate.enter("red", usize::MAX).await);
     }
@@ -163,7 +163,35 @@ async fn hook_places_are_shared_out_by_namespace() {
     held.push(gate.enter("blue", usize::MAX).await);
 }
 
-/// The output of a future that need not wait.
+/// Namespaces whose calls come to no end leave places to one that has none, and it is before them where all are taken.
+#[tokio::test]
+async fn hook_places_go_to_the_namespace_with_fewest() {
+    let gate = Gate::new();
+    let mut held = Vec::new();
+    let mut taken = Vec::new();
+    for namespace in ["a", "b", "c", "d", "e", "f", "g"] {
+        let before = held.len();
+        while let Some(place) = futures_now(gate.enter(namespace, 0)) {
+            held.push(place);
+        }
+        taken.push(held.len() - before);
+    }
+    assert_eq!(taken, [64, 32, 16, 8, 4, 2, 1]);
+    held.push(gate.enter("h", 0).await);
+    let mut waiting = ["a", "b", "idle"].map(|namespace| Box::pin(gate.enter(namespace, 0)));
+    for own in &mut waiting {
+        assert!(futures_now(own).is_none());
+    }
+    drop(held.remove(0));
+    let [a, b, idle] = &mut waiting;
+    let first = futures_now(idle);
+    assert!(first.is_some(), "who came last has no call under way");
+    assert!(futures_now(&mut *a).is_none() && futures_now(&mut *b).is_none());
+    drop((held, first));
+    assert!(futures_now(a).is_some() && futures_now(b).is_some());
+    assert_eq!(gate.figures(), (0, 0));
+}
+
 /// A webhook that sends large answers slowly holds its own room, and not that of others.
 #[tokio::test]
 async fn hook_large_answers_are_shared_out_by_webhook() {
@@ -180,8 +208,10 @@ async fn hook_large_answers_are_shared_out_by_webhook() {
     assert!(futures_now(slow.large(&all)).is_some());
 }
 
+/// The output of a future that need not wait.
 fn futures_now<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = std::pin::pin!(future);
+    // Many in one turn are no reason to wait.
+    let mut future = std::pin::pin!(tokio::task::unconstrained(future));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match future.as_mut().poll(&mut context) {
         std::task::Poll::Ready(output) => Some(output),

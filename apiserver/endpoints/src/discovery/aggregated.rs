@@ -64,11 +64,20 @@ fn one_version(version: Shown<'_>) -> Value {
         Shown::Own(own) => own,
         Shown::Other(other) => {
             let freshness = if other.is_current { "Current" } else { "Stale" };
-            return json!({ "version": other.version, "resources": *other.resources, "freshness": freshness });
+            return version_of(&other.version, json!(*other.resources), freshness);
         }
     };
     let resources: Vec<Value> = version.resources.iter().map(|row| resource(row)).collect();
-    json!({ "version": version.name, "resources": resources, "freshness": "Current" })
+    version_of(&version.name, resources.into(), "Current")
+}
+
+/// An empty list is left out, as Go's.
+fn version_of(name: &str, resources: Value, freshness: &str) -> Value {
+    let mut shown = json!({ "version": name, "freshness": freshness });
+    if resources.as_array().is_some_and(|list| !list.is_empty()) {
+        shown["resources"] = resources;
+    }
+    shown
 }
 
 /// Kinds of the same group version are named without it.

@@ -5,6 +5,8 @@ use apiserver_registry::registry::{Rows, Version, version_priority};
 
 /// The group of APIServices, which comes before all others.
 const FIRST: &str = "apiregistration.k8s.io";
+/// The priority of a group of this server's without an APIService, as a metrics-server would register it.
+const UNREGISTERED: i64 = 100;
 
 /// A group with its versions, the preferred one first.
 #[derive(Debug)]
@@ -58,11 +60,15 @@ impl<'a> Merged<'a> {
         self.extensions.priorities.get(&key).copied()
     }
 
-    /// The priority of a group is that of its first version; what has none comes before others.
+    /// The priority of a group is the highest of its versions'.
     fn of_group(&self, group: &ShownGroup<'_>) -> i64 {
         let all = group.versions.iter();
         let known = all.filter_map(|version| self.priority(group.name, version.name()));
-        known.map(|own| own.group).max().unwrap_or(i64::MAX)
+        let known = known.map(|own| own.group).max();
+        known.unwrap_or(match group.name {
+            FIRST => i64::MAX,
+            _ => UNREGISTERED,
+        })
     }
 
     fn add(&mut self, other: &'a ExtensionVersion) {
@@ -97,22 +103,31 @@ impl<'a> Merged<'a> {
         }
     }
 
+    /// The smallest name of the APIServices that give a group its priority.
+    fn name(&self, group: &ShownGroup<'_>) -> String {
+        let highest = self.of_group(group);
+        let versions = group.versions.iter().map(|version| version.name());
+        let highest = versions.filter(|version| {
+            let own = self
+                .priority(group.name, version)
+                .map_or(UNREGISTERED, |own| own.group);
+            own == highest
+        });
+        let names = highest.map(|version| format!("{version}.{}", group.name));
+        names.min().unwrap_or_default()
+    }
+
     /// Higher priorities first, then by name.
     fn insert(&mut self, group: ShownGroup<'a>, priority: i64) {
         let is_behind = |own: &ShownGroup<'_>| {
             let theirs = self.of_group(own);
-            own.name != FIRST && (theirs < priority || (theirs == priority && name(own) > name(&group)))
+            own.name != FIRST
+                && (theirs < priority || (theirs == priority && self.name(own) > self.name(&group)))
         };
         let place = self.groups.iter().position(is_behind);
         let place = place.unwrap_or(self.groups.len());
         self.groups.insert(place, group);
     }
-}
-
-/// The name of the APIService of a group's first version.
-fn name(group: &ShownGroup<'_>) -> String {
-    let version = group.versions.first().map(|version| version.name());
-    format!("{}.{}", version.unwrap_or_default(), group.name)
 }
 
 #[cfg(test)]
@@ -218,6 +233,22 @@ mod tests {
                 "apps v1",
                 "a.example v1*",
                 "b.example v2 v1",
+            ],
+        );
+        // Of equal priority, the smaller of a group's names counts, and not the preferred version's.
+        check(
+            &[(FIRST, &["v1"]), ("d.example", &["v1"])],
+            &[
+                ("d.example", "v1", 1_000, 1, false),
+                ("b.example", "v1", 1_000, 10, true),
+                ("b.example", "v2", 1_000, 20, true),
+                ("c.example", "v1", 1_000, 1, true),
+            ],
+            &[
+                "apiregistration.k8s.io v1",
+                "b.example v2* v1*",
+                "c.example v1*",
+                "d.example v1",
             ],
         );
         // A version beside this server's own, and one in its place; the group has the higher of its priorities.

@@ -19,7 +19,6 @@ mod account;
 mod holding;
 mod ledger;
 
-use crate::list_memory::too_many_requests;
 use crate::read_body::{AnswerPace, READ, ReadBody, nanos};
 use crate::waiting_answers::WaitingAnswers;
 use account::Unread;
@@ -79,7 +78,7 @@ impl UnreadMemory {
         ctx: &RequestContext,
         bytes: usize,
     ) -> Result<Admitted, RegistryError> {
-        self.try_admit(ctx, bytes).ok_or_else(too_many_requests)
+        self.try_admit(ctx, bytes).ok_or_else(RegistryError::busy)
     }
 
     /// The same for an answer that cannot be refused any more, since it reports what is done: waits for the room.

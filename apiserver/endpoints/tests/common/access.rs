@@ -4,12 +4,12 @@ use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
 use apiserver_endpoints::{
-    Body, Component, ConnectRequest, Hooks, NoHooks, NodeUsage, PodUsage, RequestInfo, ResourceUsage, Usage,
+    Connections, NodeUsage, Observers, Parts, PodUsage, RequestInfo, ResourceUsage, Reviews, Rights, Tokens,
+    Usage,
 };
-use apiserver_registry::{Admitted, RegistryError, RequestContext};
+use apiserver_registry::{RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
-use machinery_schema::Tree;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -85,8 +85,13 @@ impl Access {
         } else {
             AttributesTarget::Path(&info.path)
         };
-        let attributes = Attributes { user, verb, target };
-        let decision = self.0.authorize(&attributes).await;
+        let attributes = Attributes {
+            asker: None,
+            user,
+            verb,
+            target,
+        };
+        let decision = self.0.authorize(&attributes).await.unwrap();
         if decision.is_allowed() {
             return Ok(());
         }
@@ -118,31 +123,20 @@ pub(crate) fn usual_user(info: &RequestInfo) -> UserInfo {
     }
 }
 
+impl Connections for Access {}
+impl Observers for Access {}
+impl Reviews for Access {}
+impl Tokens for Access {}
+
 #[async_trait]
-impl Hooks for Access {
+impl Parts for Access {
     async fn resource_usage(&self) -> Arc<ResourceUsage> {
         Arc::new(usage())
     }
+}
 
-    async fn review(
-        &self,
-        ctx: &RequestContext,
-        admitted: &Admitted,
-        object: Tree,
-    ) -> Result<Tree, RegistryError> {
-        NoHooks.review(ctx, admitted, object).await
-    }
-
-    async fn token(
-        &self,
-        ctx: &RequestContext,
-        admitted: &Admitted,
-        account: &Tree,
-        object: Tree,
-    ) -> Result<Tree, RegistryError> {
-        NoHooks.token(ctx, admitted, account, object).await
-    }
-
+#[async_trait]
+impl Rights for Access {
     async fn authorize(
         &self,
         ctx: &RequestContext,
@@ -150,27 +144,6 @@ impl Hooks for Access {
         info: &RequestInfo,
     ) -> Result<(), RegistryError> {
         self.check(&ctx.user, verb, info).await
-    }
-
-    async fn components(&self) -> Vec<Component> {
-        NoHooks.components().await
-    }
-
-    async fn connect(
-        &self,
-        ctx: &RequestContext,
-        admitted: &Admitted,
-        request: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
-        NoHooks.connect(ctx, admitted, request).await
-    }
-
-    async fn log(
-        &self,
-        ctx: &RequestContext,
-        request: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
-        NoHooks.log(ctx, request).await
     }
 }
 

@@ -9,13 +9,14 @@ use crate::engine::admission::{Door, SystemWriter};
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::metadata;
-use crate::engine::options::{ListOptions, UpdateOptions, WatchOptions};
+use crate::engine::options::{ListOptions, UpdateOptions};
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
-use crate::engine::store::{Store, Target, UpdatedObject, WatchEvent};
+use crate::engine::store::{Followed, ObjectChange, Store, Target, UpdatedObject};
 use crate::engine::strategy::ObjectPart;
+use apiserver_storage::Entry;
 use async_trait::async_trait;
-use machinery_meta::UserInfo;
+use machinery_meta::{Predicate, UserInfo};
 use machinery_schema::{Ref, Tree};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -46,8 +47,9 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
     Ok(())
 }
 
+/// The loop.
 #[derive(Clone)]
-struct Definitions {
+pub(super) struct Definitions {
     registry: Registry,
     store: Store,
     ctx: RequestContext,
@@ -56,7 +58,7 @@ struct Definitions {
 }
 
 impl Definitions {
-    fn new(registry: &Registry) -> Result<Self, RegistryError> {
+    pub(super) fn new(registry: &Registry) -> Result<Self, RegistryError> {
         let store = registry
             .store("apiextensions.k8s.io", "v1", "customresourcedefinitions")
             .ok_or_else(|| RegistryError::Internal("definitions are not served".into()))?;
@@ -71,40 +73,50 @@ impl Definitions {
     }
 
     async fn run(self) {
+        let mut follower = self.store.follow(Scope::Cluster, Predicate::default(), RETRY);
         loop {
-            if let Err(error) = self.follow().await {
-                tracing::warn!(%error, "watching CustomResourceDefinitions failed");
+            let followed = follower.next().await;
+            if let Err(error) = self.take(followed).await {
+                tracing::warn!(%error, "serving CustomResourceDefinitions failed");
+                follower.begin_again();
             }
-            self.ctx.runtime.sleep(RETRY).await;
         }
     }
 
-    /// One watch, until it ends.
-    async fn follow(&self) -> Result<(), RegistryError> {
-        let mut watcher = self
-            .store
-            .watch(&Scope::Cluster, &WatchOptions::default())
-            .await?;
-        let mut events = watcher.initial_events();
-        loop {
-            for event in events {
-                match event {
-                    WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
-                        self.changed(&self.store.decode(&entry)?).await;
-                    }
-                    WatchEvent::Deleted(entry, _) => {
-                        self.registry.remove_custom(&entry.record.header.key.name);
-                        self.settle_others().await;
-                    }
-                    WatchEvent::Bookmark { .. } => {}
-                    WatchEvent::Failed(error) => return Err(error),
+    pub(super) async fn take(&self, followed: Followed) -> Result<(), RegistryError> {
+        match followed {
+            Followed::All(entries) => {
+                self.remove_all_but(&entries).await;
+                for entry in entries {
+                    self.changed(&self.store.decode(&entry)?).await;
                 }
             }
-            events = watcher.next().await;
-            if events.is_empty() {
-                return Ok(());
+            Followed::Changes(changes) => {
+                for change in changes {
+                    match change {
+                        ObjectChange::Set(entry) => self.changed(&self.store.decode(&entry)?).await,
+                        ObjectChange::Gone(entry) => self.removed(&entry.record.header.key.name).await,
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Definitions that were deleted while they were not watched.
+    async fn remove_all_but(&self, entries: &[Arc<Entry>]) {
+        let present = entries.iter().map(|entry| &*entry.record.header.key.name);
+        let present: BTreeSet<&str> = present.collect();
+        for name in self.registry.custom_definitions() {
+            if !present.contains(&*name) {
+                self.removed(&name).await;
+            }
+        }
+    }
+
+    async fn removed(&self, name: &str) {
+        self.registry.remove_custom(name);
+        self.settle_others().await;
     }
 
     async fn changed(&self, definition: &Tree) {

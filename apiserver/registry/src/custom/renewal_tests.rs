@@ -1,15 +1,21 @@
 //! Objects of an older schema: converted once for all readers, in turns where they are large.
 
+use super::controller::Definitions;
 use super::definition;
+use crate::engine::admission::{SystemDoors, SystemWriter};
+use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
-use crate::engine::options::{ListOptions, RevisionMatch, WatchOptions};
+use crate::engine::options::{CreateOptions, ListOptions, RevisionMatch, WatchOptions};
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
-use crate::engine::store::{Store, WatchEvent};
-use crate::engine::version_webhook::{ConversionCall, ConversionCalls, ConversionOutcome};
+use crate::engine::store::{Followed, Store, WatchEvent, Written};
+use crate::engine::version_webhook::{
+    ConversionCall, ConversionCallError, ConversionCalls, ConversionOutcome,
+};
 use crate::kinds;
 use apiserver_storage::{Entry, LogStorage, Storage, Write};
 use async_trait::async_trait;
+use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Strictness, Tree, decode_json};
 use serde_json::{Value, json};
@@ -153,6 +159,18 @@ async fn objects_of_an_older_schema_are_converted_once_for_all_looks() {
 }
 
 #[tokio::test]
+async fn definition_that_went_unwatched_is_served_no_longer() {
+    let world = World::new().await;
+    let [versions, _] = forms();
+    world.serve(&versions, "v1");
+    let definitions = Definitions::new(&world.registry).unwrap();
+    definitions.take(Followed::Changes(Vec::new())).await.unwrap();
+    assert!(world.registry.custom_store(NAME).is_some());
+    definitions.take(Followed::All(Vec::new())).await.unwrap();
+    assert!(world.registry.custom_store(NAME).is_none());
+}
+
+#[tokio::test]
 async fn large_objects_of_an_older_schema_are_converted_in_turns() {
     let world = World::new().await;
     let [before, after] = forms();
@@ -181,9 +199,13 @@ async fn objects_of_a_changed_definition_are_converted_in_turns_of_the_server() 
     assert_eq!(turns, 0);
 }
 
-/// A webhook that says of objects that they are of v2.
+/// A webhook that says of objects that they are of the version that is wanted.
 #[derive(Debug, Default)]
-struct Hook(AtomicUsize);
+struct Hook {
+    calls: AtomicUsize,
+    /// The number of calls after which others' have all places; zero for none.
+    places: usize,
+}
 
 #[derive(Debug)]
 struct Hooks(Arc<Hook>);
@@ -199,12 +221,15 @@ impl ConversionCalls for Hooks {
 
 #[async_trait]
 impl ConversionCall for Call {
-    async fn post(&self, _: &str, review: Vec<u8>) -> Result<Vec<u8>, String> {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
-        let review: Value = serde_json::from_slice(&review).map_err(|error| error.to_string())?;
+    async fn post(&self, _: &str, review: Vec<u8>) -> Result<Vec<u8>, ConversionCallError> {
+        let before = self.0.calls.fetch_add(1, Ordering::Relaxed);
+        if self.0.places > 0 && before >= self.0.places {
+            return Err(ConversionCallError::Busy);
+        }
+        let review: Value = serde_json::from_slice(&review).unwrap();
         let mut objects = review["request"]["objects"].clone();
         for object in objects.as_array_mut().into_iter().flatten() {
-            object["apiVersion"] = json!("knarr.test/v2");
+            object["apiVersion"] = review["request"]["desiredAPIVersion"].clone();
         }
         let answer = json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": {
             "uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects}});
@@ -220,7 +245,7 @@ impl ConversionCall for Call {
     }
 
     fn ended(&self, outcome: ConversionOutcome<'_>) {
-        assert_eq!(outcome.failure, None);
+        assert!(outcome.failure.is_none() || self.0.places > 0);
     }
 }
 
@@ -241,7 +266,7 @@ async fn converted_by_webhook(bytes: usize) -> Result<[(usize, u64); 2], Registr
             assert_eq!(boat.str_at(&["apiVersion"]), "knarr.test/v2");
             assert_eq!(boat.str_at(&["spec", "flag"]).len(), bytes);
         }
-        *found = (hook.0.load(Ordering::Relaxed), turns);
+        *found = (hook.calls.load(Ordering::Relaxed), turns);
     }
     Ok(found)
 }
@@ -251,4 +276,54 @@ async fn conversions_by_a_webhook_are_written_and_read_in_turns() {
     assert_eq!(converted_by_webhook(10).await.unwrap(), [(1, 0), (1, 0)]);
     // The stored objects, the review, its answer, and what is made of it.
     assert_eq!(converted_by_webhook(LARGE).await.unwrap(), [(1, 4), (1, 0)]);
+}
+
+/// A client comes again after 429, and would create another object of its `generateName`.
+#[tokio::test]
+async fn write_that_is_done_is_answered_though_others_have_the_webhooks_places() {
+    let hook = Arc::new(Hook {
+        places: 1,
+        ..Hook::default()
+    });
+    let world = World::new().await;
+    world.registry.convert_by(Arc::new(Hooks(Arc::clone(&hook))));
+    let flag = json!({"flag": {"type": "string"}});
+    let store = world.serve(
+        &json!([version("v1", true, &flag), version("v2", false, &flag)]),
+        "v2",
+    );
+    let create = async || {
+        let boat = json!({"apiVersion": "knarr.test/v2", "kind": "Boat",
+            "metadata": {"generateName": "b"}, "spec": {"flag": "red"}});
+        let decoded = decode_json(
+            &store.row.schema,
+            store.row.ty,
+            boat.to_string().as_bytes(),
+            Strictness::Report,
+        );
+        let user = UserInfo::named("tester", [UserInfo::MASTERS]);
+        let ctx = RequestContext::internal(user, world.runtime.clone());
+        let (scope, options) = (Scope::of("blue"), CreateOptions::default());
+        let door = SystemDoors::of(&world.storage).door(SystemWriter::Startup);
+        let boat = decoded.unwrap().tree;
+        store.create(&ctx, &scope, boat, &options, door).await
+    };
+    let Written::Stored { entry, created } = create().await.unwrap() else {
+        panic!("it is no dry run");
+    };
+    assert!(created && hook.calls.load(Ordering::Relaxed) == 2);
+    let shown = store.decode(&entry).unwrap();
+    assert_eq!(shown.str_at(&["apiVersion"]), "knarr.test/v2");
+    assert_eq!(shown.str_at(&["spec", "flag"]), "red");
+    assert_eq!(
+        shown.str_at(&["metadata", "resourceVersion"]),
+        entry.revision.to_string()
+    );
+    let refused = create().await;
+    assert!(
+        matches!(refused, Err(RegistryError::TooManyRequests { .. })),
+        "nothing is written before the first call: {refused:?}"
+    );
+    let stored = world.registry.store("knarr.test", "v1", "boats").unwrap();
+    assert_eq!(listed(&stored).await.len(), 1);
 }

@@ -6,6 +6,7 @@ use crate::engine::strategy::ObjectPart;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use machinery_schema::{Strictness, Tree, decode_json};
+use std::time::Duration;
 
 fn definition(rule: &str) -> Tree {
     let schema = format!(
@@ -63,4 +64,35 @@ async fn rules_run_once_and_warn_of_what_an_update_leaves() {
     assert_eq!(ctx.warnings.take(), ["spec: Invalid value: too many"]);
     let again = row.strategy.warnings(object, Some(old));
     assert!(again.is_empty(), "{again:?}");
+}
+
+/// Nobody waits for what the rules of a request come to whose client has left, or whose time is over.
+#[tokio::test]
+async fn rules_end_where_nobody_waits_for_them() {
+    let rows = rows(&definition("[1].all(e, self.n < 3)"), None);
+    let row = rows.first().expect("a version is served");
+    let read = |json: &str| decode_json(&row.schema, row.ty, json.as_bytes(), Strictness::Ignore).unwrap();
+    let (object, old) = (read(r#"{"spec":{"n":2}}"#), read(r#"{"spec":{"n":1}}"#));
+    let (object, old) = (object.tree.root(), old.tree.root());
+    let user = || UserInfo::named("u", [UserInfo::AUTHENTICATED]);
+    let found = |ctx: &RequestContext| {
+        let created = row.strategy.validate_within(ctx, object);
+        let updated = row.strategy.validate_update(ctx, ObjectPart::Main, object, old);
+        let both = created.iter().chain(&updated).map(ToString::to_string);
+        both.collect::<Vec<_>>()
+    };
+    let ctx = RequestContext::internal(user(), Runtime::real());
+    assert_eq!(found(&ctx), Vec::<String>::new());
+    let ended = "spec: Invalid value: \"object\": operation interrupted evaluating rule: too many";
+    assert!(ctx.point_of_no_return.abandon());
+    assert_eq!(found(&ctx), [ended; 2]);
+    let late = RequestContext {
+        deadline: Some(Duration::ZERO),
+        ..RequestContext::internal(user(), Runtime::real())
+    };
+    assert_eq!(found(&late), [ended; 2]);
+    // What is written already is carried out.
+    let ctx = RequestContext::internal(user(), Runtime::real());
+    assert!(ctx.point_of_no_return.pass() && !ctx.point_of_no_return.abandon());
+    assert_eq!(found(&ctx), Vec::<String>::new());
 }

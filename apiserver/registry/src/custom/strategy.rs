@@ -3,7 +3,7 @@
 use crate::engine::context::RequestContext;
 use crate::engine::metadata;
 use crate::engine::strategy::{ObjectPart, Strategy};
-use machinery_cel::{Data, Rules, Verdict};
+use machinery_cel::{Data, Interrupt, Rules};
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 use machinery_schema::{Ref, Tree, structural};
 use std::collections::BTreeSet;
@@ -26,23 +26,18 @@ pub(super) struct SchemaStrategy {
 }
 
 impl SchemaStrategy {
-    fn rules(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Verdict {
-        let rules = self.rules.as_ref();
-        let checked = rules.map(|rules| rules.check(Data::from(object), old.map(Data::from)));
-        checked.unwrap_or_default()
-    }
-
     /// Runs the rules, which look at objects of the right form alone. Returns the warnings of those that a value of before broke
     /// already.
     fn check_rules(
         &self,
         object: Ref<'_>,
         old: Option<Ref<'_>>,
+        interrupt: Option<Arc<dyn Interrupt>>,
         problems: &mut Vec<FieldError>,
     ) -> Vec<String> {
-        if self.rules.is_none() {
+        let Some(rules) = &self.rules else {
             return Vec::new();
-        }
+        };
         if problems.iter().any(|own| is_blocking(own.kind)) {
             problems.push(FieldError {
                 kind: FieldErrorKind::Invalid,
@@ -52,9 +47,15 @@ impl SchemaStrategy {
             });
             return Vec::new();
         }
-        let verdict = self.rules(object, old);
+        let verdict = rules.check(Data::from(object), old.map(Data::from), interrupt);
         problems.extend(verdict.problems);
         verdict.warnings
+    }
+
+    fn problems_of_new(&self, object: Ref<'_>, interrupt: Option<Arc<dyn Interrupt>>) -> Vec<FieldError> {
+        let mut problems = self.check_schema(object, None);
+        let _ = self.check_rules(object, None, interrupt, &mut problems);
+        problems
     }
 
     fn check_schema(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
@@ -116,9 +117,11 @@ impl Strategy for SchemaStrategy {
     }
 
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
-        let mut problems = self.check_schema(object, None);
-        let _ = self.check_rules(object, None, &mut problems);
-        problems
+        self.problems_of_new(object, None)
+    }
+
+    fn validate_within(&self, ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        self.problems_of_new(object, Some(ctx.interrupt()))
     }
 
     fn validate_update(
@@ -130,7 +133,8 @@ impl Strategy for SchemaStrategy {
     ) -> Vec<FieldError> {
         let mut problems = self.check_schema(object, Some(old));
         // As upstream, which warns while it validates: the rules run once.
-        for warning in self.check_rules(object, Some(old), &mut problems) {
+        let interrupt = Some(ctx.interrupt());
+        for warning in self.check_rules(object, Some(old), interrupt, &mut problems) {
             ctx.warnings.add(warning);
         }
         problems

@@ -4,6 +4,7 @@ use crate::engine::error::RegistryError;
 use crate::engine::latency::LatencyTracker;
 use crate::engine::point_of_no_return::PointOfNoReturn;
 use crate::engine::user_class::UserClass;
+use machinery_cel::Interrupt;
 use machinery_meta::UserInfo;
 use machinery_runtime::{HeavyFlow, Runtime, Weight};
 use machinery_schema::Tree;
@@ -112,6 +113,15 @@ impl RequestContext {
         }
     }
 
+    /// Ends evaluations of expressions once nobody waits for what they come to.
+    pub fn interrupt(&self) -> Arc<dyn Interrupt> {
+        Arc::new(Unawaited {
+            runtime: self.runtime.clone(),
+            deadline: self.deadline,
+            point: self.point_of_no_return.clone(),
+        })
+    }
+
     /// Ends once nobody waits for the answer any more: the client has left, or the deadline is over.
     pub async fn unawaited(&self) {
         let left = self.point_of_no_return.client_left();
@@ -120,6 +130,21 @@ impl RequestContext {
         };
         let time = deadline.saturating_sub(self.runtime.monotonic());
         let _ = self.runtime.timeout(time, left).await;
+    }
+}
+
+/// A request whose deadline may be over, and whose client may have left.
+#[derive(Debug)]
+struct Unawaited {
+    runtime: Runtime,
+    deadline: Option<Duration>,
+    point: PointOfNoReturn,
+}
+
+impl Interrupt for Unawaited {
+    fn is_wanted(&self) -> bool {
+        let is_late = |deadline| self.runtime.monotonic() >= deadline;
+        self.point.is_abandoned() || self.deadline.is_some_and(is_late)
     }
 }
 
@@ -145,11 +170,7 @@ impl RequestContext {
         }
         let flow = self.heavy_flow();
         if self.runtime.is_full_of_heavy(&flow) {
-            return Err(RegistryError::TooManyRequests {
-                message: "Too many requests, please try again later.".to_owned(),
-                seconds: 1,
-                causes: Vec::new(),
-            });
+            return Err(RegistryError::busy());
         }
         self.weight.become_heavy(|| flow).await;
         self.in_time()

@@ -166,6 +166,15 @@ impl RegistryError {
         }
     }
 
+    /// Too much is under way: the client is to come back in a second.
+    pub fn busy() -> Self {
+        Self::TooManyRequests {
+            message: "Too many requests, please try again later.".to_owned(),
+            seconds: 1,
+            causes: Vec::new(),
+        }
+    }
+
     pub fn conflict(resource: &GroupResource, name: &str, detail: impl Into<String>) -> Self {
         Self::Conflict {
             resource: resource.clone(),

@@ -34,6 +34,11 @@ impl PointOfNoReturn {
         is_abandoned
     }
 
+    /// Reports whether the request has been abandoned.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == ABANDONED
+    }
+
     /// Ends once the client has left, before the point or after it.
     pub async fn client_left(&self) {
         let mut left = std::pin::pin!(self.0.left.notified());
@@ -60,7 +65,9 @@ mod tests {
         let request = PointOfNoReturn::default();
         assert!(request.pass() && request.clone().pass() && !request.abandon());
         let request = PointOfNoReturn::default();
+        assert!(!request.is_abandoned());
         assert!(request.abandon() && request.clone().abandon() && !request.pass());
+        assert!(request.is_abandoned());
     }
 
     #[tokio::test]

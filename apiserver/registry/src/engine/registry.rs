@@ -148,6 +148,11 @@ impl Registry {
         Some(Store::new(Arc::clone(row), self))
     }
 
+    /// Names of the CustomResourceDefinitions that are served.
+    pub(crate) fn custom_definitions(&self) -> Vec<String> {
+        self.0.rows.load().custom.keys().cloned().collect()
+    }
+
     /// The verbs on the objects of a CustomResourceDefinition, in one of its served versions; objects are stored in one
     /// form, so that any of them reaches all. `None` for a definition that is not served, as one in a built-in group.
     pub(crate) fn custom_store(&self, definition: &str) -> Option<Store> {

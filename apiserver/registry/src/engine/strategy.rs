@@ -2,8 +2,8 @@
 //!
 //! The order of calls is the same for every kind. Create: `defaults` (while decoding and after each mutation) →
 //! mutating admission → [metadata filled] → `prepare_for_create` → `validate` → validating admission → `warnings` →
-//! [allocation] → stored. Update: the change applied to the live object → `defaults` → mutating admission →
-//! `prepare_for_update` → `validate_update` → validating admission → [allocation] → stored unless equal. Only
+//! (allocation) → stored. Update: the change applied to the live object → `defaults` → mutating admission →
+//! `prepare_for_update` → `validate_update` → validating admission → (allocation) → stored unless equal. Only
 //! `defaults`, the `prepare_` methods and [`allocation`](crate::engine::allocation) may change the object.
 
 use crate::engine::context::RequestContext;
@@ -46,6 +46,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     /// Every problem of a new object; metadata are checked by generic code.
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
         self.rules().of_new(object)
+    }
+
+    /// The same for a request: checks that may be long end where nobody waits for its answer.
+    fn validate_within(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        self.validate(object)
     }
 
     /// Every problem of an object changed through a part of it. Metadata are checked by generic code.

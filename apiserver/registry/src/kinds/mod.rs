@@ -36,6 +36,7 @@ mod tests;
 
 pub use rows::built_in_rows;
 pub use stored::{built_in_values, stored_resources};
+pub use subresources::is_long_running;
 
 use crate::engine::allocation::{Allocate, Allocators, BuiltIn};
 use crate::engine::kind::Kind;

@@ -27,6 +27,13 @@ const ROLES: [Named; 14] = [
     ("token", || SubresourceRole::Token),
 ];
 
+/// Reports whether requests to a subresource of this name, whatever its kind, last as long as their clients want: streams have
+/// no deadline and hold no seat (upstream's `BasicLongRunningRequestCheck`).
+pub fn is_long_running(subresource: &str) -> bool {
+    let role = ROLES.iter().find(|(name, _)| *name == subresource);
+    role.is_some_and(|(_, role)| matches!(role(), SubresourceRole::Connect | SubresourceRole::Log))
+}
+
 /// The subresource of a kind as it is served.
 pub(super) fn row(info: &KindInfo, sub: &machinery_api::Subresource) -> Subresource {
     let role = ROLES.iter().find(|(name, _)| *name == sub.name);
@@ -70,5 +77,15 @@ mod tests {
             .collect();
         let listed: BTreeSet<&str> = ROLES.iter().map(|(name, _)| *name).collect();
         assert_eq!(listed, served);
+    }
+
+    #[test]
+    fn long_running_subresources_are_upstreams() {
+        let long = ROLES
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| is_long_running(name));
+        assert!(long.eq(["attach", "exec", "log", "portforward", "proxy"]));
+        assert!(!is_long_running(""));
     }
 }

@@ -76,11 +76,11 @@ fn warnings_name_fields_without_effect() {
     let storage_class = |provisioner: &str, grows: bool| json!({"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": provisioner, "allowVolumeExpansion": grows});
     for (class, expected) in [
         (storage_class("knarr/local-path", false), &[][..]),
+        (storage_class("knarr/local-path", true), &["allowVolumeExpansion"]),
         (storage_class("kubernetes.io/no-provisioner", false), &[]),
-        (
-            storage_class("ebs.csi.aws.com", true),
-            &["provisioner", "allowVolumeExpansion"],
-        ),
+        (storage_class("kubernetes.io/aws-ebs", true), &["provisioner"]),
+        // The user's own.
+        (storage_class("ebs.csi.aws.com", true), &[]),
     ] {
         check_fields(
             "storage.k8s.io",
@@ -91,7 +91,12 @@ fn warnings_name_fields_without_effect() {
         );
     }
     let volume = |source: &str| json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], source: {"path": "/"}}});
-    for (source, expected) in [("hostPath", &[][..]), ("local", &[]), ("nfs", &["spec.nfs"])] {
+    for (source, expected) in [
+        ("hostPath", &[][..]),
+        ("local", &[]),
+        ("csi", &[]),
+        ("nfs", &["spec.nfs"]),
+    ] {
         check_fields(
             "",
             "PersistentVolume",

@@ -3,10 +3,10 @@
 use super::table::{ApiService, Extension, Table};
 use super::{Aggregation, availability, discovery};
 use crate::startup::Startup;
-use apiserver_registry::options::WatchOptions;
-use apiserver_registry::{Entry, RegistryError, Scope, WatchEvent, Watcher};
+use apiserver_registry::{Entry, Followed, Follower, ObjectChange, RegistryError, Scope, Store};
+use machinery_meta::Predicate;
 use machinery_runtime::Scope as Tasks;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,98 +17,67 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads all APIServices, then follows their changes in a task of the runtime's scope.
 pub(crate) async fn start(facts: &Startup) -> Result<(), RegistryError> {
-    let mut follower = Follower::new(facts);
-    let mut begun = Some((follower.begin().await?, follower));
-    let facts = facts.clone();
+    let store = facts.core.registry.preferred_store(GROUP, PLURAL);
+    let store = store.ok_or(RegistryError::NoSuchResource)?;
+    let mut reader = Reader::new(facts, &store);
+    let all = reader.follower.begin().await?;
+    reader.take(Followed::All(all));
+    let (facts, mut begun) = (facts.clone(), Some(reader));
     let runtime = facts.core.runtime.clone();
-    let run = move || run(facts.clone(), begun.take());
+    let run = move || {
+        let reader = begun.take();
+        reader.unwrap_or_else(|| Reader::new(&facts, &store)).run()
+    };
     runtime.keep("API services", run).detach();
     Ok(())
 }
 
-async fn run(facts: Startup, begun: Option<(Watcher, Follower)>) {
-    let (mut watcher, mut follower) = match begun {
-        Some((watcher, follower)) => (Some(watcher), follower),
-        None => (None, Follower::new(&facts)),
-    };
-    loop {
-        let begun = match watcher.take() {
-            Some(watcher) => Ok(watcher),
-            None => follower.begin().await,
-        };
-        let followed = match begun {
-            Ok(watcher) => follower.follow(watcher).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = followed {
-            tracing::warn!(%error, "watching API services failed");
-        }
-        facts.core.runtime.sleep(RETRY_PAUSE).await;
-    }
-}
-
 /// The APIServices that are known, and the tasks of their extensions.
-struct Follower {
+struct Reader {
     facts: Startup,
+    follower: Follower,
     aggregation: Arc<Aggregation>,
     known: BTreeMap<String, Arc<ApiService>>,
     tasks: BTreeMap<String, (Arc<Extension>, Tasks)>,
 }
 
-impl Follower {
-    fn new(facts: &Startup) -> Self {
+impl Reader {
+    fn new(facts: &Startup, store: &Store) -> Self {
         Self {
             facts: facts.clone(),
+            follower: store.follow(Scope::Cluster, Predicate::default(), RETRY_PAUSE),
             aggregation: Arc::clone(&facts.core.aggregation),
             known: BTreeMap::new(),
             tasks: BTreeMap::new(),
         }
     }
 
-    /// A watch, and what is there at its beginning.
-    async fn begin(&mut self) -> Result<Watcher, RegistryError> {
-        let registry = &self.facts.core.registry;
-        let store = registry.preferred_store(GROUP, PLURAL);
-        let store = store.ok_or(RegistryError::NoSuchResource)?;
-        let mut watcher = store.watch(&Scope::Cluster, &WatchOptions::default()).await?;
-        let before = std::mem::take(&mut self.known);
-        for event in watcher.initial_events() {
-            let (WatchEvent::Added(entry) | WatchEvent::Modified(entry)) = event else {
-                continue;
-            };
-            let name = entry.record.header.key.name.to_string();
-            self.read(&entry, before.get(&name).cloned());
+    async fn run(mut self) {
+        loop {
+            let followed = self.follower.next().await;
+            self.take(followed);
         }
-        self.publish();
-        Ok(watcher)
     }
 
-    /// One watch, until it ends.
-    async fn follow(&mut self, mut watcher: Watcher) -> Result<(), RegistryError> {
-        loop {
-            let events = watcher.next().await;
-            if events.is_empty() {
-                return Ok(());
-            }
-            for event in events {
-                match event {
-                    WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
-                        let name = entry.record.header.key.name.to_string();
-                        let known = self.known.remove(&name);
-                        self.read(&entry, known);
-                    }
-                    WatchEvent::Deleted(entry, _) => {
-                        self.known.remove(&*entry.record.header.key.name);
-                    }
-                    WatchEvent::Bookmark { .. } => {}
-                    WatchEvent::Failed(error) => return Err(error),
+    fn take(&mut self, followed: Followed) {
+        if let Followed::All(entries) = &followed {
+            let present = entries.iter().map(|entry| &*entry.record.header.key.name);
+            let present: BTreeSet<&str> = present.collect();
+            self.known.retain(|name, _| present.contains(&**name));
+        }
+        for change in followed.changes() {
+            match change {
+                ObjectChange::Set(entry) => self.read(&entry),
+                ObjectChange::Gone(entry) => {
+                    self.known.remove(&*entry.record.header.key.name);
                 }
             }
-            self.publish();
         }
+        self.publish();
     }
 
-    fn read(&mut self, entry: &Entry, known: Option<Arc<ApiService>>) {
+    fn read(&mut self, entry: &Entry) {
+        let known = self.known.remove(&*entry.record.header.key.name);
         let identity = &self.aggregation.identity;
         match ApiService::read(entry, known.as_deref(), identity) {
             Ok(own) => {

@@ -22,13 +22,13 @@ mod table;
 pub(crate) use follow::start;
 pub(crate) use table::{ApiService, Table};
 
+use crate::exchange::{RequestExchange, Response};
 use crate::kubelet::ProxiedConnections;
 use crate::metrics::AggregationMetrics;
 use apiserver_egress::{ClientIdentity, ExtensionClient};
-use apiserver_endpoints::ExtensionGroups;
-use apiserver_endpoints::RequestInfo;
+use apiserver_endpoints::{ExtensionGroups, MemoryShares, RequestInfo};
 use arc_swap::ArcSwap;
-use machinery_runtime::Runtime;
+use machinery_runtime::{AnswerRooms, Runtime};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -41,9 +41,14 @@ pub(crate) struct Aggregation {
     /// The certificate that extensions are shown.
     pub(crate) identity: Arc<ClientIdentity>,
     connections: Arc<ProxiedConnections>,
+    /// Memory of bodies on their way to extensions, by extension: one that does not read them holds no more than it leaves to
+    /// others, whoever sends them.
+    bodies: Arc<MemoryShares>,
     metrics: Arc<AggregationMetrics>,
     /// Held while a document of an extension is read.
     reading: Mutex<()>,
+    /// Room of extensions' answers in clients of this process.
+    rooms: Arc<AnswerRooms>,
     runtime: Runtime,
 }
 
@@ -54,12 +59,12 @@ impl std::fmt::Debug for Aggregation {
 }
 
 impl Aggregation {
-    /// At most so many requests are passed on at once; half of them to one extension, and to one namespace or user what is left
-    /// by [`ProxiedConnections`]' rules.
+    /// At most so many requests are passed on at once, by [`ProxiedConnections`]' rules, with a half of the memory of all bodies.
     pub(crate) fn new(
         client: ExtensionClient,
         identity: Arc<ClientIdentity>,
         most: usize,
+        body_memory_bytes: usize,
         metrics: Arc<AggregationMetrics>,
         runtime: Runtime,
     ) -> Arc<Self> {
@@ -69,8 +74,10 @@ impl Aggregation {
             client,
             identity,
             connections: ProxiedConnections::new(most),
+            bodies: MemoryShares::leaving_free(body_memory_bytes / 2, body_memory_bytes / 2),
             metrics,
             reading: Mutex::new(()),
+            rooms: Arc::default(),
             runtime,
         })
     }
@@ -78,6 +85,13 @@ impl Aggregation {
     /// The APIService of the extension that a request is for, if there is one.
     pub(crate) fn delegate(&self, info: &RequestInfo) -> Option<Arc<ApiService>> {
         self.table.load().extension_of(&info.path).cloned()
+    }
+
+    /// Answers in place of the endpoints. Clients of this process learn from an answer whose it is.
+    pub(crate) async fn answered(&self, own: &ApiService, exchange: RequestExchange) -> Response {
+        let mut response = self.answer(own, exchange).await;
+        response.extensions_mut().insert(self.rooms.of(&own.name));
+        response
     }
 
     /// Group versions for discovery.

@@ -1,6 +1,6 @@
 //! Requests passed on to extensions (upstream's `proxyHandler`).
 //!
-//! A request has passed every filter, and gives its seats back: another server does the work, and a slow one must hold nobody
+//! A request has passed every filter, and gives its seats back: another server does the work, and a slow one must hold no request
 //! else's. The connections are bounded instead, by user, namespace and extension.
 
 use super::table::{ApiService, Extension};
@@ -12,8 +12,11 @@ use crate::filters::priority_and_fairness::Executing;
 use crate::filters::too_many;
 use crate::kubelet::WantedConnection;
 use crate::proxy_headers::{forwarded_for, insert, remove_cross_origin, remove_hop_by_hop, takes_trailers};
-use apiserver_egress::{ExtensionAnswer, ExtensionError, OutgoingBody, tunnel};
-use apiserver_endpoints::Body;
+use apiserver_egress::{
+    ExtensionAnswer, ExtensionError, FORWARDED_HOST, FORWARDED_PROTO, OutgoingBody, tunnel,
+};
+use apiserver_endpoints::{Body, Query};
+use bytes::Bytes;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderValue, LOCATION, TE, UPGRADE,
     X_CONTENT_TYPE_OPTIONS,
@@ -67,7 +70,13 @@ impl Aggregation {
         let Some(permit) = self.connections.open(wanted) else {
             return too_many();
         };
-        if let Some(executing) = exchange.request.extensions().get::<Executing>() {
+        let extensions = exchange.request.extensions();
+        // Its seats have bounded how much of it is not counted.
+        let body = extensions.get::<BodyPermit>();
+        if body.is_some_and(|body| !body.count_for_extension(&self.bodies, &own.name)) {
+            return too_many();
+        }
+        if let Some(executing) = extensions.get::<Executing>() {
             executing.delegate();
         }
         let held = Held {
@@ -98,9 +107,7 @@ impl Aggregation {
         let Ok(target) = &extension.target else {
             return unavailable(UNAVAILABLE);
         };
-        let mut request = exchange.request;
-        // Counted until the body is sent.
-        let body_permit = request.extensions_mut().remove::<BodyPermit>();
+        let request = exchange.request;
         let switch = request.headers().get(UPGRADE).cloned();
         let switch = switch.filter(|_| held.client.is_some() && names_upgrade(&request));
         let passed_on = PassedOn {
@@ -113,26 +120,22 @@ impl Aggregation {
             Ok(outgoing) => outgoing,
             Err(why) => return unavailable(&format!("error trying to reach service: {why}")),
         };
-        let sent = self.client.send(target, outgoing).await;
-        drop(body_permit);
-        match sent {
+        match self.client.send(target, outgoing).await {
             Ok(response) => self.passed(response, switch.is_some(), held),
             Err(ExtensionError::Unresolved(why)) => {
-                tracing::info!(
-                    why,
-                    name = extension.name,
-                    "resolving the service of an API service"
-                );
+                self.log(extension, &why, "resolving the service of an API service");
                 unavailable(UNAVAILABLE)
             }
             Err(ExtensionError::Failed(why)) => {
-                tracing::info!(
-                    why,
-                    name = extension.name,
-                    "passing a request on to an API extension"
-                );
+                self.log(extension, &why, "passing a request on to an API extension");
                 unavailable(&format!("error trying to reach service: {why}"))
             }
+        }
+    }
+
+    fn log(&self, extension: &Extension, why: &str, doing: &'static str) {
+        if let Some(left_out) = extension.log.should_log(self.runtime.monotonic()) {
+            tracing::info!(why, name = extension.name, left_out, "{doing}");
         }
     }
 
@@ -192,16 +195,17 @@ struct PassedOn<'a> {
 impl PassedOn<'_> {
     fn request(&self, request: Request<Body>) -> Result<Request<OutgoingBody>, String> {
         let (mut parts, mut body) = request.into_parts();
-        let query = parts
-            .uri
-            .query()
-            .map(|query| format!("?{query}"))
-            .unwrap_or_default();
+        // Written anew, so that an extension reads in it what was authorized.
+        let query = match Query::of(&parts.uri).encoded() {
+            query if query.is_empty() => query,
+            query => format!("?{query}"),
+        };
         parts.uri = format!("{}{query}", encoded(self.path))
             .parse()
             .map_err(|error: http::uri::InvalidUri| error.to_string())?;
         parts.version = http::Version::HTTP_11;
         let headers = &mut parts.headers;
+        let permit = parts.extensions.remove::<BodyPermit>();
         let trailers = takes_trailers(headers);
         remove_hop_by_hop(headers);
         // The length is that of the body that is sent, and its continuation was this server's to ask for.
@@ -214,7 +218,14 @@ impl PassedOn<'_> {
         // Last of all, so that nothing that a client says of its connection takes these away.
         identity::set_user(headers, self.user).map_err(|error| error.to_string())?;
         insert(headers, AUDIT_ID, self.audit_id);
-        insert(headers, FORWARDED_URI, &encoded(self.path));
+        // What a client says of the way to here is not known. Of an upgrade upstream says none of it.
+        for name in [FORWARDED_URI, FORWARDED_HOST, FORWARDED_PROTO] {
+            headers.remove(name);
+        }
+        if self.switch.is_none() {
+            insert(headers, FORWARDED_URI, &encoded(self.path));
+            insert(headers, FORWARDED_PROTO, "https");
+        }
         forwarded_for(&mut parts);
         if matches!(parts.method, Method::GET | Method::HEAD) {
             body = Body::empty();
@@ -224,7 +235,27 @@ impl PassedOn<'_> {
             parts.headers.insert(UPGRADE, switch.clone());
         }
         parts.extensions.clear();
+        // Counted until the last byte is written, which an extension may delay beyond its answer.
+        let body = body.map_frame(move |frame| {
+            frame.map_data(|bytes| {
+                let permit = permit.clone();
+                Bytes::from_owner(Counted { bytes, permit })
+            })
+        });
         Ok(Request::from_parts(parts, body.boxed_unsync()))
+    }
+}
+
+/// A piece of a body, with what counts its memory.
+struct Counted {
+    bytes: Bytes,
+    #[expect(dead_code, reason = "held, never read")]
+    permit: Option<BodyPermit>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -285,6 +316,7 @@ mod tests {
             [
                 "audit-id",
                 "cookie",
+                "x-forwarded-proto",
                 "x-forwarded-uri",
                 "x-remote-group",
                 "x-remote-user"

@@ -7,6 +7,7 @@ use apiserver_endpoints::{ExtensionGroups, ExtensionVersion, Priority};
 use apiserver_registry::Entry;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use machinery_runtime::LogThrottle;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(crate) struct Extension {
     pub(crate) documents: Documents,
     /// The APIService was changed.
     pub(crate) changed: Notify,
+    /// Lines of the log about requests that it did not answer.
+    pub(super) log: LogThrottle,
 }
 
 /// The part of a spec that a connection depends on.
@@ -155,6 +158,7 @@ impl Extension {
             place,
             documents: Documents::default(),
             changed: Notify::new(),
+            log: LogThrottle::default(),
         }
     }
 

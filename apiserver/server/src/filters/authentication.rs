@@ -73,12 +73,19 @@ fn last_of_connection(protocol: http::Version, mut answer: Response) -> Response
     answer
 }
 
-/// The answer where the address has used up its share: credentials that are over by their own word are refused without a
-/// check, others are to come again (decision 0055).
+/// The answer about credentials that are not looked at, since the address has used up its share or too many others' are:
+/// those that are over by their own word are refused, others are to come again (decision 0055).
 fn unchecked(exchange: &RequestExchange) -> Response {
     match have_expired(&credentials(exchange)) {
         true => unauthorized(exchange),
         false => too_many_after(1),
+    }
+}
+
+fn refused(exchange: &RequestExchange, refusal: &Refusal) -> Response {
+    match refusal.is_unchecked {
+        true => unchecked(exchange),
+        false => unauthorized(exchange),
     }
 }
 
@@ -108,7 +115,7 @@ impl Filter for Authentication {
             match identified {
                 Ok(user) => {
                     let is_anonymous = is_anonymous(&user);
-                    attempt.ended(Some(&*user).filter(|_| !is_anonymous));
+                    attempt.ended(Ok(&user));
                     metrics.access.identified(Identified::User(&user.name), took);
                     if let Some(connection) = &exchange.peer.connection {
                         connection.authenticated(&user);
@@ -123,15 +130,15 @@ impl Filter for Authentication {
                     }
                 }
                 Err(refusal) => {
-                    attempt.ended(None);
+                    attempt.ended(Err(&refusal));
                     let outcome = match refusal.is_without_credentials() {
                         true => Identified::Nobody,
                         false => Identified::Refused,
                     };
                     metrics.access.identified(outcome, took);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
+                    let response = refused(&exchange, &refusal);
                     note(&exchange, refusal.remarks);
-                    let response = unauthorized(&exchange);
                     if let Some(auditor) = &auditor {
                         auditor.refused_early(&exchange, &response).await;
                     }
@@ -139,5 +146,45 @@ impl Filter for Authentication {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Peer;
+    use apiserver_endpoints::{Body, RequestInfo};
+    use apiserver_registry::RequestContext;
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use http::StatusCode;
+    use machinery_runtime::Simulation;
+
+    /// The answer to a token that ends so many seconds from now.
+    fn answered(ends_in: i64, refusal: &Refusal) -> StatusCode {
+        let runtime = Simulation::new(1).runtime();
+        let ends = runtime.now().as_second() + ends_in;
+        let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp": {ends}}}"#));
+        let head = URL_SAFE_NO_PAD.encode(r#"{"alg": "ES256"}"#);
+        let token = format!("Bearer {head}.{claims}.{}", URL_SAFE_NO_PAD.encode("signature"));
+        let request = http::Request::get("/api").header(http::header::AUTHORIZATION, token);
+        let request = request.body(Body::empty()).unwrap();
+        let exchange = RequestExchange {
+            info: Arc::new(RequestInfo::parse(request.method(), request.uri()).unwrap()),
+            context: RequestContext::internal(UserInfo::anonymous(), runtime),
+            peer: Peer::default(),
+            request,
+            delegate: None,
+        };
+        refused(&exchange, refusal).status()
+    }
+
+    /// Clients renew their credentials after 401 alone, and come again with the same ones after 429 alone.
+    #[test]
+    fn refusal_without_a_look_is_401_only_where_it_is_over_by_its_own_word() {
+        let unchecked = Refusal::unchecked("too many");
+        assert_eq!(answered(3_600, &unchecked), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answered(-3_600, &unchecked), StatusCode::UNAUTHORIZED);
+        assert_eq!(answered(3_600, &Refusal::new("bad")), StatusCode::UNAUTHORIZED);
     }
 }

@@ -7,7 +7,7 @@ use crate::exchange::{RequestExchange, Response};
 use crate::metrics::{Decided, Metrics};
 use crate::state::ServerState;
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
-use apiserver_auth::authz::{Attributes, AuthorizerChain, Decision, Forbidden};
+use apiserver_auth::authz::{Attributes, AuthorizerChain, Busy, Decision, Forbidden};
 use apiserver_registry::RegistryError;
 use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
@@ -56,6 +56,7 @@ pub(super) async fn with_attributes<T>(
         AttributesTarget::Path(&info.path)
     };
     let attributes = Attributes {
+        asker: None,
         user: &exchange.context.user,
         verb: &info.verb,
         target,
@@ -75,18 +76,41 @@ async fn check(
     let took = runtime.monotonic().saturating_sub(begun);
     exchange.context.latency.add(LatencyPart::Authorization, took);
     let outcome = match &decision {
-        Decision::Allow(_) => Decided::Allowed,
-        Decision::Deny(_) => Decided::Denied,
-        Decision::NoOpinion(_) => Decided::NoOpinion,
+        Err(Busy) => Decided::Failed,
+        Ok(Decision::Allow(_)) => Decided::Allowed,
+        Ok(other) if other.error().is_some() => Decided::Failed,
+        Ok(Decision::Deny(_)) => Decided::Denied,
+        Ok(Decision::NoOpinion(_)) => Decided::NoOpinion,
     };
     metrics.access.decided(outcome, took);
     if let Some(event) = AuditEvent::of(exchange) {
-        let said = if decision.is_allowed() { "allow" } else { "forbid" };
-        event.annotate("authorization.k8s.io/decision", said);
-        event.annotate("authorization.k8s.io/reason", decision.reason().to_string());
+        match &decision {
+            Ok(decision) if decision.error().is_none() => {
+                let said = if decision.is_allowed() { "allow" } else { "forbid" };
+                event.annotate("authorization.k8s.io/decision", said);
+                event.annotate("authorization.k8s.io/reason", decision.reason().to_string());
+            }
+            // As upstream: nothing was decided.
+            _ => event.annotate("authorization.k8s.io/reason", "internal error"),
+        }
     }
+    decided(attributes, decision)
+}
+
+/// Outcome of a decision for its request.
+///
+/// # Errors
+/// Forbidden; or nothing was decided, for now or since an authorizer failed.
+pub(crate) fn decided(
+    attributes: &Attributes<'_>,
+    decision: Result<Decision, Busy>,
+) -> Result<(), RegistryError> {
+    let decision = decision.map_err(|Busy| RegistryError::busy())?;
     if decision.is_allowed() {
         return Ok(());
+    }
+    if let Some(error) = decision.error() {
+        return Err(RegistryError::Internal(error.to_owned()));
     }
     let forbidden = Forbidden::new(attributes, &decision);
     Err(RegistryError::forbidden(
@@ -108,5 +132,30 @@ impl Filter for Authorization {
                 Err(error) => forbid(&exchange, &error),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apiserver_auth::authz::Reason;
+    use machinery_meta::UserInfo;
+
+    #[test]
+    fn request_comes_again_where_its_asker_has_too_many_under_way() {
+        let user = UserInfo::named("anna", ["staff"]);
+        let attributes = Attributes {
+            asker: None,
+            user: &user,
+            verb: "get",
+            target: AttributesTarget::Path("/healthz"),
+        };
+        let refused = |decision| decided(&attributes, decision).unwrap_err();
+        assert!(matches!(
+            refused(Err(Busy)),
+            RegistryError::TooManyRequests { .. }
+        ));
+        let denied = Ok(Decision::Deny(Reason::None));
+        assert!(matches!(refused(denied), RegistryError::Forbidden { .. }));
     }
 }

@@ -12,7 +12,7 @@ use crate::exchange::{RequestExchange, Response};
 use crate::metrics::RequestSeries;
 use crate::state::ServerState;
 use apiserver_endpoints::body::ReadBodyError;
-use apiserver_endpoints::{Body, HeldMemory, MemoryShares, is_routed};
+use apiserver_endpoints::{Body, HeldMemory, MAX_BODY_BYTES, MemoryShares, is_routed};
 use apiserver_registry::{Registry, RegistryError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -21,8 +21,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Upstream's limit of a request body.
-pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 /// Of the memory of bodies one user may hold this part, a whole body at least.
 const PART_OF_USER: usize = 8;
 /// Bytes of a refused body that are read and dropped before the answer, and the time for it.
@@ -75,6 +73,8 @@ enum BodyRefusal {
 /// A body on its way, and the memory that is counted for it.
 struct Arrival {
     held: HeldMemory,
+    /// The same memory, as the share of the extension that the body is passed on to.
+    of_extension: Option<HeldMemory>,
     bytes: usize,
     is_seated: bool,
 }
@@ -90,7 +90,7 @@ impl Arrival {
         self.held.grow_to(counted)
     }
 
-    /// Counts all of it from now on.
+    /// Counts all of it from now on, since the request has no seats.
     fn unseat(&mut self) -> bool {
         self.is_seated = false;
         self.admits(self.bytes)
@@ -178,6 +178,7 @@ impl Filter for ReadBody {
             held: self
                 .memory
                 .hold(class_of(&exchange), &exchange.context.memory_owner()),
+            of_extension: None,
             bytes: 0,
             is_seated: true,
         });
@@ -201,7 +202,7 @@ impl Filter for ReadBody {
                         series.received(bytes.len());
                     }
                     *exchange.request.body_mut() = Body::from(bytes);
-                    let permit = BodyPermit(Arc::new(arrival.into_inner().held));
+                    let permit = BodyPermit(Arc::new(arrival));
                     exchange.request.extensions_mut().insert(permit);
                     return next.run(exchange).await;
                 }
@@ -228,4 +229,17 @@ impl Filter for ReadBody {
 
 /// Travels with the request, so that the memory is counted as long as the request lives.
 #[derive(Clone)]
-pub(crate) struct BodyPermit(#[expect(dead_code, reason = "held, never read")] Arc<HeldMemory>);
+pub(crate) struct BodyPermit(Arc<Mutex<Arrival>>);
+
+impl BodyPermit {
+    /// Counts all of the body, for a request that gives its seats back and waits for an extension: to the user, and to the
+    /// extension in `shares`. `false` where there is no memory for it.
+    pub(crate) fn count_for_extension(&self, shares: &Arc<MemoryShares>, extension: &str) -> bool {
+        let mut arrival = self.0.lock();
+        arrival.of_extension = None;
+        if arrival.unseat() {
+            arrival.of_extension = shares.hold_share(extension, arrival.bytes);
+        }
+        arrival.of_extension.is_some()
+    }
+}

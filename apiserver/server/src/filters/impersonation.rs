@@ -84,6 +84,7 @@ fn refusal(exchange: &RequestExchange, error: &ImpersonationError) -> Response {
             let error = RegistryError::forbidden(&forbidden.resource, &forbidden.name, detail);
             forbid(exchange, &error)
         }
+        ImpersonationError::Busy(_) => refuse_request(exchange, &RegistryError::busy()),
         ImpersonationError::WithoutUser(_) => forbid(exchange, &bad),
         ImpersonationError::TooMany | ImpersonationError::NotText => refuse_request(exchange, &bad),
     }

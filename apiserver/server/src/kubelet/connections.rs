@@ -3,7 +3,7 @@
 //!
 //! Accounts are free to make, so what bounds a user bounds the namespace as well; and a user or namespace has no more than
 //! are left, so that `n` greedy ones get less and less and the next one still finds some. Administrators, nodes and
-//! controllers are bounded by user only, and keep a part of all connections.
+//! controllers are bounded by user and extension only; they and users keep a part of all connections each.
 
 use apiserver_endpoints::UserClass;
 use machinery_meta::UserInfo;
@@ -49,6 +49,12 @@ enum Counted {
     NamespaceOnNode(Arc<str>, Arc<str>),
     Pod(Arc<str>, Arc<str>),
     Extension(Arc<str>),
+    /// Of users that are not ordinary.
+    Components,
+    /// The same, to an extension.
+    ComponentsTo(Arc<str>),
+    /// Of one of them, to an extension.
+    ComponentTo(Arc<str>, Arc<str>),
 }
 
 /// A connection that may be open; dropped when it is closed.
@@ -59,7 +65,8 @@ pub(crate) struct Permit {
 }
 
 impl ProxiedConnections {
-    /// At most so many at once, of which no user has more than half, and ordinary users no more than three quarters.
+    /// At most so many at once, of which no user has more than half, and ordinary users no more than three quarters, as
+    /// others.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -87,15 +94,30 @@ impl ProxiedConnections {
 
     /// Returns the limits of each key that this one counts for.
     fn bounds(&self, wanted: Wanted<'_>, open: &HashMap<Counted, usize>) -> Vec<(Counted, usize)> {
+        let left = |of: &Counted, most: usize| most.saturating_sub(open.get(of).copied().unwrap_or_default());
         let half = self.most.div_ceil(2);
         let user: Arc<str> = wanted.user.name.as_str().into();
         let by_user = Counted::User(user.clone());
         let all = (Counted::All, self.most);
+        let of_class = self.most - self.most / 4;
         if UserClass::of(wanted.user) != UserClass::Ordinary {
-            return vec![all, (by_user, half)];
+            let mut bounds = vec![all];
+            // Those who repair the cluster share no bound with what may be broken.
+            if UserClass::of(wanted.user) == UserClass::System {
+                bounds.push((Counted::Components, of_class));
+            }
+            if let Some(extension) = wanted.extension {
+                // An extension names the resources that controllers watch, each over a connection; one that is slow keeps
+                // those of each node and controller.
+                let to = (Counted::ComponentsTo(extension.into()), self.most.div_ceil(8));
+                let share = left(&to.0, to.1).min(left(&by_user, half));
+                bounds.push(to);
+                bounds.push((Counted::ComponentTo(user, extension.into()), share));
+            }
+            bounds.push((by_user, half));
+            return bounds;
         }
-        let left = |of: &Counted, most: usize| most.saturating_sub(open.get(of).copied().unwrap_or_default());
-        let ordinary = (Counted::Ordinary, self.most - self.most / 4);
+        let ordinary = (Counted::Ordinary, of_class);
         let share = half.min(left(&ordinary.0, ordinary.1));
         let namespace: Arc<str> = wanted.namespace.into();
         let mut bounds = vec![all, ordinary, (by_user, share)];
@@ -103,8 +125,8 @@ impl ProxiedConnections {
             bounds.push((Counted::Namespace(namespace.clone()), share));
         }
         if let Some(extension) = wanted.extension {
-            // One that never answers leaves the other half to others.
-            bounds.push((Counted::Extension(extension.into()), half));
+            // One that never answers leaves as many to others.
+            bounds.push((Counted::Extension(extension.into()), share));
         }
         if let Some((pod, node)) = wanted.stream {
             let node: Arc<str> = node.into();
@@ -222,8 +244,48 @@ mod tests {
             to(&user("two"), "slow"),
             to(&user("three"), "slow"),
         ];
-        assert_eq!(held.iter().map(Vec::len).sum::<usize>(), 8, "half of all");
-        assert!(!to(&user("four"), "quick").is_empty());
+        assert_eq!(
+            held.iter().map(Vec::len).sum::<usize>(),
+            6,
+            "half of those for ordinary users"
+        );
+        let others = [to(&user("four"), "other"), to(&user("five"), "another")];
+        assert_eq!(others.each_ref().map(Vec::len), [3, 2]);
+        assert!(!to(&user("six"), "quick").is_empty());
+    }
+
+    #[test]
+    fn controllers_connections_to_one_extension_leave_some_to_others() {
+        let connections = ProxiedConnections::new(64);
+        let to = |user: &UserInfo, extension| {
+            let wanted = Wanted {
+                user,
+                namespace: "",
+                stream: None,
+                extension,
+            };
+            std::iter::from_fn(|| connections.open(wanted)).collect::<Vec<_>>()
+        };
+        let controllers = UserInfo::named("system:kube-controller-manager", [UserInfo::AUTHENTICATED]);
+        assert_ne!(UserClass::of(&controllers), UserClass::Ordinary);
+        let held = ["one", "two"].map(|name| to(&controllers, Some(name)));
+        assert_eq!(held.each_ref().map(Vec::len), [4, 4], "half of an eighth of all");
+        let others = [UserInfo::node("a"), UserInfo::node("b"), administrator()];
+        let others = others.map(|user| to(&user, Some("one")));
+        assert_eq!(others.each_ref().map(Vec::len), [2, 1, 1], "an eighth together");
+        drop(others);
+        assert_eq!(
+            to(&user("one"), Some("one")).len(),
+            24,
+            "those of users are others"
+        );
+        assert_eq!(to(&controllers, None).len(), 24, "half of all for one user");
+        drop(held);
+        let of_node = |name| fill(&connections, &UserInfo::node(name), ("", "", ""));
+        let held = ["a", "b"].map(of_node);
+        assert_eq!(held.each_ref().map(Vec::len), [32, 16], "three quarters together");
+        assert_eq!(to(&user("one"), None).len(), 16, "a quarter is left to users");
+        assert_eq!(to(&administrator(), None).len(), 16, "and to administrators");
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) enum Decided {
     Allowed = 0,
     Denied = 1,
     NoOpinion = 2,
+    /// An authorizer failed or had too much under way, and none allowed the request.
+    Failed = 3,
 }
 
 /// See the module.

@@ -34,7 +34,7 @@ impl Collector for DecisionsCollector {
             for (decision, count) in [("allowed", own.allowed), ("denied", own.denied)] {
                 // As upstream, there is none before it is first made.
                 if count > 0 {
-                    let counter = self.decisions.with_label_values(&[own.mode, own.name, decision]);
+                    let counter = self.decisions.with_label_values(&[own.mode, &own.name, decision]);
                     counter.inc_by(count.saturating_sub(counter.get()));
                 }
             }

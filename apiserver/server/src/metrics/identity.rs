@@ -14,11 +14,12 @@ pub(super) fn hash() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match host.trim() {
         "" => String::new(),
-        host => hash_of(&identity(host)),
+        host => hash_of(identity(host)),
     }
 }
 
-fn hash_of(identity: &str) -> String {
+/// SHA-256 as labels have it.
+pub(super) fn hash_of(identity: impl AsRef<[u8]>) -> String {
     let mut text = String::from("sha256:");
     for byte in Sha256::digest(identity) {
         // Writing to a string does not fail.
@@ -65,6 +66,6 @@ mod tests {
     fn server_identity_is_made_of_the_host_name() {
         assert_eq!(identity("node-1"), "apiserver-lgabes5ywnaqeagh5dny4zlzs4");
         let expected = "sha256:301f0ab033485d02da8c424142b92d830c6cb0fe2a367f125571d58c8d83307e";
-        assert_eq!(hash_of(&identity("node-1")), expected);
+        assert_eq!(hash_of(identity("node-1")), expected);
     }
 }

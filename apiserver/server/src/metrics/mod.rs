@@ -5,6 +5,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod authorization;
+mod authorization_webhooks;
 mod client_certificates;
 mod components;
 mod conversions;
@@ -13,12 +14,14 @@ mod families;
 mod health_checks;
 mod heavy_work;
 mod identity;
+mod issuers;
 mod labels;
 mod lists;
 mod objects;
 mod pod_security;
 mod policies;
 mod process;
+mod reloads;
 mod requests;
 mod storage;
 mod unread_memory;
@@ -30,12 +33,15 @@ pub(crate) use admission::AdmissionMetrics;
 pub(crate) use aggregation::{AggregationMetrics, AvailabilityCollector};
 pub(crate) use audit::AuditMetrics;
 pub(crate) use authorization::DecisionsCollector;
+pub(crate) use authorization_webhooks::AuthorizationWebhookMetrics;
 pub(crate) use client_certificates::client_certificate_lifetimes;
 pub(crate) use conversions::ConversionMetrics;
+pub(crate) use issuers::JwtMetrics;
 pub(crate) use labels::RequestLabels;
 pub(crate) use lists::ListMetrics;
 pub(crate) use pod_security::PodSecurityMetrics;
 pub(crate) use policies::PolicyMetrics;
+pub(crate) use reloads::ReloadMetrics;
 pub(crate) use requests::RequestSeries;
 pub(crate) use unread_memory::UnreadMemoryCollector;
 pub(crate) use watches::WatchMetrics;
@@ -102,80 +108,92 @@ impl Drop for GaugeGuard {
     }
 }
 
+const REQUEST_KIND: &str = "request_kind";
+
+/// A counter without labels.
+fn single(families: &Families, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+    let counter = IntCounter::new(name, help)?;
+    families.registry().register(Box::new(counter.clone()))?;
+    let own = counter.clone();
+    families.on_reset(move || own.reset());
+    Ok(counter)
+}
+
+/// Collectors of figures that others keep: process, storage, heavy work, components.
+fn register_collectors(
+    families: &Families,
+    storage: Arc<dyn Storage>,
+    runtime: &Runtime,
+) -> Result<(), prometheus::Error> {
+    let collectors: [Box<dyn Collector>; 6] = [
+        Box::new(ProcessCollector::for_self()),
+        Box::new(ProcessFigures::new()?),
+        Box::new(StorageCollector::new(Arc::clone(&storage))?),
+        Box::new(EncryptionCollector::new(storage)?),
+        Box::new(HeavyWorkCollector::new(runtime.clone())?),
+        Box::new(ComponentsCollector::new(runtime.clone())?),
+    ];
+    for collector in collectors {
+        families.registry().register(collector)?;
+    }
+    Ok(())
+}
+
 impl Metrics {
     pub(crate) fn new(storage: Arc<dyn Storage>, runtime: Runtime) -> Result<Self, prometheus::Error> {
         let families = Families::default();
-        let kind = ["request_kind"];
-        let gauge = |name: &str, help: &str| {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), &kind)?;
+        register_collectors(&families, storage, &runtime)?;
+        let by_kind = |name: &str, help: &str| {
+            let gauges = IntGaugeVec::new(Opts::new(name, help), &[REQUEST_KIND])?;
             families.registry().register(Box::new(gauges.clone()))?;
             Ok::<_, prometheus::Error>(gauges)
         };
         let counter = |name: &str, help: &str, labels: &[&str]| {
             families.vector(IntCounterVec::new(Opts::new(name, help), labels)?)
         };
-        let single = |name, help| -> Result<IntCounter, prometheus::Error> {
-            let counter = IntCounter::new(name, help)?;
-            families.registry().register(Box::new(counter.clone()))?;
-            let own = counter.clone();
-            families.on_reset(move || own.reset());
-            Ok(counter)
-        };
-        let handshake_errors = single(
-            "apiserver_tls_handshake_errors_total",
-            "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
-        )?;
-        let expired_early = single(
-            "knarr_events_expired_early_total",
-            "Events that expired before their time, since their namespace held too many.",
-        )?;
-        let metrics = Self {
+        Ok(Self {
             requests: RequestMetrics::new(&families)?,
             access: AccessMetrics::new(&families)?,
             watches: WatchMetrics::new(&families)?,
             lists: ListMetrics::new(&families)?,
             objects: ObjectMetrics::new(&families)?,
-            in_flight: gauge(
+            in_flight: by_kind(
                 "apiserver_current_inflight_requests",
                 "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
             )?,
-            in_queue: gauge(
+            in_queue: by_kind(
                 "apiserver_current_inqueue_requests",
                 "[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.",
             )?,
-            arriving: gauge(
+            arriving: by_kind(
                 "knarr_request_bodies_arriving",
                 "Requests whose bodies are being received and that hold no seat, by request kind.",
             )?,
             dropped: counter(
                 "apiserver_dropped_requests_total",
                 "Requests refused because there were too many.",
-                &kind,
+                &[REQUEST_KIND],
             )?,
             impersonations: counter(
                 "apiserver_impersonation_attempts_total",
                 "[ALPHA] Total number of impersonation attempts split by mode and decision.",
                 &["mode", "decision"],
             )?,
-            handshake_errors,
-            expired_early,
+            handshake_errors: single(
+                &families,
+                "apiserver_tls_handshake_errors_total",
+                "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
+            )?,
+            expired_early: single(
+                &families,
+                "knarr_events_expired_early_total",
+                "Events that expired before their time, since their namespace held too many.",
+            )?,
             audit: AuditMetrics::new(families.registry())?,
             health_checks: HealthCheckMetrics::new()?,
             families,
-            runtime: runtime.clone(),
-        };
-        let collectors: [Box<dyn Collector>; 6] = [
-            Box::new(ProcessCollector::for_self()),
-            Box::new(ProcessFigures::new()?),
-            Box::new(StorageCollector::new(Arc::clone(&storage))?),
-            Box::new(EncryptionCollector::new(storage)?),
-            Box::new(HeavyWorkCollector::new(runtime.clone())?),
-            Box::new(ComponentsCollector::new(runtime)?),
-        ];
-        for collector in collectors {
-            metrics.registry().register(collector)?;
-        }
-        Ok(metrics)
+            runtime,
+        })
     }
 
     /// An attempt to act as another: the verb that allowed it where that is a constrained one, or a refusal.

@@ -1,4 +1,4 @@
-//! Storage's own figures, read when somebody asks for metrics.
+//! Storage's own figures, read with each request for metrics.
 
 use apiserver_storage::{SYNC_BOUNDS, Statistics, Storage, Usage};
 use prometheus::core::{Collector, Desc};

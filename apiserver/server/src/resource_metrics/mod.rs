@@ -1,8 +1,8 @@
 //! Usage of nodes and pods, from the kubelets' `/metrics/resource` (metrics-server's scraper).
 //!
-//! While somebody asks, each round reads all kubelets, [`AT_ONCE`] at a time, each within [`SCRAPE_TIMEOUT`] and
+//! While clients ask, each round reads all kubelets, [`AT_ONCE`] at a time, each within [`SCRAPE_TIMEOUT`] and
 //! [`MAX_TEXT_BYTES`], those that were quick last beside the others, for which no round waits longer than [`PERIOD`] ([`lanes`]); [`text`] reads the answers as they arrive, [`samples`] makes usage of two of them. A cluster in
-//! which nobody has asked for [`KEPT_FOR`] pays nothing and keeps nothing; who asks first waits for two samples.
+//! which no client has asked for [`KEPT_FOR`] pays nothing and keeps nothing; who asks first waits for two samples.
 //!
 //! A node's word counts for pods that run on it, and for no others.
 

@@ -303,6 +303,39 @@ resource_scrape_error 0
         }
     }
 
+    fn built(random: &mut machinery_fuzz::Random) -> Vec<u8> {
+        let mut text = String::new();
+        for _ in 0..random.count() {
+            let of = random.pick(&["node", "container", "pod", "a", ""]);
+            let name = random.pick(&[
+                "cpu_usage_seconds_total",
+                "memory_working_set_bytes",
+                "start_time_seconds",
+            ]);
+            let labels =
+                ["container", "namespace", "pod"].map(|label| format!("{label}=\"{}\"", random.name()));
+            let value = random.pick(&["1", "NaN", "1e300", "-1", "", "x"]);
+            let at = random.pick(&["", "1633253812125", "9223372036854775807", "x"]);
+            let end = random.pick(&["\n", "\n", "", "#\n"]);
+            text.push_str(&format!("{of}_{name}{{{}}} {value} {at}{end}", labels.join(",")));
+        }
+        text.into_bytes()
+    }
+
+    #[test]
+    fn resource_metrics_of_any_bytes_are_read() {
+        machinery_fuzz::fuzz_built([TEXT], built, |input| {
+            let read = |piece: usize| {
+                let mut reader = Reader::new(Timestamp::UNIX_EPOCH, |_: &ObjectKey| true);
+                input.chunks(piece).try_for_each(|piece| reader.take(piece))?;
+                reader.end()
+            };
+            let whole = machinery_fuzz::in_proportion(input, 32, || read(input.len().max(1)));
+            let parts = machinery_fuzz::in_proportion(input, 32, || read(7));
+            assert_eq!(parts.is_ok(), whole.is_ok());
+        });
+    }
+
     #[test]
     fn text_of_a_hostile_node_is_bounded() {
         let long = format!("node_cpu_usage_seconds_total {}", "1".repeat(MAX_LINE_BYTES));

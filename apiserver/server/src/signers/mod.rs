@@ -6,7 +6,7 @@
 //! or by its domain with `/*`. No user gets the certificate of a cluster's master by a request for it.
 
 use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain};
+use apiserver_auth::authz::{Attributes as AuthzAttributes, AttributesTarget, AuthorizerChain, Busy};
 use apiserver_registry::kinds::certificates::{common_name, organizations};
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
 use base64::Engine;
@@ -28,7 +28,7 @@ const SIGNER: [&str; 2] = ["spec", "signerName"];
 /// Refuses a write by somebody who may not speak for the signer.
 ///
 /// # Errors
-/// [`RegistryError::Forbidden`], of PodCertificateRequests [`RegistryError::Invalid`].
+/// [`RegistryError::Forbidden`], of PodCertificateRequests [`RegistryError::Invalid`]; too busy to decide.
 pub(crate) async fn check(
     authorizers: &AuthorizerChain,
     ctx: &RequestContext,
@@ -47,7 +47,8 @@ pub(crate) async fn check(
     };
     // What is asked of a request is what it was made with.
     let signer = old.unwrap_or(object).str_at(&SIGNER);
-    if may(authorizers, &ctx.user, right.verb, signer).await {
+    let allowed = may(authorizers, &ctx.user, right.verb, signer).await;
+    if allowed.map_err(|Busy| RegistryError::busy())? {
         return Ok(());
     }
     Err(not_permitted(attributes, object, &ctx.user, &right, signer))
@@ -186,7 +187,7 @@ fn other_node(user: &UserInfo, attributes: &Attributes, object: &Tree) -> Option
     }
 }
 
-async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer: &str) -> bool {
+async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer: &str) -> Result<bool, Busy> {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [signer, &format!("{domain}/*")] {
         let target = AttributesTarget::Resource(ResourceTarget {
@@ -197,14 +198,18 @@ async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer:
             ..ResourceTarget::default()
         });
         if authorizers
-            .authorize(&AuthzAttributes { user, verb, target })
-            .await
-            .is_allowed()
+            .allows(&AuthzAttributes {
+                asker: None,
+                user,
+                verb,
+                target,
+            })
+            .await?
         {
-            return true;
+            return Ok(true);
         }
     }
-    false
+    Ok(false)
 }
 
 #[cfg(test)]

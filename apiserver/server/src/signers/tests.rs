@@ -1,7 +1,7 @@
 //! Permitted writes by the rights on `signers`.
 
 use super::*;
-use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, Reason, UserRules};
+use apiserver_auth::authz::{Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use apiserver_registry::OperationOptions;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_runtime::Runtime;
@@ -19,7 +19,10 @@ impl Authorizer for Grant {
         "grant"
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a AuthzAttributes<'a>) -> AuthzFuture<'a, Decision> {
+    fn authorize<'a>(
+        &'a self,
+        attributes: &'a AuthzAttributes<'a>,
+    ) -> AuthzFuture<'a, Result<Decision, Busy>> {
         let is_granted = match &attributes.target {
             AttributesTarget::Resource(target) => {
                 (target.group, target.resource) == (GROUP, "signers")
@@ -32,7 +35,25 @@ impl Authorizer for Grant {
         } else {
             Decision::NoOpinion
         };
-        Box::pin(std::future::ready(decision(Reason::None)))
+        Box::pin(std::future::ready(Ok(decision(Reason::None))))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        Box::pin(std::future::ready(UserRules::default()))
+    }
+}
+
+/// An authorizer that has too much under way to decide.
+#[derive(Debug)]
+struct Crowded;
+
+impl Authorizer for Crowded {
+    fn name(&self) -> &'static str {
+        "crowded"
+    }
+
+    fn authorize<'a>(&'a self, _: &'a AuthzAttributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(std::future::ready(Err(Busy)))
     }
 
     fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
@@ -49,6 +70,14 @@ struct Write {
 
 impl Write {
     async fn allowed_by(&self, grant: Grant) -> Result<(), String> {
+        let checked = self.checked(Arc::new(grant)).await;
+        checked.map_err(|error| match error {
+            RegistryError::Invalid { errors, .. } => errors[0].to_string(),
+            other => other.to_string(),
+        })
+    }
+
+    async fn checked(&self, authorizer: Arc<dyn Authorizer>) -> Result<(), RegistryError> {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
         let attributes = Attributes {
             operation: match self.old {
@@ -73,12 +102,8 @@ impl Write {
         let old = self.old.as_ref().map(tree);
         let user = UserInfo::named("carol", [UserInfo::AUTHENTICATED]);
         let ctx = RequestContext::internal(user, Runtime::real());
-        let chain = AuthorizerChain::new(vec![Arc::new(grant)]);
-        let checked = check(&chain, &ctx, &attributes, &tree(&self.object), old.as_ref()).await;
-        checked.map_err(|error| match error {
-            RegistryError::Invalid { errors, .. } => errors[0].to_string(),
-            other => other.to_string(),
-        })
+        let chain = AuthorizerChain::new(vec![authorizer]);
+        check(&chain, &ctx, &attributes, &tree(&self.object), old.as_ref()).await
     }
 }
 
@@ -109,6 +134,16 @@ fn bundle(old: Option<&str>, new: &str) -> Write {
 const CERTIFICATE: &str = r#","status":{"certificate":"bmV3"}"#;
 const CONDITION: &str = r#","status":{"conditions":[{"type":"Failed"}]}"#;
 const REQUESTS: &str = "certificatesigningrequests";
+
+#[tokio::test]
+async fn signer_right_that_nobody_decided_is_no_refusal() {
+    let write = change("certificatesigningrequests/approval", "", CONDITION);
+    let checked = write.checked(Arc::new(Crowded)).await;
+    assert!(
+        matches!(checked, Err(RegistryError::TooManyRequests { .. })),
+        "{checked:?}"
+    );
+}
 
 #[tokio::test]
 async fn signer_right_matches_name_or_domain() {

@@ -1,8 +1,8 @@
 //! An APIService for every group version that this server answers itself, as upstream's aggregator has them.
 //!
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
-//! come and go with their definitions. Both, and local ones that others made, are said to be available. The one of
-//! `metrics.k8s.io` is a metrics-server's to take over, and comes back when that goes.
+//! come and go with their definitions. Both, and local ones that others made, are said to be available. `metrics.k8s.io`
+//! has none, as upstream: this server answers the group until a metrics-server registers itself.
 
 use super::{ObjectAddress, Startup};
 use apiserver_registry::kinds::apiregistration::api_service::LOCAL;
@@ -19,8 +19,6 @@ const PLURAL: &str = "apiservices";
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 /// The label with the upkeep of an APIService: `onstart`, or `true` for always.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// The group that upstream's server leaves to an extension, and this one answers until there is one.
-const METRICS: &str = "metrics.k8s.io";
 const CUSTOM_GROUP_PRIORITY: i64 = 1_000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
 
@@ -28,7 +26,7 @@ const CUSTOM_VERSION_PRIORITY: i64 = 100;
 type Group = (&'static str, i64, &'static [(&'static str, i64)]);
 
 /// Upstream's priorities of its groups, and of versions in them. The group of APIServices itself has none.
-const PRIORITIES: [Group; 22] = [
+const PRIORITIES: [Group; 21] = [
     ("", 18_000, &[("v1", 1)]),
     ("apps", 17_800, &[("v1", 15)]),
     ("events.k8s.io", 17_750, &[("v1", 15)]),
@@ -50,8 +48,6 @@ const PRIORITIES: [Group; 22] = [
     ("resource.k8s.io", 16_200, &[("v1", 21)]),
     ("flowcontrol.apiserver.k8s.io", 16_100, &[("v1", 21)]),
     ("storagemigration.k8s.io", 15_800, &[("v1", 15)]),
-    // metrics-server's own.
-    (METRICS, 100, &[("v1beta1", 100)]),
 ];
 
 /// A group version as an APIService names it.
@@ -142,8 +138,7 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
                 .create(address(&name), &wanted.object("onstart"))
                 .await
                 .map(drop),
-            Some(own) if wanted.group == METRICS && !is_local(own) => Ok(()),
-            Some(own) if managed(own) == "onstart" => {
+            Some(own) if is_managed(own) => {
                 facts
                     .patch(address(&name), ObjectPart::Main, &wanted.patch())
                     .await
@@ -152,7 +147,8 @@ async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
         }
     });
     try_join_all(all).await?;
-    for own in present.iter().filter(|own| managed(own) == "onstart") {
+    let ours = |own: &&Tree| managed(own) == "onstart" && is_local(own);
+    for own in present.iter().filter(ours) {
         if !wanted.iter().any(|wanted| wanted.name() == metadata::name(own)) {
             remove(facts, own).await?;
         }
@@ -167,6 +163,10 @@ fn is_local(service: &Tree) -> bool {
 
 fn managed(service: &Tree) -> &str {
     service.str_at(&["metadata", "labels", MANAGED])
+}
+
+fn is_managed(service: &Tree) -> bool {
+    matches!(managed(service), "onstart" | "true")
 }
 
 async fn remove(facts: &Startup, service: &Tree) -> Result<(), RegistryError> {
@@ -210,16 +210,11 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
         let wanted = custom(facts).await?;
         let present = facts.objects((GROUP, PLURAL)).await?;
-        for own in built_in().iter().filter(|own| own.group == METRICS) {
-            if !present.iter().any(|known| metadata::name(known) == own.name()) {
-                facts.create(address(&own.name()), &own.object("onstart")).await?;
-            }
-        }
         for wanted in &wanted {
             let name = wanted.name();
             match present.iter().find(|own| metadata::name(own) == name) {
                 None => drop(facts.create(address(&name), &wanted.object("true")).await?),
-                Some(own) if managed(own) == "true" => {
+                Some(own) if is_managed(own) => {
                     facts
                         .patch(address(&name), ObjectPart::Main, &wanted.patch())
                         .await?;
@@ -227,8 +222,10 @@ fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
                 Some(_) => {}
             }
         }
+        let built_in = built_in();
         for own in present.iter().filter(|own| managed(own) == "true") {
-            if !wanted.iter().any(|wanted| wanted.name() == metadata::name(own)) {
+            let mut kept = wanted.iter().chain(&built_in);
+            if !kept.any(|wanted| wanted.name() == metadata::name(own)) {
                 remove(facts, own).await?;
             }
         }
@@ -252,7 +249,11 @@ mod tests {
             let known = wanted
                 .iter()
                 .any(|own| own.group == *group && own.version == *version);
-            assert!(known || group == GROUP, "{group}/{version}");
+            let unregistered = [GROUP, "metrics.k8s.io"];
+            assert!(
+                known || unregistered.contains(&group.as_str()),
+                "{group}/{version}"
+            );
         }
     }
 }

@@ -1,16 +1,13 @@
 //! The ConfigMap from which aggregated servers learn whose client certificates and front proxies to trust, kept in step with
 //! the authorities that this server reads again, and together with those of other servers on the same storage.
 
-use super::{ObjectAddress, RETRY, Startup};
+use super::{ObjectAddress, Startup};
 use crate::trust::{Trust, bundle};
 use apiserver_auth::authn::certificate_bundle;
-use apiserver_registry::options::WatchOptions;
-use apiserver_registry::store::WatchEvent;
 use apiserver_registry::{ObjectPart, RegistryError};
 use futures::future::BoxFuture;
 use http::HeaderName;
 use jiff::{SignedDuration, Timestamp};
-use machinery_meta::FieldSelector;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -38,11 +35,8 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
         let keeping = move || {
             let facts = own.clone();
             async move {
-                loop {
-                    if let Err(error) = follow(&facts).await {
-                        tracing::warn!(%error, "reconciling the extension-apiserver-authentication ConfigMap failed");
-                    }
-                    facts.core.runtime.sleep(RETRY).await;
+                if let Err(error) = follow(&facts).await {
+                    tracing::error!(%error, "the extension-apiserver-authentication ConfigMap cannot be watched");
                 }
             }
         };
@@ -52,24 +46,18 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
     })
 }
 
-/// Until the watch ends.
+/// Reconciles after every change, for ever; an error is that config maps are not served.
 async fn follow(facts: &Startup) -> Result<(), RegistryError> {
-    let options = WatchOptions {
-        predicate: FieldSelector::equals("metadata.name", PLACE.name).into(),
-        ..WatchOptions::default()
-    };
-    let mut watch = facts.store(PLACE)?.watch(&PLACE.scope(), &options).await?;
+    let mut follower = facts.follow(PLACE)?;
     loop {
-        reconcile(facts).await?;
-        let mut events = tokio::select! { biased;
-            () = facts.core.trust.changed.notified() => continue,
-            events = watch.next() => events,
-            () = facts.core.runtime.sleep(RESYNC) => continue,
-        };
-        match events.pop() {
-            None => return Ok(()),
-            Some(WatchEvent::Failed(error)) => return Err(error),
-            Some(_) => {}
+        tokio::select! { biased;
+            () = facts.core.trust.changed.notified() => {}
+            _ = follower.next() => {}
+            () = facts.core.runtime.sleep(RESYNC) => {}
+        }
+        if let Err(error) = reconcile(facts).await {
+            tracing::warn!(%error, "reconciling the extension-apiserver-authentication ConfigMap failed");
+            follower.begin_again();
         }
     }
 }

@@ -19,14 +19,14 @@ mod time_to_live;
 use self::error::StartupError;
 use crate::state::ServerState;
 use apiserver_registry::conditions::{Condition, set_condition};
-use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
+use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Door, ObjectPart, RegistryError, RequestContext, Scope, Store, SystemWriter, Target, UpdatedObject,
-    WatchEvent, metadata,
+    Door, Follower, ObjectPart, RegistryError, RequestContext, Scope, Store, SystemWriter, Target,
+    UpdatedObject, metadata,
 };
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use machinery_meta::UserInfo;
+use machinery_meta::{FieldSelector, Predicate, UserInfo};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json, merge_patch};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,6 +43,10 @@ pub(crate) struct Startup {
     /// The address in the `kubernetes` service.
     pub(crate) advertised: SocketAddr,
 }
+
+/// A reconcile after each change of objects rests so many times as long as it took, and no longer than this.
+const REST: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
@@ -302,11 +306,8 @@ impl Startup {
         let keeping = move || {
             let facts = own.clone();
             async move {
-                loop {
-                    if let Err(error) = facts.follow(resources, reconcile).await {
-                        tracing::warn!(%error, task, "reconciling built-in objects failed");
-                    }
-                    facts.core.runtime.sleep(RETRY).await;
+                if let Err(error) = facts.reconcile_changes(task, resources, reconcile).await {
+                    tracing::error!(%error, task, "built-in objects cannot be watched");
                 }
             }
         };
@@ -314,37 +315,46 @@ impl Startup {
         Ok(())
     }
 
-    /// One watch of each resource, until one of them ends.
-    async fn follow(
+    /// Reconciles after every change, for ever; an error is that a resource is not served.
+    async fn reconcile_changes(
         &self,
+        task: &'static str,
         resources: [(&'static str, &'static str); 2],
         reconcile: Step,
     ) -> Result<(), RegistryError> {
-        let watch = async |(group, plural)| {
-            let address = ObjectAddress {
+        let follow = |(group, plural)| {
+            self.follow(ObjectAddress {
                 group,
                 plural,
                 namespace: "",
                 name: "",
-            };
-            self.store(address)?
-                .watch(&Scope::Cluster, &WatchOptions::default())
-                .await
+            })
         };
-        let (mut one, mut other) = (watch(resources[0]).await?, watch(resources[1]).await?);
+        let (mut one, mut other) = (follow(resources[0])?, follow(resources[1])?);
         loop {
-            reconcile(self).await?;
-            let mut events = tokio::select! {
+            tokio::select! {
                 biased;
-                events = one.next() => events,
-                events = other.next() => events,
-            };
-            match events.pop() {
-                None => return Ok(()),
-                Some(WatchEvent::Failed(error)) => return Err(error),
-                Some(_) => {}
+                _ = one.next() => {}
+                _ = other.next() => {}
             }
+            let begun = self.core.runtime.monotonic();
+            if let Err(error) = reconcile(self).await {
+                tracing::warn!(%error, task, "reconciling built-in objects failed");
+                one.begin_again();
+            }
+            // Changes may come as fast as they are reconciled: what they cost is a part of the time.
+            let took = self.core.runtime.monotonic().saturating_sub(begun);
+            self.core.runtime.sleep(rest_after(took)).await;
         }
+    }
+
+    /// Changes of an object, or of all of a resource where the address has no name.
+    pub(crate) fn follow(&self, address: ObjectAddress<'_>) -> Result<Follower, RegistryError> {
+        let predicate = match address.name {
+            "" => Predicate::default(),
+            name => FieldSelector::equals("metadata.name", name).into(),
+        };
+        Ok(self.store(address)?.follow(address.scope(), predicate, RETRY))
     }
 
     /// Applies a merge patch to an object that exists; a patch that changes nothing writes nothing.
@@ -378,6 +388,11 @@ impl Startup {
         let written = store.update(&context, target, change, &options, self.door());
         written.await.map(drop)
     }
+}
+
+/// Pause after a reconcile that took so long.
+fn rest_after(took: Duration) -> Duration {
+    (took * REST).min(LONGEST_REST)
 }
 
 /// The manager that upstream's part of the server names itself; most go by the server's name.
@@ -436,5 +451,17 @@ impl UpdatedObject for Merge {
         let mut object = decoded.map_err(|error| failed(&error))?.tree;
         apply_defaults(&mut object);
         Ok(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reconciles_rest_in_proportion_to_what_they_cost() {
+        assert_eq!(rest_after(Duration::ZERO), Duration::ZERO);
+        assert_eq!(rest_after(Duration::from_millis(50)), Duration::from_millis(200));
+        assert_eq!(rest_after(Duration::from_secs(60)), LONGEST_REST);
     }
 }

@@ -2,30 +2,25 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+use crate::tls_server::TlsServer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::stream;
 use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
-use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// Way in which an extension answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +35,8 @@ pub enum Manner {
     Endless,
     /// Documents that are nested deeply.
     Nested,
+    /// The beginning of an answer to whatever has a body, of which it reads nothing.
+    Unreading,
     /// Redirects to a server of its choice.
     Redirecting,
     /// An error for everything.
@@ -52,7 +49,7 @@ pub struct ExtensionServer {
     /// In base64, as APIServices have it.
     pub ca_bundle: String,
     seen: Seen,
-    connections: Arc<AtomicUsize>,
+    tls: TlsServer,
 }
 
 /// Requests as they came: method and path, then headers.
@@ -67,46 +64,18 @@ impl ExtensionServer {
         front_proxy: &CertificateDer<'static>,
         manner: Manner,
     ) -> Self {
-        let own = rcgen::generate_simple_self_signed([format!("{name}.default.svc")]).unwrap();
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add(front_proxy.clone()).unwrap();
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(clients.build().unwrap())
-            .with_single_cert(vec![own.cert.der().clone()], key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let listener = TcpListener::bind((at, 0)).await.unwrap();
-        let server = Self {
-            address: listener.local_addr().unwrap(),
-            ca_bundle: STANDARD.encode(own.cert.pem()),
-            seen: Seen::default(),
-            connections: Arc::default(),
-        };
-        let (seen, connections) = (Arc::clone(&server.seen), Arc::clone(&server.connections));
-        let within = runtime.clone();
-        let accepting = async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.fetch_add(1, Ordering::Relaxed);
-                let (acceptor, seen, own) = (acceptor.clone(), Arc::clone(&seen), within.clone());
-                let serving = async move {
-                    let Ok(stream) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let service =
-                        service_fn(move |request| answer(request, Arc::clone(&seen), manner, own.clone()));
-                    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                    drop(connection.with_upgrades().await);
-                };
-                within.spawn("test-extension", serving).detach();
-            }
-        };
-        runtime.spawn("test-extension", accepting).detach();
-        server
+        let (seen, within) = (Seen::default(), runtime.clone());
+        let answered = Arc::clone(&seen);
+        let answer = move |request| answer(request, Arc::clone(&answered), manner, within.clone());
+        let name = format!("{name}.default.svc");
+        let at = (listen(at, manner), &[name.as_str()][..]);
+        let tls = TlsServer::start_at(runtime, at, Some(front_proxy), answer);
+        Self {
+            address: tls.address,
+            ca_bundle: STANDARD.encode(&tls.authority),
+            seen,
+            tls,
+        }
     }
 
     /// Headers of the requests that came to a path, such as `GET /apis`.
@@ -117,8 +86,22 @@ impl ExtensionServer {
     }
 
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.tls.connections()
     }
+}
+
+/// Listens at a port of its own. What reads nothing has little room for it, since the kernel would hold whole bodies.
+fn listen(at: IpAddr, manner: Manner) -> TcpListener {
+    let socket = match at {
+        IpAddr::V4(_) => TcpSocket::new_v4(),
+        IpAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    let socket = socket.unwrap();
+    if manner == Manner::Unreading {
+        socket.set_recv_buffer_size(4096).unwrap();
+    }
+    socket.bind(SocketAddr::new(at, 0)).unwrap();
+    socket.listen(1024).unwrap()
 }
 
 fn whole(text: impl Into<Bytes>) -> Body {
@@ -158,6 +141,16 @@ async fn answer(
             let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
             response.headers_mut().insert(CONTENT_TYPE, kind.parse().unwrap());
             return Ok(response);
+        }
+        Manner::Unreading if request.method() == Method::POST => {
+            let held = async move {
+                let _unread = request;
+                std::future::pending::<()>().await;
+            };
+            runtime.spawn("test-unread", held).detach();
+            let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{")))]);
+            let body = StreamBody::new(futures::StreamExt::chain(frames, stream::pending()));
+            return Ok(Response::new(body.boxed()));
         }
         Manner::Redirecting if !is_version => {
             let mut response = Response::new(whole("elsewhere"));

@@ -6,11 +6,16 @@
 mod common;
 #[path = "../gate/mod.rs"]
 mod gate;
+#[path = "../tls_server/mod.rs"]
+mod tls_server;
+#[path = "../webhook_server/mod.rs"]
+mod webhook_server;
 
 mod bodies;
 mod connections;
 mod heavy_work;
 mod lists;
+mod webhooks;
 mod writes;
 
 use apiserver_server::ServerConfig;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+use crate::tls_server::TlsServer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -10,18 +11,11 @@ use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
-use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 /// See the module.
 pub struct HookServer {
@@ -29,7 +23,7 @@ pub struct HookServer {
     /// In base64, as configurations have it.
     pub ca_bundle: String,
     seen: Seen,
-    connections: Arc<AtomicUsize>,
+    tls: TlsServer,
 }
 
 type Seen = Arc<Mutex<Vec<(String, Value)>>>;
@@ -37,46 +31,16 @@ type Body = BoxBody<Bytes, Infallible>;
 
 impl HookServer {
     pub async fn start(runtime: &Runtime) -> Self {
-        let names = ["127.0.0.1".to_owned(), "hook.default.svc".to_owned()];
-        let own = rcgen::generate_simple_self_signed(names).unwrap();
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![own.cert.der().clone()], key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Self {
-            address: listener.local_addr().unwrap(),
-            ca_bundle: STANDARD.encode(own.cert.pem()),
-            seen: Seen::default(),
-            connections: Arc::default(),
-        };
-        let (seen, connections) = (Arc::clone(&server.seen), Arc::clone(&server.connections));
-        let own = runtime.clone();
-        let accepting = async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.fetch_add(1, Ordering::Relaxed);
-                let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
-                let serving = async move {
-                    let Ok(stream) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let service = service_fn(move |request| answer(request, Arc::clone(&seen)));
-                    drop(
-                        http1::Builder::new()
-                            .serve_connection(TokioIo::new(stream), service)
-                            .await,
-                    );
-                };
-                own.spawn("test-webhook", serving).detach();
-            }
-        };
-        runtime.spawn("test-webhook", accepting).detach();
-        server
+        let seen = Seen::default();
+        let answered = Arc::clone(&seen);
+        let answer = move |request| answer(request, Arc::clone(&answered));
+        let tls = TlsServer::start(runtime, &["hook.default.svc"], answer).await;
+        Self {
+            address: tls.address,
+            ca_bundle: STANDARD.encode(&tls.authority),
+            seen,
+            tls,
+        }
     }
 
     /// The client configuration of a path.
@@ -99,7 +63,7 @@ impl HookServer {
     }
 
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.tls.connections()
     }
 }
 

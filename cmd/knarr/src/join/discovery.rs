@@ -1,6 +1,6 @@
 //! The cluster's authority, from the server's handshake: the server shows it behind its own certificate.
 //!
-//! Nothing is requested and nothing listens without a certificate for it: whoever has the hash recognizes the authority among
+//! Nothing is requested and nothing listens without a certificate for it: a node that has the hash recognizes the authority among
 //! what a stranger shows, and the stranger as the server by a certificate of that authority in the name that only the server has.
 
 use super::arguments::Server;

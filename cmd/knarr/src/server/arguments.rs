@@ -61,10 +61,13 @@ pub(crate) struct ServerArguments {
     /// Settings of the node agent beside the server
     #[command(flatten, next_help_heading = "Node agent")]
     pub(crate) node: Forwarded<NodeArguments>,
+    /// Range of the cluster addresses of Services
     #[arg(long, default_value = "10.96.0.0/16")]
     pub(crate) service_cluster_ip_range: IpNet,
+    /// Range of the node ports of Services
     #[arg(long, default_value = "30000-32767", value_parser = port_range)]
     pub(crate) service_node_port_range: (u16, u16),
+    /// Domain of the cluster's DNS names
     #[arg(long, default_value = "cluster.local")]
     pub(crate) cluster_domain: String,
     #[command(flatten)]
@@ -99,6 +102,8 @@ pub(crate) struct ServerArguments {
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) authentication: super::authentication::AuthenticationArguments,
+    #[command(flatten)]
+    pub(crate) authorization: super::authorization::AuthorizationArguments,
     /// File with keys in PEM, private or public, that verify service account tokens besides the signing key; repeatable
     #[arg(long)]
     pub(crate) service_account_key_file: Vec<PathBuf>,
@@ -128,8 +133,10 @@ pub(crate) struct ServerArguments {
     pub(crate) admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) audit: super::audit::AuditArguments,
+    /// Seats of requests that change nothing; with the seats of changes the sum that priority levels share
     #[arg(long, default_value_t = 400)]
     pub(crate) max_requests_inflight: usize,
+    /// Seats of requests that change objects
     #[arg(long, default_value_t = 200)]
     pub(crate) max_mutating_requests_inflight: usize,
     /// Timeout of requests other than watches and streams (for example 1m0s)
@@ -160,6 +167,8 @@ impl ServerArguments {
             token_auth_file: self.token_auth_file.clone(),
             client_ca_file: self.authentication.client_ca_file.clone(),
             request_header: self.authentication.request_header(),
+            authentication: self.authentication.options(),
+            authorization: self.authorization.options(),
             service_account_key_files: self.service_account_key_file.clone(),
             service_account_signing_key_file: self.service_account_signing_key_file.clone(),
             service_account_issuers: self.service_account_issuer.clone(),

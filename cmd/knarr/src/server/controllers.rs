@@ -43,6 +43,9 @@ pub(crate) struct ControllerArguments {
     /// Maximum number of terminated pods that are kept; 0 keeps all
     #[arg(long, default_value_t = defaults().terminated_pod_gc_threshold)]
     pub(crate) terminated_pod_gc_threshold: usize,
+    /// Leaves a volume that is in use on a node that is unhealthy for six minutes
+    #[arg(long)]
+    pub(crate) disable_force_detach_on_timeout: bool,
     /// Time without use after which a token of a Secret is marked invalid; it is deleted after the same time again
     #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
     pub(crate) legacy_service_account_token_clean_up_period: Duration,
@@ -150,6 +153,7 @@ impl ControllerArguments {
         config.large_cluster_size_threshold = self.large_cluster_size_threshold;
         config.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
         config.terminated_pod_gc_threshold = self.terminated_pod_gc_threshold;
+        config.disable_force_detach_on_timeout = self.disable_force_detach_on_timeout;
         config.legacy_token_clean_up_period = self.legacy_service_account_token_clean_up_period;
         config.horizontal_pod_autoscaler = HorizontalPodAutoscalerConfig {
             sync_period: self.horizontal_pod_autoscaler_sync_period,

@@ -188,6 +188,11 @@ pub(super) fn node_name(arguments: &ServerArguments) -> anyhow::Result<String> {
     if let Some(name) = &arguments.node.own.hostname_override {
         return Ok(name.clone());
     }
+    host_name()
+}
+
+/// The host's name in lower case.
+pub(crate) fn host_name() -> anyhow::Result<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").context("reading the host name")?;
     Ok(name.trim().to_lowercase())
 }

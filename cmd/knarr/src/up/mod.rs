@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use machinery_client::Client;
 use machinery_runtime::Runtime;
-use server_line::ServerLine;
+use server_line::{RunningFlags, ServerLine};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Longest time that one step may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+/// Between two lines on what is missing.
+const WORD_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two looks at a thing that is awaited.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -57,10 +59,11 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
 async fn up(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<()> {
     let began = runtime.monotonic();
     let line = ServerLine::of(arguments)?;
-    let client = server::ensure(&line, runtime).await?;
-    let node = node::wait_until_ready(&client, &line.data_dir).await?;
+    let server = server::ensure(&line, runtime).await?;
+    let node = node::wait_until_ready(&server, &line.data_dir).await?;
     let steps = NextSteps {
         line: &line,
+        running: &server.flags,
         has_workload: !arguments.no_workload,
         knarr: own_name(),
         entry: NetworkNamespace::of_this_process().map(|own| own.entry() + " "),
@@ -68,7 +71,7 @@ async fn up(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<()> {
     if steps.has_workload {
         node.refuse_closed(&steps.kubectl())?;
         node::ensure_image(runtime, &line.data_dir).await?;
-        workload::run(&client).await?;
+        workload::run(&server.client).await?;
     }
     let seconds = (runtime.monotonic() - began).as_secs_f64();
     say(&format!("==> done in {seconds:.1} s"))?;
@@ -78,6 +81,7 @@ async fn up(arguments: &UpArguments, runtime: &Runtime) -> anyhow::Result<()> {
 /// Commands to type next.
 struct NextSteps<'a> {
     line: &'a ServerLine,
+    running: &'a RunningFlags,
     has_workload: bool,
     /// This program, as the user's shell finds it.
     knarr: String,
@@ -109,7 +113,7 @@ impl NextSteps<'_> {
         if self.has_workload {
             lines.push(format!("    {entry}kubectl scale deployment hello --replicas=5"));
         }
-        let flags = self.line.uninstall_flags();
+        let flags = self.line.uninstall_flags(self.running);
         lines.push(format!(
             "    {entry}{knarr} uninstall{flags} --stop --yes    # removes all of it"
         ));
@@ -143,14 +147,20 @@ where
 {
     say(&format!("    waiting for {what}"))?;
     let deadline = runtime.monotonic() + STEP_TIMEOUT;
+    let mut next_word = runtime.monotonic() + WORD_INTERVAL;
     loop {
         let problem = match look().await {
             Ok(found) => return Ok(found),
             Err(Look::Failed(error)) => return Err(error),
             Err(Look::NotYet(problem)) => problem,
         };
-        if runtime.monotonic() > deadline {
+        let now = runtime.monotonic();
+        if now > deadline {
             bail!("waited {} s for {what}: {problem}", STEP_TIMEOUT.as_secs());
+        }
+        if now > next_word {
+            next_word = now + WORD_INTERVAL;
+            say(&format!("      not yet: {problem}"))?;
         }
         runtime.sleep(PAUSE).await;
     }
@@ -181,13 +191,14 @@ mod tests {
     use super::*;
     use clap::{CommandFactory, FromArgMatches};
 
-    fn text(up: &[&str], entry: Option<&str>) -> String {
+    fn text(up: &[&str], running: &str, entry: Option<&str>) -> String {
         let command = crate::Arguments::command();
         let words = ["knarr", "up"].iter().chain(up);
         let matches = command.try_get_matches_from(words).unwrap();
         let up = UpArguments::from_arg_matches(matches.subcommand_matches("up").unwrap()).unwrap();
         let steps = NextSteps {
             line: &ServerLine::of(&up).unwrap(),
+            running: &RunningFlags::of(running),
             has_workload: !up.no_workload,
             knarr: "/opt/knarr".to_owned(),
             entry: entry.map(str::to_owned),
@@ -197,7 +208,7 @@ mod tests {
 
     #[test]
     fn up_tells_what_to_type_next() {
-        let usual = text(&["--", "--cgroup-root=/own", "--max-pods", "7"], None);
+        let usual = text(&["--", "--max-pods", "7"], "cgroup-root=/own\nmax-pods=7", None);
         for line in [
             "    export KUBECONFIG=/var/lib/knarr/admin.kubeconfig\n",
             "    kubectl scale deployment hello",
@@ -205,15 +216,9 @@ mod tests {
         ] {
             assert!(usual.contains(line), "{usual}");
         }
-        let flags = [
-            "--data-dir",
-            "/srv/it's here",
-            "--no-workload",
-            "--",
-            "--container-runtime-endpoint",
-            "/run/c.sock",
-        ];
-        let other = text(&flags, Some("nsenter --net=/run/netns/lab "));
+        let flags = ["--data-dir", "/srv/it's here", "--no-workload"];
+        let running = "cgroup-root=/\ncontainer-runtime-endpoint=/run/c.sock\n";
+        let other = text(&flags, running, Some("nsenter --net=/run/netns/lab "));
         for line in [
             r"KUBECONFIG='/srv/it'\''s here/admin.kubeconfig'",
             "    nsenter --net=/run/netns/lab kubectl get nodes",

@@ -1,10 +1,10 @@
 //! The node beside the server: Ready, and with the first workload's image.
 
+use super::server::ReadyServer;
 use super::{Look, read, say, wait};
 use crate::image;
 use crate::server::paths::Paths;
 use anyhow::bail;
-use machinery_client::Client;
 use machinery_runtime::Runtime;
 use serde_json::Value;
 use std::path::Path;
@@ -62,42 +62,49 @@ impl ReadyNode {
     }
 }
 
-/// Waits until a node is Ready; one that takes pods is preferred.
-pub(super) async fn wait_until_ready(client: &Client, data_dir: &Path) -> anyhow::Result<ReadyNode> {
+/// Waits until this machine's node is Ready. Where it takes no pods, another one that does stands for it.
+pub(super) async fn wait_until_ready(server: &ReadyServer, data_dir: &Path) -> anyhow::Result<ReadyNode> {
+    let client = &server.client;
     let log = Paths::new(data_dir).in_agent("agent.log");
     let what = format!("the node to be Ready (its log is {})", log.display());
     let look = || async {
         let nodes = read(client, "/api/v1/nodes").await?;
-        ready(&nodes).map_err(Look::NotYet)
+        ready(&nodes, &server.node).map_err(Look::NotYet)
     };
     let node = wait(client.runtime(), &what, look).await?;
     say(&format!("    {} is Ready", node.name))?;
     Ok(node)
 }
 
-/// A node that is Ready, or why none is.
-fn ready(nodes: &Value) -> Result<ReadyNode, String> {
-    let mut reason = "no node is registered".to_owned();
-    let mut closed = None;
-    for node in nodes["items"].as_array().into_iter().flatten() {
-        let conditions = node["status"]["conditions"].as_array();
-        let ready = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == "Ready");
-        match ready {
-            Some(condition) if condition["status"] == "True" => {
-                let node = ReadyNode::of(node);
-                if node.is_open() {
-                    return Ok(node);
-                }
-                closed.get_or_insert(node);
-            }
-            Some(condition) => reason = condition["message"].as_str().unwrap_or("NotReady").to_owned(),
-            None => reason = "the node has not reported yet".to_owned(),
-        }
+/// The node `own` or, where that takes no pods, another one that is Ready; or the reason why `own` is not.
+fn ready(nodes: &Value, own: &str) -> Result<ReadyNode, String> {
+    let nodes = nodes["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_own = |node: &&Value| node["metadata"]["name"] == own;
+    let registered = nodes.iter().find(is_own);
+    let registered = registered.ok_or_else(|| format!("no node {own:?} is registered"))?;
+    if let Some(problem) = not_ready(registered) {
+        return Err(problem);
     }
-    closed.ok_or(reason)
+    let others = nodes
+        .iter()
+        .filter(|node| !is_own(node) && not_ready(node).is_none());
+    let own = ReadyNode::of(registered);
+    if own.is_open() {
+        return Ok(own);
+    }
+    let open = others.map(ReadyNode::of).find(ReadyNode::is_open);
+    Ok(open.unwrap_or(own))
+}
+
+/// The reason why a node is not Ready.
+fn not_ready(node: &Value) -> Option<String> {
+    let conditions = node["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    match conditions.find(|condition| condition["type"] == "Ready") {
+        Some(condition) if condition["status"] == "True" => None,
+        Some(condition) => Some(condition["message"].as_str().unwrap_or("NotReady").to_owned()),
+        None => Some("the node has not reported yet".to_owned()),
+    }
 }
 
 /// Imports the first workload's image where somebody has removed what the agent has imported.
@@ -113,14 +120,19 @@ mod tests {
     #[test]
     fn up_says_why_no_node_is_ready() {
         let node = |conditions: Value| json!({"items": [{"metadata": {"name": "n"}, "status": {"conditions": conditions}}]});
-        assert_eq!(ready(&json!({"items": []})).unwrap_err(), "no node is registered");
         assert_eq!(
-            ready(&node(json!([]))).unwrap_err(),
+            ready(&json!({"items": []}), "n").unwrap_err(),
+            "no node \"n\" is registered"
+        );
+        let other = node(json!([{"type": "Ready", "status": "True"}]));
+        assert_eq!(ready(&other, "own").unwrap_err(), "no node \"own\" is registered");
+        assert_eq!(
+            ready(&node(json!([])), "n").unwrap_err(),
             "the node has not reported yet"
         );
         let waiting = json!([{"type": "Ready", "status": "False", "message": "no network"}]);
-        assert_eq!(ready(&node(waiting)).unwrap_err(), "no network");
-        let found = ready(&node(json!([{"type": "Ready", "status": "True"}]))).unwrap();
+        assert_eq!(ready(&node(waiting), "n").unwrap_err(), "no network");
+        let found = ready(&node(json!([{"type": "Ready", "status": "True"}])), "n").unwrap();
         assert_eq!(found.name, "n");
         found.refuse_closed("kubectl").unwrap();
     }
@@ -138,13 +150,13 @@ mod tests {
             ),
             (full, "(node.kubernetes.io/disk-pressure)"),
         ] {
-            let found = ready(&json!({"items": [node("n", spec)]})).unwrap();
+            let found = ready(&json!({"items": [node("n", spec)]}), "n").unwrap();
             let refused = found.refuse_closed("kubectl").unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");
         }
         let open =
             json!({"taints": [taint("soft", "PreferNoSchedule"), taint(PASSING_TAINTS[0], "NoSchedule")]});
         let both = json!({"items": [node("closed", cordoned), node("open", open)]});
-        assert_eq!(ready(&both).unwrap().name, "open");
+        assert_eq!(ready(&both, "closed").unwrap().name, "open");
     }
 }

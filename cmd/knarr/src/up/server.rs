@@ -1,9 +1,11 @@
 //! The server: adopted where it runs, started where nothing stands in its way.
 
-use super::server_line::ServerLine;
+use super::server_line::{RunningFlags, ServerLine};
 use super::{Look, read, say, wait};
 use crate::agent_claim;
 use crate::check::{self, CheckArguments};
+use crate::network_namespace::NetworkNamespace;
+use crate::server::identities;
 use crate::server::paths::Paths;
 use anyhow::{Context, bail};
 use machinery_client::Client;
@@ -17,11 +19,20 @@ use std::path::{Path, PathBuf};
 /// The node agent's ports.
 const AGENT_PORTS: [u16; 2] = [10250, 10248];
 
-/// A client of the cluster's administrator, as soon as the server is ready.
+/// A server that is ready.
+pub(super) struct ReadyServer {
+    /// Of the cluster's administrator.
+    pub(super) client: Client,
+    /// Name of the node that its agent registers.
+    pub(super) node: String,
+    pub(super) flags: RunningFlags,
+}
+
+/// The server, as soon as it is ready.
 ///
 /// # Errors
 /// The machine lacks something, another cluster runs on it, a port is taken, or the server ends.
-pub(super) async fn ensure(line: &ServerLine, runtime: &Runtime) -> anyhow::Result<Client> {
+pub(super) async fn ensure(line: &ServerLine, runtime: &Runtime) -> anyhow::Result<ReadyServer> {
     let paths = Paths::new(&line.data_dir);
     let running = ProcessIdentity::recorded(&paths.process());
     let server = match &running {
@@ -37,23 +48,51 @@ pub(super) async fn ensure(line: &ServerLine, runtime: &Runtime) -> anyhow::Resu
             start(line, &paths)?
         }
     };
+    if let Some(elsewhere) = NetworkNamespace::elsewhere(server.pid) {
+        bail!(
+            "the server of {} is in another network namespace: run this by `{}`",
+            line.data_dir.display(),
+            elsewhere.entry()
+        );
+    }
+    if running.is_some() {
+        // One of before may never be ready, or have no page of its flags.
+        refuse_other_binary(&server)?;
+    }
     let what = format!("the server to be ready (its log is {})", log(&paths).display());
     let client = wait(runtime, &what, || look(&paths, &server, runtime)).await?;
+    let page = client.get_path_as("/flagz", "text/plain").await;
+    let page = page.context("reading the flags of the server that runs")?;
+    let flags = RunningFlags::of(&String::from_utf8_lossy(&page));
     if running.is_some() {
-        refuse_other_flags(line, &server, &client).await?;
+        refuse_other_flags(line, &server, &flags)?;
     }
-    Ok(client)
+    let node = match flags.value("hostname-override") {
+        Some(name) => name.to_owned(),
+        None => identities::host_name()?,
+    };
+    Ok(ReadyServer { client, node, flags })
+}
+
+/// Refuses to take a server of before an update for one of this binary.
+fn refuse_other_binary(server: &ProcessIdentity) -> anyhow::Result<()> {
+    if server.runs_own_program() != Some(false) {
+        return Ok(());
+    }
+    bail!(
+        "the server that runs is of another binary; end it with `kill {}` and run this again, which starts it with this one (pods go \
+         on meanwhile)",
+        server.pid
+    )
 }
 
 /// Refuses flags that would have no effect, since a server with others runs.
-async fn refuse_other_flags(
+fn refuse_other_flags(
     line: &ServerLine,
     server: &ProcessIdentity,
-    client: &Client,
+    running: &RunningFlags,
 ) -> anyhow::Result<()> {
-    let page = client.get_path_as("/flagz", "text/plain").await;
-    let page = page.context("reading the flags of the server that runs")?;
-    let differences = line.differences(&String::from_utf8_lossy(&page));
+    let differences = line.differences(running);
     if differences.is_empty() {
         return Ok(());
     }

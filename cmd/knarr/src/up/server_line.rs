@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Flags that a running server is not compared by: the directory is how it was found, and a file stands for its content.
 const NOT_COMPARED: [&str; 2] = ["config", "data-dir"];
-/// Flags that `knarr uninstall` has to know, too.
-const SHARED: [&str; 2] = ["cgroup-root", "container-runtime-endpoint"];
+/// Flags that `knarr uninstall` has to know, too, and their defaults.
+const SHARED: [(&str, &str); 2] = [("cgroup-root", "/"), ("container-runtime-endpoint", "")];
 
 /// See the module.
 #[derive(Debug)]
@@ -59,13 +59,12 @@ impl ServerLine {
     }
 
     /// Flags that are given and that a running server has otherwise, by its page `/flagz`.
-    pub(super) fn differences(&self, flagz: &str) -> Vec<String> {
-        let running: BTreeMap<&str, &str> = flagz.lines().filter_map(|line| line.split_once('=')).collect();
+    pub(super) fn differences(&self, running: &RunningFlags) -> Vec<String> {
         let compared = self
             .given
             .iter()
             .filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()));
-        let difference = |(name, value): (&String, &String)| match running.get(name.as_str()) {
+        let difference = |(name, value): (&String, &String)| match running.0.get(name) {
             Some(other) if other == value => None,
             Some(other) => Some(format!("--{name} is {other:?} and not {value:?}")),
             None => Some(format!("--{name} is unknown to it")),
@@ -73,15 +72,36 @@ impl ServerLine {
         compared.filter_map(difference).collect()
     }
 
-    /// Flags of `knarr uninstall` for this cluster.
-    pub(super) fn uninstall_flags(&self) -> String {
+    /// Flags of `knarr uninstall` for this cluster, whose server runs with those flags.
+    pub(super) fn uninstall_flags(&self, running: &RunningFlags) -> String {
         let is_usual = self.data_dir == Path::new(crate::server::DEFAULT_DATA_DIR);
         let dir = (!is_usual).then(|| format!(" --data-dir {}", super::quoted(&self.data_dir)));
-        let shared = SHARED.iter().filter_map(|name| {
-            let value = self.given.get(*name)?;
+        let shared = SHARED.iter().filter_map(|(name, usual)| {
+            let value = running.value(name).filter(|value| value != usual)?;
             Some(format!(" --{name} {}", super::quoted(Path::new(value))))
         });
         dir.into_iter().chain(shared).collect()
+    }
+}
+
+/// Flags of a server that runs, by its page `/flagz`.
+#[derive(Debug)]
+pub(super) struct RunningFlags(BTreeMap<String, String>);
+
+impl RunningFlags {
+    pub(super) fn of(page: &str) -> Self {
+        let flags = page.lines().filter_map(|line| line.split_once('='));
+        Self(
+            flags
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// The value of a flag, unless it is empty.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
     }
 }
 
@@ -137,7 +157,7 @@ mod tests {
             (usual.secure_port, usual.data_dir.as_path()),
             (6443, Path::new("/var/lib/knarr"))
         );
-        assert_eq!(usual.uninstall_flags(), "");
+        assert_eq!(usual.uninstall_flags(&RunningFlags::of("cgroup-root=/\n")), "");
         let configured = line(&[], &["--config", &file]).unwrap();
         assert_eq!(configured.words, ["server", "--config", &file]);
         assert_eq!(
@@ -145,7 +165,9 @@ mod tests {
             (7443, Path::new("/srv/k"))
         );
         assert_eq!(
-            configured.uninstall_flags(),
+            configured.uninstall_flags(&RunningFlags::of(
+                "cgroup-root=/own\ncontainer-runtime-endpoint=\n"
+            )),
             " --data-dir /srv/k --cgroup-root /own"
         );
         let flags = line(&["--secure-port=8443"], &["--config", &file]).unwrap();
@@ -168,7 +190,11 @@ mod tests {
     #[test]
     fn up_says_which_flags_a_running_server_has_otherwise() {
         let page = "\nkube-apiserver flagz\n\nmax-pods=110\ndisable-dns=false\ndata-dir=/elsewhere\n";
-        let differences = |flags: &[&str]| line(&["--data-dir=/d"], flags).unwrap().differences(page);
+        let differences = |flags: &[&str]| {
+            line(&["--data-dir=/d"], flags)
+                .unwrap()
+                .differences(&RunningFlags::of(page))
+        };
         assert_eq!(differences(&["--max-pods=110"]), Vec::<String>::new());
         assert_eq!(
             differences(&["--max-pods=7", "--disable-dns", "--cgroup-root=/x"]),

@@ -74,12 +74,13 @@ async fn ask_from_a_pod(client: &Client) -> anyhow::Result<String> {
         .next()
         .and_then(|pod| pod["metadata"]["name"].as_str())
         .context("the Job has no pod")?;
-    let log = client
-        .get_path(&format!("/api/v1/namespaces/default/pods/{name}/log"), &[])
-        .await;
-    let answer = String::from_utf8_lossy(&log.context("reading the pod's log")?)
-        .trim()
-        .to_owned();
+    let path = format!("/api/v1/namespaces/default/pods/{name}/log");
+    // A node that has just joined is Ready before its serving certificate is signed.
+    let log = wait(runtime, "the pod's log", || async {
+        let log = client.get_path(&path, &[]).await;
+        log.map_err(|error| Look::NotYet(error.chain()))
+    });
+    let answer = String::from_utf8_lossy(&log.await?).trim().to_owned();
     remove_question(client).await?;
     Ok(answer)
 }

@@ -68,81 +68,89 @@ fn ask(story: &Kubectl, server: &str, credentials: &[&str], words: &[&str]) -> O
     command.output().expect("kubectl starts")
 }
 
+const PODS: [&str; 3] = ["get", "--raw", "/pods"];
+
+/// A node's own server, as clients reach it.
+struct NodeServer<'a> {
+    story: &'a Kubectl,
+    address: String,
+}
+
+impl NodeServer<'_> {
+    #[track_caller]
+    fn refuses(&self, credentials: &[&str], words: &[&str], complaint: &str) {
+        let output = ask(self.story, &self.address, credentials, words);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(complaint),
+            "{words:?}: {said}"
+        );
+    }
+
+    fn refuses_clients_without_an_identity(&self) {
+        let unknown = "You must be logged in to the server";
+        self.refuses(&["--token=unknown"], &PODS, unknown);
+        // A text that is too long for a token is not reviewed, and a head that is too long is not read.
+        let long = |bytes: usize| format!("--token={}", "x".repeat(bytes));
+        self.refuses(&[&long(20 << 10)], &PODS, unknown);
+        let user = format!("--as={}", "x".repeat(120 << 10));
+        self.refuses(&[&long(120 << 10), &user], &PODS, "431");
+        let (certificate, key) = certificate_of_its_own(self.story);
+        let credentials = [
+            format!("--client-certificate={certificate}"),
+            format!("--client-key={key}"),
+        ];
+        self.refuses(&credentials.each_ref().map(String::as_str), &PODS, "");
+    }
+
+    fn refuses_users_without_a_right(&self) {
+        let token = token_of(self.story, "default");
+        let forbidden = |verb: &str, of: &str| {
+            let user = "user=system:serviceaccount:node-access:default";
+            format!("Forbidden ({user}, verb={verb}, resource=nodes, subresource(s)=[{of}])")
+        };
+        self.refuses(&[&token], &PODS, &forbidden("get", "pods proxy"));
+        let path = "/exec/node-access/main/main?command=id&output=1";
+        let exec = ["create", "--raw", path, "-f", "/dev/null"];
+        self.refuses(&[&token], &exec, &forbidden("create", "proxy"));
+    }
+
+    fn answers_users_by_their_roles(&self) {
+        let name = "node-access";
+        let create = |words: &[&str]| self.story.kubectl(&[&["create"], words].concat());
+        create(&["clusterrole", name, "--verb=get", "--resource=nodes/pods"]);
+        create(&["serviceaccount", "reader"]);
+        let (role, account) = ("--clusterrole=node-access", "--serviceaccount=node-access:reader");
+        create(&["clusterrolebinding", name, role, account]);
+        let token = token_of(self.story, "reader");
+        let answer = ask(self.story, &self.address, &[&token], &PODS);
+        assert!(
+            text(&answer.stdout).contains("\"kind\":\"PodList\""),
+            "{answer:?}"
+        );
+    }
+}
+
+fn token_of(story: &Kubectl, account: &str) -> String {
+    let token = story.kubectl(&["create", "token", account]);
+    format!("--token={}", token.trim())
+}
+
 pub(crate) fn the_node_answers_those_it_knows_and_who_may(cluster: &Cluster) {
     let story = cluster.namespace("node-access");
     let node = story.field(
         "nodes",
         "{.items[0].status.addresses[?(@.type==\"InternalIP\")].address}",
     );
-    let name = story.field("nodes", "{.items[0].metadata.name}");
-    let kubelet = format!("https://{node}:10250");
-    let refused = |credentials: &[&str], words: &[&str], complaint: &str| {
-        let output = ask(&story, &kubelet, credentials, words);
-        let said = text(&output.stderr);
-        assert!(
-            !output.status.success() && said.contains(complaint),
-            "{words:?}: {said}"
-        );
+    let server = NodeServer {
+        story: &story,
+        address: format!("https://{node}:10250"),
     };
-    let pods = ["get", "--raw", "/pods"];
-    refused(&["--token=nobody"], &pods, "You must be logged in to the server");
-    // What is too long to be a token is not asked about, and a head that is too long is not read.
-    let long = |bytes: usize| format!("--token={}", "x".repeat(bytes));
-    refused(&[&long(20 << 10)], &pods, "You must be logged in to the server");
-    let user = format!("--as={}", "x".repeat(120 << 10));
-    refused(&[&long(120 << 10), &user], &pods, "431");
-    let token = story.kubectl(&["create", "token", "default"]);
-    let token = format!("--token={}", token.trim());
-    let user = "user=system:serviceaccount:node-access:default";
-    refused(
-        &[&token],
-        &pods,
-        &format!("Forbidden ({user}, verb=get, resource=nodes, subresource(s)=[pods proxy])"),
-    );
-    let exec = [
-        "create",
-        "--raw",
-        "/exec/node-access/main/main?command=id&output=1",
-        "-f",
-        "/dev/null",
-    ];
-    refused(
-        &[&token],
-        &exec,
-        &format!("Forbidden ({user}, verb=create, resource=nodes, subresource(s)=[proxy])"),
-    );
-    let (certificate, key) = certificate_of_nobody(&story);
-    let stranger = [
-        format!("--client-certificate={certificate}"),
-        format!("--client-key={key}"),
-    ];
-    refused(&stranger.each_ref().map(String::as_str), &pods, "");
-    // Who may by its role is answered.
-    let rule = [
-        "create",
-        "clusterrole",
-        "node-access",
-        "--verb=get",
-        "--resource=nodes/pods",
-    ];
-    story.kubectl(&rule);
-    let account = "--serviceaccount=node-access:reader";
-    story.kubectl(&["create", "serviceaccount", "reader"]);
-    story.kubectl(&[
-        "create",
-        "clusterrolebinding",
-        "node-access",
-        "--clusterrole=node-access",
-        account,
-    ]);
-    let token = story.kubectl(&["create", "token", "reader"]);
-    let token = format!("--token={}", token.trim());
-    let answer = ask(&story, &kubelet, &[&token], &pods);
-    assert!(
-        text(&answer.stdout).contains("\"kind\":\"PodList\""),
-        "{answer:?}"
-    );
+    server.refuses_clients_without_an_identity();
+    server.refuses_users_without_a_right();
+    server.answers_users_by_their_roles();
     // Through the API server it is the server that asks, for those who may.
+    let name = story.field("nodes", "{.items[0].metadata.name}");
     let proxied = story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{name}/proxy/pods")]);
     assert!(proxied.contains("PodList"), "{proxied}");
 }
@@ -180,7 +188,7 @@ pub(crate) fn what_the_node_keeps_is_nothing_for_others(cluster: &Cluster) {
 }
 
 /// A client certificate that an authority of its own signed.
-fn certificate_of_nobody(story: &Kubectl) -> (String, String) {
+fn certificate_of_its_own(story: &Kubectl) -> (String, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut names = rcgen::CertificateParams::default();
     names
@@ -196,7 +204,7 @@ fn certificate_of_nobody(story: &Kubectl) -> (String, String) {
         path.display().to_string()
     };
     (
-        place("nobody.crt", certificate.pem()),
-        place("nobody.key", key.serialize_pem()),
+        place("own.crt", certificate.pem()),
+        place("own.key", key.serialize_pem()),
     )
 }

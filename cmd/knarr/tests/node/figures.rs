@@ -21,6 +21,19 @@ pub(crate) fn the_node_tells_what_is_used_since_when(cluster: &Cluster) {
     story.wait_value("pod/ended", "{.status.phase}", "Succeeded");
     let node = story.field("pod/runs", "{.spec.nodeName}");
     let ask = |path: &str| story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/{path}")]);
+    let document = |path: &str| serde_json::from_str::<serde_json::Value>(&ask(path)).expect("JSON");
+    let config = &document("configz")["kubeletconfig"];
+    assert_eq!(
+        (&config["maxPods"], &config["registerNode"]),
+        (&110.into(), &true.into())
+    );
+    let running = document("runningpods/");
+    let running = running["items"].as_array().expect("pods").iter();
+    let running: Vec<_> = running.map(|pod| &pod["metadata"]["name"]).collect();
+    assert!(
+        running.contains(&&"runs".into()) && !running.contains(&&"ended".into()),
+        "{running:?}"
+    );
     let summary = || serde_json::from_str::<serde_json::Value>(&ask("stats/summary")).expect("JSON");
     let told = summary();
     let pods: Vec<_> = told["pods"].as_array().expect("pods").iter().collect();

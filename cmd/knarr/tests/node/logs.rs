@@ -2,6 +2,7 @@
 
 use crate::commands::run;
 use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
 
 /// Longer than what the runtime writes as one line of a log.
 const LONG: usize = 40_000;
@@ -53,4 +54,32 @@ pub(crate) fn the_node_checks_what_is_asked_of_a_log(cluster: &Cluster) {
         let refused = story.refused(&["get", "--raw", &path(query)]);
         assert!(refused.contains(words), "{query}: {refused}");
     }
+}
+
+/// A log agent as DaemonSets of fluent-bit and others are: it follows the links of `/var/log/containers`.
+pub(crate) fn log_agents_find_logs_where_they_look(cluster: &Cluster) {
+    let story = cluster.namespace("log-agent");
+    run(&story, "echo found; exec sleep 10000");
+    let links = "/var/log/containers/main_log-agent_main-*.log";
+    let read = format!("until grep -q found {links}; do sleep 0.2; done; cat {links}");
+    let agent = format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: agent}}
+spec:
+  restartPolicy: Never
+  volumes: [{{name: logs, hostPath: {{path: /var/log}}}}]
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, '{read}']
+    volumeMounts: [{{name: logs, mountPath: /var/log, readOnly: true}}]
+"
+    );
+    story.feed(&["apply"], &agent);
+    story.wait_value("pod/agent", "{.status.phase}", "Succeeded");
+    let collected = story.kubectl(&["logs", "agent"]);
+    assert!(collected.ends_with(" stdout F found\n"), "{collected}");
 }

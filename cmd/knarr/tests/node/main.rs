@@ -40,6 +40,11 @@ const SCENARIOS: &[Scenario] = &[
         pages::page_workloads_commands_work,
     ),
     ("page_volumes_commands_work", pages::page_volumes_commands_work),
+    ("page_csi_commands_work", pages::page_csi_commands_work),
+    (
+        "page_device_plugins_commands_work",
+        pages::page_device_plugins_commands_work,
+    ),
     (
         "a_log_that_grows_is_rotated",
         commands::a_log_that_grows_is_rotated,
@@ -126,6 +131,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "a_long_line_has_one_time_and_its_length",
         logs::a_long_line_has_one_time_and_its_length,
+    ),
+    (
+        "log_agents_find_logs_where_they_look",
+        logs::log_agents_find_logs_where_they_look,
     ),
     (
         "the_node_checks_what_is_asked_of_a_log",

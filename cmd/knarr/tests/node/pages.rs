@@ -1,6 +1,8 @@
-//! The commands of `docs/workloads.md` and `docs/volumes.md`, in their order, on a real node.
+//! The commands of `docs/workloads.md`, `docs/volumes.md`, `docs/csi.md` and `docs/device-plugins.md`, in their order, on a real node.
 
 use crate::support::cluster::Cluster;
+use crate::support::csi_driver::TestDriver;
+use crate::support::device_plugin::TestPlugin;
 use crate::support::image::TOOLS;
 use crate::support::page::{blocks, script};
 use crate::support::{Kubectl, text};
@@ -67,5 +69,38 @@ pub(crate) fn page_volumes_commands_work(cluster: &Cluster) {
         cluster,
         "page-volumes",
         include_str!("../../../../docs/volumes.md"),
+    );
+}
+
+pub(crate) fn page_csi_commands_work(cluster: &Cluster) {
+    let (agent_dir, store) = (cluster.agent_dir(), tempfile::tempdir().expect("a folder"));
+    let _driver = TestDriver::start(&agent_dir, "disks.example", store.path());
+    cluster.kubectl.until("the driver in the CSINode object", || {
+        let shown = "jsonpath={.items[*].spec.drivers[*].name}";
+        cluster.kubectl.kubectl(&["get", "csinodes", "-o", shown]) == "disks.example"
+    });
+    check(cluster, "page-csi", include_str!("../../../../docs/csi.md"));
+    // Everything was taken away while the driver was there.
+    let staged = agent_dir.join("plugins/kubernetes.io/csi/disks.example");
+    cluster.kubectl.until("the volume is not staged any more", || {
+        std::fs::read_dir(&staged).is_ok_and(|mut left| left.next().is_none())
+    });
+}
+
+pub(crate) fn page_device_plugins_commands_work(cluster: &Cluster) {
+    let (agent_dir, files) = (cluster.agent_dir(), tempfile::tempdir().expect("a folder"));
+    let ids = ["dongle-a", "dongle-b", "dongle-c"];
+    let _plugin = TestPlugin::start(&agent_dir, "vendor.example/dongle", &ids, files.path());
+    let shown = "{.items[*].status.allocatable.vendor\\.example/dongle}";
+    cluster.kubectl.until("the devices of the plugin", || {
+        cluster
+            .kubectl
+            .kubectl(&["get", "nodes", "-o", &format!("jsonpath={shown}")])
+            == "3"
+    });
+    check(
+        cluster,
+        "page-device-plugins",
+        include_str!("../../../../docs/device-plugins.md"),
     );
 }

@@ -59,11 +59,11 @@ pub(crate) fn a_failed_exec_liveness_probe_restarts(cluster: &Cluster) {
 
 pub(crate) fn a_container_given_up_is_asked_no_more(cluster: &Cluster) {
     let story = cluster.namespace("given-up");
-    let probes = "livenessProbe: {exec: {command: [sh, -c, echo asked >> /own/asked; false]}, periodSeconds: 1, failureThreshold: 1}
+    let probes = "livenessProbe: {exec: {command: [sh, -c, test -e /tmp/up && echo asked >> /own/asked; false]}, periodSeconds: 1, failureThreshold: 1}
     volumeMounts: [{name: own, mountPath: /own}]
   volumes: [{name: own, emptyDir: {}}]";
-    // Each start reports how often the one before was probed, and takes its time to end.
-    let ends_late = "cat /own/asked; echo began; rm -f /own/asked; trap : TERM; while true; do sleep 1; done";
+    // Each start reports how often the one before was probed, and takes its time to end. A probe that comes before the report leaves no note.
+    let ends_late = "cat /own/asked; echo began; rm -f /own/asked; touch /tmp/up; trap : TERM; while true; do sleep 1; done";
     let pod = pod("main", ends_late, probes).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 4");
     story.feed(&["apply"], &pod);
     let mut log = String::new();

@@ -135,11 +135,11 @@ fn recorded(cluster: &Cluster, file: &str) -> ProcessIdentity {
     ProcessIdentity::from_text(&text).expect("a pid and a start time")
 }
 
-const AGENT: &str = "agent.pid";
+pub(crate) const AGENT: &str = "agent.pid";
 const CONTAINERD: &str = "containerd/containerd.pid";
 
 /// kill -9, and until another has taken its place.
-fn kill_and_wait(cluster: &Cluster, file: &str) {
+pub(crate) fn kill_and_wait(cluster: &Cluster, file: &str) {
     let old = recorded(cluster, file);
     assert!(old.signal(Signal::SIGKILL), "{file} names a running process");
     cluster.kubectl.until(&format!("another process in {file}"), || {
@@ -241,6 +241,25 @@ pub(crate) fn an_adopted_agent_is_watched_too(cluster: &Cluster) {
     kill_and_wait(cluster, AGENT);
     works(&running.story);
     running.end(Names::AllTheTime);
+}
+
+/// The steps of `docs/updating.md` on a machine with a server.
+pub(crate) fn an_update_replaces_server_and_agent_and_no_container(cluster: &Cluster) {
+    let running = Running::start(cluster, "updated");
+    let (agent, containerd) = (recorded(cluster, AGENT), recorded(cluster, CONTAINERD));
+    let copy = cluster.own_dir().join("knarr-updated");
+    cluster.kill_server();
+    cluster.start_server_of_copy(&copy);
+    cluster.kubectl.until("an agent of the new binary", || {
+        let now = recorded(cluster, AGENT);
+        let program = std::fs::read_link(format!("/proc/{}/exe", now.pid));
+        now != agent && program.is_ok_and(|program| program == copy)
+    });
+    assert_eq!(recorded(cluster, CONTAINERD), containerd);
+    works(&running.story);
+    running.end(Names::AllTheTime);
+    cluster.kill_server();
+    cluster.start_server();
 }
 
 pub(crate) fn a_killed_containerd_is_started_again(cluster: &Cluster) {

@@ -8,6 +8,7 @@
 mod support;
 
 mod clients;
+mod devices;
 mod kills;
 mod scheduling;
 
@@ -28,6 +29,10 @@ const SCENARIOS: &[Scenario] = &[
         kills::a_killed_agent_is_started_again,
     ),
     (
+        "a_pod_keeps_its_devices_when_the_agent_is_killed",
+        devices::a_pod_keeps_its_devices_when_the_agent_is_killed,
+    ),
+    (
         "a_resize_that_no_agent_heard_of_is_made",
         kills::a_resize_that_no_agent_heard_of_is_made,
     ),
@@ -46,6 +51,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "an_adopted_agent_is_watched_too",
         kills::an_adopted_agent_is_watched_too,
+    ),
+    (
+        "an_update_replaces_server_and_agent_and_no_container",
+        kills::an_update_replaces_server_and_agent_and_no_container,
     ),
     (
         "all_killed_at_once_come_back",

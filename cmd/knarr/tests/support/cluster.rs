@@ -3,6 +3,7 @@
 use super::kubectl::{Kubectl, kubectl_or_skip, skipped};
 use super::{Host, image, processes, server_command, spawn, wait_ready};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -55,7 +56,7 @@ impl Cluster {
         let host = Host::prepare(Some(name)).expect("a network of its own");
         let own = dir.path().display().to_string();
         let flags: Vec<String> = flags.iter().map(|flag| flag.replace("DIR", &own)).collect();
-        let server = Mutex::new(start_server(dir.path(), &host, &flags));
+        let server = Mutex::new(start_server(dir.path(), &host, &flags, &[]));
         let kubectl = Kubectl {
             program,
             folder: dir.path().to_owned(),
@@ -130,8 +131,19 @@ impl Cluster {
     }
 
     pub(crate) fn start_server(&self) {
+        self.start_server_through(&[]);
+    }
+
+    /// The server of another binary, which is a copy of this one.
+    pub(crate) fn start_server_of_copy(&self, copy: &Path) {
+        let copy = copy.display();
+        let script = format!(r#"cp "$0" '{copy}' && exec '{copy}' "$@""#);
+        self.start_server_through(&["sh".into(), "-c".into(), script.into()]);
+    }
+
+    fn start_server_through(&self, through: &[OsString]) {
         *self.server.lock().expect("one story at a time kills it") =
-            start_server(self.dir.path(), &self.host, &self.flags);
+            start_server(self.dir.path(), &self.host, &self.flags, through);
         wait_ready(&self.kubectl);
     }
 
@@ -152,10 +164,10 @@ impl Cluster {
     }
 }
 
-fn start_server(dir: &Path, host: &Host, flags: &[String]) -> Child {
+fn start_server(dir: &Path, host: &Host, flags: &[String], through: &[OsString]) -> Child {
     spawn(
         // The agent's files lie elsewhere, so that nothing relies on their usual place; `cargo xtask up` has that.
-        server_command(dir, host, PORT, &[])
+        server_command(dir, host, PORT, through)
             .args(["--cgroup-root", &host.cgroup_root()])
             .arg("--agent-data-dir")
             .arg(dir.join("elsewhere"))

@@ -5,6 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
 pub(crate) mod cluster;
+pub(crate) mod csi_driver;
+pub(crate) mod device_plugin;
 pub(crate) mod etcd;
 pub(crate) mod harness;
 pub(crate) mod image;

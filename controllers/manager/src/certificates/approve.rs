@@ -1,6 +1,6 @@
 //! Approval of kubelets' requests whose requestor may have the certificate (upstream's `csrapproving`).
 //!
-//! The identity of a node that is there goes to that node alone without anybody's decision: who has a bootstrap token may become
+//! The identity of a node that is there goes to that node alone without an administrator's decision: who has a bootstrap token may become
 //! a new node, none that has pods, their Secrets and their accounts (k3s keeps a password of each node for this).
 //!
 //! Serving certificates are ours: upstream leaves them to the administrator. They are approved for a node that requests its own
@@ -39,7 +39,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     start,
 };
 
-/// Address from which the request came, as the API server notes it; written by nobody else.
+/// Address from which the request came, as the API server notes it; written by no client.
 const REQUESTED_FROM: &str = "knarr.dev/requested-from";
 
 /// Pauses between reviews of a requestor who has not the right (yet).
@@ -151,7 +151,7 @@ fn is_undecided(live: &LiveRequest) -> bool {
 impl Approver {
     async fn decide(&self, key: &ObjectKey, live: &LiveRequest) -> Result<Outcome, ReconcileError> {
         let spec = &live.request.spec;
-        // Who signs it says what is wrong with it, once somebody approves it.
+        // Who signs it says what is wrong with it, once it is approved.
         let Ok(request) = CertificateRequest::from_pem(&spec.request.0) else {
             return Ok(Outcome::Done);
         };

@@ -1,10 +1,10 @@
 //! Decides on signing requests of kubelets, signs requests that are approved, and deletes those that have served their purpose.
 //!
 //! Watches: CertificateSigningRequests. [`approve`] asks the API server, by a SubjectAccessReview, whether the requestor may
-//! have the certificate without anybody's decision. [`sign`] writes the certificate, or why there will be none; the authority's
+//! have the certificate without an administrator's decision. [`sign`] writes the certificate, or why there will be none; the authority's
 //! key stays with the server. [`clean`] deletes by age. Before any write the live request is read once more.
 //!
-//! Never here: a decision on a request that somebody has decided, and requests for other signers.
+//! Never here: a decision on a request that is decided, and requests for other signers.
 
 mod approve;
 mod clean;

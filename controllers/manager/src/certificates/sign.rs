@@ -111,7 +111,7 @@ pub(super) fn checked(
     if spec.signer_name == KUBELET_SERVING && recognize::is_of_api_server(&request, api_server_names) {
         return Err("subjectAltNames of the API server are not allowed".to_owned());
     }
-    // Refused at the request's creation already; nobody becomes a master by what this signs.
+    // Refused at the request's creation already; no user becomes a master by what this signs.
     if spec.signer_name == API_CLIENT && request.organizations.iter().any(|own| own == MASTERS) {
         return Err(format!(
             "use of {API_CLIENT} signer with {MASTERS} group is not allowed"

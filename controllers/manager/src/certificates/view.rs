@@ -28,7 +28,7 @@ pub(crate) struct RequestView {
 }
 
 impl RequestView {
-    /// Reports whether nobody has decided on it.
+    /// Reports whether it is neither approved nor denied.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_approved && !self.is_denied && !self.has_certificate
     }

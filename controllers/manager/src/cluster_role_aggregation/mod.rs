@@ -100,7 +100,7 @@ impl Reconciler for Aggregation {
     }
 }
 
-/// Applies the rules as the controller's own, whoever had them, as upstream does; no rules are no field.
+/// Applies the rules as the controller's own, whichever manager had them, as upstream does; no rules are no field.
 fn fill(
     client: &Client,
     key: &ObjectKey,

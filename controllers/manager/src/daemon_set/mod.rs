@@ -33,6 +33,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
+use machinery_reconcile::Expectations;
 use machinery_runtime::metrics::Family;
 use reconcile::DaemonSetReconciler;
 
@@ -71,6 +72,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             owners_of(change, KIND, &by_revision, |set| &set.selector)
         })
         .watches(&nodes, move |change| sets_of_node(&by_node, change));
+    let expectations = Expectations::default();
+    let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);
     let reconciler = DaemonSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),
         history: History::new(client.clone(), context.runtime.clone(), revisions),
@@ -79,12 +82,12 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         sets,
         pods,
         nodes,
-        expectations: Default::default(),
+        expectations,
         own_writes: own_writes(context, &STALE_SKIPS, ["apps", "daemonsets"]),
         creations: Default::default(),
         backoff: Default::default(),
     };
-    controller.run(reconciler)
+    controller.keeps(woken).run(reconciler)
 }
 
 /// Every set, when a node comes or goes, or says something else of what may run on it.

@@ -12,6 +12,7 @@ use super::status::{next_available, status};
 use crate::heavy;
 use crate::history::revisions::{POD_HASH, next_number, surplus};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
+use crate::pod_claim::PodClaim;
 use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::template::{OwnerReference, tree};
 use crate::views::{DaemonSetStatus, DaemonSetView, NodeView, Phase, PodView};
@@ -144,8 +145,15 @@ impl DaemonSetReconciler {
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
         let (mut adopted, _) = heavy::split(&self.runtime, flow, &set.selector, orphans).await;
         adopted.retain(|pod| !pod.header.is_deleting());
-        let owner = (&ApiResource::of::<DaemonSet>(), &*set.header);
-        self.pod_control.claim(owner, about, &adopted, &others).await?;
+        let claim = PodClaim {
+            kind: &ApiResource::of::<DaemonSet>(),
+            owner: &set.header,
+            adopt: &adopted,
+            release: &others,
+            finalizer: None,
+        };
+        let gone = self.pod_control.claim(&claim, about).await?;
+        adopted.retain(|pod| !gone.contains(pod.uid()));
         pods.extend(adopted);
         Ok(pods)
     }

@@ -52,6 +52,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             owners_of(change, "Deployment", &by_set, |own| &own.selector)
         })
         .watches(&pods, move |change| deployment_of_gone_pod(&by_pod, change));
+    let expectations = Expectations::default();
+    let woken = expectations.requeue_after_lists(&sets, controller.queue(), ObjectKey::clone);
     let reconciler = DeploymentReconciler {
         client,
         recorder,
@@ -59,10 +61,10 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         deployments,
         sets,
         pods,
-        expectations: Expectations::default(),
+        expectations,
         own_writes: Default::default(),
     };
-    controller.run(reconciler)
+    controller.keeps(woken).run(reconciler)
 }
 
 /// `Recreate` waits until the last old pod is gone or has ended.

@@ -137,18 +137,20 @@ impl DeploymentReconciler {
         for set in orphans.into_iter().filter(|set| !set.header.is_deleting()) {
             still_staying(&self.client, &ApiResource::of::<Deployment>(), &deployment.header).await?;
             let owner = OwnerReference::controller("apps/v1", "Deployment", &deployment.header);
-            self.patch_owners(&set, json!(owner)).await?;
-            sets.push(set);
+            if self.patch_owners(&set, json!(owner)).await? {
+                sets.push(set);
+            }
         }
         Ok(sets)
     }
 
-    async fn patch_owners(&self, set: &SetRef, reference: serde_json::Value) -> Result<(), ReconcileError> {
+    /// Returns false for one that is gone.
+    async fn patch_owners(&self, set: &SetRef, reference: serde_json::Value) -> Result<bool, ReconcileError> {
         let sets = ApiResource::of::<ReplicaSet>();
         match patch_owners(&self.client, &sets, &set.header, &reference).await {
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(ReconcileError::doing("claiming a replica set")(error)),
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(true),
         }
     }
 

@@ -63,11 +63,14 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let metrics = context.runtime.metrics();
     let queue = controller.queue();
-    controller.run(reconcile::SliceReconciler {
+    let recorder = context.recorder(&client, ROW.name);
+    let writer = SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES));
+    let woken = writer.requeue_after_lists(&slices, controller.queue());
+    controller.keeps(woken).run(reconcile::SliceReconciler {
         queue,
         shares: EndpointShares::new(&context.runtime, &SHORT),
-        recorder: context.recorder(&client, ROW.name),
-        writer: SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES)),
+        recorder,
+        writer,
         metrics: SliceMetrics::new(metrics, &slices),
         runtime: context.runtime.clone(),
         services,
@@ -78,7 +81,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 /// The services whose endpoints a change of a pod concerns: those that select it before or after. What no endpoint
-/// shows (a container's restart, say) wakes nobody.
+/// shows (a container's restart, say) wakes no Service.
 pub(crate) fn services_of_pod(services: &Informer<ServiceView>, change: &Change<PodView>) -> Vec<ObjectKey> {
     if let (Some(old), Some(new)) = (&change.old, &change.new) {
         let same = old.header.labels == new.header.labels

@@ -1,6 +1,6 @@
 //! From pods to endpoints, and from endpoints to the fewest changes of slices. Pure.
 
-use super::view::{Conditions, Endpoint, Port, Protocol, SliceView, TargetRef};
+use super::view::{Conditions, Endpoint, Identity, Port, Protocol, SliceView, TargetRef};
 use super::{CONTROLLER, HEADLESS, MANAGED_BY, MAX_ENDPOINTS, SERVICE_NAME};
 use crate::endpoint_shares::{ENDPOINT, port_units};
 use crate::views::{PodView, ServiceView};
@@ -279,9 +279,9 @@ fn plan_group(
     labels: &BTreeMap<&str, &str>,
     existing: &[SliceRef],
 ) {
-    let mut missing: BTreeMap<Vec<String>, Endpoint> = endpoints
+    let mut missing: BTreeMap<Identity, Endpoint> = endpoints
         .into_iter()
-        .map(|endpoint| (endpoint.addresses.clone(), endpoint))
+        .map(|endpoint| (endpoint.identity(), endpoint))
         .collect();
     // First what the slices keep, in their order, brought up to date.
     let mut kept: Vec<(SliceRef, Vec<Endpoint>)> = existing
@@ -290,7 +290,7 @@ fn plan_group(
             let stay = slice
                 .endpoints
                 .iter()
-                .filter_map(|endpoint| missing.remove(&endpoint.addresses));
+                .filter_map(|endpoint| missing.remove(&endpoint.identity()));
             (slice.clone(), stay.collect())
         })
         .collect();

@@ -3,7 +3,7 @@
 use super::metrics::SHORT;
 use super::plan::{SliceRef, addresses, desired, labels, plan};
 use super::reconcile::planned;
-use super::view::SliceView;
+use super::view::{Endpoint, SliceView};
 use crate::endpoint_shares::EndpointShares;
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
@@ -181,6 +181,44 @@ fn labels_of_a_service_are_copied_as_far_as_they_have_room() {
     let copied = labels(&own);
     assert_eq!(copied.len(), 65_536 / 66 + 2);
     assert_eq!(copied["kubernetes.io/service-name"], "web");
+}
+
+/// Two pods of a node's network have one address: an old and a new one of a rolling update, say.
+#[test]
+fn endpoints_that_share_an_address_are_told_apart_by_their_pods() {
+    let made = |pods: &[Arc<Object<PodView>>]| desired(&service(), pods, |_| None, ALL);
+    let names = |endpoints: &[Endpoint]| {
+        let named = endpoints
+            .iter()
+            .map(|own| (own.target_ref.clone().unwrap().name, own.conditions.ready));
+        named.collect::<Vec<_>>()
+    };
+    let of = |name: &str, ready| pod(name, "10.0.0.1", ready, json!({}));
+    let pair = [of("new", false), of("old", true)];
+    let created = plan(made(&pair), &labels(&service()), &[]).create;
+    assert_eq!(created.len(), 1);
+    let both = [("new".to_owned(), false), ("old".to_owned(), true)];
+    assert_eq!(names(&created[0].2), both);
+    let json = json!({"metadata": {"name": "a", "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
+        "ports": created[0].1, "endpoints": created[0].2});
+    let existing = [Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())];
+    // In any order of the pods, nothing is left to change.
+    let reversed = [of("old", true), of("new", false)];
+    let same = plan(made(&reversed), &labels(&service()), &existing);
+    assert!(same.create.is_empty() && same.update.is_empty() && same.delete.is_empty());
+    // One becomes ready in its place, and the other goes alone.
+    let turned = plan(made(&[of("new", true)]), &labels(&service()), &existing);
+    assert_eq!(names(&turned.update[0].1), [("new".to_owned(), true)]);
+    assert_eq!((turned.added, turned.removed), (0, 1));
+    // A pod of another name takes the address of one that went.
+    let replaced = plan(
+        made(&[of("next", true), of("old", true)]),
+        &labels(&service()),
+        &existing,
+    );
+    let both = [("old".to_owned(), true), ("next".to_owned(), true)];
+    assert_eq!(names(&replaced.update[0].1), both);
+    assert_eq!((replaced.added, replaced.removed), (1, 1));
 }
 
 /// A node says which addresses its pods have; one that validation refuses would stop the service's endpoints for good.

@@ -65,6 +65,32 @@ pub(crate) struct Endpoint {
     pub(super) zone: Option<String>,
 }
 
+/// Identity of an endpoint within its slices: addresses, hostname, and the namespace and name of its target (upstream's
+/// `endpointHashObj`). Pods of a node's network share an address.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Identity {
+    addresses: Vec<String>,
+    hostname: String,
+    namespace: String,
+    name: String,
+}
+
+impl Endpoint {
+    /// Returns what the endpoint keeps when its conditions or its node change.
+    pub(super) fn identity(&self) -> Identity {
+        let target = self.target_ref.as_ref();
+        let of_target = |field: fn(&TargetRef) -> &String| target.map(field).cloned().unwrap_or_default();
+        let mut addresses = self.addresses.clone();
+        addresses.sort();
+        Identity {
+            addresses,
+            hostname: self.hostname.clone().unwrap_or_default(),
+            namespace: of_target(|target| &target.namespace),
+            name: of_target(|target| &target.name),
+        }
+    }
+}
+
 /// `conditions` of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Conditions {

@@ -84,9 +84,12 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         });
     let client = context.client(ROW.service_account);
     let metrics = context.runtime.metrics();
-    controller.run(reconcile::MirroringReconciler {
-        recorder: context.recorder(&client, COMPONENT),
-        writer: SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES)),
+    let recorder = context.recorder(&client, COMPONENT);
+    let writer = SliceWriter::new(client, context.runtime.clone(), metrics.counters(&CHANGES));
+    let woken = writer.requeue_after_lists(&slices, controller.queue());
+    controller.keeps(woken).run(reconcile::MirroringReconciler {
+        recorder,
+        writer,
         metrics: MirroringMetrics::new(metrics, &slices),
         runtime: context.runtime.clone(),
         services,

@@ -81,7 +81,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 /// Things to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// Endpoints whose Service went while nobody looked, once at the start.
+    /// Endpoints whose Service went while no controller ran, once at the start.
     Leftovers,
     /// A Service that is there or has gone.
     Service(ObjectKey),

@@ -130,11 +130,12 @@ pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>
         known: HashSet::new(),
         part: Part::default(),
     };
-    for pod in pods.iter().filter(|pod| service.selects(&pod.header)) {
-        let Some(address) = address(service, pod) else {
-            continue;
-        };
-        let ready = pod.ready || service.publish_not_ready;
+    let selected = pods.iter().filter(|pod| service.selects(&pod.header));
+    let addressed = selected.filter_map(|pod| Some((address(service, pod)?, pod)));
+    let with_state = addressed.map(|(address, pod)| (pod.ready || service.publish_not_ready, address, pod));
+    // Ready ones have room first, as of upstream's `truncateEndpoints`; it cuts each subset in proportion, this the last pods.
+    let (ready, not_ready): (Vec<_>, Vec<_>) = with_state.partition(|(ready, ..)| *ready);
+    for (ready, address, pod) in ready.into_iter().chain(not_ready) {
         let ports: Vec<Port> = service_ports
             .iter()
             .filter_map(|port| resolve_port(port, &pod.ports))
@@ -249,6 +250,41 @@ mod tests {
         };
         check("http", 16);
         check(&"x".repeat(250), 2);
+    }
+
+    /// Upstream's `TestSyncEndpointsOverCapacity`: numbers of ready and not ready addresses, desired and there.
+    #[test]
+    fn endpoints_that_are_ready_have_room_first() {
+        let service = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"},
+            "ports": [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]}});
+        let service = object_of::<ServiceView>(&service.to_string()).unwrap();
+        let pod = |at: usize, ready: bool| {
+            let name = format!("p{at:05}");
+            let json = json!({"metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": "web"}},
+                "spec": {"nodeName": "x"}, "status": {"phase": "Running", "podIP": format!("10.0.{}.{}", at / 250, at % 250 + 1),
+                    "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}});
+            Arc::new(object_of::<PodView>(&json.to_string()).unwrap())
+        };
+        let check = |desired: (usize, usize), expected: (usize, usize), truncated: bool| {
+            // Those that are not ready come first by their names.
+            let pods: Vec<_> = (0..desired.0 + desired.1)
+                .map(|at| pod(at, at >= desired.1))
+                .collect();
+            let planned = subsets(&service, &pods, usize::MAX);
+            let own = &planned.subsets[0];
+            assert_eq!(
+                (own.addresses.len(), own.not_ready_addresses.len()),
+                expected,
+                "{desired:?}"
+            );
+            assert_eq!(planned.truncated, truncated, "{desired:?}");
+        };
+        check((997, 4), (997, 3), true);
+        check((1_000, 10), (1_000, 0), true);
+        check((999, 0), (999, 0), false);
+        check((1_000, 0), (1_000, 0), false);
+        check((1_001, 0), (1_000, 0), true);
+        check((500, 500), (500, 500), false);
     }
 
     #[test]

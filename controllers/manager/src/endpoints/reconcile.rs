@@ -97,7 +97,7 @@ impl EndpointsReconciler {
         });
     }
 
-    /// The Service is gone, and its Endpoints go with it, whoever wrote them, as upstream's.
+    /// The Service is gone, and its Endpoints go with it, whichever client wrote them, as upstream's.
     async fn remove(&self, key: &ObjectKey) -> Result<(), ClientError> {
         self.own_writes.forget(key);
         // The cache may be behind; the name says enough.

@@ -66,11 +66,11 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 fn new_pod(change: &Change<PodView>) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
     let came = change.old.as_ref().is_none_or(|old| old.uid() != new.uid());
-    let wants = new.has_ephemeral && !new.header.is_deleting();
+    let wants = new.has_ephemeral() && !new.header.is_deleting();
     (came && wants).then(|| new.key().clone())
 }
 
-/// The pods that have a claim of this name for a volume of theirs, whoever had made the one that is gone.
+/// The pods that have a claim of this name for a volume of theirs, whichever had made the one that is gone.
 fn users_of_deleted(change: &Change<ClaimView>, pods: &Informer<PodView>) -> Vec<ObjectKey> {
     let Some(gone) = change.old.as_ref().filter(|_| change.is_removal()) else {
         return Vec::new();
@@ -79,6 +79,6 @@ fn users_of_deleted(change: &Change<ClaimView>, pods: &Informer<PodView>) -> Vec
     // Its name is the pod's, a dash, and the volume's.
     let ends = name.match_indices('-').map(|(end, _)| end);
     let keys = ends.map(|end| ObjectKey::new(gone.namespace(), &name[..end]));
-    keys.filter(|key| pods.get(key).is_some_and(|pod| pod.has_ephemeral))
+    keys.filter(|key| pods.get(key).is_some_and(|pod| pod.has_ephemeral()))
         .collect()
 }

@@ -26,7 +26,7 @@ impl Reconciler for Ephemeral {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let known = self.pods.get(key);
-            let Some(known) = known.filter(|pod| pod.has_ephemeral && !pod.header.is_deleting()) else {
+            let Some(known) = known.filter(|pod| pod.has_ephemeral() && !pod.header.is_deleting()) else {
                 return Ok(Outcome::Done);
             };
             let resource = ApiResource::of::<Pod>();

@@ -93,7 +93,7 @@ struct State {
     objects: BTreeMap<String, Value>,
     /// Ends of watches.
     watches: Vec<mpsc::UnboundedSender<Value>>,
-    /// Metadata that somebody writes just before a write of the collector.
+    /// Metadata that a client writes just before a write of the collector.
     concurrent: VecDeque<Value>,
     reads: Vec<String>,
     writes: Vec<String>,

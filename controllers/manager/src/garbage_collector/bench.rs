@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::Role;
 use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Informers};
+use machinery_client::{ApiResource, HeaderChange, Informers};
 use machinery_meta::ObjectHeader;
 use machinery_reconcile::{Outcome, Reconciler, WorkQueue};
 use machinery_runtime::{Runtime, Simulation};
@@ -61,6 +61,17 @@ impl Id {
     }
 }
 
+/// Boats of an API extension.
+fn boats(group: &'static str) -> ApiResource {
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        plural: "boats".into(),
+        kind: "Boat".into(),
+        namespaced: false,
+    }
+}
+
 /// Resources that are served; roles in two versions.
 fn resources() -> Vec<ApiResource> {
     let role = ApiResource::of::<Role>();
@@ -75,6 +86,8 @@ fn resources() -> Vec<ApiResource> {
         ApiResource::of::<Deployment>(),
         role,
         old_role,
+        boats("boats.example"),
+        boats("ships.example"),
     ]
 }
 
@@ -122,9 +135,29 @@ impl Bench {
     /// The object's store has it, or has it no more.
     pub(super) fn see(&self, id: Id, old: Option<&Value>, new: Option<&Value>) {
         let (old, new) = (old.map(header), new.map(header));
+        let change = HeaderChange {
+            old: old.as_ref(),
+            new: new.as_ref(),
+            of_extension: id.resource().group.ends_with(".example"),
+            forgotten: false,
+        };
+        self.change(id, &change);
+    }
+
+    /// The object's store sees it no more.
+    pub(super) fn forget(&self, id: Id, object: &Value) {
+        let change = HeaderChange {
+            old: Some(&header(object)),
+            new: None,
+            of_extension: true,
+            forgotten: true,
+        };
+        self.change(id, &change);
+    }
+
+    fn change(&self, id: Id, change: &HeaderChange<'_>) {
         let resource = Arc::new(id.resource());
-        let graph = &self.collector.graph;
-        let effects = graph.changed(&resource, old.as_ref(), new.as_ref());
+        let effects = self.collector.graph.changed(&resource, change);
         self.collector.dispatcher.carry_out(effects);
     }
 

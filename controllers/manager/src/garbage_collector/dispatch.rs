@@ -54,7 +54,7 @@ impl Dispatcher {
 
     /// Records upstream's event of a reference into another namespace.
     fn report(&self, found: &ForeignOwner) {
-        let Node { resource, header } = &found.dependent;
+        let Node { resource, header, .. } = &found.dependent;
         let Some(owner) = header.owners.iter().find(|own| own.uid == found.owner) else {
             return;
         };

@@ -1,14 +1,15 @@
 //! Graph of owners and dependents, by uid. Pure but for its lock; a change returns its effects on others.
 //!
 //! References are text of tenants: an object is the owner that a reference means only where kind, name and namespace agree
-//! with the uid. Objects out of reach (of another namespace) neither hold an owner nor are orphaned by it.
+//! with the uid. Objects out of reach (of another namespace) neither hold an owner nor are orphaned by it. API extensions say
+//! what uids they like: one speaks for an object that no other store has, and gives way to the server.
 
 use super::effects::{Effects, ForeignOwner};
 use super::finalizers::{Waits, waits_for};
 use super::keys::Key;
-use super::node::Node;
+use super::node::{Node, Precedence};
 use super::uids::ShortUid;
-use machinery_client::ApiResource;
+use machinery_client::{ApiResource, HeaderChange};
 use machinery_meta::{ObjectHeader, OwnerRef, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -117,32 +118,41 @@ impl Graph {
     }
 
     /// An object changed in its store.
-    pub(super) fn changed(
-        &self,
-        resource: &Arc<ApiResource>,
-        old: Option<&Arc<ObjectHeader>>,
-        new: Option<&Arc<ObjectHeader>>,
-    ) -> Effects {
-        match (new, old) {
-            (Some(new), _) => self.seen(resource, new),
-            (None, Some(old)) => self.gone(&old.uid),
+    pub(super) fn changed(&self, resource: &Arc<ApiResource>, change: &HeaderChange<'_>) -> Effects {
+        match (change.new, change.old) {
+            (Some(new), _) => self.seen(Node {
+                resource: resource.clone(),
+                header: new.clone(),
+                of_extension: change.of_extension,
+            }),
+            (None, Some(old)) => {
+                let mut effects = self.gone_from(resource, &old.uid);
+                if change.forgotten {
+                    effects.gone = None;
+                }
+                effects
+            }
             (None, None) => Effects::default(),
         }
     }
 
     /// An object was seen. One whose owners are all there and staying is not looked at: that it is to be will be known
     /// from the owner.
-    pub(super) fn seen(&self, resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Effects {
+    pub(super) fn seen(&self, node: Node) -> Effects {
         let mut nodes = self.lock();
         let mut effects = Effects::default();
-        let uid = ShortUid::from(&header.uid);
+        let uid = ShortUid::from(&node.header.uid);
+        let known = nodes.seen.get(&uid).map(|known| &known.node);
+        match known.map_or(Precedence::Same, |known| node.precedence(known)) {
+            Precedence::Same => {}
+            Precedence::Lower => return effects,
+            // What was there was said by an extension that may not say so.
+            Precedence::Higher => remove(&mut nodes, &uid, &mut effects),
+        }
+        let header = &node.header;
         let (before, dependents) = nodes.take(&uid);
         let old: &[OwnerRef] = before.as_ref().map_or(&[], |before| &before.owners);
         link(&mut nodes, header, old, &mut effects.looks);
-        let node = Node {
-            resource: resource.clone(),
-            header: header.clone(),
-        };
         if before.is_none() {
             misled(&nodes, &node, &dependents, &mut effects);
         }
@@ -168,20 +178,18 @@ impl Graph {
 
     /// An object is gone; its dependents are to be looked at, and owners that waited for it.
     pub(super) fn gone(&self, uid: &Uid) -> Effects {
-        let mut nodes = self.lock();
         let mut effects = Effects::default();
-        let short = ShortUid::from(uid);
-        let Some(entry) = nodes.seen.remove(&short) else {
-            return effects;
-        };
-        effects.looks.extend(nodes.dependent_keys(&entry.dependents));
-        for owner in entry.node.owners() {
-            unlink(&mut nodes, &owner.uid, &short, &mut effects.looks);
-        }
-        effects.gone = (!entry.dependents.is_empty()).then_some(entry.node);
-        // Those who go on claiming it do so without its being there.
-        for dependent in entry.dependents {
-            claim(&mut nodes, short.clone(), dependent);
+        remove(&mut self.lock(), &ShortUid::from(uid), &mut effects);
+        effects
+    }
+
+    /// An object is gone from the store of this resource, which is nothing to others that have its uid.
+    fn gone_from(&self, resource: &ApiResource, uid: &Uid) -> Effects {
+        let mut nodes = self.lock();
+        let (short, mut effects) = (ShortUid::from(uid), Effects::default());
+        let own = nodes.seen.get(&short);
+        if own.is_some_and(|own| *own.node.resource == *resource) {
+            remove(&mut nodes, &short, &mut effects);
         }
         effects
     }
@@ -202,6 +210,22 @@ impl Graph {
     pub(super) fn len(&self) -> usize {
         let nodes = self.lock();
         nodes.seen.len() + nodes.claimed.len()
+    }
+}
+
+/// Takes an object out.
+fn remove(nodes: &mut Nodes, short: &ShortUid, effects: &mut Effects) {
+    let Some(entry) = nodes.seen.remove(short) else {
+        return;
+    };
+    effects.looks.extend(nodes.dependent_keys(&entry.dependents));
+    for owner in entry.node.owners() {
+        unlink(nodes, &owner.uid, short, &mut effects.looks);
+    }
+    effects.gone = (!entry.dependents.is_empty()).then_some(entry.node);
+    // Those who go on claiming it do so without its being there.
+    for dependent in entry.dependents {
+        claim(nodes, short.clone(), dependent);
     }
 }
 

@@ -81,7 +81,7 @@ fn dependents_that_another_owns_lose_the_waiting_owner_and_nothing_else() {
     });
 }
 
-/// A cycle is opened once, and then nobody asks again and again whether it is open.
+/// A cycle is opened once, and then the collector does not ask again whether it is open.
 #[test]
 fn cycles_of_waiting_objects_open_and_are_not_polled() {
     for blocks in [true, false] {
@@ -194,7 +194,7 @@ fn references_into_another_namespace_are_reported_once_for_objects_of_any_name()
     });
 }
 
-/// Somebody who deletes an object in his own way is not overruled.
+/// A client that deletes an object with its own options is not overruled.
 #[test]
 fn deletes_stop_where_somebody_deletes_the_object_first() {
     Bench::run(|mut bench| async move {

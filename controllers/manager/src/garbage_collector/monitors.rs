@@ -133,7 +133,7 @@ impl Monitors {
         let (own, listed) = (dispatcher.clone(), resource.clone());
         let lists = store.on_list(Box::new(move || own.absent.forget(&listed)));
         let changes = store.on_header_change(Box::new(move |change| {
-            dispatcher.carry_out(graph.changed(&resource, change.old, change.new));
+            dispatcher.carry_out(graph.changed(&resource, change));
         }));
         Monitor {
             store,

@@ -11,11 +11,42 @@ use std::sync::Arc;
 pub(super) struct Node {
     pub(super) resource: Arc<ApiResource>,
     pub(super) header: Arc<ObjectHeader>,
+    /// An API extension says that it is there.
+    pub(super) of_extension: bool,
+}
+
+/// Standing of what is said of a uid beside what was said of it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precedence {
+    /// The object as it is now.
+    Same,
+    /// Another's, which counts instead.
+    Higher,
+    /// Another's, which does not count.
+    Lower,
 }
 
 impl Node {
     pub(super) fn owners(&self) -> &[OwnerRef] {
         &self.header.owners
+    }
+
+    /// Compares this with what is known of its uid. The server makes uids, so that what it says of one is true; of extensions
+    /// the first is believed.
+    pub(super) fn precedence(&self, known: &Self) -> Precedence {
+        match (self.of_extension, known.of_extension) {
+            _ if self.resource == known.resource => Precedence::Same,
+            (false, false) => Precedence::Same,
+            (false, true) => Precedence::Higher,
+            (true, true) if self.resource.group == known.resource.group => Precedence::Same,
+            (true, _) => Precedence::Lower,
+        }
+    }
+
+    /// Reports whether a reference that has this object's uid is its to take away: any for the server's, and for an
+    /// extension's those that mean it.
+    pub(super) fn may_free(&self, reference: &OwnerRef, namespace: &str) -> bool {
+        !self.of_extension || self.is_meant(reference, namespace)
     }
 
     pub(super) fn is_deleting(&self) -> bool {

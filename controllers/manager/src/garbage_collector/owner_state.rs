@@ -135,7 +135,7 @@ impl Collector {
             self.dispatcher.absent.add(owner, namespace);
             return Ok(Finding::Stands(OwnerState::Dangling));
         };
-        // It may be gone again before its store has it, or have no store, so that nobody would say so.
+        // It may be gone again before its store has it, or have no store, so that no event would say so.
         *unseen |= self.graph.get(&owner.uid).is_none();
         Ok(Finding::Stands(match waits_for_dependents(&live.header) {
             true => OwnerState::Waiting,

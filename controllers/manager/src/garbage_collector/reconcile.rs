@@ -14,7 +14,7 @@ use super::node::Node;
 use super::owner_state::{Findings, OwnerState};
 use futures::future::BoxFuture;
 use machinery_client::{ApiResource, Client, Propagation};
-use machinery_meta::{ObjectKey, Revision, Uid};
+use machinery_meta::{ObjectKey, OwnerRef, Revision, Uid};
 use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Counter, Family};
@@ -261,7 +261,7 @@ impl Collector {
             .await
     }
 
-    /// The object is looked at again after a while, longer each time: nobody says when what it waits for comes.
+    /// The object is looked at again after a while, longer each time: no event says when what it waits for comes.
     fn wait(&self, uid: &Uid, mut owners: Owners) -> Outcome {
         let wait = STORES_FILLING.saturating_mul(2_u32.saturating_pow(owners.waits));
         owners.waits += 1;
@@ -297,7 +297,7 @@ impl Collector {
         let is_done = dependents.len() < LOOKUPS_PER_TURN;
         let mut failed = None;
         for dependent in dependents {
-            if let Err(error) = self.set_free(uid, &dependent).await {
+            if let Err(error) = self.set_free(&node, &dependent).await {
                 failed = Some(error);
                 break;
             }
@@ -317,17 +317,19 @@ impl Collector {
     }
 
     /// Takes the owner from a dependent's references.
-    async fn set_free(&self, owner: &Uid, dependent: &Node) -> Result<(), ReconcileError> {
+    async fn set_free(&self, owner: &Node, dependent: &Node) -> Result<(), ReconcileError> {
         let live = self.live(&dependent.resource, &dependent.header.key).await?;
         let Some(live) = live.filter(|live| live.header.uid == dependent.header.uid) else {
             return Ok(());
         };
         let owners = &live.header.owners;
-        if owners.iter().all(|own| own.uid != *owner) {
+        let namespace = &live.header.key.namespace;
+        let stays = |own: &OwnerRef| own.uid != owner.header.uid || !owner.may_free(own, namespace);
+        if owners.iter().all(stays) {
             return Ok(());
         }
         let all = live.references()?.into_iter().zip(owners);
-        let others = all.filter(|(_, own)| own.uid != *owner);
+        let others = all.filter(|(_, own)| stays(own));
         let kept: Vec<Value> = others.map(|(reference, _)| reference).collect();
         self.write_owners(&dependent.resource, &live, &kept)
             .await

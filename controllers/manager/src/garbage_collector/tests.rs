@@ -2,6 +2,7 @@
 
 use super::graph::Graph;
 use super::keys::{Key, Object};
+use super::node::Node;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::ApiResource;
 use machinery_client::object::parse_header;
@@ -38,14 +39,22 @@ fn look(uid: &str) -> Key {
 }
 
 fn seen(graph: &Graph, pods: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Vec<Key> {
-    graph.seen(pods, header).looks
+    graph.seen(node(pods, header)).looks
+}
+
+fn node(resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Node {
+    Node {
+        resource: resource.clone(),
+        header: header.clone(),
+        of_extension: false,
+    }
 }
 
 #[test]
 fn changes_wake_whom_they_concern() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     let gone = |uid: &str| graph.gone(&Uid(uid.to_owned())).looks;
-    // An owner nobody has seen is asked for when its dependent is looked at.
+    // An owner that was never seen is asked for when its dependent is looked at.
     assert_eq!(
         seen(&graph, &pods, &object("child", &[("parent", true)], None)),
         [look("child")]
@@ -88,7 +97,7 @@ fn owner_alive_keeps_dependents_unqueued() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     seen(&graph, &pods, &object("parent", &[], None));
     assert_eq!(seen(&graph, &pods, &object("a", &[("parent", true)], None)), []);
-    // One more owner, whom nobody knows; then an owner that goes.
+    // One more owner, which is unknown; then an owner that goes.
     assert_eq!(
         seen(
             &graph,
@@ -130,7 +139,7 @@ fn orphaning_and_unblocking() {
     );
 }
 
-/// An object with 12,500 invented owners, of a megabyte, took ten times that before owners that nobody has seen had
+/// An object with 12,500 invented owners, of a megabyte, took ten times that before owners that were never seen had
 /// entries of their own kind: 800 bytes each.
 #[test]
 fn invented_owners_take_little_memory() {

@@ -1,7 +1,7 @@
 //! Writes of the collector: owner references, finalizers and deletes, each only on what it was decided on.
 //!
 //! Every write names the revision that was read. Where others write the object all the time, and not what the decision
-//! rests on, the write is tried again on the revision that is there, so that nobody escapes by writing fast.
+//! rests on, the write is tried again on the revision that is there, so that no object escapes by being written fast.
 
 use super::finalizers::has_finalizer;
 use super::live::Live;
@@ -89,7 +89,7 @@ impl Collector {
         Ok(Outcome::Done)
     }
 
-    /// Deletes an object that nobody owns, on the revision at which that was so.
+    /// Deletes an object without an owner, on the revision at which that was so.
     pub(super) async fn delete(
         &self,
         resource: &ApiResource,
@@ -104,7 +104,7 @@ impl Collector {
         if sent.as_ref().is_err_and(ClientError::is_conflict) {
             match self.live(resource, &header.key).await? {
                 None => return Ok(self.lost(&header.uid)),
-                // Somebody deletes it in a way of his own.
+                // A client deletes it with options of its own.
                 Some(now) if now.header.uid == header.uid && now.header.is_deleting() => {
                     return Ok(Outcome::Done);
                 }

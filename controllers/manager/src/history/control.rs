@@ -89,22 +89,24 @@ impl History {
         }
         let reference = json!(OwnerReference::controller(&kind.api_version(), &kind.kind, owner));
         for orphan in adopted {
-            self.patch_owner(&orphan, &reference).await?;
-            claimed.push(orphan);
+            if self.patch_owner(&orphan, &reference).await? {
+                claimed.push(orphan);
+            }
         }
         revisions::sort(&mut claimed);
         Ok(claimed)
     }
 
+    /// Returns false for one that is gone, or made anew under the name: the next event says more.
     async fn patch_owner(
         &self,
         own: &RevisionRef,
         reference: &serde_json::Value,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
         match patch_owners(&self.client, &self.resource, &own.header, reference).await {
-            // Gone, or made anew under the name: the next event says more.
-            Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
-            other => other.map_err(ReconcileError::doing("claiming a revision")),
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),
+            Err(error) => Err(ReconcileError::doing("claiming a revision")(error)),
+            Ok(()) => Ok(true),
         }
     }
 

@@ -46,11 +46,7 @@ pub fn hash(data: &str, collisions: Option<i32>) -> String {
 
 /// The name of an owner's revision.
 pub fn name(owner: &str, hash: &str) -> String {
-    let mut end = owner.len().min(MAX_PREFIX_BYTES);
-    while !owner.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}-{hash}", &owner[..end])
+    format!("{}-{hash}", &owner[..owner.floor_char_boundary(MAX_PREFIX_BYTES)])
 }
 
 /// Puts revisions in their order: by number, the older first among equals, then by name.

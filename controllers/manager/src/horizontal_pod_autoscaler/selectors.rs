@@ -68,7 +68,7 @@ impl Selectors {
         self.autoscalers.is_empty()
     }
 
-    /// The selector of this text, whoever has it.
+    /// The selector of this text, whichever target has it.
     pub(super) fn of_text(&self, text: &str) -> Option<Arc<Selected>> {
         let shared = self.shared.get(self.by_text.get(text)?)?;
         Some(Arc::clone(&shared.selected))

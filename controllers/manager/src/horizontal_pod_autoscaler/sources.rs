@@ -1,6 +1,6 @@
 //! Metrics of pods, objects and of the outside, from the metrics APIs (upstream's `metrics/client.go`).
 //!
-//! Resource metrics are the server's own. The other two groups are there if somebody serves them.
+//! Resource metrics are the server's own. The other two groups are there if an extension serves them.
 
 use super::calculator::{PodMetric, PodMetrics, ZERO_TIME};
 use super::metrics::Fetched;
@@ -139,7 +139,7 @@ impl Sources {
         list.not_empty("resource")
     }
 
-    /// The version in which somebody serves a group.
+    /// The version in which a group is served.
     async fn version(&self, group: &str) -> Result<Option<String>, String> {
         let kinds = self.kinds.all().await.map_err(|error| error.chain())?;
         let found = kinds.iter().find(|own| own.resource.group == group);

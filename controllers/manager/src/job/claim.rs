@@ -5,12 +5,11 @@ use super::FINALIZER;
 use super::reconcile::JobReconciler;
 use super::snapshot::PodRef;
 use crate::heavy;
-use crate::pod_control::still_staying;
+use crate::pod_claim::PodClaim;
 use crate::views::{JobView, PodView};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use machinery_client::{ApiResource, ClientError, Object, Patch};
+use k8s_openapi::api::batch::v1::Job;
+use machinery_client::{ApiResource, Object};
 use machinery_reconcile::{ObjectReference, ReconcileError};
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Pods of a Job by their labels.
@@ -53,48 +52,16 @@ impl JobReconciler {
         let flow = || heavy::flow("jobs", job.namespace());
         let of = job.clone();
         let step = move || claim(&of, owned, orphans);
-        let claimed = heavy::step(&self.runtime, flow, comparisons, step).await;
-        if !claimed.adopt.is_empty() {
-            still_staying(&self.client, &ApiResource::of::<Job>(), &job.header).await?;
-        }
-        for pod in &claimed.adopt {
-            let adopted = self.patch_pod(pod, adoption(owner)).await;
-            adopted.map_err(ReconcileError::doing("adopting a pod"))?;
-        }
-        for pod in &claimed.release {
-            match self.patch_pod(pod, release(owner)).await {
-                // Gone, or made anew under the name: it is not ours either way.
-                Err(error) if error.is_not_found() || error.is_invalid() || error.is_conflict() => {}
-                released => released.map_err(ReconcileError::doing("releasing a pod"))?,
-            }
-        }
+        let mut claimed = heavy::step(&self.runtime, flow, comparisons, step).await;
+        let claim = PodClaim {
+            kind: &ApiResource::of::<Job>(),
+            owner: &job.header,
+            adopt: &claimed.adopt,
+            release: &claimed.release,
+            finalizer: Some(FINALIZER),
+        };
+        let gone = self.pod_control.claim(&claim, owner).await?;
+        claimed.pods.retain(|pod| !gone.contains(pod.uid()));
         Ok(claimed.pods)
     }
-
-    /// Patches metadata of a pod, which must still be the one that was seen.
-    async fn patch_pod(&self, pod: &PodRef, mut metadata: Value) -> Result<(), ClientError> {
-        metadata["uid"] = json!(pod.uid().0);
-        let (resource, body) = (ApiResource::of::<Pod>(), json!({"metadata": metadata}));
-        self.client
-            .patch(&resource, pod.key(), "", &Patch::Strategic, &body)
-            .await
-            .map(drop)
-    }
-}
-
-fn adoption(owner: &ObjectReference) -> Value {
-    json!({
-        "ownerReferences": [{
-            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.key.name, "uid": owner.uid,
-            "controller": true, "blockOwnerDeletion": true,
-        }],
-        "finalizers": [FINALIZER],
-    })
-}
-
-fn release(owner: &ObjectReference) -> Value {
-    json!({
-        "ownerReferences": [{"$patch": "delete", "uid": owner.uid}],
-        "$deleteFromPrimitiveList/finalizers": [FINALIZER],
-    })
 }

@@ -77,6 +77,14 @@ fn member(snapshot: &Snapshot, plan: &Plan, name: &str) -> Value {
         "delete" => json!(names(&plan.delete)),
         "discard" => json!(names(&plan.discard)),
         "release" => json!(names(&plan.release)),
+        "counts" => json!([plan.status.succeeded, plan.status.failed]),
+        "completedIndexes" => json!(plan.status.completed_indexes),
+        "succeeded" => json!(
+            plan.status
+                .uncounted_terminated_pods
+                .as_ref()
+                .map(|own| &own.succeeded)
+        ),
         "failed" => json!(
             plan.status
                 .uncounted_terminated_pods
@@ -93,7 +101,18 @@ fn member(snapshot: &Snapshot, plan: &Plan, name: &str) -> Value {
 
 #[test]
 fn failures_count_as_upstream() {
-    let rows: Vec<Row> = serde_json::from_str(include_str!("../../testdata/job_failures.json")).unwrap();
+    check_rows(include_str!("../../testdata/job_failures.json"));
+}
+
+/// Upstream's `TestTrackJobStatusAndRemoveFinalizers`: its first write of status, and the pods that lose the finalizer.
+#[test]
+fn job_ended_pods_are_tracked_as_upstream() {
+    check_rows(include_str!("../../testdata/job_tracking.json"));
+}
+
+#[track_caller]
+fn check_rows(text: &str) {
+    let rows: Vec<Row> = serde_json::from_str(text).unwrap();
     for row in rows {
         let pods: Vec<Value> = row.pods.iter().map(Pod::json).collect();
         let status = if row.status.is_null() {
@@ -111,6 +130,38 @@ fn failures_count_as_upstream() {
                 row.name
             );
         }
+    }
+}
+
+/// Every index counts at once; finalizers go five hundred at a time, and the Job is not complete before they are gone.
+#[test]
+fn indexed_jobs_of_many_pods_that_end_at_once_lose_no_success() {
+    let all = |indexes: std::ops::Range<u32>| -> Vec<Value> {
+        let ended = indexes.map(|at| pod(&at.to_string(), "Succeeded", true, Some(at)));
+        ended.collect()
+    };
+    let of = |status: Value| job(json!({"completionMode": "Indexed", "completions": 1_201}), status);
+    let mut status = json!({});
+    for (left, released, last) in [
+        (0, 500, false),
+        (500, 500, false),
+        (1_000, 201, false),
+        (1_201, 0, true),
+    ] {
+        let plan = plan(&snapshot(&of(status), &all(left..1_201), None));
+        assert_eq!(plan.status.succeeded, 1_201, "after {left}");
+        assert_eq!(plan.status.completed_indexes, "0-1200");
+        assert_eq!(
+            (plan.release.len(), plan.create.len()),
+            (released, 0),
+            "after {left}"
+        );
+        assert_eq!(
+            find(&plan.status.conditions, "Complete").is_some(),
+            last,
+            "after {left}"
+        );
+        status = serde_json::to_value(&plan.status).unwrap();
     }
 }
 

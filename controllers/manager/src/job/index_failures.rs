@@ -1,6 +1,6 @@
 //! Failures at an index, which its pods carry from one to the next. Pure.
 //!
-//! The last failed pod of an index keeps the finalizer until its successor is there: whoever deletes it, the successor
+//! The last failed pod of an index keeps the finalizer until its successor is there: whatever deletes it, the successor
 //! has its counts.
 
 use super::backoff::finished_at;

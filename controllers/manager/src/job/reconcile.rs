@@ -194,7 +194,7 @@ impl JobReconciler {
     fn pod_name(&self, job: &Object<JobView>, index: Option<u32>) -> ObjectKey {
         ObjectKey::new(
             job.namespace(),
-            names::generate(&self.runtime, &prefix(job, index)),
+            names::generate(&self.runtime, &prefix(job.name(), index)),
         )
     }
 
@@ -214,7 +214,7 @@ impl JobReconciler {
             backoff: None,
         };
         for key in lost {
-            let index = job.indexed.then(|| index_in(job, &key.name)).flatten();
+            let index = job.indexed.then(|| index_in(job.name(), &key.name)).flatten();
             let created = self.create(&snapshot, owner, key.clone(), index).await;
             created.map_err(ReconcileError::doing("creating a pod again"))?;
         }
@@ -243,7 +243,7 @@ impl JobReconciler {
             }
         }
         let controller = OwnerReference::controller("batch/v1", "Job", &job.header);
-        let pod = template.pod(job.namespace(), &key.name, &prefix(job, index), controller);
+        let pod = template.pod(job.namespace(), &key.name, &prefix(job.name(), index), controller);
         self.pod_control
             .create(&self.expectations, owner, key, &pod)
             .await
@@ -315,20 +315,19 @@ impl JobReconciler {
     }
 }
 
-fn prefix(job: &Object<JobView>, index: Option<u32>) -> String {
-    index.map_or_else(
-        || format!("{}-", job.name()),
-        |index| format!("{}-{index}-", job.name()),
-    )
+/// Prefix of a pod's name. A long name of the Job is cut before the index, so that the pod's name has it (upstream's
+/// `podGenerateNameWithIndex`).
+pub(super) fn prefix(job: &str, index: Option<u32>) -> String {
+    let end = index.map_or_else(|| "-".to_owned(), |index| format!("-{index}-"));
+    let room = names::MAX_BASE_LENGTH - end.len();
+    format!("{}{end}", &job[..job.floor_char_boundary(room)])
 }
 
-fn index_in(job: &Object<JobView>, pod: &str) -> Option<u32> {
-    pod.strip_prefix(job.name())?
-        .strip_prefix('-')?
-        .split_once('-')?
-        .0
-        .parse()
-        .ok()
+/// Returns the index in the name of a pod that [`prefix`] begins.
+pub(super) fn index_in(job: &str, pod: &str) -> Option<u32> {
+    let base = &pod[..pod.rfind('-')?];
+    let index = base.rsplit_once('-')?.1.parse().ok()?;
+    pod.starts_with(&prefix(job, Some(index))).then_some(index)
 }
 
 /// Notes failures of an index, and those that the policy ignores where there are some.

@@ -3,9 +3,11 @@
 use super::backoff::Backoff;
 use super::claim::claim;
 use super::plan::{Plan, plan};
+use super::reconcile::{index_in, prefix};
 use super::snapshot::{PodRef, Snapshot};
 use crate::views::{JobView, PodView, find};
 use machinery_client::object::object_of;
+use machinery_runtime::Simulation;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -267,9 +269,31 @@ fn job_adopts_what_it_selects_and_releases_what_it_does_not() {
     assert_eq!(names(&claimed.adopt), ["come"]);
     assert_eq!(names(&claimed.release), ["left"]);
 
-    // One that has finished changes nobody's pods; its own are still counted.
+    // One that has finished adopts and releases none; its own are still counted.
     let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let claimed = claim(&selecting(complete), owned, orphans);
     assert_eq!(names(&claimed.pods), ["kept", "left"]);
     assert!(claimed.adopt.is_empty() && claimed.release.is_empty());
+}
+
+/// Upstream's `TestPodGenerateNameWithIndex`, and the way back.
+#[test]
+fn job_names_of_pods_have_their_index() {
+    let long = "hhhhhooooohhhhhooooohhhhhooooohhhhhooooohhhhhooooohhhhh";
+    let runtime = Simulation::new(1).runtime();
+    let check = |job: &str, index: u32, expected: &str| {
+        let made = prefix(job, Some(index));
+        assert_eq!(made, expected);
+        let name = machinery_reconcile::names::generate(&runtime, &made);
+        assert!(name.starts_with(expected) && name.len() <= 63, "{name}");
+        assert_eq!(index_in(job, &name), Some(index), "{name}");
+    };
+    check("indexed-job", 1, "indexed-job-1-");
+    check("job-7", 12, "job-7-12-");
+    check(&format!("{long}ooooohhhhhooooo"), 1, &format!("{long}-1-"));
+    check(&format!("{long}oo"), 1, &format!("{long}-1-"));
+    check(&format!("{long}oo"), 10_000, &format!("{}-10000-", &long[..51]));
+    assert_eq!(prefix("plain", None), "plain-");
+    assert_eq!(index_in("job", "other-1-abcde"), None);
+    assert_eq!(index_in("job", "job-x-abcde"), None);
 }

@@ -5,6 +5,9 @@
 //! ```
 //! The uid is written before the finalizer goes, and the finalizer is gone before the count is written: however often
 //! we stop in between, a pod is in exactly one of the three places.
+//!
+//! Successes of an Indexed Job need no list: its indexes that are completed are written before the finalizer goes, and
+//! their number is the count.
 
 use super::failure_policy::{Verdict, judge};
 use super::index_failures::awaiting_successors;
@@ -16,7 +19,8 @@ use crate::views::{Condition, JobStatus, JobView, Phase, find};
 use machinery_client::Folded;
 use std::collections::BTreeSet;
 
-/// Uids on the list at most; more wait for the next round.
+/// Uids on the list at most, and pods that completed an index of which one round takes the finalizer; more wait for the
+/// next round.
 const MAX_UNCOUNTED: usize = 500;
 
 /// The counts after this round.
@@ -33,12 +37,11 @@ pub(super) struct Tracked {
     pub(super) fail_job: Option<String>,
     /// Failed pods that count towards the limit, the new ones among them.
     pub(super) new_failures: Vec<PodRef>,
-    pub(super) new_successes: i32,
     /// Actions of the policy's rules that matched failed pods.
     pub(super) policy_actions: Vec<&'static str>,
     /// Failures of pods that stay until their successors are there.
     pub(super) held: i32,
-    /// Pods that have ended and had no room on the list.
+    /// Ended pods hold the finalizer that had no room on the list, or that need none as their index is completed.
     pub(super) more: bool,
 }
 
@@ -66,16 +69,16 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
         ..Tracked::default()
     };
     settle_list(snapshot, status, &mut tracked);
+    let listed = uids(status);
     // A long one is decoded once for all pods.
     let policy = job.failure_policy.as_ref().map(Folded::get);
     let mut failed = Vec::new();
     for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
-        let listed = |list: &[String]| list.contains(&pod.uid().0);
-        let counted = listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed);
+        let counted = listed.contains(pod.uid().0.as_str());
         if counted || job.is_finished() || job.header.is_deleting() || leaves_uncounted(job, pod) {
             tracked.release.push(pod.clone());
         } else if has_succeeded(pod) {
-            note_success(snapshot, pod, completions, &mut tracked);
+            note_success(snapshot, pod, &mut tracked);
         } else if has_failed(snapshot, pod) {
             let (verdict, action) = judge(policy.as_deref(), pod);
             tracked.policy_actions.extend(action);
@@ -84,7 +87,17 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
         }
     }
     note_failures(snapshot, failed, &mut tracked);
+    if job.indexed {
+        // Indexes beyond the completions of a Job that was scaled down are none of its successes.
+        tracked.succeeded = count(tracked.completed.len());
+    }
     tracked
+}
+
+fn uids(status: &JobStatus) -> BTreeSet<&str> {
+    let list = status.uncounted_terminated_pods.iter();
+    let uids = list.flat_map(|list| list.succeeded.iter().chain(&list.failed));
+    uids.map(String::as_str).collect()
 }
 
 pub(super) fn completions(snapshot: &Snapshot) -> u32 {
@@ -134,12 +147,9 @@ fn settle_list(snapshot: &Snapshot, status: &JobStatus, tracked: &mut Tracked) {
     let Some(list) = &status.uncounted_terminated_pods else {
         return;
     };
-    let held = |uid: &String| {
-        snapshot
-            .pods
-            .iter()
-            .any(|pod| pod.uid().0 == *uid && has_finalizer(pod))
-    };
+    let with_finalizer = snapshot.pods.iter().filter(|pod| has_finalizer(pod));
+    let with_finalizer: BTreeSet<&str> = with_finalizer.map(|pod| pod.uid().0.as_str()).collect();
+    let held = |uid: &String| with_finalizer.contains(uid.as_str());
     for uid in &list.succeeded {
         if held(uid) {
             tracked.uncounted.succeeded.push(uid.clone())
@@ -156,23 +166,18 @@ fn settle_list(snapshot: &Snapshot, status: &JobStatus, tracked: &mut Tracked) {
     }
 }
 
-fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &mut Tracked) {
+fn note_success(snapshot: &Snapshot, pod: &PodRef, tracked: &mut Tracked) {
     if snapshot.job.indexed {
         // The index counts, not the pod: a second success of an index adds nothing.
-        let new = pod
-            .completion_index
-            .is_some_and(|index| index < completions && tracked.completed.insert(index));
-        if !new {
+        tracked.completed.extend(index_in_range(snapshot, pod));
+        tracked.more = true;
+        if tracked.release.len() < MAX_UNCOUNTED {
             tracked.release.push(pod.clone());
-            return;
         }
+    } else if !is_full(tracked) {
+        tracked.uncounted.succeeded.push(pod.uid().0.clone());
+        tracked.release.push(pod.clone());
     }
-    if is_full(tracked) {
-        return;
-    }
-    tracked.new_successes += 1;
-    tracked.uncounted.succeeded.push(pod.uid().0.clone());
-    tracked.release.push(pod.clone());
 }
 
 /// Applies a failed pod's verdict to the Job and to its index. Pods that a failing Job has deleted do not count for

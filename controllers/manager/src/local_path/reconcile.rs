@@ -15,7 +15,7 @@ use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileErro
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Until a node is asked again that was away, or busy where nothing else wakes whoever waits for it: as long as the claim, or the volume, has been there, between these.
+/// Until a node is asked again that was away, or busy where nothing else wakes the one that waits for it: as long as the claim, or the volume, has been there, between these.
 const ASK_LATER: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(5), SignedDuration::from_secs(120));
 /// Until a removal is asked after.

@@ -26,7 +26,7 @@ pub(super) async fn empty(
     if let Err(error) = try_empty(client, resource, namespace, deleted_at, now, findings).await {
         // A resource that vanished (its CRD went) holds nothing.
         if !error.is_not_found() && error.reason() != "MethodNotAllowed" {
-            findings.failures.push(error.chain());
+            findings.failed(error.chain());
         }
     }
 }
@@ -80,14 +80,15 @@ fn count(
     now: Timestamp,
     findings: &mut Findings,
 ) {
-    let number = left.items.len() + left.metadata.remaining_item_count.unwrap_or(0);
+    let more = left.metadata.remaining_item_count.unwrap_or(0);
+    let number = left.items.len().saturating_add(more);
     findings
         .remaining
         .insert(format!("{}.{}", resource.plural, resource.group), number);
     let mut estimate = 0;
     for item in &left.items {
         for finalizer in &item.metadata.finalizers {
-            *findings.finalizers.entry(finalizer.clone()).or_default() += 1;
+            findings.finalizer(finalizer);
         }
         // A pod may take its grace period, from when the namespace was deleted.
         let grace = item.metadata.deletion_grace_period_seconds.unwrap_or(0);
@@ -143,4 +144,25 @@ struct Meta {
     finalizers: Vec<String>,
     #[serde(default)]
     deletion_grace_period_seconds: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_an_extension_are_any() {
+        let left = r#"{"metadata": {"remainingItemCount": 18446744073709551615}, "items": [{"metadata": {"name": "a"}}]}"#;
+        let left: List = serde_json::from_str(left).unwrap();
+        let boats = ApiResource {
+            group: "boats.example".into(),
+            version: "v1".into(),
+            plural: "boats".into(),
+            kind: "Boat".into(),
+            namespaced: true,
+        };
+        let mut findings = Findings::default();
+        count(&left, &boats, Timestamp::MIN, Timestamp::MAX, &mut findings);
+        assert_eq!(findings.remaining["boats.boats.example"], usize::MAX);
+    }
 }

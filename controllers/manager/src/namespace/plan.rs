@@ -4,6 +4,14 @@ use crate::views::{Condition, find};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
+/// Bytes of a failure, of a finalizer's name, and of a condition's message: API extensions write them, and conditions must be
+/// short enough to be stored.
+const MAX_FAILURE_BYTES: usize = 1 << 10;
+const MAX_FINALIZER_BYTES: usize = 256;
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// Finalizers that are counted, each by its name.
+const MAX_FINALIZERS: usize = 64;
+
 /// Findings of one round.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
@@ -23,6 +31,24 @@ impl Findings {
     pub(super) fn is_empty(&self) -> bool {
         self.discovery.is_empty() && self.failures.is_empty() && self.remaining.is_empty()
     }
+
+    /// Notes a failure.
+    pub(super) fn failed(&mut self, why: String) {
+        self.failures.push(cut(why, MAX_FAILURE_BYTES));
+    }
+
+    /// Notes a finalizer of an object that is left.
+    pub(super) fn finalizer(&mut self, name: &str) {
+        let is_known = self.finalizers.contains_key(name);
+        if is_known || self.finalizers.len() < MAX_FINALIZERS && name.len() <= MAX_FINALIZER_BYTES {
+            *self.finalizers.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+fn cut(mut text: String, most: usize) -> String {
+    text.truncate(text.floor_char_boundary(most));
+    text
 }
 
 /// The five conditions, in upstream's order and words; what did not change keeps its time.
@@ -78,7 +104,9 @@ pub(super) fn conditions(old: &[Condition], findings: &Findings, now: Timestamp)
         .collect();
     for (kind, bad, (reason, message)) in wanted {
         let mut new = match bad {
-            Some((reason, message)) => Condition::new(kind, "True", reason, message, now),
+            Some((reason, message)) => {
+                Condition::new(kind, "True", reason, cut(message, MAX_MESSAGE_BYTES), now)
+            }
             None => Condition::new(kind, "False", reason, message, now),
         };
         if let Some(old) = find(old, kind).filter(|old| old.status == new.status) {
@@ -146,5 +174,27 @@ mod tests {
             all,
             "what did not change keeps its time"
         );
+    }
+
+    #[test]
+    fn namespace_conditions_stay_short_whatever_extensions_say() {
+        let mut findings = Findings::default();
+        for number in 0..1_000 {
+            findings.failed("é".repeat(10_000));
+            findings.finalizer(&format!("example.com/{number}"));
+            findings.finalizer("example.com/0");
+            findings.finalizer(&"f".repeat(10_000));
+        }
+        assert_eq!(findings.finalizers.len(), MAX_FINALIZERS);
+        assert_eq!(findings.finalizers["example.com/0"], 1_001);
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let all = conditions(&[], &findings, now);
+        let lengths = all.iter().map(|own| own.message.len());
+        let longest = lengths.max().unwrap();
+        assert!(
+            (MAX_MESSAGE_BYTES - 1..=MAX_MESSAGE_BYTES).contains(&longest),
+            "{longest}"
+        );
+        assert_eq!(findings.failures.len(), 1_000, "the number is that of all");
     }
 }

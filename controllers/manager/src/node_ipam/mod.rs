@@ -136,7 +136,7 @@ impl Reconciler for Allocator {
 }
 
 impl Allocator {
-    /// The node has its range, or is gone: with a range perhaps that nobody has seen.
+    /// The node has its range, or is gone: with a range perhaps that was not seen.
     fn is_allocated(&self, key: &ObjectKey, gone: bool) {
         self.waiting.with(|nodes| nodes.remove(key));
         let given = self

@@ -79,7 +79,7 @@ pub(super) enum EvictionTaint {
     Yes,
     /// It keeps what it has; one for the wrong reason becomes one for the right.
     NotYet,
-    /// It has none: nobody can be heard.
+    /// It has none: no node can be heard.
     Stopped,
 }
 

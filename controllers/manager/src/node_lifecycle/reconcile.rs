@@ -79,7 +79,7 @@ impl HeartbeatTracker {
         look(&mut self.nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Nobody has been silent so far.
+    /// No node has been silent so far.
     pub(super) fn reset_heartbeats(&self) {
         self.with(|nodes| nodes.values_mut().for_each(|own| own.at = None));
     }
@@ -277,7 +277,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Pods of a node that is silent serve no traffic: whoever watches them is to know. Where the node says itself that
+    /// Pods of a node that is silent serve no traffic: their watchers are to know. Where the node says itself that
     /// it is not ready, its kubelet speaks for the pods.
     async fn unready_pods(&self, node: &Object<NodeView>) -> Result<(), ReconcileError> {
         let pods = ApiResource::of::<Pod>();

@@ -6,7 +6,7 @@
 //! | partial disruption | more than two nodes and `--unhealthy-zone-threshold` of all are not ready | `--secondary-node-eviction-rate`, none in a small zone |
 //! | full disruption | none is ready | `--node-eviction-rate` |
 //!
-//! While every zone is fully disrupted nobody is given up: then it is more likely that we cannot hear.
+//! While every zone is fully disrupted no pod is evicted: then it is more likely that this server receives no heartbeats.
 
 use crate::config::Config;
 use machinery_meta::ObjectKey;

@@ -1,8 +1,8 @@
-//! Removes pods nobody else will: those of nodes that are gone, those being deleted that never had a node or whose
+//! Removes pods that no other component removes: those of nodes that are gone, those being deleted that never had a node or whose
 //! node is out of service, and finished ones beyond a number.
 //!
-//! A pod that goes this way has failed first: nobody else will say so, and a Job waits for it. A node is out of service
-//! where somebody has said so by a taint and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
+//! A pod that goes this way is marked as failed first: no other component does, and a Job waits for it. A node is out of service
+//! where an operator has said so by a taint and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
 //!
 //! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
 //! Never: looks at pods on a timer.
@@ -18,11 +18,12 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::{Outcome, QueueKey, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Counters, Family};
+use missing::MissingNodes;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+mod missing;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +53,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 const COUNT_EVERY: Duration = Duration::from_secs(20);
 
 /// Says that a node was shut down and nothing runs on it.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Key of the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +90,12 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         }
         of_interest(&known, change).then(|| Key::Pod(change.key().clone()))
     });
+    let missing = Arc::new(MissingNodes::default());
+    let absent = missing.clone();
     let controller = controller.watches(&nodes, move |change| {
+        if change.old.is_none() || change.is_removal() {
+            absent.changed(change.key());
+        }
         let out = change.new.as_ref().is_some_and(|node| is_out_of_service(node));
         let pods = if out || change.is_removal() {
             by_node.by_index(PodView::NODE, &change.key().name)
@@ -108,7 +114,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         nodes,
         threshold,
-        missing: Mutex::default(),
+        missing,
         deletions: context.runtime.metrics().counters(&DELETIONS),
         errors: context.runtime.metrics().counters(&DELETION_ERRORS),
     })
@@ -126,7 +132,7 @@ fn of_interest(nodes: &Informer<NodeView>, change: &Change<PodView>) -> bool {
     }
 }
 
-/// Nothing runs on the node any more: it is not ready, and somebody has said that it was shut down.
+/// Nothing runs on the node any more: it is not ready, and it is marked as shut down.
 fn is_out_of_service(node: &NodeView) -> bool {
     let ready = find(&node.conditions, "Ready").is_some_and(Condition::is_true);
     !ready && node.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
@@ -152,8 +158,7 @@ struct Collector {
     pods: Informer<PodView>,
     nodes: Informer<NodeView>,
     threshold: usize,
-    /// Times since which nodes have been missing.
-    missing: Mutex<BTreeMap<ObjectKey, Duration>>,
+    missing: Arc<MissingNodes>,
     deletions: Counters,
     errors: Counters,
 }
@@ -198,23 +203,14 @@ impl Collector {
 
     /// Time that a node has been missing; the first call starts the clock.
     fn missed_for(&self, node: &ObjectKey) -> Duration {
-        let now = self.runtime.monotonic();
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nodes that came back, and those whose pods are all gone, need no clock.
-        missing.retain(|own, _| {
-            own == node
-                || (self.nodes.get(own).is_none() && !self.pods.by_index(PodView::NODE, &own.name).is_empty())
-        });
-        let since = *missing.entry(node.clone()).or_insert(now);
-        now.saturating_sub(since)
+        let has_pods = |own: &ObjectKey| !self.pods.by_index(PodView::NODE, &own.name).is_empty();
+        self.missing.missed_for(node, self.runtime.monotonic(), has_pods)
     }
 
     /// Its node has been missed for so long that the pod goes.
     fn is_lost(&self, pod: &Object<PodView>) -> bool {
         let node = ObjectKey::cluster(&*pod.node);
-        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = missing.get(&node).filter(|_| self.nodes.get(&node).is_none());
-        since.is_some_and(|since| self.runtime.monotonic().saturating_sub(*since) >= QUARANTINE)
+        self.nodes.get(&node).is_none() && self.missing.is_lost(&node, self.runtime.monotonic())
     }
 
     /// Nothing runs of it that could end: where it is to go, it goes.
@@ -289,7 +285,7 @@ impl Collector {
                 finished.push(pod.clone());
             }
         });
-        // Who goes for its node's sake makes nobody else one too many.
+        // Who goes for its node's sake makes no other pod one too many.
         finished.retain(|pod| !self.is_lost(pod));
         let excess = finished.len().saturating_sub(self.threshold);
         finished.sort_by_key(|pod| removal_order(pod));

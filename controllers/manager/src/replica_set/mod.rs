@@ -20,6 +20,8 @@ use crate::views::{PodView, ReplicaSetView, SetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{Informer, ListWatch};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Expectations;
 use machinery_runtime::metrics::Family;
 use reconcile::ReplicaSetReconciler;
 
@@ -69,15 +71,17 @@ pub(crate) fn run<P: SetView>(
             })
         });
     let kind = P::resource();
+    let expectations = Expectations::default();
+    let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);
     let reconciler = ReplicaSetReconciler {
         pod_control: PodControl::new(client.clone(), recorder),
         client,
         runtime: context.runtime.clone(),
         sets,
         pods,
-        expectations: Default::default(),
+        expectations,
         own_writes: own_writes(context, &STALE_SKIPS, [&kind.group, &kind.plural]),
         age_ratio: context.runtime.metrics().histograms(&AGE_RATIO).of(&[]),
     };
-    controller.run(reconciler)
+    controller.keeps(woken).run(reconciler)
 }

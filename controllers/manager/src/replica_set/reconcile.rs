@@ -3,6 +3,7 @@
 use super::plan::{Plan, PodRef, Snapshot, plan};
 use super::status::{Failure, status};
 use crate::heavy;
+use crate::pod_claim::PodClaim;
 use crate::pod_control::{PodControl, reference, slow_start};
 use crate::views::pod::is_active;
 use crate::views::template::OwnerReference;
@@ -51,6 +52,7 @@ impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
                 .await?;
             let mut plan = self.plan(&set, awaited.is_settled()).await;
+            self.claim(&set, &owner, &mut plan).await?;
             let failure = self.act(&set, &owner, &mut plan).await;
             self.write_status(&set, &plan, failure.as_ref().map(|(failure, _)| failure))
                 .await?;
@@ -135,23 +137,33 @@ impl<P: SetView> ReplicaSetReconciler<P> {
             .await
     }
 
+    /// Adopts and releases before anything else is done or written. Orphans that are gone are none of its pods.
+    async fn claim(
+        &self,
+        set: &Set<P>,
+        owner: &ObjectReference,
+        plan: &mut Plan,
+    ) -> Result<(), ReconcileError> {
+        let kind = P::resource();
+        let claim = PodClaim {
+            kind: &kind,
+            owner: &set.header,
+            adopt: &plan.adopt,
+            release: &plan.release,
+            finalizer: None,
+        };
+        let gone = self.pod_control.claim(&claim, owner).await?;
+        plan.active.retain(|pod| !gone.contains(pod.uid()));
+        plan.delete.retain(|pod| !gone.contains(pod.uid()));
+        Ok(())
+    }
+
     async fn act(
         &self,
         set: &Set<P>,
         owner: &ObjectReference,
         plan: &mut Plan,
     ) -> Option<(Failure, ReconcileError)> {
-        let kind = P::resource();
-        let claimed = self
-            .pod_control
-            .claim((&kind, &set.header), owner, &plan.adopt, &plan.release);
-        if let Err(error) = claimed.await {
-            let failure = Failure {
-                reason: "FailedCreate",
-                message: error.to_string(),
-            };
-            return Some((failure, error));
-        }
         let fresh = (0..plan.create).map(|_| {
             ObjectKey::new(
                 set.namespace(),
@@ -178,7 +190,7 @@ impl<P: SetView> ReplicaSetReconciler<P> {
         self.delete(owner, plan).await
     }
 
-    /// Deletes; what is deleted counts no more, so that whoever reads of the set's size in status reads no more
+    /// Deletes; what is deleted counts no more, so that a reader of the set's size in status reads no more
     /// available pods than stay.
     async fn delete(&self, owner: &ObjectReference, plan: &mut Plan) -> Option<(Failure, ReconcileError)> {
         let now = self.runtime.now();

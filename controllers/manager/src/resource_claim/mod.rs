@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use machinery_client::{Change, Informer, Object};
 use machinery_meta::ObjectKey;
+use machinery_reconcile::Expectations;
 use reconcile::{ClaimReconciler, Key};
 use view::{DeviceClaimView, TemplateView};
 
@@ -65,7 +66,10 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             let near = near.iter().filter(|_| !change.is_removal());
             near.map(|pod| Key::Pod(pod.key().clone())).collect::<Vec<_>>()
         });
-    controller.run(ClaimReconciler {
+    let expectations = Expectations::default();
+    let of = |pod: &ObjectKey| Key::Pod(pod.clone());
+    let woken = expectations.requeue_after_lists(&claims, controller.queue(), of);
+    controller.keeps(woken).run(ClaimReconciler {
         recorder: context.recorder(&client, COMPONENT),
         client,
         runtime: context.runtime.clone(),
@@ -73,7 +77,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         claims,
         templates,
-        expectations: Default::default(),
+        expectations,
     })
 }
 

@@ -97,7 +97,7 @@ pub(super) enum Verdict {
 
 pub(super) fn judge(consumer: &Consumer, pod: Option<&Object<PodView>>) -> Verdict {
     if !consumer.is_pod() {
-        // Nobody here knows it, so that it stays.
+        // It is unknown here, so that it stays.
         return Verdict::Stays;
     }
     match pod {

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use machinery_client::{Change, Informer};
 use machinery_meta::ObjectKey;
 use monitors::Monitors;
-use reconcile::{Key, QuotaReconciler};
+use reconcile::{Key, QuotaReconciler, Waits};
 use std::sync::Arc;
 use views::QuotaView;
 
@@ -50,6 +50,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         quotas,
         monitors: Arc::new(monitors),
         queue,
+        waits: Waits::default(),
     })
 }
 

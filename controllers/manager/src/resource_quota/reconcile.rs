@@ -12,7 +12,7 @@ use machinery_runtime::Runtime;
 use machinery_semantics::ResourceList;
 use machinery_semantics::quota::Quota;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Subject of a look.
@@ -36,7 +36,10 @@ impl QueueKey for Key {
 
 /// `--resource-quota-sync-period`.
 const RESYNC_PERIOD: Duration = Duration::from_secs(300);
-/// A quota that counts what is not listed yet is looked at again after this time.
+/// Pause between two questions what is served, however often that changes.
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(2);
+/// A quota that counts what is not listed yet is looked at again after this time, which doubles up to [`RESYNC_PERIOD`]: what an
+/// API extension answers may never list.
 const NOT_LISTED_YET: Duration = Duration::from_millis(100);
 
 pub(super) struct QuotaReconciler {
@@ -45,6 +48,31 @@ pub(super) struct QuotaReconciler {
     pub(super) quotas: Informer<QuotaView>,
     pub(super) monitors: Arc<Monitors>,
     pub(super) queue: WorkQueue<Key>,
+    pub(super) waits: Waits,
+}
+
+/// Waits of quotas that count what is not listed yet: how often each was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<BTreeMap<ObjectKey, u32>>);
+
+impl Waits {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time of the next wait.
+    pub(super) fn next(&self, key: &ObjectKey) -> Duration {
+        let mut all = self.lock();
+        let looks = all.entry(key.clone()).or_default();
+        let wait = NOT_LISTED_YET.saturating_mul(2_u32.saturating_pow(*looks));
+        *looks = looks.saturating_add(1);
+        wait.min(RESYNC_PERIOD)
+    }
+
+    /// The quota waits no more.
+    pub(super) fn end(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
 }
 
 impl Reconciler for QuotaReconciler {
@@ -80,9 +108,11 @@ impl QuotaReconciler {
         if self.monitors.serve(&discovered) {
             self.look_at_all();
         }
-        Ok(discovered
-            .again_after()
-            .map_or(Outcome::Done, Outcome::RequeueAfter))
+        if let Some(again) = discovered.again_after() {
+            // What changes meanwhile asks once more, after the pause.
+            self.queue.add_after(Key::Resources, again);
+        }
+        Ok(Outcome::Rest(DISCOVERY_PAUSE))
     }
 
     fn look_at_all(&self) {
@@ -92,6 +122,7 @@ impl QuotaReconciler {
 
     async fn quota(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
         let Some(quota) = self.quotas.get(key) else {
+            self.waits.end(key);
             return Ok(Outcome::Done);
         };
         let usage = self.usage(&quota.quota, &key.namespace);
@@ -99,10 +130,11 @@ impl QuotaReconciler {
         if is_dirty(&quota.quota, &status) {
             self.write(&quota, &status).await?;
         }
-        Ok(match usage.is_whole {
-            true => Outcome::Done,
-            false => Outcome::RequeueAfter(NOT_LISTED_YET),
-        })
+        if usage.is_whole {
+            self.waits.end(key);
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::RequeueAfter(self.waits.next(key)))
     }
 
     /// Usage of what is listed; a resource that is not served has none.

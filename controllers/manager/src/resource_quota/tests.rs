@@ -1,9 +1,10 @@
 use super::monitors::counted;
-use super::reconcile::{Status, is_dirty, status};
-use machinery_meta::GroupResource;
+use super::reconcile::{Status, Waits, is_dirty, status};
+use machinery_meta::{GroupResource, ObjectKey};
 use machinery_semantics::ResourceList;
 use machinery_semantics::quota::{DeviceClasses, Quota};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn list(amounts: &[(&str, &str)]) -> ResourceList {
     let amounts = amounts.iter();
@@ -66,4 +67,20 @@ fn quota_has_those_resources_watched_that_it_counts() {
         .map(|(group, resource)| GroupResource::new(*group, *resource))
         .collect();
     assert_eq!(names, expected);
+}
+
+#[test]
+fn quota_that_counts_what_never_lists_waits_longer_each_time() {
+    let (waits, quota, other) = (
+        Waits::default(),
+        ObjectKey::new("n", "q"),
+        ObjectKey::new("n", "r"),
+    );
+    let all: Vec<Duration> = (0..40).map(|_| waits.next(&quota)).collect();
+    assert_eq!(all[..3], [100, 200, 400].map(Duration::from_millis));
+    assert_eq!(all[39], Duration::from_secs(300));
+    assert!(all.is_sorted());
+    assert_eq!(waits.next(&other), Duration::from_millis(100));
+    waits.end(&quota);
+    assert_eq!(waits.next(&quota), Duration::from_millis(100));
 }

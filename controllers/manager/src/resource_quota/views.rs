@@ -58,7 +58,7 @@ measures! {
 #[derive(Debug)]
 pub(crate) struct OfService;
 
-/// A Service without its status: whoever may write that may write a condition without a time, which the type refuses to read.
+/// A Service without its status: a client that may write that may write a condition without a time, which the type refuses to read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ServiceWithoutStatus {
     spec: Option<ServiceSpec>,

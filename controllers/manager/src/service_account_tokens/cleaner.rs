@@ -1,4 +1,4 @@
-//! Marks tokens that accounts list, that nobody has used for a year and that no pod mounts as invalid, and deletes them
+//! Marks tokens that accounts list, that no client has used for a year and that no pod mounts as invalid, and deletes them
 //! after another year.
 
 use super::token_secrets;
@@ -155,7 +155,7 @@ impl Cleaner {
         SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Only tokens that their account lists were made without anybody's asking.
+    /// Only tokens that their account lists were made without a request.
     fn is_listed(&self, secret: &Object<TokenView>) -> bool {
         let key = ObjectKey::new(secret.namespace(), &*secret.account);
         let account = self.accounts.get(&key);

@@ -116,7 +116,7 @@ mod tests {
         let going = cidr("d", "10.0.0.0/16", Some("2026-01-01T00:00:00Z"));
         check(&own, &[], &[], &Step::Release);
         check(&own, &[], &["10.0.0.7"], &Step::SayUsed);
-        // Not an address of it: the last of an IPv4 range is nobody's.
+        // Not an address of it: the last of an IPv4 range is not assigned.
         check(&own, &[], &["10.0.0.255", "10.0.1.7"], &Step::Release);
         check(&own, &[wider], &["10.0.0.7"], &Step::Release);
         check(&own, std::slice::from_ref(&half), &["10.0.0.7"], &Step::Release);

@@ -1,6 +1,6 @@
 //! Claims of pods: what is made of claim templates, and who owns them under the retention policy.
 //!
-//! A claim goes with whoever owns it: with the set where `whenDeleted` is `Delete`, with a pod that is one too many where
+//! A claim goes with its owner: with the set where `whenDeleted` is `Delete`, with a pod that is one too many where
 //! `whenScaled` is.
 
 use super::KIND;

@@ -1,4 +1,4 @@
-//! `statefulset_controller_*` (upstream's `pkg/controller/statefulset/metrics`), read of the sets when somebody asks.
+//! `statefulset_controller_*` (upstream's `pkg/controller/statefulset/metrics`), read of the sets with each request for metrics.
 
 use crate::views::StatefulSetView;
 use machinery_client::Informer;

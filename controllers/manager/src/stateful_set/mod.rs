@@ -34,6 +34,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery_client::{IndexName, Informer};
 use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_reconcile::Expectations;
 use machinery_runtime::metrics::Family;
 use reconcile::StatefulSetReconciler;
 
@@ -75,6 +76,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             sets_near(&by_claim, &change.latest().header)
         });
     let readings = metrics::read(context.runtime.metrics(), &sets);
+    let expectations = Expectations::default();
+    let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);
     let reconciler = StatefulSetReconciler {
         _readings: readings,
         pod_control: PodControl::new(client.clone(), recorder).with_wording(Wording::StatefulSet),
@@ -84,10 +87,10 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         sets,
         pods,
         claims,
-        expectations: Default::default(),
+        expectations,
         own_writes: own_writes(context, &STALE_SKIPS, ["apps", "statefulsets"]),
     };
-    controller.run(reconciler)
+    controller.keeps(woken).run(reconciler)
 }
 
 /// The sets of a claim's namespace whose selector matches it: claims have the labels of the selector, and mostly no owner.

@@ -131,7 +131,7 @@ impl Snapshot<'_> {
     }
 
     fn storage_matches(&self, ordinal: i32, pod: &PodRef) -> bool {
-        let there: HashSet<&str> = pod.claims.iter().map(|claim| &**claim).collect();
+        let there: HashSet<&str> = pod.claims.iter().map(|claim| &*claim.name).collect();
         let expected = |template: &&str| claim_name(template, self.set.name(), ordinal.into());
         self.claim_templates
             .iter()
@@ -296,7 +296,7 @@ fn update(snapshot: &Snapshot<'_>, plan: &mut Plan) {
         .map(|(_, pod)| pod)
         .collect();
     if set.parallel {
-        // What is unavailable serves nobody: it goes first, and costs nothing of what may be unavailable.
+        // What is unavailable serves no client: it goes first, and costs nothing of what may be unavailable.
         let broken = old.iter().filter(|pod| !snapshot.is_available(pod));
         plan.update.extend(broken.map(|pod| (*pod).clone()));
     }

@@ -8,6 +8,7 @@ use super::status::{differs, status};
 use crate::heavy;
 use crate::history::revisions::{DATA_HASH, equal, hash, name, next_number, surplus, template_data};
 use crate::history::{Creation, History, NewRevision, RevisionRef};
+use crate::pod_claim::PodClaim;
 use crate::pod_control::{PodControl, reference};
 use crate::views::template::{PodTemplate, tree};
 use crate::views::{PodView, StatefulSetStatus, StatefulSetView};
@@ -40,7 +41,7 @@ pub(super) struct StatefulSetReconciler {
     pub(super) _readings: [Reading; 2],
 }
 
-/// Names tried in one round: whoever makes more of them in advance gets errors instead of a round without end.
+/// Names tried in one round: a user that makes more of them in advance gets errors instead of a round without end.
 const MAX_COLLISIONS: u32 = 16;
 
 /// A revision as pods get it.
@@ -214,11 +215,16 @@ impl StatefulSetReconciler {
         let flow = || heavy::flow(ROW.name, set.namespace());
         let of_set = set.clone();
         let find = move || members(&of_set, owned, orphans);
-        let members = heavy::step(&self.runtime, flow, comparisons, find).await;
-        let owner = (&ApiResource::of::<StatefulSet>(), &*set.header);
-        self.pod_control
-            .claim(owner, about, &members.adopt, &members.release)
-            .await?;
+        let mut members = heavy::step(&self.runtime, flow, comparisons, find).await;
+        let claim = PodClaim {
+            kind: &ApiResource::of::<StatefulSet>(),
+            owner: &set.header,
+            adopt: &members.adopt,
+            release: &members.release,
+            finalizer: None,
+        };
+        let gone = self.pod_control.claim(&claim, about).await?;
+        members.pods.retain(|_, pod| !gone.contains(pod.uid()));
         Ok(members)
     }
 

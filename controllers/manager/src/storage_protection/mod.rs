@@ -1,4 +1,4 @@
-//! Lets go of deleted volumes, claims and attribute classes once nobody uses them.
+//! Lets go of deleted volumes, claims and attribute classes once no pod and no volume uses them.
 //!
 //! Admission gives each of them a finalizer, and one that has lost it gets it back. A volume is used while it is bound; a claim while a pod that was given a
 //! node names it, whether that has ended or not; a class while a volume or a claim speaks of it. Watches what is protected and what uses it. What the
@@ -107,7 +107,7 @@ fn waiting<P>(change: &Change<P>, finalizer: &str) -> Option<ObjectKey> {
     (is_waiting(header, finalizer) || is_bare(header, finalizer)).then(|| new.key().clone())
 }
 
-/// Somebody has taken the finalizer from an object that lives, or it is older than the plugin.
+/// A client has taken the finalizer from an object that lives, or it is older than the plugin.
 fn is_bare(header: &ObjectHeader, finalizer: &str) -> bool {
     !header.is_deleting() && !header.finalizers.iter().any(|own| &**own == finalizer)
 }
@@ -125,7 +125,7 @@ fn claims_let_go(change: &Change<PodView>) -> Vec<ObjectKey> {
     let gone = change.old.iter().filter(|old| !stays(old));
     let claims = gone.flat_map(|pod| {
         let own = pod.claims.iter();
-        own.map(|claim| ObjectKey::new(pod.namespace(), &**claim))
+        own.map(|claim| ObjectKey::new(pod.namespace(), &*claim.name))
     });
     claims.collect()
 }
@@ -178,7 +178,7 @@ fn uses_claim(pod: &Object<PodView>, claim: &ObjectHeader) -> bool {
     };
     pod.namespace() == &*claim.key.namespace
         && !pod.node.is_empty()
-        && pod.claims.iter().any(|own| **own == *claim.key.name)
+        && pod.claims.iter().any(|own| *own.name == *claim.key.name)
         && !(is_shut_down(pod) && is_made_for_it())
 }
 
@@ -196,7 +196,7 @@ impl Claims {
         ObjectKey::new(namespace, "")
     }
 
-    /// Claims that nobody uses, as far as the cache and then the server say.
+    /// Claims that no pod uses, as far as the cache and then the server say.
     async fn unused(&self, namespace: &str, waiting: Vec<ClaimRef>) -> Result<Vec<ClaimRef>, ReconcileError> {
         let pods = self.pods.by_index(IndexName::NAMESPACE, namespace);
         let unused = without_users(waiting, pods.iter().map(|pod| &**pod));
@@ -241,7 +241,7 @@ fn without_users<'a>(
     let mut users: BTreeMap<&str, Vec<&Object<PodView>>> = BTreeMap::new();
     for pod in pods {
         for claim in &pod.claims {
-            users.entry(claim).or_default().push(pod);
+            users.entry(&claim.name).or_default().push(pod);
         }
     }
     claims.retain(|claim| {

@@ -3,7 +3,7 @@
 //!
 //! Watches: StorageVersionMigrations (the key). Of several for one resource the oldest runs, and the others wait. A
 //! migration that runs notes the newest revision, then sends a patch without a change for each object that is not newer;
-//! those that somebody has written or deleted meanwhile need none. A definition whose objects are migrated says so in its
+//! those that were written or deleted meanwhile need none. A definition whose objects are migrated says so in its
 //! conditions, and at the end drops the versions that are stored no more.
 //!
 //! Never: keeps more than a page of objects.

@@ -37,35 +37,41 @@ fn names(list: Option<&Vec<String>>) -> Vec<&str> {
 fn named(rules: &[NamedRuleWithOperations], served: &[DiscoveredResource]) -> Vec<GroupVersionKind> {
     let mut found = BTreeSet::new();
     for rule in rules {
-        let resources: BTreeSet<&str> = rule
-            .resources
-            .iter()
-            .flatten()
-            .map(String::as_str)
-            .filter(|own| !own.contains(['*', '/']))
-            .collect();
-        for group in names(rule.api_groups.as_ref()) {
-            for version in names(rule.api_versions.as_ref()) {
-                for resource in &resources {
-                    let is_it = |own: &&DiscoveredResource| {
-                        let own = &own.resource;
-                        own.group == group && own.version == version && own.plural == *resource
-                    };
-                    if let Some(own) = served.iter().find(is_it) {
-                        found.insert((
-                            group.to_owned(),
-                            version.to_owned(),
-                            own.resource.kind.to_string(),
-                        ));
-                    }
-                    if found.len() == MAX_KINDS {
-                        return sorted(found);
-                    }
-                }
-            }
+        let of_rule: Vec<_> = kinds_of_rule(rule, served).take(MAX_KINDS).collect();
+        // The first rule with as many ends the search.
+        let is_full = of_rule.len() == MAX_KINDS;
+        found.extend(of_rule);
+        if is_full {
+            break;
         }
     }
     sorted(found)
+}
+
+/// Kinds that one rule names; the empty group stands for every group, as upstream's mapper reads it.
+fn kinds_of_rule<'a>(
+    rule: &'a NamedRuleWithOperations,
+    served: &'a [DiscoveredResource],
+) -> impl Iterator<Item = (String, String, String)> + 'a {
+    let all = rule.resources.iter().flatten().map(String::as_str);
+    let resources: BTreeSet<&str> = all.filter(|own| !own.contains(['*', '/'])).collect();
+    let versions = names(rule.api_versions.as_ref());
+    names(rule.api_groups.as_ref())
+        .into_iter()
+        .flat_map(move |group| {
+            let resources = resources.clone();
+            versions.clone().into_iter().flat_map(move |version| {
+                resources.clone().into_iter().flat_map(move |resource| {
+                    let all = served.iter().map(|own| &own.resource);
+                    let named = all.filter(move |own| {
+                        (group.is_empty() || own.group == group)
+                            && own.version == version
+                            && own.plural == resource
+                    });
+                    named.map(move |own| (own.group.to_string(), version.to_owned(), own.kind.to_string()))
+                })
+            })
+        })
 }
 
 fn sorted(found: BTreeSet<(String, String, String)>) -> Vec<GroupVersionKind> {

@@ -79,6 +79,11 @@ fn views_of_nodes_namespaces_and_ranges_take_what_is_charged() {
             ),
             (object!(r#""spec":{"podCIDRs":[@]}"#), r##""#""##),
             (object!(r#""status":{"conditions":[@]}"#), CONDITION),
+            (object!(r#""status":{"volumesInUse":[@]}"#), r##""#""##),
+            (
+                object!(r#""status":{"volumesAttached":[@]}"#),
+                r##"{"name":"#"}"##,
+            ),
         ],
     );
     check::<LeaseView>(MOST, &[(object!(r#""spec":{"renewTime":"@"}"#), "a")]);

@@ -1,6 +1,7 @@
 //! Views of volumes, claims, devices and migrations.
 
 use super::{CONDITION, LABEL, MOST, OF_COMPONENTS, OF_REQUIREMENTS, check};
+use crate::attach_detach::views::{AttachmentView, DriverView};
 use crate::device_taint_eviction::view::{AllocationView, DevicesView, RuleView};
 use crate::resource_claim::view::{DeviceClaimView, TemplateView};
 use crate::storage_version_migration::view::MigrationView;
@@ -33,10 +34,34 @@ fn views_of_the_volume_binder_take_what_is_charged() {
         &[
             (object!(r#""spec":{"storageClassName":"@"}"#), "a"),
             (object!(r#""spec":{"capacity":{@}}"#), LABEL),
+            (
+                object!(r#""spec":{"csi":{"driver":"d","volumeHandle":"@"}}"#),
+                "a",
+            ),
         ],
     );
     check::<VolumeView>(OF_COMPONENTS, &[(object!(r#""spec":{"accessModes":[@]}"#), MODE)]);
     check::<ClassView>(MOST, &[(object!(r#""parameters":{@}"#), LABEL)]);
+}
+
+#[test]
+fn views_of_attachments_take_what_is_charged() {
+    check::<AttachmentView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"attacher":"@"}"#), "a"),
+            (object!(r#""spec":{"nodeName":"@"}"#), "a"),
+            (object!(r#""spec":{"source":{"persistentVolumeName":"@"}}"#), "a"),
+            (object!(r#""status":{"attachError":{"message":"@"}}"#), "a"),
+        ],
+    );
+    check::<DriverView>(
+        MOST,
+        &[(
+            object!(r#""spec":{"tokenRequests":[@]}"#),
+            r##"{"audience":"#"}"##,
+        )],
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ enum Kind {
 /// Source of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceClaimSource<'a> {
-    /// This claim, which is somebody's.
+    /// This claim, which has an owner.
     Claim(&'a str),
     /// A claim made from this template and noted in the pod's status.
     Template(&'a str, MadeClaim<'a>),

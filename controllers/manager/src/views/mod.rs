@@ -26,7 +26,7 @@ pub use disruption_budget::DisruptionBudgetView;
 pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;
 pub use node::NodeView;
-pub use pod::{Phase, PodView};
+pub use pod::{Phase, PodClaim, PodView};
 pub use replica_set::{ReplicaSetStatus, ReplicaSetView, ReplicationControllerView, SetView};
 pub use selector::Selector;
 pub use service::ServiceView;

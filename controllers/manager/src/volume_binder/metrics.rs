@@ -1,4 +1,4 @@
-//! `pv_collector_*` (upstream's `pkg/controller/volume/persistentvolume/metrics`), read of the caches when somebody asks.
+//! `pv_collector_*` (upstream's `pkg/controller/volume/persistentvolume/metrics`), read of the caches with each request for metrics.
 
 use super::views::{ClaimView, VolumeView};
 use machinery_client::Informer;

@@ -368,7 +368,7 @@ fn delete(volume: &Object<VolumeView>, of_volume: Value) -> Vec<Step> {
     let reason = match provisioner.map(|own| &**own).filter(|own| !own.is_empty()) {
         Some(own) if own.starts_with("kubernetes.io/") => format!("no volume plugin matched name: {own}"),
         Some(_) => return Vec::new(),
-        None if volume.is_csi => return Vec::new(),
+        None if volume.csi.is_some() => return Vec::new(),
         None => {
             let name = volume.name();
             format!(

@@ -66,7 +66,9 @@ impl Cluster for Stores {
     fn waiting_pods(&self, claim: &Object<ClaimView>) -> Vec<String> {
         let pods = self.pods.by_index(IndexName::NAMESPACE, claim.namespace());
         let waiting = pods.iter().filter(|pod| {
-            pod.node.is_empty() && !pod.is_terminal() && pod.claims.iter().any(|own| **own == *claim.name())
+            pod.node.is_empty()
+                && !pod.is_terminal()
+                && pod.claims.iter().any(|own| *own.name == *claim.name())
         });
         waiting.map(|pod| pod.name().to_owned()).collect()
     }

@@ -1,5 +1,6 @@
-//! Upstream's tables of the binder (`binder_test.go` of 1.37: TestSync, TestSyncBlockVolume, TestMultiSync) as data. Left
-//! out are three cases about upstream's own cache, one of a provisioner and one of a feature gate that is off.
+//! Upstream's tables of the binder as data: `binder_test.go` of 1.37 (TestSync, TestSyncBlockVolume, TestMultiSync), without
+//! three cases about upstream's own cache, one of a provisioner and one of a feature gate that is off; `provision_test.go` and
+//! `delete_test.go`, without those whose plugin provisions or deletes by itself, as no plugin of 1.37 but hostPath's does.
 
 use super::matching::VolumeRef;
 use super::plan::{ClaimRefObject, Cluster, Part, Step, of_claim, of_volume};
@@ -22,6 +23,9 @@ struct Case {
     volumes: [Vec<Value>; 2],
     claims: [Vec<Value>; 2],
     events: Vec<String>,
+    /// Volumes that their provisioner makes after the first sync.
+    #[serde(default)]
+    appears: Vec<Value>,
 }
 
 #[derive(Default)]
@@ -155,17 +159,24 @@ fn versioned(all: &[Value]) -> Vec<Value> {
 
 #[test]
 fn claims_and_volumes_bind_as_upstreams() {
+    check_cases(include_str!("testdata/binder.jsonl"), 71);
+}
+
+#[test]
+fn volumes_are_provisioned_and_deleted_as_upstreams() {
+    check_cases(include_str!("testdata/provisioning.jsonl"), 15);
+}
+
+#[track_caller]
+fn check_cases(cases: &str, expected: usize) {
     let mut count = 0;
-    for line in include_str!("testdata/binder.jsonl").lines() {
+    for line in cases.lines() {
         let case: Case = serde_json::from_str(line).unwrap();
         let name = &case.name;
         let mut model = Model {
             volumes: versioned(&case.volumes[0]),
             claims: versioned(&case.claims[0]),
-            classes: vec![
-                json!({"metadata": {"name": "wait", "uid": "c", "resourceVersion": "1"},
-                "provisioner": "example.com/p", "volumeBindingMode": "WaitForFirstConsumer"}),
-            ],
+            classes: classes(),
             ..Model::default()
         };
         match (case.sync.as_str(), case.multi) {
@@ -173,6 +184,12 @@ fn claims_and_volumes_bind_as_upstreams() {
             _ => model.sync_volume(0),
         }
         if case.multi {
+            assert!(
+                model.events.starts_with(&case.events),
+                "{name}: {:?}",
+                model.events
+            );
+            model.volumes.extend(versioned(&case.appears));
             model.settle();
         } else {
             // Upstream compares as many events as it names.
@@ -185,7 +202,21 @@ fn claims_and_volumes_bind_as_upstreams() {
         assert_eq!(plain(&model.claims), expect(&case.claims[1]), "{name}");
         count += 1;
     }
-    assert_eq!(count, 71);
+    assert_eq!(count, expected);
+}
+
+/// Classes of upstream's tables.
+fn classes() -> Vec<Value> {
+    let (now, later) = ("Immediate", "WaitForFirstConsumer");
+    [
+        ("wait", "example.com/p", later),
+        ("gold", "kubernetes.io/mock-volume", now),
+        ("external", "vendor.com/my-volume", now),
+        ("external-wait", "vendor.com/my-volume-wait", later),
+        ("unknown-internal", "kubernetes.io/unknown", now),
+    ]
+    .map(|(name, provisioner, mode)| class(name, provisioner, mode, false))
+    .to_vec()
 }
 
 fn claim(spec: &Value) -> Value {

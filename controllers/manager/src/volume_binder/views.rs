@@ -18,13 +18,17 @@ pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(crate) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// Node that was asked for the folder of a volume by the bundled provisioner.
 pub(crate) const MADE_ON: &str = "knarr/node";
+/// Driver whose resizer expands the volume of a claim.
+pub(crate) const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+/// Size of a volume before it was expanded, while its node has something left to do.
+pub(crate) const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 /// Annotation that held the class before it was a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const BETA_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
 
 /// Annotations that plans read; others are not kept.
-const READ: [&str; 9] = [
+const READ: [&str; 11] = [
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PROVISIONED_BY,
@@ -34,6 +38,8 @@ const READ: [&str; 9] = [
     PROVISIONER,
     BETA_PROVISIONER,
     MADE_ON,
+    RESIZER,
+    PRE_RESIZE_CAPACITY,
 ];
 
 type Annotations = BTreeMap<Box<str>, Box<str>>;
@@ -73,7 +79,7 @@ pub(crate) struct VolumeView {
     pub(crate) is_block: bool,
     pub(crate) claim: Option<ClaimRef>,
     pub(crate) reclaim_policy: Box<str>,
-    pub(crate) is_csi: bool,
+    pub(crate) csi: Option<Box<CsiSource>>,
     /// Upstream's name of the plugin, with the driver of CSI behind it.
     pub(crate) plugin: Box<str>,
     pub(crate) phase: Box<str>,
@@ -82,6 +88,14 @@ pub(crate) struct VolumeView {
 impl VolumeView {
     /// Volumes that a claim may have: by the claim that they name, or by class where they name none.
     pub(crate) const CANDIDATES: IndexName = IndexName("candidates");
+
+    /// Volumes of a CSI driver, by driver and handle.
+    pub(crate) const HANDLE: IndexName = IndexName("handle");
+
+    /// The value of [`Self::HANDLE`].
+    pub(crate) fn of_handle(csi: &CsiSource) -> String {
+        format!("{}^{}", csi.driver, csi.volume_handle)
+    }
 
     /// The value of [`Self::CANDIDATES`] for volumes that name a claim.
     pub(crate) fn of_claim(namespace: &str, name: &str) -> String {
@@ -95,13 +109,23 @@ impl VolumeView {
 }
 
 impl Projection for VolumeView {
-    const INDEXES: &'static [Index<Self>] = &[Index {
-        name: Self::CANDIDATES,
-        values: |volume, each| match &volume.claim {
-            Some(claim) => each(&Self::of_claim(&claim.namespace, &claim.name)),
-            None => each(&Self::of_class(&volume.class)),
+    const INDEXES: &'static [Index<Self>] = &[
+        Index {
+            name: Self::CANDIDATES,
+            values: |volume, each| match &volume.claim {
+                Some(claim) => each(&Self::of_claim(&claim.namespace, &claim.name)),
+                None => each(&Self::of_class(&volume.class)),
+            },
         },
-    }];
+        Index {
+            name: Self::HANDLE,
+            values: |volume, each| {
+                if let Some(csi) = &volume.csi {
+                    each(&Self::of_handle(csi));
+                }
+            },
+        },
+    ];
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
@@ -121,7 +145,7 @@ impl Projection for VolumeView {
             is_block: spec.volume_mode.as_deref() == Some("Block"),
             claim: spec.claim_ref,
             reclaim_policy: spec.persistent_volume_reclaim_policy,
-            is_csi: spec.csi.is_some(),
+            csi: spec.csi,
             plugin,
             phase: status.phase,
             annotations,
@@ -134,6 +158,8 @@ impl Projection for VolumeView {
 pub(crate) struct ClaimView {
     pub(crate) annotations: Annotations,
     pub(crate) request: Quantity,
+    /// `status.capacity`.
+    pub(crate) capacity: Quantity,
     pub(crate) access_modes: Vec<Box<str>>,
     /// `None` where the claim leaves the class to the cluster.
     pub(crate) class: Option<Box<str>>,
@@ -187,6 +213,7 @@ impl Projection for ClaimView {
         let class = annotations.get(BETA_CLASS).cloned();
         Ok(Self {
             request: storage(&spec.resources.requests),
+            capacity: storage(&status.capacity),
             access_modes: spec.access_modes,
             class: class.or(spec.storage_class_name),
             attributes_class: spec.volume_attributes_class_name.unwrap_or_default(),
@@ -272,7 +299,7 @@ struct VolumeSpec {
     volume_mode: Option<Box<str>>,
     claim_ref: Option<ClaimRef>,
     persistent_volume_reclaim_policy: Box<str>,
-    csi: Option<CsiSource>,
+    csi: Option<Box<CsiSource>>,
     host_path: Option<IgnoredAny>,
     local: Option<IgnoredAny>,
     nfs: Option<IgnoredAny>,
@@ -280,10 +307,12 @@ struct VolumeSpec {
     fc: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct CsiSource {
-    driver: Box<str>,
+/// A volume of a CSI driver.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CsiSource {
+    pub(crate) driver: Box<str>,
+    pub(crate) volume_handle: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -292,7 +321,14 @@ struct Claim {
     #[serde(default)]
     spec: ClaimSpec,
     #[serde(default)]
-    status: Status,
+    status: ClaimStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ClaimStatus {
+    phase: Box<str>,
+    capacity: BTreeMap<Box<str>, Box<str>>,
 }
 
 #[derive(Deserialize, Default)]

@@ -1,4 +1,4 @@
-//! Fields of a document with their paths. A field that nobody asked for is a problem, as upstream's strict decoding has it.
+//! Fields of a document with their paths. A field that is not read is a problem, as upstream's strict decoding has it.
 
 use super::API_VERSION;
 use machinery_meta::field::Shown;
@@ -193,7 +193,7 @@ impl<'v> Object<'v> {
         self.fields.is_none_or(Map::is_empty)
     }
 
-    /// Refuses fields that nobody asked for.
+    /// Refuses fields that the type does not have.
     pub(super) fn end(self, document: &mut Document) {
         let names = self.fields.into_iter().flat_map(Map::keys);
         for name in names.filter(|name| !self.asked.contains(name.as_str())) {

@@ -63,7 +63,7 @@ fn read_one(
         "DefaultPreemption" => all.default_preemption = preemption(document, &mut args),
         "VolumeBinding" => all.volume_binding = volume_binding(document, &mut args),
         _ => {
-            // Of a plugin without arguments, or of none that is known: nobody reads them.
+            // Of a plugin without arguments, or of none that is known: they are not read.
             document.without_effect.push(path.as_str().to_owned());
             return;
         }

@@ -220,7 +220,7 @@ fn missing(document: &mut Document, own: &Named) {
     document.invalid_text(&own.path, &own.name, "plugin does not exist");
 }
 
-/// A queue has one order, and somebody binds.
+/// A queue has one order, and one plugin binds.
 fn check_points(document: &mut Document, settled: &Settled, path: &FieldPath) {
     if settled.at(ExtensionPoint::QueueSort).len() != 1 {
         let count = settled.at(ExtensionPoint::QueueSort).len();

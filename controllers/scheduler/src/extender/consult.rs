@@ -76,6 +76,11 @@ impl Consultants {
     }
 
     #[cfg(test)]
+    pub(crate) fn without_extenders(client: Client) -> Self {
+        Self::over(client, Vec::new())
+    }
+
+    #[cfg(test)]
     pub(super) fn over(client: Client, extenders: Vec<Extender>) -> Self {
         Self {
             client,

@@ -120,7 +120,7 @@ fn families_are_upstreams() {
     assert_eq!(found, here.map(|(name, _)| name).collect());
 }
 
-/// A scheduler whose clock moves by a second whenever somebody looks at it.
+/// A scheduler whose clock moves by a second at each reading.
 fn measured(metrics: Metrics) -> (Scheduler, Metrics) {
     let seconds = AtomicU64::new(0);
     let clock: Clock = Arc::new(move || Duration::from_secs(seconds.fetch_add(1, Ordering::SeqCst)));

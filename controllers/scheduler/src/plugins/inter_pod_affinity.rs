@@ -242,7 +242,7 @@ impl<'a> Affinity<'a> {
         })
     }
 
-    /// The first pod of a group that wants to be together has nobody to join: it may go anywhere the labels are.
+    /// The first pod of a group that wants to be together has no pod to join: it may go anywhere the labels are.
     fn satisfied(&self, node: NodeId) -> bool {
         if self.sums.by_key.len() < self.keys.len() {
             return false;

@@ -3,6 +3,7 @@
 //! To add one: its file, a line in `make` below, and a row in `config/default_plugins.rs` with the points at which it acts,
 //! where the order is that of asking.
 
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -81,6 +82,7 @@ fn make(name: &str, args: &PluginArgs) -> Option<Arc<dyn Plugin>> {
             Arc::new(node_resources_balanced_allocation::NodeResourcesBalancedAllocation::new(args))
         }
         "ImageLocality" => Arc::new(image_locality::ImageLocality),
+        "DynamicResources" => Arc::new(dynamic_resources::DynamicResources),
         "NodeDeclaredFeatures" => Arc::new(node_declared_features::NodeDeclaredFeatures),
         _ => return None,
     })

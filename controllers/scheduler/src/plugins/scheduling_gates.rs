@@ -1,6 +1,7 @@
 //! A pod with scheduling gates waits until the last one is removed.
 
 use crate::framework::{ClusterEvents, Plugin};
+use crate::nodes::NodeTable;
 use crate::pod::PodInfo;
 
 #[derive(Debug)]
@@ -15,7 +16,7 @@ impl Plugin for SchedulingGates {
         ClusterEvents::POD_SELF
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), String> {
+    fn pre_enqueue(&self, pod: &PodInfo, _: &NodeTable) -> Result<(), String> {
         let gates = pod.pod.spec.scheduling_gates.items();
         if gates.is_empty() {
             return Ok(());

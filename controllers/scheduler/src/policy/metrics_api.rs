@@ -41,7 +41,7 @@ struct Usage {
     memory: Box<str>,
 }
 
-/// Fetches while `wanted` says so, until nobody takes what is fetched.
+/// Fetches while `wanted` says so, until its receiver is gone.
 pub(crate) async fn follow(
     client: Client,
     runtime: Runtime,

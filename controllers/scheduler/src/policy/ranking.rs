@@ -84,7 +84,7 @@ fn least(nodes: Nodes<'_>, of: impl Fn(NodeId) -> i64) -> Vec<NodeId> {
     best
 }
 
-/// Millionths of the node's CPU that are in use; where nobody knows, that pods have asked for.
+/// Millionths of the node's CPU that are in use; where that is unknown, that pods have requested.
 fn share_of_cpu(nodes: Nodes<'_>, node: NodeId) -> i64 {
     let table = nodes.table;
     let used = table.usage.of(&table.names[node], nodes.now);

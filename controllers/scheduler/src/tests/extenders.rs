@@ -135,7 +135,7 @@ fn extender_that_rejects_all_nodes_gives_the_reasons() {
         message,
         "0/3 nodes are available: 1 Insufficient cpu, 1 no link. preemption: not eligible due to preemptionPolicy=Never."
     );
-    // Nobody knows what helps an extender: whatever happens does.
+    // What helps an extender is unknown: whatever happens does.
     scheduler.namespace_changed("other", Some(crate::object::Labels::default()), NOW);
     let later = Duration::from_secs(20);
     assert!(scheduler.has_work(later), "{}", pod.key);

@@ -171,7 +171,7 @@ fn gates_hold_a_pod_however_many_there_are() {
         let rows = default_plugins().pre_enqueue;
         let message = rows
             .iter()
-            .find_map(|row| row.plugin.pre_enqueue(&pod).err())
+            .find_map(|row| row.plugin.pre_enqueue(&pod, &NodeTable::default()).err())
             .unwrap();
         assert_eq!(
             message.matches('g').count(),

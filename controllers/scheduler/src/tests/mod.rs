@@ -19,6 +19,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod actions;
+mod binding;
+mod devices;
 mod dry_run;
 mod extenders;
 mod long_affinity;

@@ -1,6 +1,7 @@
 //! Views take about what their objects are charged, whatever a tenant fills these with: the worst object of each kind that the
 //! API takes, as its view. A row for each view; `every_view_is_measured` of `machinery-client` looks for them.
 
+use crate::devices::views::{DeviceClaimView, DeviceClassView, SliceView, TaintRuleView};
 use crate::policy::object::WantedPolicy;
 use crate::projections::{BudgetView, FullSelector, MapSelector, NodeText, NodeView, PodView};
 use crate::sources::LabelsView;
@@ -15,6 +16,9 @@ use machinery_fuzz::{filled, resident};
 const MOST: f64 = 2.3;
 /// The same where nodes write the list, and where a list of the same length stands beside it: limits beside requests.
 const OF_NODES: f64 = 6.2;
+
+/// The same of lists that drivers of devices write, of which nodes have few.
+const OF_DRIVERS: f64 = 9.0;
 
 /// Asserts that the view of each of these objects, filled with items, takes at most this many times what the store charges.
 #[track_caller]
@@ -80,6 +84,14 @@ fn view_of_a_pod_takes_what_is_charged() {
             (
                 object!(r#""spec":{"volumes":[{"name":"v","rbd":{"image":"i","monitors":[@]}}]}"#),
                 r##""#""##,
+            ),
+            (
+                object!(r#""spec":{"resourceClaims":[@]}"#),
+                r##"{"name":"#","resourceClaimName":"c"}"##,
+            ),
+            (
+                object!(r#""status":{"resourceClaimStatuses":[@]}"#),
+                r##"{"name":"#","resourceClaimName":"c"}"##,
             ),
             (
                 object!(r#""spec":{"topologySpreadConstraints":[@]}"#),
@@ -247,6 +259,57 @@ fn views_of_selectors_take_what_is_charged() {
                 REQUIREMENT,
             ),
             (object!(r#""status":{"disruptedPods":{@}}"#), r##""#":null"##),
+        ],
+    );
+}
+
+#[test]
+fn views_of_devices_take_what_is_charged() {
+    let request = r##"{"name":"#","exactly":{"deviceClassName":"c"}}"##;
+    check::<DeviceClaimView>(
+        MOST,
+        &[
+            (object!(r#""spec":{"devices":{"requests":[@]}}"#), request),
+            (
+                object!(r#""spec":{"devices":{"requests":[{"name":"r","exactly":{"selectors":[@]}}]}}"#),
+                r##"{"cel":{"expression":"#"}}"##,
+            ),
+            (
+                object!(r#""spec":{"devices":{"constraints":[{"requests":[@],"matchAttribute":"a/b"}]}}"#),
+                r##""#""##,
+            ),
+            (
+                object!(r#""status":{"reservedFor":[@]}"#),
+                r##"{"resource":"pods","name":"#","uid":"u"}"##,
+            ),
+            (
+                r#"{"metadata":{"name":"a","ownerReferences":[@]}}"#,
+                r##"{"apiVersion":"v1","kind":"K","name":"n","uid":"#"}"##,
+            ),
+        ],
+    );
+    check::<TaintRuleView>(MOST, &[(r#"{"metadata":{"name":"a","labels":{@}}}"#, LABEL)]);
+    // Administrators and drivers write these.
+    check::<DeviceClassView>(
+        OF_NODES,
+        &[(
+            object!(r#""spec":{"selectors":[@]}"#),
+            r##"{"cel":{"expression":"#"}}"##,
+        )],
+    );
+    check::<SliceView>(
+        OF_DRIVERS,
+        &[
+            (
+                object!(r#""spec":{"driver":"d","pool":{"name":"p"},"devices":[@]}"#),
+                r##"{"name":"#","attributes":{"a":{"int":1}}}"##,
+            ),
+            (
+                object!(
+                    r#""spec":{"driver":"d","pool":{"name":"p"},"devices":[{"name":"d","attributes":{@}}]}"#
+                ),
+                r##""#":{"bool":true}"##,
+            ),
         ],
     );
 }

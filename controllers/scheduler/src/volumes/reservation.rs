@@ -4,16 +4,18 @@ use super::Volumes;
 use super::objects::{ClaimRef, Volume};
 use super::pod_volumes::PodVolumes;
 use crate::attempt::Attempt;
+use crate::devices::DeviceReservation;
 use crate::nodes::{NodeId, NodeTable};
 use crate::selector::node_selector_matches;
 use machinery_meta::{ObjectKey, Revision};
 use std::sync::Arc;
 
-/// Claims that are not bound yet; empty where all of a pod's are.
+/// Claims that are not bound yet, and those of devices that are not reserved; empty where all of a pod's are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reservation {
     pub bindings: Vec<Binding>,
     pub provisions: Vec<Provision>,
+    pub devices: Vec<DeviceReservation>,
 }
 
 /// A volume that is to name its claim.
@@ -43,10 +45,10 @@ pub struct Provision {
 
 impl Reservation {
     pub fn is_empty(&self) -> bool {
-        self.bindings.is_empty() && self.provisions.is_empty()
+        self.bindings.is_empty() && self.provisions.is_empty() && self.devices.is_empty()
     }
 
-    /// Claims that it binds.
+    /// Claims of volumes that it binds.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &ObjectKey> {
         let provisions = self.provisions.iter().map(|own| &own.claim);
         self.bindings.iter().map(|own| &own.claim).chain(provisions)

@@ -99,6 +99,7 @@ impl Scheduler {
         reservation: Reservation,
         now: Duration,
     ) {
+        self.nodes.devices.written(&reservation.devices);
         if self.is_assumed(pod) {
             let timeout = self.bind_timeout(pod);
             self.binding.waiting.insert(pod, node, reservation, now + timeout);
@@ -111,6 +112,10 @@ impl Scheduler {
     /// Not everything of a reservation was written: the pod waits for its next turn.
     pub fn volumes_not_written(&mut self, pod: &PodInfo, reservation: &Reservation, now: Duration) {
         self.nodes.volumes.revert(reservation);
+        if self.nodes.devices.revert(&reservation.devices) {
+            self.queue
+                .happened_to(ClusterEvents::DEVICE_CLAIM, now, PodInfo::has_device_claims);
+        }
         self.measuring.volumes_not_bound(pod);
         self.binding_failed(pod, now);
     }

@@ -184,7 +184,7 @@ impl Projection for VolumeView {
 }
 
 /// The nodes of an affinity, of them the one of this name alone. A node writes its own host name, by which volumes have their
-/// affinity, and nobody else's name: pods that have their data elsewhere would be drawn to it.
+/// affinity, and no other node's name: pods that have their data elsewhere would be drawn to it.
 fn on_node(nodes: Option<NodeSelector>, name: &str) -> NodeSelector {
     let mut nodes = nodes.unwrap_or_else(|| NodeSelector {
         node_selector_terms: vec![NodeSelectorTerm::default()],
@@ -236,7 +236,8 @@ impl Projection for CsiNodeView {
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct Spec {
-            drivers: Vec<NodeDriver>,
+            /// Null where there are none, as upstream writes it.
+            drivers: Option<Vec<NodeDriver>>,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
@@ -252,7 +253,7 @@ impl Projection for CsiNodeView {
         let full: Full = serde_json::from_slice(json)?;
         let limit = |own: NodeDriver| (own.name, own.allocatable.and_then(|own| own.count));
         Ok(Self(CsiNode {
-            drivers: full.spec.drivers.into_iter().map(limit).collect(),
+            drivers: full.spec.drivers.into_iter().flatten().map(limit).collect(),
         }))
     }
 }

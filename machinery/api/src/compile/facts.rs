@@ -43,6 +43,8 @@ pub(super) struct Field {
     pub(super) map_type: String,
     pub(super) default: Option<serde_json::Value>,
     pub(super) r#enum: Vec<String>,
+    /// Values of the items of a list or a map.
+    pub(super) item_enum: Vec<String>,
     pub(super) format: String,
     pub(super) feature_gates: Vec<String>,
 }

@@ -77,13 +77,31 @@ pub fn compile(files: &BTreeMap<String, String>) -> Result<Vec<u8>, CompileError
     Ok(out.0)
 }
 
-/// Packs what `descriptions/` prints.
-pub fn pack_descriptions(json: &str) -> Vec<u8> {
+/// Descriptions of a type and its fields: one line of those that the facts tool writes.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+struct Words {
+    model: String,
+    description: Option<String>,
+    fields: BTreeMap<String, String>,
+}
+
+/// Packs the descriptions that the facts tool writes, one model on a line.
+///
+/// # Errors
+/// [`CompileError::File`] where a line is not of their form.
+pub fn pack_descriptions(lines: &str) -> Result<Vec<u8>, CompileError> {
+    let mut words = BTreeMap::new();
+    for line in lines.lines() {
+        let own: Words = parse("descriptions.jsonl", line)?;
+        words.insert(own.model, (own.description, own.fields));
+    }
+    let json = serde_json::json!(words).to_string();
     let mut out = Vec::new();
     let mut encoder = flate2::read::DeflateEncoder::new(json.as_bytes(), flate2::Compression::best());
     // Reading from memory into memory cannot fail.
     let _ = encoder.read_to_end(&mut out);
-    out
+    Ok(out)
 }
 
 fn parse<'t, T: serde::Deserialize<'t>>(file: &str, text: &'t str) -> Result<T, CompileError> {

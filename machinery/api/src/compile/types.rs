@@ -192,7 +192,7 @@ impl<'f> Build<'f> {
             patch_strategy: field.patch_strategy.clone(),
             patch_merge_key: field.patch_merge_key.clone(),
             default,
-            enum_values: field.r#enum.clone(),
+            enum_values: [&*field.r#enum, &*field.item_enum].concat(),
             format: field.format.clone(),
             feature_gate: field.feature_gates.join(","),
         })

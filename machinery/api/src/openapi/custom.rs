@@ -1,8 +1,9 @@
 //! Custom kinds in a document: their own schema, with what every object has.
 
-use super::paths::{Resource, SubresourcePath};
-use super::schemas::Schemas;
-use super::{Edition, reference, v2};
+use super::paths::custom::CustomResource;
+use super::paths::{Options, Route};
+use super::schemas::{Schemas, model_name};
+use super::{Edition, v2};
 use serde_json::{Map, Value, json};
 
 /// One served version of a CustomResourceDefinition.
@@ -20,18 +21,9 @@ pub struct CustomKind<'a> {
     pub scale: bool,
 }
 
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
@@ -43,48 +35,31 @@ const EMBEDDED_TYPE: [&str; 2] = [
     "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 ];
 
-impl CustomKind<'_> {
-    pub(super) fn add(&self, schemas: &mut Schemas<'_>, paths: &mut Map<String, Value>, edition: Edition) {
-        let (model, list) = (self.model(self.kind), self.model(self.list_kind));
+impl<'a> CustomKind<'a> {
+    /// Adds the schemas of the kind and its list; gives the operations on it.
+    pub(super) fn add<'w: 'a>(
+        &self,
+        schemas: &mut Schemas<'_>,
+        options: Options<'w>,
+        edition: Edition,
+    ) -> Vec<Route<'a>> {
+        let (model, list_model) = (self.model(self.kind), self.model(self.list_kind));
         let own = self.object(schemas, edition);
         schemas.add_custom(model.clone(), own);
         let items = self.list(&model, schemas);
-        schemas.add_custom(list.clone(), items);
-        let verbs = || vec!["get", "patch", "update"];
-        let mut subresources = Vec::new();
-        if self.status {
-            let gvk = [self.group, self.version, self.kind];
-            subresources.push(SubresourcePath {
-                name: "status",
-                gvk,
-                verbs: verbs(),
-                model: Some(model.clone()),
-            });
-        }
-        if self.scale {
-            schemas.add_named("autoscaling.v1.Scale");
-            let scale = super::schemas::model_name("autoscaling.v1.Scale");
-            let gvk = ["autoscaling", "v1", "Scale"];
-            subresources.push(SubresourcePath {
-                name: "scale",
-                gvk,
-                verbs: verbs(),
-                model: Some(scale),
-            });
-        }
-        let resource = Resource {
-            group: self.group,
-            version: self.version,
-            kind: self.kind,
+        schemas.add_custom(list_model.clone(), items);
+        let status = self.status.then(|| ("status", model.clone()));
+        let scale = self.scale.then(|| ("scale", model_name("autoscaling.v1.Scale")));
+        let resource = CustomResource {
+            options,
+            gvk: [self.group, self.version, self.kind],
             plural: self.plural,
             namespaced: self.namespaced,
-            verbs: VERBS.to_vec(),
             model,
-            list_model: Some(list),
-            subresources,
-            patches: super::paths::CUSTOM_PATCHES,
+            list_model,
+            subresources: status.into_iter().chain(scale).collect(),
         };
-        super::paths::add(paths, &resource);
+        resource.routes()
     }
 
     /// `com.example.v1.Widget`
@@ -118,11 +93,11 @@ impl CustomKind<'_> {
             "properties": {
                 "apiVersion": {"description": API_VERSION, "type": "string"},
                 "kind": {"description": KIND, "type": "string"},
-                "metadata": {"allOf": [metadata]},
+                "metadata": {"description": LIST_METADATA, "allOf": [metadata]},
                 "items": {
                     "description": format!("List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md", self.plural),
                     "type": "array",
-                    "items": reference(model),
+                    "items": Edition::V3.reference(model),
                 },
             },
             "x-kubernetes-group-version-kind": [self.gvk(self.list_kind)],

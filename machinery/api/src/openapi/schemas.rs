@@ -1,7 +1,8 @@
 //! `components.schemas`: the types a document's kinds need, in upstream's form.
 
-use super::reference;
-use crate::table::KindInfo;
+use super::Edition;
+use super::paths::operations::Models;
+use super::paths::root::INFO;
 use machinery_schema::{Extra, Field, ListType, MapType, Schema, Shape, TypeId};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -10,67 +11,83 @@ pub(super) struct Schemas<'w> {
     schema: &'static Schema,
     words: &'w Map<String, Value>,
     /// The model name of each named type.
-    models: HashMap<TypeId, String>,
+    models: Models,
+    types: HashMap<String, TypeId>,
     kinds: HashMap<TypeId, Vec<Value>>,
     done: BTreeMap<String, Value>,
     open: Vec<TypeId>,
 }
 
-/// Kinds that every group version's requests use.
-const SHARED: [&str; 4] = [
-    "meta.v1.DeleteOptions",
-    "meta.v1.Status",
-    "meta.v1.WatchEvent",
-    "meta.v1.APIResourceList",
-];
+/// Kinds that belong to the version of every group, besides the core's.
+const EVERYWHERE: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
 impl<'w> Schemas<'w> {
-    pub(super) fn new(words: &'w Map<String, Value>) -> Self {
+    /// Schemas of a document about these versions of groups.
+    pub(super) fn new(words: &'w Map<String, Value>, group_versions: &[(&str, &str)]) -> Self {
         let schema: &'static Schema = crate::schema();
         let mut models = HashMap::new();
-        for (name, id) in schema.names() {
+        let mut types = HashMap::new();
+        for (name, id) in schema.names().filter(|(name, _)| name.contains('.')) {
             models.insert(id, model_name(name));
+            types.insert(model_name(name), id);
         }
-        let mut kinds: HashMap<TypeId, Vec<Value>> = HashMap::new();
-        let mut sorted: Vec<_> = crate::table().all_types().collect();
-        sorted.sort();
-        for (key, id) in sorted {
-            kinds.entry(id).or_default().push(group_version_kind(key));
-        }
-        let mut schemas = Self {
+        Self {
             schema,
             words,
             models,
-            kinds,
+            types,
+            kinds: kinds(schema, group_versions),
             done: BTreeMap::new(),
             open: Vec::new(),
-        };
-        for name in SHARED {
-            schemas.open.extend(schema.type_named(name));
         }
-        let patch = json!({
-            "description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
-            "type": "object",
-        });
-        schemas
-            .done
-            .insert("io.k8s.apimachinery.pkg.apis.meta.v1.Patch".to_owned(), patch);
-        schemas
     }
 
-    /// Adds a kind, its list and the bodies of its subresources.
-    pub(super) fn add_kind(&mut self, kind: &KindInfo) {
-        self.open.push(kind.ty);
-        self.open.extend(kind.list_ty);
-        self.open
-            .extend(kind.subresources.iter().filter_map(|own| own.ty));
+    /// Names of models by their types.
+    pub(super) fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// Adds a built-in model that an operation refers to.
+    pub(super) fn need(&mut self, model: &str) {
+        self.open.extend(self.types.get(model));
+        // These two are no types of the table.
+        let schema = match model {
+            PATCH => json!({
+                "description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
+                "type": "object",
+            }),
+            INFO => self.info(),
+            _ => return,
+        };
+        self.done.insert(model.to_owned(), schema);
+    }
+
+    fn info(&self) -> Value {
+        let words = self.words.get(INFO);
+        let mut properties = Map::new();
+        for (names, default) in [(VERSION, Some("")), (VERSION_OPTIONAL, None)] {
+            for name in names {
+                let mut own = json!({"type": "string"});
+                let words = words.and_then(|own| own.get(1)).and_then(|own| own.get(name));
+                if let Some(words) = words {
+                    own["description"] = words.clone();
+                }
+                if let Some(default) = default {
+                    own["default"] = json!(default);
+                }
+                properties.insert((*name).to_owned(), own);
+            }
+        }
+        let words = words.and_then(|own| own.get(0)).cloned().unwrap_or_default();
+        json!({"description": words, "type": "object", "required": VERSION, "properties": properties})
     }
 
     /// Adds a built-in type by its name in the facts, and gives the reference to it.
     pub(super) fn add_named(&mut self, name: &str) -> Value {
         let id = self.schema.type_named(name);
         self.open.extend(id);
-        reference(&model_name(name))
+        Edition::V3.reference(&model_name(name))
     }
 
     /// Adds a schema made elsewhere.
@@ -78,14 +95,7 @@ impl<'w> Schemas<'w> {
         self.done.insert(model, schema);
     }
 
-    /// Renders what was added, and all it refers to.
-    pub(super) fn finish(self) -> Value {
-        let mut all = BTreeMap::new();
-        self.each(|model, schema| drop(all.insert(model, schema)));
-        Value::Object(all.into_iter().collect())
-    }
-
-    /// Renders the same one at a time, for whoever keeps none of them.
+    /// Renders what was added and all it refers to, one at a time: most callers keep none of them.
     pub(super) fn each(mut self, mut take: impl FnMut(String, Value)) {
         let mut seen: HashSet<String> = HashSet::new();
         for (model, schema) in std::mem::take(&mut self.done) {
@@ -154,16 +164,11 @@ impl<'w> Schemas<'w> {
 
     fn property(&mut self, field: &Field, text: Option<&Value>) -> Value {
         let mut out = match self.type_of(field.ty) {
-            Value::Object(own) if own.contains_key("$ref") => {
-                Map::from_iter([("allOf".to_owned(), json!([Value::Object(own)]))])
-            }
             Value::Object(own) => own,
             _ => Map::new(),
         };
-        let words = text.and_then(Value::as_str).unwrap_or_default();
-        let words = format!("{words}{}", self.possible_values(field));
-        if !words.is_empty() {
-            out.insert("description".to_owned(), Value::String(words));
+        if let Some(text) = text {
+            out.insert("description".to_owned(), text.clone());
         }
         if let Some(default) = self.schema.default_of(field)
             && let Ok(default) = serde_json::from_str::<Value>(default)
@@ -173,21 +178,13 @@ impl<'w> Schemas<'w> {
         if let Some(extra) = self.schema.extra(field) {
             self.extensions(extra, &mut out);
         }
-        Value::Object(out)
-    }
-
-    /// The paragraph on the values that a field may have, as upstream appends it; what each means is not in the table.
-    fn possible_values(&self, field: &Field) -> String {
-        let extra = self.schema.extra(field);
-        let values = extra.map_or(&[][..], |extra| &extra.enum_values);
-        // Of a list they are those of its items, which have no words of their own.
-        if values.is_empty() || self.schema.ty(field.ty).shape == Shape::List {
-            return String::new();
+        // Readers of v3 take no notice of what stands beside a reference.
+        if out.len() > 1
+            && let Some(target) = out.remove("$ref")
+        {
+            out.insert("allOf".to_owned(), json!([{"$ref": target}]));
         }
-        let listed = values
-            .iter()
-            .map(|value| format!("\n - `{:?}`", self.schema.text(*value)));
-        format!("\n\nPossible enum values:{}", listed.collect::<String>())
+        Value::Object(out)
     }
 
     fn extensions(&self, extra: &Extra, out: &mut Map<String, Value>) {
@@ -226,10 +223,17 @@ impl<'w> Schemas<'w> {
         }
         if !extra.enum_values.is_empty() {
             let values: Vec<&str> = extra.enum_values.iter().map(|value| text(*value)).collect();
-            set("enum", json!(values));
+            // Those of a list or a map are its items'.
+            match ["items", "additionalProperties"]
+                .iter()
+                .find(|own| out.contains_key(**own))
+            {
+                Some(items) => out[*items]["enum"] = json!(values),
+                None => drop(out.insert("enum".to_owned(), json!(values))),
+            }
         }
         if !extra.format.is_empty() {
-            set("format", json!(text(extra.format)));
+            out.insert("format".to_owned(), json!(text(extra.format)));
         }
     }
 
@@ -237,8 +241,8 @@ impl<'w> Schemas<'w> {
         let schema = self.schema;
         let ty = schema.ty(id);
         match ty.shape {
-            Shape::List => json!({"type": "array", "items": self.element(ty.item)}),
-            Shape::Map => json!({"type": "object", "additionalProperties": self.element(ty.item)}),
+            Shape::List => json!({"type": "array", "items": self.type_of(ty.item)}),
+            Shape::Map => json!({"type": "object", "additionalProperties": self.type_of(ty.item)}),
             Shape::Bool => json!({"type": "boolean"}),
             Shape::Int32 | Shape::Uint32 => json!({"type": "integer", "format": "int32"}),
             Shape::Int64 | Shape::Uint64 => json!({"type": "integer", "format": "int64"}),
@@ -248,31 +252,56 @@ impl<'w> Schemas<'w> {
             shape => match self.models.get(&id) {
                 Some(model) => {
                     self.open.push(id);
-                    reference(model)
+                    Edition::V3.reference(model)
                 }
                 None => Value::Object(special(shape)),
             },
         }
     }
+}
 
-    /// Items of lists and maps have the zero value of what is not a pointer as their default.
-    fn element(&mut self, id: TypeId) -> Value {
-        let own = self.type_of(id);
-        let shape = self.schema.ty(id).shape;
-        match (own, shape) {
-            (own, Shape::Struct) if own.get("$ref").is_some() => json!({"allOf": [own], "default": {}}),
-            (own, _) if own.get("$ref").is_some() => own,
-            (Value::Object(mut own), Shape::Str) => {
-                own.insert("default".to_owned(), json!(""));
-                Value::Object(own)
-            }
-            (Value::Object(mut own), Shape::Int32 | Shape::Int64) => {
-                own.insert("default".to_owned(), json!(0));
-                Value::Object(own)
-            }
-            (own, _) => own,
-        }
+/// Members of the answer of `/version`.
+const VERSION: &[&str] = &[
+    "major",
+    "minor",
+    "gitVersion",
+    "gitCommit",
+    "gitTreeState",
+    "buildDate",
+    "goVersion",
+    "compiler",
+    "platform",
+];
+const VERSION_OPTIONAL: &[&str] = &[
+    "emulationMajor",
+    "emulationMinor",
+    "minCompatibilityMajor",
+    "minCompatibilityMinor",
+];
+
+/// Groups, versions and kinds of the types that are whole objects.
+fn kinds(schema: &Schema, group_versions: &[(&str, &str)]) -> HashMap<TypeId, Vec<Value>> {
+    let mut kinds: HashMap<TypeId, Vec<Value>> = HashMap::new();
+    let mut sorted: Vec<_> = crate::table().all_types().collect();
+    sorted.sort();
+    for (key, id) in sorted {
+        kinds.entry(id).or_default().push(group_version_kind(key));
     }
+    for kind in EVERYWHERE {
+        let Some(id) = schema.type_named(&format!("meta.v1.{kind}")) else {
+            continue;
+        };
+        let mut others: Vec<_> = group_versions
+            .iter()
+            .filter(|(group, _)| !group.is_empty())
+            .collect();
+        others.sort();
+        let own = others
+            .into_iter()
+            .map(|(group, version)| json!({"group": group, "version": version, "kind": kind}));
+        kinds.entry(id).or_default().extend(own);
+    }
+    kinds
 }
 
 /// Types with a JSON form of their own.

@@ -1,6 +1,7 @@
 //! Limits of an evaluation: its cost, its memory and its work.
 
 use crate::value::{ErrorKind, EvalError};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,17 +15,32 @@ pub const RUNTIME_BUDGET: u64 = 10_000_000;
 pub const MAX_MEMORY: usize = 64 << 20;
 /// Comparisons and visits that the cost does not count one by one.
 const MAX_WORK: u64 = 20_000_000;
-/// The same of all validations of one object.
-pub(crate) const MAX_WORK_OF_OBJECT: u64 = 5 * MAX_WORK;
+/// The same of all validations of one object or request.
+pub const MAX_WORK_OF_OBJECT: u64 = 5 * MAX_WORK;
+/// Turns of a loop, and long texts, between two looks at whether an end is wanted, which may read a clock (upstream's
+/// `CheckFrequency` is 100).
+const TURNS_OF_A_LOOK: u32 = 64;
 /// Bytes of a text that are read in one step of work.
 pub(crate) const BYTES_OF_A_STEP: u64 = 64;
+
+/// Decides whether an evaluation is to end before it has a value.
+pub trait Interrupt: fmt::Debug + Send + Sync {
+    /// Reports whether an end is wanted.
+    fn is_wanted(&self) -> bool;
+}
+
+impl Interrupt for AtomicBool {
+    fn is_wanted(&self) -> bool {
+        self.load(Ordering::Relaxed)
+    }
+}
 
 /// Limits of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub cost: u64,
-    /// Ends the evaluation when it is set.
-    pub interrupt: Option<Arc<AtomicBool>>,
+    /// Ends the evaluation.
+    pub interrupt: Option<Arc<dyn Interrupt>>,
 }
 
 impl Default for Limits {
@@ -43,6 +59,8 @@ pub(crate) struct Meter {
     limits: Limits,
     memory: usize,
     work: u64,
+    /// Until the next look at the interrupt.
+    turns: u32,
 }
 
 impl Meter {
@@ -52,6 +70,7 @@ impl Meter {
             limits,
             memory: 0,
             work: 0,
+            turns: 0,
         }
     }
 
@@ -75,7 +94,7 @@ impl Meter {
         self.read(bytes)
     }
 
-    /// Counts a text that is read; whoever wants an end gets it before one that is long.
+    /// Counts a text that is read; a caller that wants an end gets it before one that is long.
     pub(crate) fn read(&mut self, bytes: usize) -> Result<(), EvalError> {
         let steps = bytes as u64 / BYTES_OF_A_STEP;
         if steps > 0 {
@@ -100,15 +119,14 @@ impl Meter {
         Ok(())
     }
 
-    /// Asks whether the caller wants an end.
-    pub(crate) fn check_interrupt(&self) -> Result<(), EvalError> {
-        let interrupt = self.limits.interrupt.as_ref();
-        if interrupt.is_some_and(|own| own.load(Ordering::Relaxed)) {
-            return Err(EvalError::of_kind(
-                ErrorKind::Interrupted,
-                "operation interrupted",
-            ));
+    /// Looks at times at whether the caller wants an end, the first time at once.
+    pub(crate) fn check_interrupt(&mut self) -> Result<(), EvalError> {
+        let is_due = self.turns == 0;
+        self.turns = (self.turns + 1) % TURNS_OF_A_LOOK;
+        let interrupt = self.limits.interrupt.as_ref().filter(|_| is_due);
+        match interrupt.is_some_and(|own| own.is_wanted()) {
+            true => Err(EvalError::interrupted()),
+            false => Ok(()),
         }
-        Ok(())
     }
 }

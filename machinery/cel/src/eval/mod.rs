@@ -11,8 +11,8 @@ pub(crate) mod plan;
 mod planner;
 
 pub(crate) use machine::Machine;
-pub(crate) use meter::{BYTES_OF_A_STEP, MAX_WORK_OF_OBJECT, Meter};
-pub use meter::{Limits, MAX_MEMORY, PER_CALL_LIMIT, RUNTIME_BUDGET};
+pub(crate) use meter::{BYTES_OF_A_STEP, Meter};
+pub use meter::{Interrupt, Limits, MAX_MEMORY, MAX_WORK_OF_OBJECT, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub(crate) use planner::plan;
 
 use crate::value::Evaluated;

@@ -23,6 +23,7 @@ pub(crate) mod urls;
 use crate::eval::Meter;
 use crate::value::{EvalError, Evaluated, List, Value};
 pub(crate) use quantities::Scaled;
+pub(crate) use semver::parse as parse_semver;
 
 /// A function; none when it does not take the arguments.
 pub(crate) type Function = for<'a> fn(&mut Meter, &[Value<'a>]) -> Option<Evaluated<'a>>;

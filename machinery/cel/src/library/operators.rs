@@ -218,6 +218,7 @@ fn negate<'a>(_: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
 fn contains<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
     match args {
         [element, Value::List(list)] => Some(includes(list, element, meter).map(Value::Bool)),
+        [key, Value::Map(Map::Fields(map))] => yes(key.as_str().is_some_and(|name| map.has(name))),
         [key, Value::Map(map)] => Some(match map.find(key) {
             Some(Err(error)) => Err(error),
             found => Ok(Value::Bool(found.is_some())),

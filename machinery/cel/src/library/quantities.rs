@@ -94,6 +94,14 @@ struct Exact {
 }
 
 impl Scaled {
+    /// The amount as its text says it.
+    pub(crate) fn of(quantity: Quantity) -> Self {
+        Self {
+            quantity,
+            exact: Exact::read(&quantity.to_string()),
+        }
+    }
+
     /// The whole number that it was written as.
     fn whole(self) -> Option<i64> {
         let Exact { value, scale } = self.exact?;
@@ -157,7 +165,7 @@ impl Exact {
             false => whole.len() + fraction.len() <= Self::MAX_DIGITS,
         };
         let places = i32::try_from(fraction.len()).ok()?;
-        let scale = if binary { 0 } else { exponent - places };
+        let scale = if binary { 0 } else { exponent.checked_sub(places)? };
         if !fits || scale < -9 {
             return None;
         }
@@ -177,7 +185,7 @@ impl Exact {
             (own, Self { value: 0, .. }) | (Self { value: 0, .. }, own) => Some(own),
             (own, other) => {
                 let scale = own.scale.min(other.scale);
-                let of = |own: Self| scaled(own.value, u32::try_from(own.scale - scale).ok()?);
+                let of = |own: Self| scaled(own.value, own.scale.checked_sub(scale)?.try_into().ok()?);
                 let value = of(own)?.checked_add(of(other)?)?;
                 Some(Self { value, scale })
             }
@@ -214,6 +222,14 @@ mod tests {
             quantity: text.parse().unwrap(),
             exact: Exact::read(text),
         }
+    }
+
+    #[test]
+    fn quantities_have_exponents_of_any_size() {
+        let (small, large) = ("0.1e-2147483648", "1e2147483647");
+        assert!(Exact::read(small).is_none());
+        let sum = Exact::read(large).unwrap().plus(Exact::read("1n").unwrap());
+        assert!(sum.is_none(), "the sum has no exact form");
     }
 
     /// Answers of `resource.Quantity`, printed by `conformance/tools/quantities`.

@@ -108,7 +108,7 @@ fn without_zeros(part: &str) -> String {
     format!("0{rest}")
 }
 
-fn parse(text: &str) -> Result<Semver, String> {
+pub(crate) fn parse(text: &str) -> Result<Semver, String> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
     }

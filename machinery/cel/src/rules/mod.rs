@@ -9,6 +9,7 @@ mod run;
 
 use crate::declared::Declared;
 use crate::env::Env;
+use crate::eval::Interrupt;
 use crate::program::{Compiled, Program};
 use crate::types::Type;
 use crate::value::Data;
@@ -89,9 +90,14 @@ impl Rules {
         problems::of(&self.root, path)
     }
 
-    /// Runs the rules over an object, with what it was before an update.
-    pub fn check(&self, object: Data<'_>, old: Option<Data<'_>>) -> Verdict {
-        Run::new().object(&self.root, object, old)
+    /// Runs the rules over an object, with what it was before an update, until an end is wanted.
+    pub fn check(
+        &self,
+        object: Data<'_>,
+        old: Option<Data<'_>>,
+        interrupt: Option<Arc<dyn Interrupt>>,
+    ) -> Verdict {
+        Run::new(interrupt).object(&self.root, object, old)
     }
 }
 

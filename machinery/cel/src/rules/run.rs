@@ -1,8 +1,8 @@
 //! Rules run over an object.
 
 use super::{Node, Rule};
-use crate::eval::{Activation, Limits, MAX_WORK_OF_OBJECT, Meter, RUNTIME_BUDGET};
-use crate::value::{Data, ErrorKind, Evaluated, Value};
+use crate::eval::{Activation, Interrupt, Limits, MAX_WORK_OF_OBJECT, Meter, RUNTIME_BUDGET};
+use crate::value::{Data, ErrorKind, EvalError, Evaluated, Value};
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 const MAX_NOTED: usize = 1 << 20;
 /// Bytes of a message that an expression made.
 const MAX_MESSAGE: usize = 5 * 1024;
+/// Rules between two looks at whether an end is wanted.
+const RULES_OF_A_LOOK: u32 = 64;
 
 /// Outcome of the rules of an object.
 #[derive(Debug, Default)]
@@ -101,14 +103,24 @@ pub(super) struct Run {
     noted: usize,
     /// Steps that costs do not count.
     work: u64,
+    /// Of each evaluation.
+    limits: Limits,
+    /// Rules until the next look at whether an end is wanted: most have no loop that would look.
+    turns: u32,
 }
 
 impl Run {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(interrupt: Option<Arc<dyn Interrupt>>) -> Self {
+        let limits = Limits {
+            interrupt,
+            ..Limits::default()
+        };
         Self {
             verdict: Verdict::default(),
             noted: 0,
             work: 0,
+            limits,
+            turns: 0,
         }
     }
 
@@ -237,7 +249,8 @@ impl Run {
                 own: declared.value(value),
                 old: before,
             };
-            let done = program.evaluate(&variables, &Limits::default());
+            self.in_time(node, rule, path)?;
+            let done = program.evaluate(&variables, &self.limits);
             self.work = self.work.saturating_add(done.work);
             self.spend(node, path, done.cost)?;
             match done.value {
@@ -292,14 +305,23 @@ impl Run {
         Ok(())
     }
 
-    fn error(
-        &mut self,
-        node: &Node,
-        rule: &Rule,
-        path: &FieldPath,
-        error: &crate::EvalError,
-    ) -> Result<(), Stop> {
+    /// Ends the run where an end is wanted, in upstream's words: there each further rule says so.
+    fn in_time(&mut self, node: &Node, rule: &Rule, path: &FieldPath) -> Result<(), Stop> {
+        let is_due = self.turns == 0;
+        self.turns = (self.turns + 1) % RULES_OF_A_LOOK;
+        let interrupt = self.limits.interrupt.as_ref().filter(|_| is_due);
+        match interrupt.is_some_and(|own| own.is_wanted()) {
+            true => self.error(node, rule, path, &EvalError::interrupted()),
+            false => Ok(()),
+        }
+    }
+
+    fn error(&mut self, node: &Node, rule: &Rule, path: &FieldPath, error: &EvalError) -> Result<(), Stop> {
         let (text, shown) = (error.to_string(), rule.shown());
+        if error.kind == ErrorKind::Interrupted {
+            self.invalid(node, path, &format!("{text} evaluating rule: {shown}"))?;
+            return Err(Stop);
+        }
         if error.kind != ErrorKind::Failed {
             let problem = "no further validation rules will be run due to call cost exceeds limit for rule";
             self.invalid(node, path, &format!("'{text}': {problem}: {shown}"))?;
@@ -365,7 +387,7 @@ impl Run {
         let Some(Ok(program)) = &rule.message_expression else {
             return Ok(None);
         };
-        let done = program.evaluate(variables, &Limits::default());
+        let done = program.evaluate(variables, &self.limits);
         self.work = self.work.saturating_add(done.work);
         self.verdict.cost = self.verdict.cost.saturating_add(done.cost);
         if self.verdict.cost > RUNTIME_BUDGET {
@@ -386,7 +408,7 @@ impl Run {
 fn shown(value: Data<'_>) -> String {
     match value {
         Data::Tree(own) => own.to_json(),
-        Data::Json(own) => own.to_string(),
+        Data::Json(own) | Data::Untyped(own) => own.to_string(),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::value::{Data, Decision};
 use crate::{
-    Authorizer, Check, Env, ErrorKind, Fields, Limits, Map, Opaque, Subject, Type, Value, Variables, escape,
-    unescape,
+    Authorizer, Check, Env, ErrorKind, Fields, Interrupt, Limits, Map, Opaque, Subject, Type, Value,
+    Variables, escape, unescape,
 };
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[track_caller]
 fn evaluated(text: &str, limits: &Limits) -> Result<String, ErrorKind> {
@@ -116,7 +116,7 @@ fn problems_of_an_object_are_bounded_in_bytes() {
     let item = json!({"type": "string", "x-kubernetes-validations": rule});
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
     let object = json!({"l": vec!["a"; 100_000]});
-    let found = rules(&schema).check(Data::from(&object), None).problems;
+    let found = rules(&schema).check(Data::from(&object), None, None).problems;
     let bytes: usize = found.iter().map(|own| own.to_string().len()).sum();
     assert!((1_000_000..1_100_000).contains(&bytes), "{bytes}");
     let last = found.last().unwrap().to_string();
@@ -133,7 +133,7 @@ fn work_of_all_rules_of_an_object_is_bounded() {
     let item = json!({"type": "string", "x-kubernetes-validations": rule});
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
     let object = json!({"l": vec!["a".repeat(1_000); 1_000]});
-    let verdict = rules(&schema).check(Data::from(&object), None);
+    let verdict = rules(&schema).check(Data::from(&object), None, None);
     let found: Vec<_> = verdict.problems.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     let expected =
@@ -163,7 +163,7 @@ fn rules_of_schemas_too_deep_refuse_the_definition() {
 
 #[test]
 fn evaluation_can_be_interrupted() {
-    let interrupt = Some(Arc::new(AtomicBool::new(true)));
+    let interrupt: Option<Arc<dyn Interrupt>> = Some(Arc::new(AtomicBool::new(true)));
     let limits = Limits {
         interrupt,
         ..Limits::default()
@@ -173,6 +173,42 @@ fn evaluation_can_be_interrupted() {
         Err(ErrorKind::Interrupted)
     );
     assert_eq!(evaluated("1 + 1", &limits), Ok("int".to_owned()));
+}
+
+/// Wants an end after it was looked at so often.
+#[derive(Debug)]
+struct After(AtomicU32);
+
+impl Interrupt for After {
+    fn is_wanted(&self) -> bool {
+        let left = self.0.load(Ordering::Relaxed);
+        self.0.store(left.saturating_sub(1), Ordering::Relaxed);
+        left == 0
+    }
+}
+
+/// Rules without loops end, too, and no rule runs after the one that was ended.
+#[test]
+fn rules_of_an_object_end_where_an_end_is_wanted() {
+    let rule = |text: &str| json!([{ "rule": text }]);
+    let item = json!({"type": "string", "x-kubernetes-validations": rule("self == 'b'")});
+    let list = json!({"type": "array", "items": item, "x-kubernetes-validations": rule("self.all(e, true)")});
+    let schema = json!({"type": "object", "properties": {"l": list}});
+    let object = json!({"l": vec!["a"; 1_000]});
+    let found = |looks: u32| {
+        let interrupt = Arc::new(After(AtomicU32::new(looks)));
+        let verdict = rules(&schema).check(Data::from(&object), None, Some(interrupt));
+        let found = verdict.problems.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>()
+    };
+    let expected = "l: Invalid value: \"array\": operation interrupted evaluating rule: self.all(e, true)";
+    for looks in [0, 1] {
+        assert_eq!(found(looks), [expected], "{looks}");
+    }
+    // The loop looks sixteen times.
+    let found = found(18);
+    let last = "l[127]: Invalid value: \"string\": operation interrupted evaluating rule: self == 'b'";
+    assert_eq!((found.len(), found.last().unwrap().as_str()), (128, last));
 }
 
 #[test]

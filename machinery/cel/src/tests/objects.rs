@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 fn checked(schema: &Json, object: &Json, old: Option<&Json>) -> Verdict {
     let rules = Rules::compile(schema).expect("the schema has rules");
-    rules.check(Data::from(object), old.map(Data::from))
+    rules.check(Data::from(object), old.map(Data::from), None)
 }
 
 #[track_caller]

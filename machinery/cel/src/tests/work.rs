@@ -51,7 +51,7 @@ fn versions_end_at_their_work() {
 /// Problems of an object that a rule is run over.
 fn problems(schema: &Json, object: &Json) -> Vec<String> {
     let rules = Rules::compile(schema).unwrap();
-    let verdict = rules.check(Data::from(object), None);
+    let verdict = rules.check(Data::from(object), None, None);
     verdict.problems.iter().map(ToString::to_string).collect()
 }
 

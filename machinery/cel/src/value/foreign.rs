@@ -1,4 +1,4 @@
-//! Values of objects, read in place: Knarr's trees, and JSON values.
+//! Values of objects, read in place: Knarr's trees, JSON values, and JSON of which no schema is known.
 
 use super::{Entries, EvalError, Evaluated, List, Map, Text, Value};
 use crate::declared::{Declared, Form};
@@ -11,6 +11,9 @@ use serde_json::Value as Json;
 pub enum Data<'a> {
     Tree(Ref<'a>),
     Json(&'a Json),
+    /// JSON as Go decodes it without a type, such as the claims of a token: numbers are doubles, and names of members may be
+    /// written escaped.
+    Untyped(&'a Json),
 }
 
 /// A list or map of an object, with what a schema declares of it.
@@ -61,43 +64,47 @@ impl<'a> Data<'a> {
                 Json::Array(_) => Value::List(List::Foreign(foreign)),
                 Json::Object(_) => Value::Map(Map::Foreign(foreign)),
             },
+            Self::Untyped(Json::Number(own)) => Value::Double(own.as_f64().unwrap_or_default()),
+            Self::Untyped(own @ (Json::Null | Json::Bool(_) | Json::String(_))) => Self::Json(own).value(),
+            Self::Untyped(Json::Array(_)) => Value::List(List::Foreign(foreign)),
+            Self::Untyped(Json::Object(_)) => Value::Map(Map::Foreign(foreign)),
         }
     }
 
     pub(crate) fn is_null(self) -> bool {
         match self {
             Self::Tree(own) => own.is_null(),
-            Self::Json(own) => own.is_null(),
+            Self::Json(own) | Self::Untyped(own) => own.is_null(),
         }
     }
 
     pub(crate) fn as_str(self) -> Option<&'a str> {
         match self {
             Self::Tree(own) => own.as_str(),
-            Self::Json(own) => own.as_str(),
+            Self::Json(own) | Self::Untyped(own) => own.as_str(),
         }
     }
 
     pub(crate) fn as_bool(self) -> Option<bool> {
         match self {
             Self::Tree(own) => own.as_bool(),
-            Self::Json(own) => own.as_bool(),
+            Self::Json(own) | Self::Untyped(own) => own.as_bool(),
         }
     }
 
     pub(crate) fn as_i64(self) -> Option<i64> {
         match self {
             Self::Tree(own) => own.as_i64(),
-            Self::Json(own) => own.as_i64(),
+            Self::Json(own) | Self::Untyped(own) => own.as_i64(),
         }
     }
 
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Tree(own) => own.len(),
-            Self::Json(Json::Array(own)) => own.len(),
-            Self::Json(Json::Object(own)) => own.len(),
-            Self::Json(_) => 0,
+            Self::Json(Json::Array(own)) | Self::Untyped(Json::Array(own)) => own.len(),
+            Self::Json(Json::Object(own)) | Self::Untyped(Json::Object(own)) => own.len(),
+            Self::Json(_) | Self::Untyped(_) => 0,
         }
     }
 
@@ -105,6 +112,7 @@ impl<'a> Data<'a> {
         match self {
             Self::Tree(own) => own.item(at).map(Self::Tree),
             Self::Json(own) => own.get(at).map(Self::Json),
+            Self::Untyped(own) => own.get(at).map(Self::Untyped),
         }
     }
 
@@ -112,28 +120,34 @@ impl<'a> Data<'a> {
         match self {
             Self::Tree(own) => own.get(name).map(Self::Tree),
             Self::Json(own) => own.get(name).map(Self::Json),
+            Self::Untyped(own) => {
+                let plain = crate::escaping::unescape(name);
+                own.get(plain.as_deref().unwrap_or(name)).map(Self::Untyped)
+            }
         }
     }
 
     pub(crate) fn names(self) -> Vec<&'a str> {
         match self {
             Self::Tree(own) => own.entries().map(|(name, _)| name).collect(),
-            Self::Json(Json::Object(own)) => own.keys().map(String::as_str).collect(),
-            Self::Json(_) => Vec::new(),
+            Self::Json(Json::Object(own)) | Self::Untyped(Json::Object(own)) => {
+                own.keys().map(String::as_str).collect()
+            }
+            Self::Json(_) | Self::Untyped(_) => Vec::new(),
         }
     }
 
     pub(crate) fn is_list(self) -> bool {
         match self {
             Self::Tree(own) => own.kind() == Kind::List,
-            Self::Json(own) => own.is_array(),
+            Self::Json(own) | Self::Untyped(own) => own.is_array(),
         }
     }
 
     pub(crate) fn is_map(self) -> bool {
         match self {
             Self::Tree(own) => own.kind() == Kind::Map,
-            Self::Json(own) => own.is_object(),
+            Self::Json(own) | Self::Untyped(own) => own.is_object(),
         }
     }
 }
@@ -230,6 +244,32 @@ impl<'a> Foreign<'a> {
                 .collect(),
             Some(Form::Opaque) => Vec::new(),
             _ => names.map(|name| Value::String(Text::Borrowed(name))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Env, Limits, Type, Variables};
+
+    #[test]
+    fn untyped_json_has_doubles_and_names_that_may_be_escaped() {
+        let claims = serde_json::json!({"n": 3, "a.b": [{"c-d": 1}], "namespace": "x", "in": {"if": true}});
+        let env = Env::new().variable("claims", Type::map(Type::String, Type::Any));
+        for text in [
+            "type(claims.n) == double && claims.n == 3",
+            "claims.a__dot__b[0].c__dash__d == 1.0",
+            "claims['a.b'][0]['c-d'] == 1",
+            "claims.__namespace__ == 'x'",
+            "claims.__in__.__if__",
+            "!has(claims.x__dot__y)",
+            "claims.size() == 4",
+        ] {
+            let program = env.compile(text).unwrap().program().unwrap();
+            let variables = Variables::new().with("claims", Data::Untyped(&claims).value());
+            let value = program.evaluate(&variables, &Limits::default()).value;
+            assert_eq!(value.unwrap().as_bool(), Some(true), "{text}");
         }
     }
 }

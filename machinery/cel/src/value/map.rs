@@ -20,6 +20,11 @@ pub trait Fields: std::fmt::Debug + Send + Sync {
     fn get<'s>(&'s self, name: &str) -> Option<Evaluated<'s>>;
     /// All names.
     fn names(&self) -> Vec<String>;
+
+    /// Reports whether `in` finds the name, where more can be had than there is.
+    fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
 }
 
 /// A key, the same for numbers that are equal.

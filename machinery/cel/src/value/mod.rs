@@ -99,6 +99,10 @@ impl EvalError {
         }
     }
 
+    pub(crate) fn interrupted() -> Self {
+        Self::of_kind(ErrorKind::Interrupted, "operation interrupted")
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

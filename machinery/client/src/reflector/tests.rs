@@ -1,6 +1,8 @@
 //! Ends of watches.
 
 use super::*;
+use bytes::Bytes;
+use futures::StreamExt;
 use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
@@ -14,11 +16,16 @@ struct Told(Mutex<Vec<u64>>);
 
 impl Sink for Told {
     fn upsert(&self, _: RawObject) {}
-    fn delete(&self, _: &ObjectKey) {}
+    fn delete(&self, _: RawObject) {}
     fn replace(&self, _: Vec<RawObject>) {}
     fn reached(&self, revision: Revision) {
         self.0.lock().push(revision.0);
     }
+    fn reads_objects(&self) -> bool {
+        true
+    }
+    fn answered(&self, _: bool) {}
+    fn forget(&self) {}
 }
 
 /// Frames of a server's next watch, before the stream ends or breaks.

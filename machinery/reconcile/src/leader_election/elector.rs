@@ -2,9 +2,9 @@
 
 use super::config::{ElectionConfig, JITTER};
 use super::leadership::Leadership;
-use crate::events::{EventRecorder, ObjectReference};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use machinery_client::events::{EventRecorder, ObjectReference};
 use machinery_client::{ApiResource, Client, ClientError};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
@@ -81,7 +81,7 @@ impl Elector {
         self.record("stopped leading");
     }
 
-    /// Gives the lease back, after everything that acted for it has ended, so that nobody needs to wait for it to run out.
+    /// Gives the lease back, after everything that acted for it has ended, so that no candidate needs to wait for it to run out.
     pub async fn release(&mut self) {
         let held = self.is_ours();
         self.leadership.end();

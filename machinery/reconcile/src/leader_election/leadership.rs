@@ -21,7 +21,7 @@ impl Leadership {
         }
     }
 
-    /// Nobody else can have begun yet.
+    /// No other candidate can have begun yet.
     pub fn holds(&self) -> bool {
         self.left().is_some()
     }

@@ -4,7 +4,7 @@
 //! by the candidate's own clock, so that clocks need not agree. The holder renews it every retry period. What client-go
 //! leaves to the end of the process is explicit here: [`Leadership::holds`] is true only until the renew deadline has
 //! passed since the last renewal that succeeded *was sent*. The lease lasts longer than that, so a leader that is cut off
-//! or was paused knows that its time is over before anybody else may begin.
+//! or was paused knows that its time is over before another candidate may begin.
 
 mod config;
 mod elector;

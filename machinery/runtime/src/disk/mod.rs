@@ -64,7 +64,7 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes an exclusive lock under this name and holds it until the value is dropped or the process ends.
-    /// [`io::ErrorKind::WouldBlock`] when someone else has it.
+    /// [`io::ErrorKind::WouldBlock`] when another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
 
     /// The same where the name is there; nothing is made.

@@ -1,4 +1,4 @@
-//! A disk whose calls somebody counts or breaks: of tests and measurements.
+//! A disk whose calls are counted or broken by tests and measurements.
 
 use super::{Disk, DiskFile, DiskLock, OpenMode, Space};
 use std::fmt;

@@ -26,6 +26,11 @@ impl HeavyFlow {
         }
     }
 
+    /// Work that a component does for a namespace: what one namespace owes delays no other's.
+    pub fn of_component(component: &str, namespace: &str) -> Self {
+        Self::of_account(format!("{component} of {namespace}")).within(namespace)
+    }
+
     /// Work of an administrator, which the reserved thread takes whatever the debt.
     pub fn of_administrator(account: impl Into<Arc<str>>) -> Self {
         Self {

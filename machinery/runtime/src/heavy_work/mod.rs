@@ -4,7 +4,7 @@
 //! serve requests, and one more. Tasks belong to flows ([`HeavyFlow`]); a flow's time is charged to its account and to its
 //! namespace. Among the flows that wait, the one whose account and namespace have used least time goes first, and no account
 //! and no namespace has more than half of the threads. One that comes anew has used no less than those that are served, so
-//! that nobody saves up turns. Requests that wait, for a thread or for something else, are bounded by account and namespace. While all threads but the one more are busy, that one takes tasks of flows with little debt,
+//! that no account saves up turns. Requests that wait, for a thread or for something else, are bounded by account and namespace. While all threads but the one more are busy, that one takes tasks of flows with little debt,
 //! in itself or beside what those on the threads owe, and of administrators alone.
 
 mod flow;

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Turns by hand: tasks that nobody polls, and a clock that stands still until it is turned.
+/// Turns by hand: tasks that are not polled, and a clock that stands still until it is turned.
 struct Table {
     turns: Turns,
     work: HeavyWork,
@@ -68,7 +68,7 @@ async fn heavy_work_goes_to_the_flow_that_used_least() {
         served.push(flow);
     }
     assert_eq!(served, ["flood", "anna", "bert", "flood", "flood"]);
-    // Nobody saves up: one that comes late is next, and no more than that.
+    // No account saves up: one that comes late is next, and no more than that.
     table.push("flood");
     for _ in 0..2 {
         table.push("late");
@@ -187,7 +187,7 @@ async fn heavy_work_of_many_accounts_in_one_namespace_is_one_tenants() {
         table.push(account(number));
         table.push(account(number));
     }
-    // Of two threads the tenant has one, whoever of her asks.
+    // Of two threads the tenant has one, whichever of her accounts asks.
     let mut running = table.begin().unwrap();
     assert_eq!(table.begin(), None);
     let bert = || HeavyFlow::of_account("bert").within("bert");
@@ -261,7 +261,7 @@ async fn heavy_work_keeps_a_thread_for_little_debt_and_administrators() {
     assert_eq!(table.begin_account().as_deref(), Some("anna"));
 }
 
-/// Accounts of one tenant that have nothing in common are on all threads for all, again and again; whoever has used much less
+/// Accounts of one tenant that have nothing in common are on all threads for all, again and again; the account that has used much less
 /// goes on beside them, although it owes more than little.
 #[tokio::test]
 async fn heavy_work_keeps_a_thread_for_who_owes_much_less_than_others() {

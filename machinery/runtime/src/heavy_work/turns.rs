@@ -182,7 +182,7 @@ impl Turns {
     }
 
     /// Reports whether a flow may have the thread that is left. A tenant whose accounts have no debtor in common can hold all
-    /// others: whoever has used much less than each of them goes on beside them.
+    /// others: an account that has used much less than each of them goes on beside them.
     fn owes_little(&self, flow: &HeavyFlow, now: Instant) -> bool {
         let others = self.running.iter().map(|other| self.debt_of(other, now));
         let least = others.min().unwrap_or_default();

@@ -31,7 +31,7 @@ pub enum Buckets {
     Listed(&'static [f64]),
 }
 
-/// A family that somebody asked for.
+/// A family that a component has requested.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Described {
     /// Its description.

@@ -2,7 +2,7 @@
 //!
 //! A component describes each family once as data ([`Family`]) and is given its vector: a component that begins again
 //! is given the one that is there, and its counts go on. Gauges of what a component has in its caches are read when
-//! somebody asks ([`ComponentMetrics::read`]) and end with it. A family has at most [`MAX_SERIES`] series, whatever
+//! they are scraped ([`ComponentMetrics::read`]) and end with it. A family has at most [`MAX_SERIES`] series, whatever
 //! tenants name their namespaces: what comes later counts under [`UNEXPECTED`], as upstream's labels that no list
 //! allows.
 
@@ -50,7 +50,7 @@ enum Vector {
     Read(Arc<ReadFamily>),
 }
 
-/// One description leads to one kind of vector, whoever asks first.
+/// One description leads to one kind of vector, whichever caller is first.
 const ONE_KIND: &str = "a family is of one kind";
 /// Names and labels are constants, which `described` shows to a test.
 const VALID: &str = "names and labels of families are valid";
@@ -103,7 +103,7 @@ impl ComponentMetrics {
         }
     }
 
-    /// Gauges that are read when somebody asks, as long as the returned guard lives. Equal labels of several readers are
+    /// Gauges that are read at each scrape, as long as the returned guard lives. Equal labels of several readers are
     /// added up.
     #[must_use = "dropping it ends the reading"]
     pub fn read(&self, family: &Family, read: impl Fn(&mut Samples) + Send + Sync + 'static) -> Reading {

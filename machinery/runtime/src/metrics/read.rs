@@ -1,4 +1,4 @@
-//! Gauges that are read when somebody asks.
+//! Gauges that are read at each scrape.
 
 use super::{Family, MAX_SERIES, UNEXPECTED};
 use parking_lot::Mutex;

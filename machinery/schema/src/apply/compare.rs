@@ -103,7 +103,7 @@ pub(super) fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
 }
 
 impl<'s> Walk<'s> {
-    /// The metadata of an object; nobody owns the record of owners.
+    /// The metadata of an object; the record of owners has no owner.
     fn metadata(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: SchemaPosition<'s>) -> Found {
         let is_map = |side: Option<Ref<'_>>| side.is_none_or(|side| side.kind() == Kind::Map);
         if !is_map(before) || !is_map(after) {

@@ -9,7 +9,7 @@ use crate::json::{stop_from, write_string};
 use crate::tree::Tree;
 
 /// The text of a set without `gone` and with `added`; `None` where the text is not in the order in which this module
-/// writes it, or is none: whoever asks has to take the long way.
+/// writes it, or is none: the caller has to take the long way.
 pub fn edited(text: &str, gone: &[&FieldSet], added: &FieldSet) -> Option<String> {
     let mut cursor = Cursor {
         text: text.as_bytes(),

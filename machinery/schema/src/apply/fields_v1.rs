@@ -69,7 +69,7 @@ impl FieldSet {
         close(out);
     }
 
-    /// Reads `FieldsV1`; elements of a kind nobody knows are left out.
+    /// Reads `FieldsV1`; elements of an unknown kind are left out.
     ///
     /// # Errors
     /// The text is no JSON object, or something in it is no path element.

@@ -7,7 +7,7 @@ use crate::json::write_prefixed_string;
 use crate::table::{Field, Schema};
 use crate::tree::{Kind, Node, Ref, Tree};
 
-/// Members that are nobody's: of the root, and of the metadata.
+/// Members without an owner: of the root, and of the metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct UnownedMembers<'a> {
     pub root: &'a [&'a str],
@@ -115,7 +115,7 @@ impl<'s, 't> Walk<'s, 't> {
         open.close()
     }
 
-    /// The members of a value that somebody may own, in the order of their names, and what the schema says of fields.
+    /// The members of a value that a field manager may own, in the order of their names, and what the schema says of fields.
     fn put_aside(&mut self, value: Ref<'t>, place: SchemaPosition<'s>, skipped: &[&str]) {
         let is_known = place.ty == value.ty && std::ptr::eq(self.schema, value.schema());
         let fields = if is_known {

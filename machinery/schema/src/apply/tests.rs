@@ -467,7 +467,7 @@ fn edited_text_in_another_order_is_nobodys() {
     }
 }
 
-/// A document that nobody may send is an error, and no empty one.
+/// A document that no client may send is an error, and no empty one.
 #[test]
 fn merge_beyond_the_largest_document_is_refused() {
     let half = "x".repeat(crate::json::MAX_INPUT / 2);

@@ -182,7 +182,7 @@ impl<'i> Scanner<'i> {
         })
     }
 
-    /// Checks the escape at the backslash's place, so that text which nobody opens is JSON too; returns the place
+    /// Checks the escape at the backslash's place, so that text which is never decoded is JSON too; returns the place
     /// behind it.
     fn escape(&mut self, at: usize) -> Result<usize, DecodeError> {
         match self.input.get(at) {

@@ -37,7 +37,7 @@ pub fn open_envelope(input: &[u8]) -> Result<Envelope<'_>, DecodeError> {
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
         return Err(DecodeError::Syntax(problem.to_owned()));
     };
-    // Without an envelope nobody knows what it would be.
+    // Without an envelope its kind is unknown.
     read_envelope(body).map_err(|error| DecodeError::Syntax(error.to_string()))
 }
 

@@ -5,6 +5,7 @@
 
 use super::Constraints;
 use crate::tree::Ref;
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldPath};
 
 /// Values looked at, with what is spent on names and texts.
@@ -53,8 +54,11 @@ impl Validation {
 
     pub(super) fn push(&mut self, error: FieldError) {
         let value = error.value.as_ref().map_or(0, String::len);
-        self.bytes += error.path.as_str().len() + error.detail.len() + value + size_of::<FieldError>();
+        let texts = error.path.as_str().len() + error.detail.len() + value;
+        self.bytes += texts + size_of::<FieldError>();
         self.over |= self.bytes > MAX_ERROR_BYTES;
+        // Errors of alternatives that come to nothing were written all the same.
+        self.step(texts);
         if !self.over {
             self.errors.push(error);
         }
@@ -65,7 +69,7 @@ impl Validation {
         &mut self,
         value: Ref<'_>,
         schema: &Constraints,
-        path: &str,
+        path: &WalkedPath<'_>,
     ) -> (Vec<FieldError>, usize) {
         let (errors, bytes) = (std::mem::take(&mut self.errors), self.bytes);
         self.constraints(value, schema, path);
@@ -84,7 +88,7 @@ impl Validation {
         &mut self,
         value: Ref<'_>,
         schemas: &[Constraints],
-        path: &str,
+        path: &WalkedPath<'_>,
     ) -> (usize, (Vec<FieldError>, usize)) {
         let (mut valid, mut best) = (0, None);
         for schema in schemas {

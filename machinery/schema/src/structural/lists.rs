@@ -6,14 +6,15 @@ use super::validate::shown;
 use crate::leaf::go_quote;
 use crate::table::{ListType, Shape};
 use crate::tree::{Kind, Ref};
+use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, FieldPath};
+use machinery_meta::walked_path::WalkedPath;
 use std::collections::HashMap;
 
 impl Validation {
     /// Sets and maps written as lists: no item, no key twice.
-    pub(super) fn unique(&mut self, value: Ref<'_>, path: &FieldPath) {
-        if !self.step(path.as_str().len()) {
+    pub(super) fn unique(&mut self, value: Ref<'_>, path: &WalkedPath<'_>) {
+        if !self.step(0) {
             return;
         }
         match value.kind() {
@@ -45,7 +46,7 @@ impl Validation {
         }
     }
 
-    fn unique_items(&mut self, list: Ref<'_>, path: &FieldPath) {
+    fn unique_items(&mut self, list: Ref<'_>, path: &WalkedPath<'_>) {
         // A whole number and one with a fraction are two, though they were the same.
         let text = |item: Ref<'_>| match item.kind() {
             Kind::Float => format!("float {}", item.to_json()),
@@ -54,19 +55,23 @@ impl Validation {
         let texts: Vec<String> = list.items().map(text).collect();
         for index in second_times(&texts) {
             if let Some(item) = list.item(index) {
-                self.push(FieldError::duplicate(&path.index(index), shown(item)));
+                self.push(FieldError::duplicate(&path.index(index).to_path(), shown(item)));
             }
         }
     }
 
-    fn unique_keys(&mut self, list: Ref<'_>, keys: &[String], path: &FieldPath) {
+    fn unique_keys(&mut self, list: Ref<'_>, keys: &[String], path: &WalkedPath<'_>) {
         if let Some(index) = list
             .items()
             .position(|item| !matches!(item.kind(), Kind::Map | Kind::Null))
         {
             if let Some(item) = list.item(index) {
                 let problem = "must be an object for an array of list-type map";
-                self.push(FieldError::invalid(&path.index(index), shown(item), problem));
+                self.push(FieldError::invalid(
+                    &path.index(index).to_path(),
+                    shown(item),
+                    problem,
+                ));
             }
             return;
         }
@@ -81,7 +86,7 @@ impl Validation {
         let texts: Vec<String> = list.items().map(key_of).collect();
         for index in second_times(&texts) {
             self.push(FieldError::duplicate(
-                &path.index(index),
+                &path.index(index).to_path(),
                 Shown(texts[index].clone()),
             ));
         }

@@ -4,7 +4,7 @@
 //! may not say. [`compile`] makes a [`Schema`]
 //! of one that is: its objects, lists and leaves become types the engines run on (decoding prunes and reports
 //! unknown fields, `apply_defaults` fills in), and what else it asks of values becomes [`Constraints`] beside
-//! the types, which [`validate`] checks. [`check_defaults`] asks the same of the schema's own defaults. Rules in CEL are kept for whoever can run them.
+//! the types, which [`validate`] checks. [`check_defaults`] asks the same of the schema's own defaults. Rules in CEL are kept for the evaluator (`machinery-cel`).
 
 mod bounds;
 mod check;

@@ -6,39 +6,40 @@ use super::{Constraints, format};
 use crate::leaf::go_quote;
 use crate::tree::{Kind, Ref};
 use machinery_meta::field::Shown;
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 
 /// Everything wrong with an object; with an old one, what did not change since is let pass.
 pub fn validate(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
     let mut found = Validation::new(MAX_STEPS);
-    found.structure(object, old, "");
+    found.structure(object, old, &WalkedPath::ROOT);
     // Lists that had doubles before they had to be unique may keep them.
     if old.is_none_or(has_unique_items) {
-        found.unique(object, &FieldPath::root());
+        found.unique(object, &WalkedPath::ROOT);
     }
     found.finish()
 }
 
 fn has_unique_items(object: Ref<'_>) -> bool {
     let mut found = Validation::new(MAX_STEPS);
-    found.unique(object, &FieldPath::root());
+    found.unique(object, &WalkedPath::ROOT);
     found.errors.is_empty()
 }
 
 /// Everything wrong with the default of a value; paths begin at the value.
 pub(super) fn validate_default(value: Ref<'_>) -> Vec<FieldError> {
     let mut found = Validation::new(MAX_STEPS);
-    found.embedded(value, &FieldPath::root(), &|_, _| Vec::new());
+    found.embedded(value, &WalkedPath::ROOT, &|_| Vec::new());
     if found.errors.is_empty() {
-        found.structure(value, None, "");
+        found.structure(value, None, &WalkedPath::ROOT);
     }
     found.finish()
 }
 
 impl Validation {
     /// A value and what is below it, by the types of the schema.
-    fn structure(&mut self, value: Ref<'_>, old: Option<Ref<'_>>, path: &str) {
-        if !self.step(path.len()) || old.is_some_and(|old| old == value) && !path.is_empty() {
+    fn structure(&mut self, value: Ref<'_>, old: Option<Ref<'_>>, path: &WalkedPath<'_>) {
+        if !self.step(0) || old.is_some_and(|old| old == value) && !path.is_root() {
             return;
         }
         let ty = value.schema().ty(value.ty());
@@ -60,7 +61,7 @@ impl Validation {
                         break;
                     }
                     let old = old.as_ref().and_then(|old| old.get(item));
-                    self.structure(item, old, &format!("{path}[{index}]"));
+                    self.structure(item, old, &path.index(index));
                 }
                 if let Some(constraints) = constraints {
                     self.list(value, constraints, path);
@@ -71,7 +72,7 @@ impl Validation {
                     if self.over {
                         break;
                     }
-                    self.structure(member, old.and_then(|old| old.get(name)), &joined(path, name));
+                    self.structure(member, old.and_then(|old| old.get(name)), &path.child(name));
                 }
             }
             _ => {}
@@ -79,8 +80,13 @@ impl Validation {
     }
 
     /// Notes a value's violations of one schema; returns false when the value is of another type altogether.
-    pub(super) fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
-        if !self.step(path.len()) {
+    pub(super) fn constraints(
+        &mut self,
+        value: Ref<'_>,
+        schema: &Constraints,
+        path: &WalkedPath<'_>,
+    ) -> bool {
+        if !self.step(0) {
             return false;
         }
         if !self.type_of(value, schema, path) {
@@ -107,7 +113,7 @@ impl Validation {
         true
     }
 
-    fn type_of(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
+    fn type_of(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) -> bool {
         if schema.types.is_empty() && schema.format.is_empty() {
             return true;
         }
@@ -138,17 +144,17 @@ impl Validation {
         false
     }
 
-    fn wrong_type(&mut self, path: &str, wanted: &str, got: &str) {
+    fn wrong_type(&mut self, path: &WalkedPath<'_>, wanted: &str, got: &str) {
         let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(got));
         self.push(FieldError {
             kind: FieldErrorKind::TypeInvalid,
-            path: at(path),
+            path: path.to_path(),
             value: Some(go_quote(got)),
             detail,
         });
     }
 
-    fn junctors(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+    fn junctors(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) {
         if !schema.any_of.is_empty() {
             let (valid, best) = self.alternatives(value, &schema.any_of, path);
             if valid == 0 {
@@ -192,7 +198,7 @@ impl Validation {
         }
     }
 
-    fn string(&mut self, text: &str, schema: &Constraints, path: &str) {
+    fn string(&mut self, text: &str, schema: &Constraints, path: &WalkedPath<'_>) {
         if !self.step(text.len()) {
             return;
         }
@@ -200,7 +206,10 @@ impl Validation {
         if let Some(max) = schema.max_length
             && length > max
         {
-            self.push(FieldError::too_long(&at(path), usize::try_from(max).unwrap_or(0)));
+            self.push(FieldError::too_long(
+                &path.to_path(),
+                usize::try_from(max).unwrap_or(0),
+            ));
         } else if let Some(min) = schema.min_length
             && length < min
         {
@@ -227,14 +236,14 @@ impl Validation {
             let kind = FieldErrorKind::TypeInvalid;
             self.push(FieldError {
                 kind,
-                path: at(path),
+                path: path.to_path(),
                 value: Some(go_quote(text)),
                 detail,
             });
         }
     }
 
-    fn number(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+    fn number(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) {
         let number = value.as_f64().unwrap_or(0.0);
         let out_of_range = match schema.types[..] {
             ["integer"] => !is_integer(value, &schema.format),
@@ -289,7 +298,7 @@ impl Validation {
         }
     }
 
-    fn list(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+    fn list(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) {
         let count = i64::try_from(value.len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.min_items
             && count < min
@@ -304,19 +313,19 @@ impl Validation {
             && count > max
         {
             let max = usize::try_from(max).unwrap_or(0);
-            self.push(FieldError::too_many(&at(path), value.len(), max));
+            self.push(FieldError::too_many(&path.to_path(), value.len(), max));
         }
         if let Some(items) = &schema.items {
             for (index, item) in value.items().enumerate() {
                 if self.over {
                     break;
                 }
-                self.constraints(item, items, &format!("{path}[{index}]"));
+                self.constraints(item, items, &path.index(index));
             }
         }
     }
 
-    fn map(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+    fn map(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) {
         let count = i64::try_from(value.len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.min_properties
             && count < min
@@ -331,24 +340,24 @@ impl Validation {
             && count > max
         {
             let max = usize::try_from(max).unwrap_or(0);
-            self.push(FieldError::too_many(&at(path), value.len(), max));
+            self.push(FieldError::too_many(&path.to_path(), value.len(), max));
         }
         for (name, own) in &schema.properties {
             if self.over {
                 break;
             }
             if let Some(member) = value.get(name) {
-                self.constraints(member, own, &joined(path, name));
+                self.constraints(member, own, &path.child(name));
             }
         }
         for name in &schema.required {
             if value.get(name).is_none() {
-                self.push(FieldError::required(&at(&joined(path, name)), ""));
+                self.push(FieldError::required(&path.child(name).to_path(), ""));
             }
         }
     }
 
-    fn one_of_enum(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+    fn one_of_enum(&mut self, value: Ref<'_>, schema: &Constraints, path: &WalkedPath<'_>) {
         if !self.step(16 * schema.enum_values.len()) {
             return;
         }
@@ -373,14 +382,14 @@ impl Validation {
             })
             .collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        self.push(FieldError::not_supported(&at(path), shown(value), &values));
+        self.push(FieldError::not_supported(&path.to_path(), shown(value), &values));
     }
 
-    fn invalid(&mut self, path: &str, value: String, detail: String) {
+    fn invalid(&mut self, path: &WalkedPath<'_>, value: String, detail: String) {
         let kind = FieldErrorKind::Invalid;
         self.push(FieldError {
             kind,
-            path: at(path),
+            path: path.to_path(),
             value: Some(value),
             detail,
         });
@@ -466,20 +475,4 @@ fn is_integer(value: Ref<'_>, format: &str) -> bool {
     };
     text.parse::<i128>()
         .is_ok_and(|number| (low..=high).contains(&number))
-}
-
-fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
-}
-
-fn at(path: &str) -> FieldPath {
-    if path.is_empty() {
-        FieldPath::root()
-    } else {
-        FieldPath::new(path)
-    }
 }

@@ -375,7 +375,7 @@ impl Tree {
         (narrow(first), narrow(children.len()))
     }
 
-    /// Go's encoding of a value of this type that nobody set, inside of `depth` lists and maps; null where Go has nil.
+    /// Go's encoding of an unset value of this type, inside of `depth` lists and maps; null where Go has nil.
     pub(crate) fn zero(&mut self, ty: TypeId, depth: usize) -> Node {
         let schema = Arc::clone(&self.schema);
         self.zero_in(&schema, ty, depth)
@@ -412,7 +412,7 @@ impl Tree {
         }
     }
 
-    /// The node of a field that is written although nobody set it.
+    /// The node of a field that is written although it is unset.
     pub(crate) fn zero_field(
         &mut self,
         schema: &Schema,

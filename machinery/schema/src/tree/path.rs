@@ -53,7 +53,7 @@ impl Tree {
         self.with(above, |mut at| at.remove(last)).unwrap_or(false)
     }
 
-    /// Puts a member of the root back to what it is when nobody has set it.
+    /// Puts a member of the root back to its value when unset.
     pub fn reset(&mut self, member: &str) {
         let (schema, ty) = (Arc::clone(&self.schema), self.ty);
         let always = |position: usize| {

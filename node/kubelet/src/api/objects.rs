@@ -13,14 +13,17 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::{NamespaceResourceScope, Resource};
 use kube::Client;
 use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
+use machinery_meta::ObjectHeader;
 use machinery_runtime::{Runtime, TaskHandle, Watched};
 use node_volume::{Credentials, ObjectSource, ProjectionPlace, TrustAnchors, VolumeError};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 
 use super::object_shares::ObjectShares;
-use super::watch::{Change, follow};
 use crate::pod_certificates::PodCertificates;
 use crate::trust_bundles::TrustBundles;
 
@@ -61,6 +64,30 @@ fn still_good(old: Option<Token>, now: Timestamp) -> Option<Token> {
     let renew_at = now.checked_add(RENEW_AGAIN_AFTER).unwrap_or(now);
     Some(Token { renew_at, ..old })
 }
+
+/// State of a followed object after a change; the reason where the change leaves it unknown.
+fn state_after<K>(change: TypedChange<K>) -> Result<Option<Arc<K>>, String> {
+    match change {
+        TypedChange::All { mut objects, unread } => match (objects.pop(), unread.first()) {
+            (None, Some(header)) => Err(undecodable(header)),
+            (found, _) => Ok(found.map(Arc::new)),
+        },
+        TypedChange::Set(object) => Ok(Some(Arc::new(object))),
+        TypedChange::Unread(header) => Err(undecodable(&header)),
+        TypedChange::Gone(_) => Ok(None),
+        TypedChange::Failed(reason) => Err(reason),
+    }
+}
+
+fn undecodable(header: &ObjectHeader) -> String {
+    format!("{} cannot be decoded", header.key)
+}
+
+/// Kind of an object in a pod's namespace to which the pod refers by name.
+trait PodObject: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static {}
+
+impl PodObject for ConfigMap {}
+impl PodObject for Secret {}
 
 /// The node's view of objects that pods refer to.
 pub(crate) struct Objects {
@@ -145,13 +172,7 @@ impl Objects {
         name: &str,
     ) -> Result<Option<Arc<K>>, VolumeError>
     where
-        K: Clone
-            + std::fmt::Debug
-            + serde::de::DeserializeOwned
-            + kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-            + Send
-            + Sync
-            + 'static,
+        K: PodObject,
     {
         let current = {
             let mut table = table(self).lock();
@@ -175,7 +196,7 @@ impl Objects {
     }
 
     /// Reads an object once, as it is now.
-    async fn read<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, VolumeError>
+    pub(crate) async fn read<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, VolumeError>
     where
         K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
@@ -191,13 +212,7 @@ impl Objects {
 
     fn start<K>(self: &Arc<Self>, namespace: &str, name: &str) -> Followed<K>
     where
-        K: Clone
-            + std::fmt::Debug
-            + serde::de::DeserializeOwned
-            + kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-            + Send
-            + Sync
-            + 'static,
+        K: PodObject,
     {
         let current = Arc::new(Watched::new(None));
         let told = current.clone();
@@ -205,26 +220,24 @@ impl Objects {
         let users = pods.clone();
         let objects = Arc::downgrade(self);
         let runtime = self.runtime.clone();
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let selector = format!("metadata.name={name}");
+        let client = super::client(&self.client, &runtime);
+        let source = ListWatch::of::<K>()
+            .in_namespace(namespace)
+            .fields(format!("metadata.name={name}"));
         let task = self.runtime.spawn("object watch", async move {
-            let tell = |change: Change<K>| {
-                let next = match change {
-                    Change::All(mut found) => Ok(found.pop().map(Arc::new)),
-                    Change::Set(object) => Ok(Some(Arc::new(object))),
-                    Change::Gone(_) => Ok(None),
-                    Change::Failed(reason) => {
-                        // What was known stays known; only a first answer may be a failure.
-                        told.change(|slot| {
-                            let waiting = slot.as_ref().is_none_or(Result::is_err);
-                            if waiting {
-                                *slot = Some(Err(reason));
-                            }
-                            waiting
-                        });
-                        return;
-                    }
-                };
+            let tell = |change: TypedChange<K>| {
+                let next = state_after(change);
+                if next.is_err() {
+                    // What was known stays known; only a first answer may be a failure.
+                    told.change(|slot| {
+                        let waiting = slot.as_ref().is_none_or(Result::is_err);
+                        if waiting {
+                            *slot = Some(next);
+                        }
+                        waiting
+                    });
+                    return;
+                }
                 let first = told.replace(Some(next)).is_none();
                 if let (false, Some(objects)) = (first, objects.upgrade())
                     && let Some(wake) = objects.wake.get()
@@ -232,17 +245,26 @@ impl Objects {
                     users.lock().iter().for_each(|uid| wake(uid));
                 }
             };
-            let watch = || follow(&runtime, api.clone(), Some(selector.clone()), &tell);
+            let watch = || follow(&client, source.clone(), &tell);
             runtime.again_after_panics("object watch", watch).await;
         });
         Followed { current, task, pods }
     }
 
     async fn token_for(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
+        let (token, _) = self.token_with_end(request).await?;
+        Ok(token)
+    }
+
+    /// A token, fresh enough to be used, and the time at which it expires.
+    pub(crate) async fn token_with_end(
+        &self,
+        request: &node_volume::TokenRequest,
+    ) -> Result<(String, Timestamp), VolumeError> {
         let now = self.runtime.now();
         let known = self.tokens.lock().get(request).cloned();
         if let Some(token) = known.as_ref().filter(|token| token.renew_at > now) {
-            return Ok(token.value.clone());
+            return Ok((token.value.clone(), token.expires_at));
         }
         let requested = self.request_token(request, now);
         let answer = match self.runtime.timeout(FIRST_ANSWER_TIMEOUT, requested).await {
@@ -259,7 +281,7 @@ impl Objects {
             }
         };
         self.tokens.lock().insert(request.clone(), token.clone());
-        Ok(token.value)
+        Ok((token.value, token.expires_at))
     }
 
     async fn request_token(
@@ -399,7 +421,10 @@ mod tests {
         let runtime = simulation.runtime();
         simulation.run(async move {
             let client = client(runtime.now());
-            let events = crate::api::events::EventRecorder::start(&runtime, client.clone(), "n");
+            let events = crate::api::events::NodeEvents::new(
+                machinery_client::Client::new(client.clone(), runtime.clone()),
+                "n",
+            );
             let node = Arc::default();
             let certificates = PodCertificates::new(runtime.clone(), client.clone(), events, "n", node);
             let objects = Objects::new(runtime.clone(), client, certificates);

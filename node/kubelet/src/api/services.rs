@@ -1,17 +1,17 @@
 //! The services whose addresses containers learn from their environment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
-use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
+use machinery_meta::ObjectHeader;
 use machinery_runtime::{Runtime, Watched};
 use parking_lot::Mutex;
 
-use super::watch::{Change, follow};
 use crate::pods::{is_static, namespace, spec, uid};
 
 /// Longest wait of a container for the list of services.
@@ -97,11 +97,14 @@ pub(crate) struct ServiceAddress {
     ports: Vec<(Option<String>, String, i32)>,
 }
 
+/// Services by namespace and name.
+type Table = HashMap<(String, String), ServiceAddress>;
+
 /// All services of the cluster, in short.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     runtime: Runtime,
-    table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>>,
+    table: Arc<Mutex<Table>>,
     synced: Arc<Watched<bool>>,
     /// Variables of pods as the agent before this one knew them, by uid.
     remembered: Arc<Mutex<HashMap<String, BTreeMap<String, String>>>>,
@@ -110,30 +113,20 @@ pub(crate) struct Services {
 impl Services {
     /// Starts to follow them.
     pub(crate) fn start(runtime: &Runtime, client: Client) -> Self {
-        let table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>> = Arc::default();
+        let table: Arc<Mutex<Table>> = Arc::default();
         let synced = Arc::new(Watched::new(false));
-        let (services, handle, known) = (table.clone(), runtime.clone(), synced.clone());
+        let (services, known) = (table.clone(), synced.clone());
+        let client = super::client(&client, runtime);
         let watch = move || {
-            let (services, handle, known) = (services.clone(), handle.clone(), known.clone());
-            let api = Api::all(client.clone());
-            let tell = move |change: Change<Service>| {
-                let mut services = services.lock();
-                match change {
-                    Change::All(found) => {
-                        *services = found.iter().filter_map(entry).collect();
-                        known.replace(true);
-                    }
-                    Change::Set(service) => {
-                        services.remove(&key(&service));
-                        services.extend(entry(&service));
-                    }
-                    Change::Gone(service) => {
-                        services.remove(&key(&service));
-                    }
-                    Change::Failed(_) => {}
+            let (services, known, client) = (services.clone(), known.clone(), client.clone());
+            let tell = move |change: TypedChange<Service>| {
+                let is_all = matches!(change, TypedChange::All { .. });
+                take_in(&mut services.lock(), change);
+                if is_all {
+                    known.replace(true);
                 }
             };
-            async move { follow(&handle, api, None, tell).await }
+            async move { follow(&client, ListWatch::of::<Service>(), tell).await }
         };
         runtime.keep("service watch", watch).detach();
         Self {
@@ -196,6 +189,28 @@ impl Services {
     pub(crate) fn forget_pod(&self, uid: &str) {
         self.remembered.lock().remove(uid);
     }
+}
+
+fn take_in(services: &mut Table, change: TypedChange<Service>) {
+    match change {
+        TypedChange::All { objects, unread } => {
+            let unread: HashSet<_> = unread.iter().map(key_of).collect();
+            services.retain(|key, _| unread.contains(key));
+            services.extend(objects.iter().filter_map(entry));
+        }
+        TypedChange::Set(service) => {
+            services.remove(&key(&service));
+            services.extend(entry(&service));
+        }
+        TypedChange::Gone(header) => {
+            services.remove(&key_of(&header));
+        }
+        TypedChange::Unread(_) | TypedChange::Failed(_) => {}
+    }
+}
+
+fn key_of(header: &ObjectHeader) -> (String, String) {
+    (header.key.namespace.to_string(), header.key.name.to_string())
 }
 
 fn key(service: &Service) -> (String, String) {
@@ -331,6 +346,33 @@ mod tests {
             Some(all.variables().len())
         );
         assert_eq!(all.variables_within(all.variables().len() - 1), None);
+    }
+
+    #[test]
+    fn service_that_cannot_be_decoded_stays_as_it_was_known() {
+        let service = |name: &str| -> Service {
+            let metadata = serde_json::json!({"name": name, "namespace": "n"});
+            let spec = serde_json::json!({"clusterIP": "10.96.0.7"});
+            serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let header = |name: &str| ObjectHeader {
+            key: machinery_meta::ObjectKey::new("n", name),
+            ..ObjectHeader::default()
+        };
+        let mut table = Table::new();
+        let mut names_after = |change| {
+            take_in(&mut table, change);
+            let mut names: Vec<String> = table.keys().map(|(_, name)| name.clone()).collect();
+            names.sort();
+            names
+        };
+        let all = |objects, unread| TypedChange::All { objects, unread };
+        let known = vec![service("a"), service("b")];
+        assert_eq!(names_after(all(known, Vec::new())), ["a", "b"]);
+        let unread = vec![header("a"), header("new")];
+        assert_eq!(names_after(all(vec![service("c")], unread)), ["a", "c"]);
+        assert_eq!(names_after(TypedChange::Unread(header("c"))), ["a", "c"]);
+        assert_eq!(names_after(TypedChange::Gone(header("a"))), ["c"]);
     }
 
     #[test]

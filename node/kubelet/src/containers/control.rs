@@ -13,13 +13,15 @@ use node_volume::{NodeResources, ObjectSource, VolumeSet};
 
 use super::env::{EnvSources, environment};
 use super::env_files::EnvFiles;
+use super::log_links::LogLink;
 use super::stopping::{Killing, grace_period};
 use super::{
     StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec, unusable,
 };
-use crate::api::events::{EventKind, EventRecorder};
+use crate::api::events::{EventType, NodeEvents};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
+use crate::devices::manager::DeviceManager;
 use crate::images::{ImageManager, PresentImage};
 use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
@@ -45,13 +47,15 @@ pub(crate) struct ContainerControl {
     /// Name that the runtime reports.
     pub(crate) runtime_name: String,
     /// Recorder of events.
-    pub(crate) events: EventRecorder,
+    pub(crate) events: NodeEvents,
     /// Brings images in.
     pub(crate) images: ImageManager,
     /// The services' variables.
     pub(crate) services: Services,
     /// Ports of the node that lead to pods.
     pub(crate) host_ports: HostPorts,
+    /// Devices of plugins.
+    pub(crate) devices: Arc<DeviceManager>,
     /// Pod groups.
     pub(crate) cgroups: Arc<dyn Cgroups>,
     /// DNS settings of the node.
@@ -98,6 +102,14 @@ impl std::fmt::Debug for PodFacilities<'_> {
 impl ContainerControl {
     /// Makes the pod's group and folders.
     pub(crate) async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
+        let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref());
+        if claims.is_some_and(|claims| !claims.is_empty()) {
+            // A container must not run without the devices that it asks for.
+            return Err(StartError {
+                reason: "FailedPrepareDynamicResources",
+                message: "Failed to prepare dynamic resources: this node has no DRA drivers".to_owned(),
+            });
+        }
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
         let limits = resources::pod_limits(pod, self.pod_pids);
         let folders = [
@@ -140,7 +152,7 @@ impl ContainerControl {
         self.try_create_sandbox(pod, attempt).await.map_err(|message| {
             let event = format!("Failed to create pod sandbox: {message}");
             self.events
-                .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
+                .pod(pod, EventType::Warning, "FailedCreatePodSandBox", event);
             StartError {
                 reason: "CreatePodSandboxError",
                 message,
@@ -201,7 +213,7 @@ impl ContainerControl {
                 reason => format!("Error: {reason}"),
             };
             self.events
-                .container(pod, &container.name, EventKind::Warning, "Failed", message);
+                .container(pod, &container.name, EventType::Warning, "Failed", message);
         }
         outcome
     }
@@ -219,7 +231,7 @@ impl ContainerControl {
         self.events.container(
             pod,
             &container.name,
-            EventKind::Normal,
+            EventType::Normal,
             "Created",
             "Container created",
         );
@@ -238,11 +250,30 @@ impl ContainerControl {
         self.events.container(
             pod,
             &container.name,
-            EventKind::Normal,
+            EventType::Normal,
             "Started",
             "Container started",
         );
+        self.link_log(pod, container, (&id, start.restart_count), with.lane)
+            .await;
         self.post_start(pod, container, &id, with.sandbox).await
+    }
+
+    /// Links to the log where log agents look for it; the container runs without, too.
+    async fn link_log(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        (id, restarts): (&str, i32),
+        lane: &BlockingLane,
+    ) {
+        let log = files::log_path(&container.name, restarts);
+        let link = LogLink::new(&self.config, pod, (&container.name, id), &log);
+        match lane.run("linking a log", move || link.make()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "log not linked"),
+            Err(error) => tracing::debug!(%error, "log not linked"),
+        }
     }
 
     async fn create(
@@ -254,10 +285,12 @@ impl ContainerControl {
         with: PodFacilities<'_>,
     ) -> Result<String, StartError> {
         let target = target_id(pod, &container.name, with.observed)?;
+        let devices = self.devices.container_options(pod, container).await;
+        let devices = devices.map_err(StartError::config)?;
         let services = self.services.variables(pod).await;
         let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
         if let Some(problem) = services.problem() {
-            let (reason, kind) = ("ServiceVariablesForming", EventKind::Warning);
+            let (reason, kind) = ("ServiceVariablesForming", EventType::Warning);
             self.events.container(pod, &container.name, kind, reason, problem);
         }
         let ips = self.addresses(pod, with.sandbox);
@@ -271,7 +304,7 @@ impl ContainerControl {
             node: &self.node,
         };
         let described = Described {
-            environment: environment(pod, container, sources).await?,
+            environment: devices.before(environment(pod, container, sources).await?),
             pod: pod.clone(),
             container: container.clone(),
             restart_count: start.restart_count,
@@ -287,7 +320,8 @@ impl ContainerControl {
             .lane
             .run("making a container's files", move || described.make_files())
             .await;
-        let config = files_made.unwrap_or_else(|error| Err(create_failed(&error)))?;
+        let mut config = files_made.unwrap_or_else(|error| Err(create_failed(&error)))?;
+        devices.apply(&mut config);
         unusable::check(&config)?;
         let sandbox_config = sandbox::config(&self.config, pod, &self.dns_now().await, with.sandbox.attempt);
         let request = v1::CreateContainerRequest {
@@ -340,7 +374,7 @@ impl ContainerControl {
         self.events.container(
             pod,
             &container.name,
-            EventKind::Warning,
+            EventType::Warning,
             "FailedPostStartHook",
             // What a hook says may be secret: it is for those who may read the pod, not its events.
             "PostStartHook failed",

@@ -123,21 +123,22 @@ fn cluster_config(pod: &Pod, node: &NodeDns) -> DnsConfig {
 /// The pod's host name and its domain, empty without a subdomain.
 pub fn host_name(pod: &Pod, cluster_domain: &str) -> (String, String) {
     let spec = spec(pod);
-    let own = spec.hostname.as_deref().filter(|name| !name.is_empty());
-    let mut host: String = own
-        .unwrap_or(name(pod))
-        .chars()
-        .take(HOST_NAME_LENGTH_MAX)
-        .collect();
-    host.truncate(host.trim_end_matches(['-', '.']).len());
+    let given = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    if let Some(name) = given(&spec.hostname_override) {
+        return (cut_to_host_name(&name), String::new());
+    }
+    let host = cut_to_host_name(&given(&spec.hostname).unwrap_or_else(|| name(pod).to_owned()));
     let domain = match spec.subdomain.as_deref() {
         Some(sub) if !sub.is_empty() => format!("{sub}.{}.svc.{cluster_domain}", namespace(pod)),
         _ => String::new(),
     };
-    if let Some(name) = spec.hostname_override.as_ref().filter(|name| !name.is_empty()) {
-        return (name.clone(), String::new());
-    }
     (host, domain)
+}
+
+fn cut_to_host_name(name: &str) -> String {
+    let mut host: String = name.chars().take(HOST_NAME_LENGTH_MAX).collect();
+    host.truncate(host.trim_end_matches(['-', '.']).len());
+    host
 }
 
 /// The pod's `/etc/hosts`. With the node's network it begins with the node's own.

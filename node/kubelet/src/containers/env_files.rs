@@ -332,6 +332,32 @@ mod tests {
         }
     }
 
+    fn built(random: &mut machinery_fuzz::Random) -> Vec<u8> {
+        let mut text = String::new();
+        for _ in 0..random.count() {
+            let name = random.pick(&["K", "A", " K", "K ", ""]);
+            let equals = random.pick(&["=", "=", "= ", ""]);
+            let value = random.pick(&["'v'", "'", "'a\nb'", "'v' # c", "v", "''w"]);
+            let end = random.pick(&["\n", "\r\n", "\n\n", ""]);
+            text.push_str(&[name, equals, value, end].concat());
+        }
+        text.into_bytes()
+    }
+
+    #[test]
+    fn env_file_fuzz_never_panics() {
+        let good = "# comment\nA='1'\nK='one\ntwo' # why\n";
+        machinery_fuzz::fuzz_built([good], built, |input| {
+            let keys = HashSet::from(["K".to_owned()]);
+            let values = machinery_fuzz::in_proportion(input, 4, || {
+                let mut values = HashMap::new();
+                let _ = parse(&mut Lines::new(input, FILES_BYTES_MAX), &keys, &mut values);
+                values
+            });
+            assert!(values.values().all(|value| value.len() <= input.len()));
+        });
+    }
+
     #[test]
     fn env_file_has_bounds() {
         let line = |bytes: usize| format!("K='{}'\n", "x".repeat(bytes - 5));

@@ -5,6 +5,7 @@
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop, [`stopping`] ends what runs; and
 //! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
 
+pub(crate) mod app_armor;
 mod arguments;
 pub(crate) mod control;
 pub mod dns;
@@ -13,6 +14,7 @@ pub(crate) mod env_files;
 pub(crate) mod files;
 pub(crate) mod hooks;
 mod image_volumes;
+pub(crate) mod log_links;
 pub(crate) mod resources;
 pub(crate) mod runtime_class;
 pub(crate) mod sandbox;

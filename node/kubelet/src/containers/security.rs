@@ -1,12 +1,10 @@
 //! Security contexts: the pod's and the container's as CRI wants them. Pure.
 
-use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext,
-};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext};
 use node_cri::v1;
 use node_cri::v1::security_profile::ProfileType;
 
-use super::StartError;
+use super::{StartError, app_armor};
 use crate::pods::ephemeral::ephemeral_containers;
 use crate::pods::{all_containers, full_name_with_uid, spec};
 
@@ -45,12 +43,6 @@ pub(crate) fn privileged(container: &Container) -> bool {
         .security_context
         .as_ref()
         .is_some_and(|context| context.privileged == Some(true))
-}
-
-/// The containers' own contexts, of every kind of container.
-pub(crate) fn contexts(pod: &Pod) -> impl Iterator<Item = SecurityContext> {
-    let lasting = all_containers(pod).filter_map(|(_, container)| container.security_context.clone());
-    lasting.chain(ephemeral_containers(pod).filter_map(|container| container.security_context))
 }
 
 /// Reports whether the supplemental groups of the image are left out (policy `Strict`).
@@ -126,7 +118,7 @@ fn groups(context: &PodSecurityContext) -> Vec<i64> {
         .collect()
 }
 
-fn profile(kind: ProfileType, path: &str) -> v1::SecurityProfile {
+pub(super) fn profile(kind: ProfileType, path: &str) -> v1::SecurityProfile {
     v1::SecurityProfile {
         profile_type: kind as i32,
         localhost_ref: path.to_string(),
@@ -218,11 +210,9 @@ pub(crate) fn container_context(
             )
         }),
         // Without a profile the runtime has one of its own.
-        apparmor: own
-            .app_armor_profile
+        apparmor: app_armor::profile(pod, container)
             .as_ref()
-            .or(general.app_armor_profile.as_ref())
-            .map(app_armor),
+            .map(app_armor::of_runtime),
         ..v1::LinuxContainerSecurityContext::default()
     })
 }
@@ -237,17 +227,6 @@ pub(crate) fn add_groups(
         if !own.contains(&group) {
             own.push(group);
         }
-    }
-}
-
-fn app_armor(wanted: &AppArmorProfile) -> v1::SecurityProfile {
-    match wanted.type_.as_str() {
-        "RuntimeDefault" => profile(ProfileType::RuntimeDefault, ""),
-        "Localhost" => profile(
-            ProfileType::Localhost,
-            wanted.localhost_profile.as_deref().unwrap_or_default(),
-        ),
-        _ => profile(ProfileType::Unconfined, ""),
     }
 }
 

@@ -245,7 +245,7 @@ fn volume_mount<'v>(
 /// Reports whether the runtime mounts a volume read-only. That of an image is so already, and for all: runc would replace its other
 /// options (no program of it runs) by this one.
 fn is_read_only(mount: &VolumeMount, volume: &Volume) -> bool {
-    let wanted = mount.read_only == Some(true) || is_of_objects(volume) || is_read_only_claim(volume);
+    let wanted = mount.read_only == Some(true) || is_of_objects(volume) || is_read_only_source(volume);
     wanted && volume.image.is_none()
 }
 
@@ -260,9 +260,11 @@ fn is_of_objects(volume: &Volume) -> bool {
     sources.contains(&true)
 }
 
-fn is_read_only_claim(volume: &Volume) -> bool {
+fn is_read_only_source(volume: &Volume) -> bool {
     let claim = volume.persistent_volume_claim.as_ref();
-    claim.is_some_and(|claim| claim.read_only == Some(true))
+    let of_claim = claim.and_then(|claim| claim.read_only);
+    let of_driver = volume.csi.as_ref().and_then(|own| own.read_only);
+    of_claim.or(of_driver) == Some(true)
 }
 
 /// A sub path must not be left with an unknown reference in it.

@@ -8,7 +8,7 @@ use node_cri::v1;
 
 use super::control::ContainerControl;
 use super::hooks;
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::pods::plan::container_named;
 use crate::pods::spec;
 
@@ -81,7 +81,7 @@ impl ContainerControl {
         let began = self.runtime.monotonic();
         if killing.hook == Hook::Run {
             self.events
-                .container(pod, name, EventKind::Normal, "Killing", message);
+                .container(pod, name, EventType::Normal, "Killing", message);
             self.pre_stop(pod, name, id, &killing).await;
         }
         let left = |runtime: &Runtime| {
@@ -127,7 +127,7 @@ impl ContainerControl {
             tracing::warn!(pod = %crate::pods::full_name(pod), container = name, message, "preStop hook failed");
             let text = "PreStopHook failed";
             self.events
-                .container(pod, name, EventKind::Warning, "FailedPreStopHook", text);
+                .container(pod, name, EventType::Warning, "FailedPreStopHook", text);
         }
     }
 }

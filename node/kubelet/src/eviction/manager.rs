@@ -18,7 +18,7 @@ use super::signal::Starved;
 use super::state::{EvictionState, Verdict, met};
 use super::thresholds::EvictionThreshold;
 use super::usage::{PodUsage, usage};
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::containers::resources::kubepods;
 use crate::managers::ManagerContext;
 use crate::node::pressure::Pressure;
@@ -189,7 +189,7 @@ impl EvictionManager {
         let text = format!("Attempting to reclaim {}", resource.name());
         let node = context.workers.node.lock().clone();
         let events = &context.workers.events;
-        events.node(&node, EventKind::Warning, "EvictionThresholdMet", text);
+        events.node(&node, EventType::Warning, "EvictionThresholdMet", text);
         if self.reclaims(threshold, resource).await {
             return Vec::new();
         }

@@ -3,7 +3,7 @@
 //!
 //! Every ten seconds the [`manager`] reads what is left ([`observations`]) and compares it with the [`thresholds`]. What
 //! follows is decided in [`state`] (pure): which conditions the node has, and which thresholds have been met for long
-//! enough to act. Before a pod ends, the node removes what nobody uses ([`reclaim`]). Then the pods are put in order
+//! enough to act. Before a pod ends, the node removes what is not used ([`reclaim`]). Then the pods are put in order
 //! ([`ranking`], pure), and the first that is not critical is evicted, with a [`message`] in upstream's words; its worker
 //! ends it. Pods above their own limits of local storage ([`local_storage`], pure) end before that. What pods use is
 //! gathered in [`usage`]; the sizes of their files ([`pod_storage`]) come from [`storage_looks`], which counts beside everything else.

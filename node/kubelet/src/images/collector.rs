@@ -1,4 +1,4 @@
-//! Removal of images: now and then when the disk fills up ([`collect_images`]), and all that nobody uses when a pod would
+//! Removal of images: now and then when the disk fills up ([`collect_images`]), and all that are not used when a pod would
 //! have to end otherwise ([`ImageManager::remove_unused`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::base::{HELLO_IMAGE, PAUSE_IMAGE};
 use super::collection::{Candidate, FoundImage, ImageCollectionConfig, ImageRecords, size_text, split_old};
 use super::{ImageManager, names};
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::managers::ManagerContext;
 
 /// Upstream's `ImageGCPeriod`.
@@ -84,7 +84,7 @@ impl ImageManager {
 
     fn tell(&self, context: &ManagerContext, reason: &'static str, message: String) {
         let node = context.workers.node.lock().clone();
-        self.events.node(&node, EventKind::Warning, reason, message);
+        self.events.node(&node, EventType::Warning, reason, message);
     }
 
     /// Upstream's `GarbageCollect`.

@@ -23,33 +23,31 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 /// The credentials of a pod's pull secrets that fit a repository. Longer keys are more particular and come first; for
 /// equal keys the secrets' own order holds, as in upstream's keyring.
 pub(super) fn for_repository<S: Borrow<Secret>>(secrets: &[S], repository: &str) -> Vec<Credential> {
+    let is_default = is_default_registry(repository);
+    let may_fit = |key: &str| matches(key, repository) || (is_default && key == DEFAULT_REGISTRY);
     let mut all: Vec<(String, Credential)> = secrets
         .iter()
-        .flat_map(|secret| entries(secret.borrow()))
+        .flat_map(|secret| entries(secret.borrow(), may_fit))
         .collect();
     all.sort_by(|(one, _), (other, _)| other.cmp(one));
-    let fitting: Vec<Credential> = all
-        .iter()
-        .filter(|(key, _)| matches(key, repository))
-        .map(|(_, credential)| credential.clone())
-        .collect();
-    if !fitting.is_empty() || !is_default_registry(repository) {
-        return fitting;
+    if all.iter().any(|(key, _)| matches(key, repository)) {
+        all.retain(|(key, _)| matches(key, repository));
     }
-    let default = all.into_iter().filter(|(key, _)| key == DEFAULT_REGISTRY);
-    default.map(|(_, credential)| credential).collect()
+    all.into_iter().map(|(_, credential)| credential).collect()
 }
 
-fn entries(secret: &Secret) -> Vec<(String, Credential)> {
+fn entries(secret: &Secret, may_fit: impl Fn(&str) -> bool) -> Vec<(String, Credential)> {
     let data = secret.data.as_ref();
     let of = |key: &str| {
         data.and_then(|data| data.get(key))
             .and_then(|raw| serde_json::from_slice::<Value>(&raw.0).ok())
     };
-    let current = of(".dockerconfigjson").map(|config| config["auths"].clone());
+    let auths = |mut config: Value| config.get_mut("auths").map(Value::take).unwrap_or_default();
+    let current = of(".dockerconfigjson").map(auths);
     let table = current.or_else(|| of(".dockercfg")).unwrap_or_default();
     let found = table.as_object().into_iter().flatten();
-    let found = found.map(|(server, entry)| {
+    let found = found.filter_map(|(server, entry)| {
+        let key = Some(key(server)).filter(|key| may_fit(key))?;
         let auth = auth(entry);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let source = SecretCredential {
@@ -58,7 +56,7 @@ fn entries(secret: &Secret) -> Vec<(String, Credential)> {
             name: text(&secret.metadata.name),
             credential_hash: hash(&auth),
         };
-        (key(server), Credential { auth, source })
+        Some((key, Credential { auth, source }))
     });
     found.collect()
 }
@@ -267,6 +265,47 @@ mod tests {
         }
         assert_eq!(full_name("busybox:1"), "docker.io/library/busybox:1");
         assert_eq!(full_name("host:5000/app@sha256:ab"), "host:5000/app@sha256:ab");
+    }
+
+    fn built(random: &mut machinery_fuzz::Random) -> Vec<u8> {
+        let mut entries = Vec::new();
+        for _ in 0..random.count() {
+            let server = random.pick(&[
+                "*.test",
+                "https://registry.test/v2/",
+                "index.docker.io",
+                "*",
+                "?:5000/a",
+            ]);
+            let entry = random.pick(&[
+                "{}",
+                "[]",
+                "0",
+                "null",
+                r#"{"username":"u","password":"p"}"#,
+                r#"{"auth":"dTpw"}"#,
+            ]);
+            entries.push(format!(r#""{server}{}":{entry}"#, random.count()));
+        }
+        format!(r#"{{"auths":{{{}}}}}"#, entries.join(",")).into_bytes()
+    }
+
+    #[test]
+    fn pull_secret_fuzz_never_panics() {
+        let good = r#"{"auths":{"registry.test":{"username":"u","password":"p"},"*.registry.test":{"auth":"dTpw"}}}"#;
+        machinery_fuzz::fuzz_built([good], built, |input| {
+            for name in [".dockerconfigjson", ".dockercfg"] {
+                let content = k8s_openapi::ByteString(input.to_vec());
+                let secret = Secret {
+                    data: Some([(name.to_owned(), content)].into()),
+                    ..Secret::default()
+                };
+                for repository in ["registry.test/team/app", "docker.io/library/busybox"] {
+                    let found = || for_repository(std::slice::from_ref(&secret), repository);
+                    drop(machinery_fuzz::in_proportion(input, 128, found));
+                }
+            }
+        });
     }
 
     #[test]

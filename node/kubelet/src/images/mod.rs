@@ -1,5 +1,5 @@
 //! Images: there when a container needs them, by its pull policy, with back-off after a failure; and for those pods
-//! alone that could have pulled them ([`pull_records`]). Those that nobody uses go when the disk fills up ([`collector`]).
+//! alone that could have pulled them ([`pull_records`]). Those that no container uses go when the disk fills up ([`collector`]).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
 use parking_lot::Mutex;
 
-use crate::api::events::{EventKind, EventRecorder};
+use crate::api::events::{EventType, NodeEvents};
 use crate::containers::StartError;
 use crate::containers::security::ImageUser;
 use crate::pods::backoff::BackOff;
@@ -52,7 +52,7 @@ pub(crate) struct PresentImage {
 pub(crate) struct ImageManager {
     runtime: Runtime,
     cri: CriClient,
-    events: EventRecorder,
+    events: NodeEvents,
     failures: Mutex<Failures>,
     records: Arc<PullRecords>,
     collection: Collection,
@@ -68,7 +68,7 @@ struct Failures {
 
 impl ImageManager {
     /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
-    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, data_dir: &Path) -> Self {
+    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, data_dir: &Path) -> Self {
         let records = PullRecords::new(data_dir.join("image_manager"));
         let upkeep = (runtime.clone(), cri.clone(), records.clone());
         let begin = move || upkeep::run(upkeep.0.clone(), upkeep.1.clone(), upkeep.2.clone());
@@ -161,7 +161,7 @@ impl ImageManager {
                 let message = format!(
                     "Container image \"{wanted}\" already present on machine and can be accessed by the pod"
                 );
-                self.record_event(pulling, EventKind::Normal, "Pulled", message);
+                self.record_event(pulling, EventType::Normal, "Pulled", message);
                 Ok(present)
             }
             // Whether it is there is not for those who may not use it.
@@ -171,7 +171,7 @@ impl ImageManager {
     }
 
     /// Records an event of the container, or of the pod where a volume wants the image.
-    fn record_event(&self, of: Wanted<'_>, kind: EventKind, reason: &'static str, message: String) {
+    fn record_event(&self, of: Wanted<'_>, kind: EventType, reason: &'static str, message: String) {
         match of.container {
             Some(container) => self.events.container(of.pod, container, kind, reason, message),
             None => self.events.pod(of.pod, kind, reason, message),
@@ -181,7 +181,7 @@ impl ImageManager {
     fn never_pulled(&self, pulling: Wanted<'_>) -> StartError {
         let wanted = pulling.wanted;
         let message = format!("Container image \"{wanted}\" is not present with pull policy of Never");
-        self.record_event(pulling, EventKind::Warning, "ErrImageNeverPull", message.clone());
+        self.record_event(pulling, EventType::Warning, "ErrImageNeverPull", message.clone());
         StartError {
             reason: "ErrImageNeverPull",
             message,
@@ -225,7 +225,7 @@ impl ImageManager {
             "Failed to apply default image tag \"{wanted}\": couldn't parse image name \"{wanted}\": \
              invalid reference format"
         );
-        self.record_event(pulling, EventKind::Warning, "InspectFailed", message.clone());
+        self.record_event(pulling, EventType::Warning, "InspectFailed", message.clone());
         StartError {
             reason: "InvalidImageName",
             message,
@@ -254,7 +254,7 @@ impl ImageManager {
         let key = format!("{}_{wanted}", uid(pod));
         self.check_backoff(pulling, &key)?;
         let message = format!("Pulling image \"{wanted}\"");
-        self.record_event(pulling, EventKind::Normal, "Pulling", message);
+        self.record_event(pulling, EventType::Normal, "Pulling", message);
         let began = self.runtime.monotonic();
         match self.pull_and_record(pulling).await {
             Ok(present) => {
@@ -263,7 +263,7 @@ impl ImageManager {
                 let message = format!(
                     "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
                 );
-                self.record_event(pulling, EventKind::Normal, "Pulled", message);
+                self.record_event(pulling, EventType::Normal, "Pulled", message);
                 present.ok_or_else(|| StartError {
                     reason: "ErrImagePull",
                     message: format!("image \"{image}\" is not there after pulling it"),
@@ -272,7 +272,7 @@ impl ImageManager {
             Err(reason) => {
                 self.failures.lock().failed(key, self.runtime.now(), &reason);
                 let message = format!("Failed to pull image \"{wanted}\": {reason}");
-                self.record_event(pulling, EventKind::Warning, "Failed", message);
+                self.record_event(pulling, EventType::Warning, "Failed", message);
                 Err(StartError {
                     reason: "ErrImagePull",
                     message: reason,
@@ -329,7 +329,7 @@ impl ImageManager {
         };
         let Some(reason) = waits else { return Ok(()) };
         let message = format!("Back-off pulling image \"{wanted}\"");
-        self.record_event(pulling, EventKind::Normal, "BackOff", message.clone());
+        self.record_event(pulling, EventType::Normal, "BackOff", message.clone());
         Err(StartError {
             reason: "ImagePullBackOff",
             message: format!("{message}: ErrImagePull: {reason}"),

@@ -1,6 +1,6 @@
 //! Events of the node for components of the agent that restarted after a panic.
 
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::managers::ManagerContext;
 
 const REASON: &str = "ComponentRestarted";
@@ -14,6 +14,6 @@ pub(crate) async fn record_failures(context: ManagerContext) {
             "Component {name} of the node agent failed and was restarted; the log of the agent has the cause"
         );
         let events = &context.workers.events;
-        events.node(&node, EventKind::Warning, REASON, message);
+        events.node(&node, EventType::Warning, REASON, message);
     }
 }

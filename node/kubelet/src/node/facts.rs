@@ -15,6 +15,7 @@ use super::pressure::Pressure;
 use super::reserve::{Amounts, amount_text};
 use super::taints::RegistrationTaint;
 use crate::config::KubeletConfig;
+use crate::devices::NodeDevices;
 
 /// Everything about the node that does not change while we run.
 #[derive(Debug, Clone)]
@@ -129,6 +130,7 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             config,
             facts,
             health,
+            &NodeDevices::default(),
             Pressure::default(),
             now,
             &NodeStatus::default(),
@@ -154,11 +156,12 @@ pub(crate) fn status(
     config: &KubeletConfig,
     facts: &NodeFacts,
     health: &Health,
+    devices: &NodeDevices,
     pressure: Pressure,
     now: Timestamp,
     previous: &NodeStatus,
 ) -> NodeStatus {
-    let resources = |of: &dyn Fn(&str, i64) -> i64| {
+    let resources = |of: &dyn Fn(&str, i64) -> i64, devices: &BTreeMap<String, usize>| {
         let named = facts.capacity().into_iter().map(|(name, whole)| {
             let text = amount_text(&name, of(&name, whole));
             (name, Quantity(text))
@@ -169,11 +172,15 @@ pub(crate) fn status(
             ("hugepages-2Mi", "0".to_string()),
         ];
         let counted = counted.map(|(name, text)| (name.to_owned(), Quantity(text)));
-        named.chain(counted).collect()
+        let devices = devices
+            .iter()
+            .map(|(name, count)| (name.clone(), Quantity(count.to_string())));
+        named.chain(counted).chain(devices).collect()
     };
     let mut status = previous.clone();
-    status.capacity = Some(resources(&|_, whole| whole));
-    status.allocatable = Some(resources(&|name, whole| config.reserve.allocatable(name, whole)));
+    status.capacity = Some(resources(&|_, whole| whole, &devices.capacity));
+    let allocatable = |name: &str, whole| config.reserve.allocatable(name, whole);
+    status.allocatable = Some(resources(&allocatable, &devices.allocatable));
     status.addresses = Some(addresses(config));
     status.daemon_endpoints = Some(NodeDaemonEndpoints {
         kubelet_endpoint: Some(DaemonEndpoint {

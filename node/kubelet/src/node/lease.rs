@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 use machinery_runtime::Runtime;
 
 const NAMESPACE: &str = "kube-node-lease";
-const DURATION_SECONDS: i32 = 40;
+pub(crate) const DURATION_SECONDS: i32 = 40;
 const RENEW_AFTER: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 

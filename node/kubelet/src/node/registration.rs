@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
 use crate::config::KubeletConfig;
+use crate::csi::recorded_in_use;
 
 /// First and longest pause between tries, as upstream's.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(7));
@@ -60,7 +61,12 @@ impl Registration {
 }
 
 /// Tries until the node is registered, and returns the object. One that is new is not Ready yet.
-async fn register(runtime: &Runtime, client: &Client, config: &KubeletConfig, facts: &NodeFacts) -> Node {
+async fn register(
+    runtime: &Runtime,
+    client: &Client,
+    config: &Arc<KubeletConfig>,
+    facts: &NodeFacts,
+) -> Node {
     let mut pause = BACKOFF.0;
     loop {
         match attempt(runtime, client, config, facts).await {
@@ -75,7 +81,7 @@ async fn register(runtime: &Runtime, client: &Client, config: &KubeletConfig, fa
 async fn attempt(
     runtime: &Runtime,
     client: &Client,
-    config: &KubeletConfig,
+    config: &Arc<KubeletConfig>,
     facts: &NodeFacts,
 ) -> Result<Node, kube::Error> {
     let api: Api<Node> = Api::all(client.clone());
@@ -83,7 +89,12 @@ async fn attempt(
         // Whoever makes it says what it is.
         return api.get(&config.node_name).await;
     }
-    let wanted = facts::node(config, facts, &Health::unknown(), runtime.now());
+    let mut wanted = facts::node(config, facts, &Health::unknown(), runtime.now());
+    if let Some(status) = &mut wanted.status {
+        // Volumes that are mounted still: a Node that says nothing of them has them detached.
+        let in_use = recorded_in_use(runtime, config).await;
+        status.volumes_in_use = Some(in_use).filter(|in_use| !in_use.is_empty());
+    }
     match api.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         // Another may make the nodes, and ours may be there.
@@ -160,9 +171,44 @@ mod tests {
         config.node_labels = [("disk".to_owned(), "ssd".to_owned())].into();
         config.register_node = code != NOT_REGISTERED;
         let facts = NodeFacts::observe(&config);
-        let node = attempt(&Runtime::real(), &client, &config, &facts).await;
+        let node = attempt(&Runtime::real(), &client, &Arc::new(config), &facts).await;
         let asked = asked.lock().clone();
         (node, asked)
+    }
+
+    #[tokio::test]
+    async fn node_that_is_made_anew_names_the_volumes_that_are_still_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |place: &str, record: &str| {
+            let place = folder.path().join(place);
+            std::fs::create_dir_all(&place).unwrap();
+            std::fs::write(place.join("vol_data.json"), record).unwrap();
+        };
+        let of_pods = "pods/uid/volumes/kubernetes.io~csi";
+        record(
+            &format!("{of_pods}/pv"),
+            r#"{"driverName": "d.example", "volumeHandle": "one", "volumeLifecycleMode": "Persistent"}"#,
+        );
+        record(
+            &format!("{of_pods}/inline"),
+            r#"{"driverName": "d.example", "volumeHandle": "own", "volumeLifecycleMode": "Ephemeral"}"#,
+        );
+        let created = Arc::new(Mutex::new(Value::Null));
+        let own = created.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let own = own.clone();
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                *own.lock() = serde_json::from_slice(&body).unwrap();
+                Ok::<_, std::io::Error>(http::Response::new(Full::new(body)))
+            }
+        });
+        let config = Arc::new(KubeletConfig::for_data_dir(folder.path().to_owned()));
+        let facts = NodeFacts::observe(&config);
+        let client = Client::new(service, "default");
+        attempt(&Runtime::real(), &client, &config, &facts).await.unwrap();
+        let in_use = created.lock()["status"]["volumesInUse"].clone();
+        assert_eq!(in_use, json!(["kubernetes.io/csi/d.example^one"]));
     }
 
     #[tokio::test]

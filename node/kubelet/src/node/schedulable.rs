@@ -1,10 +1,10 @@
 //! Follows this node's own object: its labels and resources for admission, and events of cordon and uncordon.
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
 
-use crate::api::events::EventKind;
-use crate::api::watch::{Change, follow};
+use crate::api;
+use crate::api::events::EventType;
 use crate::managers::ManagerContext;
 
 /// Follows the object of this node, for ever, once it is registered. A node counts as schedulable until it is seen cordoned.
@@ -13,14 +13,13 @@ pub(crate) async fn watch(context: ManagerContext) {
     if !context.workers.node_is_known() {
         context.workers.update_node((*registered).clone());
     }
-    let api: Api<Node> = Api::all(context.client.clone());
-    let selector = format!("metadata.name={}", context.config.node_name);
+    let source = ListWatch::of::<Node>().fields(format!("metadata.name={}", context.config.node_name));
     let mut closed = false;
-    let tell = |change: Change<Node>| {
+    let tell = |change: TypedChange<Node>| {
         let nodes = match change {
-            Change::All(nodes) => nodes,
-            Change::Set(node) => vec![node],
-            Change::Gone(_) | Change::Failed(_) => Vec::new(),
+            TypedChange::All { objects, .. } => objects,
+            TypedChange::Set(node) => vec![node],
+            TypedChange::Unread(_) | TypedChange::Gone(_) | TypedChange::Failed(_) => Vec::new(),
         };
         for node in nodes {
             context.workers.update_node(node.clone());
@@ -31,7 +30,7 @@ pub(crate) async fn watch(context: ManagerContext) {
             }
         }
     };
-    follow(&context.runtime, api, Some(selector), tell).await;
+    follow(&api::client(&context.client, &context.runtime), source, tell).await;
 }
 
 fn is_closed(node: &Node) -> bool {
@@ -45,5 +44,5 @@ fn record_change(context: &ManagerContext, node: &Node, closed: bool) {
     };
     let text = format!("Node {} status is now: {reason}", context.config.node_name);
     let events = &context.workers.events;
-    events.node(node, EventKind::Normal, reason, text);
+    events.node(node, EventType::Normal, reason, text);
 }

@@ -12,20 +12,25 @@ use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
 use super::pressure::Pressure;
-use crate::api::events::{EventKind, EventRecorder};
+use crate::api::events::{EventType, NodeEvents};
 use crate::config::KubeletConfig;
+use crate::csi::Csi;
+use crate::devices::NodeDevices;
+use crate::devices::manager::DeviceManager;
 
 /// Once the node is ready.
-const LOOK_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Until then, after this part of the time it has not been, within these bounds.
 const LOOK_SOON: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 const LOOK_SOON_PART: u32 = 8;
 /// A runtime that says nothing for so long is down; upstream's `baseRuntimeSyncThreshold`.
 const RUNTIME_SILENCE: Duration = Duration::from_secs(30);
 /// Written at least this often, so that the heartbeat shows.
-const WRITE_AFTER: Duration = Duration::from_secs(300);
+pub(crate) const WRITE_AFTER: Duration = Duration::from_secs(300);
+/// Changes of devices are written no more often.
+const DEVICES_PAUSE: Duration = Duration::from_secs(1);
 /// Upstream's `nodeStatusMaxImages`.
-const IMAGES_MAX: usize = 50;
+pub(crate) const IMAGES_MAX: usize = 50;
 
 /// Keeps the status true.
 pub(crate) struct StatusKeeper {
@@ -36,13 +41,17 @@ pub(crate) struct StatusKeeper {
     /// The container runtime.
     pub(crate) cri: CriClient,
     /// Recorder of events.
-    pub(crate) events: EventRecorder,
+    pub(crate) events: NodeEvents,
     /// The node's configuration.
     pub(crate) config: Arc<KubeletConfig>,
     /// Facts that do not change.
     pub(crate) facts: NodeFacts,
     /// Resources that the node is short of.
     pub(crate) pressure: Arc<Watched<Pressure>>,
+    /// Devices of plugins.
+    pub(crate) devices: Arc<DeviceManager>,
+    /// Volumes of drivers.
+    pub(crate) csi: Csi,
 }
 
 impl std::fmt::Debug for StatusKeeper {
@@ -127,9 +136,15 @@ impl StatusKeeper {
             let health = runtime_health.observe(answer, self.runtime.monotonic());
             let ready = health.is_ready();
             let pressure = self.pressure.get();
+            let devices = self.devices.node_devices();
             let now = self.runtime.now();
-            let mut status = facts::status(&self.config, &self.facts, &health, pressure, now, &last);
+            let mut status =
+                facts::status(&self.config, &self.facts, &health, &devices, pressure, now, &last);
             status.images = self.images().await.or_else(|| last.images.clone());
+            let volumes = self.csi.in_use();
+            if !volumes.is_empty() || status.volumes_in_use.is_some() {
+                status.volumes_in_use = Some(volumes.clone());
+            }
             let due = self.runtime.monotonic() - written_at >= WRITE_AFTER;
             if due || facts::differs(&last, &status) {
                 match self.write(&last, &status).await {
@@ -153,9 +168,16 @@ impl StatusKeeper {
             tokio::select! {
                 biased;
                 _ = self.pressure.wait_for(|now| *now != pressure) => {}
+                () = self.csi.in_use_differs(&volumes) => {}
+                () = self.devices_differ(&devices) => {}
                 () = self.runtime.sleep(pause) => {}
             }
         }
+    }
+
+    async fn devices_differ(&self, from: &NodeDevices) {
+        self.runtime.sleep(DEVICES_PAUSE).await;
+        self.devices.node_devices_differ(from).await;
     }
 
     fn record_readiness(&self, node: &Node, before: Option<bool>, ready: bool) {
@@ -168,7 +190,7 @@ impl StatusKeeper {
             ("NodeNotReady", "NodeNotReady")
         };
         let text = format!("Node {} status is now: {word}", self.config.node_name);
-        self.events.node(node, EventKind::Normal, reason, text);
+        self.events.node(node, EventType::Normal, reason, text);
     }
 
     /// Records an event for each resource that the node begins or ceases to be short of.
@@ -198,7 +220,7 @@ impl StatusKeeper {
                 enough
             };
             let text = format!("Node {} status is now: {word}", self.config.node_name);
-            self.events.node(node, EventKind::Normal, word, text);
+            self.events.node(node, EventType::Normal, word, text);
         }
     }
 

@@ -9,14 +9,14 @@ use k8s_openapi::api::certificates::v1::{PodCertificateRequest, PodCertificateRe
 use k8s_openapi::api::core::v1::{Pod, PodCertificateProjection, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, PostParams};
-use machinery_runtime::{HeavyFlow, Watched};
+use machinery_runtime::{HeavyFlow, Runtime, Watched};
 use node_volume::Credentials;
 
 use super::Context;
 use super::key::{self, KeyAndProof, KeyError};
 use super::requests::{Answer, Chain};
 use super::state::{Issued, State};
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::pods::{full_name, name, namespace, spec, uid};
 
 /// First and last pause after a request that could not be created.
@@ -130,7 +130,7 @@ impl Issuing {
 
     fn warn(&self, reason: &'static str, message: String) {
         let events = &self.context.events;
-        events.pod(&self.pod, EventKind::Warning, reason, message);
+        events.pod(&self.pod, EventType::Warning, reason, message);
     }
 
     /// Requests until a request has an answer; returns the key, too. All attempts are for one key: making it costs seconds.
@@ -195,12 +195,10 @@ impl Issuing {
         Ok(answer)
     }
 
-    /// A key of RSA takes seconds of a processor: those for pods take turns.
     async fn make_key(&self) -> Result<KeyAndProof, KeyError> {
         let key_type = self.source.key_type.clone();
-        let flow = HeavyFlow::of_account("kubelet").within(namespace(&self.pod));
-        let made = self.context.runtime.heavy(flow, move || key::generate(&key_type));
-        made.await
+        let make = move || key::generate(&key_type);
+        in_turn(&self.context.runtime, namespace(&self.pod), make).await
     }
 
     fn body(
@@ -256,6 +254,16 @@ impl Issuing {
             Answer::Issued(_) | Answer::Deleted => {}
         }
     }
+}
+
+/// Makes keys in the turn of the pod's namespace: one of RSA takes seconds of a processor, and a pod may have 64.
+pub(super) async fn in_turn<T: Send + 'static>(
+    runtime: &Runtime,
+    namespace: &str,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let flow = HeavyFlow::of_component("pod certificates", namespace);
+    runtime.heavy(flow, make).await
 }
 
 fn account_of(pod: &Pod) -> &str {

@@ -25,7 +25,7 @@ use machinery_runtime::{Runtime, TaskHandle, Watched};
 use node_volume::{Credentials, ProjectionPlace, VolumeError};
 use parking_lot::Mutex;
 
-use crate::api::events::EventRecorder;
+use crate::api::events::NodeEvents;
 use crate::api::objects::WakePod;
 use crate::pods::{spec, uid};
 use issuing::Issuing;
@@ -45,7 +45,7 @@ pub(crate) struct PodCertificates {
 struct Context {
     runtime: Runtime,
     client: Client,
-    events: EventRecorder,
+    events: NodeEvents,
     node_name: String,
     node: Arc<Mutex<Arc<Node>>>,
     requests: Requests,
@@ -71,7 +71,7 @@ impl PodCertificates {
     pub(crate) fn new(
         runtime: Runtime,
         client: Client,
-        events: EventRecorder,
+        events: NodeEvents,
         node_name: &str,
         node: Arc<Mutex<Arc<Node>>>,
     ) -> Self {

@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::PodCertificateRequest;
 use kube::Client;
 use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
+use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, Watched};
 use machinery_x509::{pem_blocks, pem_text};
 use parking_lot::Mutex;
 
-use crate::api::watch::{Change, follow};
+use crate::api;
 
 /// A request without an answer is looked for after this long: its deletion may have been missed. Upstream takes it for deleted then.
 const LOOK_AFTER: Duration = Duration::from_secs(600);
@@ -109,12 +111,13 @@ impl Requests {
     }
 
     fn begin(&self) {
-        let (runtime, selector) = (self.runtime.clone(), self.selector.clone());
+        let runtime = self.runtime.clone();
         let waiting = Arc::clone(&self.waiting);
-        let api: Api<PodCertificateRequest> = Api::all(self.client.clone());
+        let client = api::client(&self.client, &runtime);
+        let source = ListWatch::of::<PodCertificateRequest>().fields(&*self.selector);
         let run = async move {
             let tell = |change| take_in(&waiting, change);
-            let watch = || follow(&runtime, api.clone(), Some(selector.clone()), &tell);
+            let watch = || follow(&client, source.clone(), &tell);
             let name = "pod certificate request watch";
             runtime.again_after_panics(name, watch).await;
         };
@@ -123,21 +126,28 @@ impl Requests {
     }
 }
 
-fn take_in(waiting: &Waiting, change: Change<PodCertificateRequest>) {
+fn take_in(waiting: &Waiting, change: TypedChange<PodCertificateRequest>) {
     match change {
-        Change::All(all) => all.iter().for_each(|own| settle(waiting, own, answer_of(own))),
-        Change::Set(own) => settle(waiting, &own, answer_of(&own)),
-        Change::Gone(own) => settle(waiting, &own, answer_of(&own).or(Some(Answer::Deleted))),
         // A list that lacks a request may be older than it.
-        Change::Failed(_) => {}
+        TypedChange::All { objects, .. } => objects.iter().for_each(|own| settle_by_state(waiting, own)),
+        TypedChange::Set(own) => settle_by_state(waiting, &own),
+        TypedChange::Gone(header) => settle(waiting, &header.key, Answer::Deleted),
+        TypedChange::Unread(_) | TypedChange::Failed(_) => {}
     }
 }
 
-fn settle(waiting: &Waiting, request: &PodCertificateRequest, answer: Option<Answer>) {
+fn settle_by_state(waiting: &Waiting, request: &PodCertificateRequest) {
     let name = |own: &Option<String>| own.clone().unwrap_or_default();
-    let key = (name(&request.metadata.namespace), name(&request.metadata.name));
+    let key = ObjectKey::new(name(&request.metadata.namespace), name(&request.metadata.name));
+    if let Some(answer) = answer_of(request) {
+        settle(waiting, &key, answer);
+    }
+}
+
+fn settle(waiting: &Waiting, key: &ObjectKey, answer: Answer) {
+    let key = (key.namespace.to_string(), key.name.to_string());
     let slot = waiting.lock().get(&key).cloned();
-    if let (Some(slot), Some(answer)) = (slot, answer) {
+    if let Some(slot) = slot {
         // The first answer stays: a request is deleted once it has one.
         slot.change(|own| {
             let first = own.is_none();

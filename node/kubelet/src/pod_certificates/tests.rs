@@ -1,3 +1,4 @@
+use super::issuing::in_turn;
 use super::key::{KeyError, generate};
 use super::requests::{Answer, Chain, answer_of};
 use super::state::{Issued, State};
@@ -33,6 +34,31 @@ fn pod_key_of_each_type_signs_its_request() {
         );
         assert_eq!(format!("{made:?}"), "KeyAndProof { .. }");
     }
+}
+
+/// More keys for one namespace than the machine has threads for, all of which take until that of another namespace is made.
+#[tokio::test]
+async fn pod_keys_of_one_namespace_keep_no_other_namespace_waiting() {
+    let runtime = Runtime::real();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (is_made, end) = (Arc::new(Mutex::new(false)), Arc::new(parking_lot::Condvar::new()));
+    let mut hogs = Vec::new();
+    for _ in 0..2 * processors + 4 {
+        let (own, is_made, end) = (runtime.clone(), Arc::clone(&is_made), Arc::clone(&end));
+        let wait = move || end.wait_while(&mut is_made.lock(), |is_made| !*is_made);
+        hogs.push(runtime.spawn("hog", async move { in_turn(&own, "hog", wait).await }));
+    }
+    while runtime.heavy_figures().waiting + runtime.heavy_figures().running < hogs.len() {
+        tokio::task::yield_now().await;
+    }
+    let other = in_turn(&runtime, "other", || ());
+    let made = runtime.timeout(Duration::from_secs(20), other).await;
+    *is_made.lock() = true;
+    end.notify_all();
+    assert!(
+        made.is_ok(),
+        "the other namespace waits for all keys of the first"
+    );
 }
 
 #[test]

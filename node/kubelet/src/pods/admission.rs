@@ -7,7 +7,7 @@ use machinery_semantics::{node_affinity, taints};
 
 use super::resize::allocation::Shortage;
 use super::spec;
-use crate::containers::{security, sysctl};
+use crate::containers::{app_armor, security, sysctl};
 
 /// Security features of the machine and its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,12 @@ impl Rejection {
             "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
              pods to preempt: {why}"
         );
+        Self::new("UnexpectedAdmissionError", message)
+    }
+
+    /// The pod's devices cannot be had.
+    pub(crate) fn unexpected_allocation(why: &str) -> Self {
+        let message = format!("Allocate failed due to {why}, which is unexpected");
         Self::new("UnexpectedAdmissionError", message)
     }
 
@@ -147,18 +153,11 @@ fn groups(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
 fn app_armor(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let came_up = phase.is_some_and(|phase| phase != "Pending");
-    let general = spec(pod).security_context.iter();
-    let own = security::contexts(pod);
-    let profiles = general
-        .filter_map(|context| context.app_armor_profile.clone())
-        .chain(own.filter_map(|context| context.app_armor_profile));
-    let confined = profiles.into_iter().any(|profile| profile.type_ != "Unconfined");
-    (confined && !came_up && !abilities.app_armor).then(|| {
-        Rejection::new(
-            "AppArmor",
-            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
-        )
-    })
+    let refusal = app_armor::refusal(pod, abilities.app_armor).filter(|_| !came_up)?;
+    Some(Rejection::new(
+        "AppArmor",
+        format!("Cannot enforce AppArmor: {refusal}"),
+    ))
 }
 
 #[cfg(test)]

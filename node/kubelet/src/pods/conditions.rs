@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
-use super::observed::ContainerState;
 use super::resize::conditions::ResizeState;
-use super::restarts::{may_restart_all, round};
+use super::restarts::{RoundStage, may_restart_all, source_of_round};
 use super::status::{StatusInput, seconds, terminated};
-use super::{ContainerKind, all_containers, init_kind, spec};
+use super::{ContainerKind, init_kind, spec};
+
+const ALL_RESTARTING: &str = "AllContainersRestarting";
 
 /// Our own conditions, the readiness gates' effect included; those of others stay as they are.
 pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> {
@@ -31,7 +32,7 @@ pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<Pod
     }
     if may_restart_all(input.pod) {
         let verdict = all_restarting(input, phase);
-        set_condition(&mut conditions, input, "AllContainersRestarting", verdict);
+        set_condition(&mut conditions, input, ALL_RESTARTING, verdict);
     }
     if let Some(message) = input.failure.and_then(|failure| failure.disruption.clone()) {
         let disrupted = Verdict {
@@ -126,19 +127,37 @@ fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verd
     Verdict::no("ContainersNotInitialized", &message)
 }
 
-/// True from the end that starts all containers anew until those that ran have ended.
+/// Stage of the pod's round as its status shows it: that the containers end is said once before that they have ended.
+pub(super) fn round_stage(input: &StatusInput<'_>) -> RoundStage {
+    let previous = input.previous;
+    let Some((source, _)) = source_of_round(input.pod, input.observed) else {
+        return RoundStage::Begun;
+    };
+    let told = previous.conditions.iter().flatten();
+    let told = told
+        .filter(|one| one.type_ == ALL_RESTARTING && one.status == "True")
+        .count()
+        > 0;
+    let statuses = [&previous.init_container_statuses, &previous.container_statuses];
+    let mut statuses = statuses.into_iter().flatten().flatten();
+    let source = statuses.find(|status| status.name == source.name);
+    let removed = source
+        .and_then(|status| status.state.as_ref()?.waiting.as_ref())
+        .is_some();
+    match RoundStage::of(input.pod, input.observed) {
+        RoundStage::Ended if !told && !removed => RoundStage::Ending,
+        stage => stage,
+    }
+}
+
+/// True from the end that starts all containers anew until those that ran have ended, and once in any case.
 fn all_restarting(input: &StatusInput<'_>, phase: &str) -> Verdict {
     match phase {
         "Succeeded" => return Verdict::no("PodCompleted", ""),
         "Failed" => return Verdict::no("PodFailed", ""),
         _ => {}
     }
-    let round = round(input.pod, input.observed);
-    let is_left = |name: &str| {
-        let latest = input.observed.latest(name);
-        latest.is_some_and(|found| found.round < round && found.state != ContainerState::Exited)
-    };
-    if !all_containers(input.pod).any(|(_, container)| is_left(&container.name)) {
+    if round_stage(input) != RoundStage::Ending {
         return Verdict::plain(false);
     }
     Verdict {

@@ -1,4 +1,4 @@
-//! Pods that the kubelet ends although nobody asked for it: preempted for a critical one, or evicted.
+//! Pods that the kubelet ends without a request to delete them: preempted for a critical one, or evicted.
 
 use std::collections::BTreeMap;
 

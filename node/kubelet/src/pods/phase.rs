@@ -1,6 +1,6 @@
 //! A pod's phase, from the states of its containers. Pure.
 
-use super::restarts::{RESTARTING_ALL, starts_again};
+use super::restarts::{RESTARTING_ALL, round, starts_again};
 use super::status::{StatusInput, terminated};
 use super::{ContainerKind, init_kind, spec};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -16,28 +16,16 @@ pub(super) fn phase(
         Some("Succeeded") => return "Succeeded",
         _ => {}
     }
-    let (mut pending_init, mut failed_init, mut sidecars_running) = (0, 0, 0);
-    for (container, status) in spec(input.pod).init_containers.iter().flatten().zip(inits) {
-        match (init_kind(container), terminated(status)) {
-            (ContainerKind::Sidecar, ended) => {
-                let began = status.started == Some(true) || ended.is_some();
-                pending_init += u32::from(!began);
-                sidecars_running += u32::from(is_running(status));
-            }
-            (_, Some(ended)) if ended.exit_code == 0 => {}
-            (_, Some(ended)) if !starts_again(input.pod, container, ended.exit_code) => failed_init += 1,
-            (_, _) => pending_init += 1,
-        }
-    }
-    let regular_began = regulars.iter().any(|status| status.container_id.is_some());
+    let initialized = has_initialized(input);
+    let inits = InitCounts::of(input, inits, initialized);
     let running = regulars.iter().filter(|status| is_running(status)).count();
     let ended: Vec<&ContainerStateTerminated> = regulars.iter().filter_map(stopped).collect();
     let succeeded = ended.iter().filter(|state| state.exit_code == 0).count();
     let waiting = regulars.len() - running - ended.len();
-    if failed_init > 0 {
+    if inits.failed > 0 {
         return "Failed";
     }
-    if pending_init > 0 && !regular_began && !input.terminal {
+    if !input.terminal && (inits.pending > 0 || inits.sidecars_pending > 0 && !initialized) {
         return "Pending";
     }
     if waiting > 0 {
@@ -50,7 +38,7 @@ pub(super) fn phase(
     if running > 0 {
         return "Running";
     }
-    let goes_on = sidecars_running > 0 || !input.terminal && any_starts_again(input.pod, regulars);
+    let goes_on = inits.sidecars_running > 0 || !input.terminal && any_starts_again(input.pod, regulars);
     match goes_on {
         true => "Running",
         false if succeeded == ended.len() => "Succeeded",
@@ -58,17 +46,70 @@ pub(super) fn phase(
     }
 }
 
+/// Init containers by what they mean for the phase.
+#[derive(Default)]
+struct InitCounts {
+    /// Those that run, or did not yet.
+    pending: u32,
+    /// Those that failed and do not run again.
+    failed: u32,
+    sidecars_pending: u32,
+    sidecars_running: u32,
+}
+
+impl InitCounts {
+    fn of(input: &StatusInput<'_>, statuses: &[ContainerStatus], initialized: bool) -> Self {
+        let mut counts = Self::default();
+        for (container, status) in spec(input.pod).init_containers.iter().flatten().zip(statuses) {
+            let (runs, ended) = (is_running(status), stopped(status));
+            match init_kind(container) {
+                ContainerKind::Sidecar => {
+                    let began = status.started == Some(true) || !runs && ended.is_some();
+                    counts.sidecars_pending += u32::from(!began);
+                    counts.sidecars_running += u32::from(runs);
+                }
+                // The runtime may forget one that has ended.
+                _ if initialized && status.container_id.is_none() => {}
+                _ => {
+                    let failed = ended.filter(|ended| ended.exit_code != 0);
+                    let for_good = failed.is_some_and(|ended| {
+                        !waits_for_all(status) && !starts_again(input.pod, container, ended.exit_code)
+                    });
+                    counts.failed += u32::from(for_good);
+                    counts.pending += u32::from(runs || ended.is_none());
+                }
+            }
+        }
+        counts
+    }
+}
+
+/// Reports whether a regular container was made in the present sandbox and round, and so all init containers are done.
+fn has_initialized(input: &StatusInput<'_>) -> bool {
+    let round = round(input.pod, input.observed);
+    let Some(sandbox) = input.observed.sandbox().filter(|sandbox| sandbox.ready) else {
+        return false;
+    };
+    spec(input.pod).containers.iter().any(|container| {
+        let found = input.observed.current(&container.name, &sandbox.id);
+        found.is_some_and(|found| found.round == round)
+    })
+}
+
+fn waits_for_all(status: &ContainerStatus) -> bool {
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(RESTARTING_ALL))
+}
+
 /// Reports whether one of the containers that have stopped starts again, by itself or with all of its pod.
 fn any_starts_again(pod: &Pod, regulars: &[ContainerStatus]) -> bool {
     let containers = &spec(pod).containers;
     regulars.iter().any(|status| {
-        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let with_all = waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(RESTARTING_ALL));
         let own = containers.iter().find(|own| own.name == status.name);
         let alone = own
             .zip(stopped(status))
             .is_some_and(|(own, end)| starts_again(pod, own, end.exit_code));
-        with_all || alone
+        waits_for_all(status) || alone
     })
 }
 

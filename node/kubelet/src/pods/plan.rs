@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::backoff::BackOff;
 use super::ephemeral::ephemeral_containers;
+use super::faults::Fault;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
-use super::resize::{Amounts, Resize, Resources, asks_for_restart};
-use super::restarts::{RestartPolicy, restarts_all, round, starts_again};
+use super::resize::{Amounts, Resize, Resources};
+use super::restarts::{RestartPolicy, is_done, restarts_all, round, source_of_round, starts_again};
 use super::{ContainerKind, all_containers, full_name_with_uid, init_kind, spec};
 use crate::probes::ProbeView;
 
@@ -42,7 +43,7 @@ pub(crate) struct Kill {
     pub(crate) message: String,
     /// A grace period that overrides the pod's.
     pub(crate) grace_seconds: Option<i64>,
-    /// It never ran: there is nothing to keep of it.
+    /// Nothing is known of it that could be kept.
     pub(crate) remove: bool,
 }
 
@@ -68,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) create_sandbox: Option<u32>,
     /// Containers to stop.
     pub(crate) kill: Vec<Kill>,
+    /// Ids of containers to remove, which were made and never started.
+    pub(crate) remove: Vec<String>,
     /// Running containers that may use more or less from now on.
     pub(crate) resize: Vec<Resize>,
     /// Containers to start, in order.
@@ -103,15 +106,17 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
         .observed
         .sandbox()
         .map_or(0, |sandbox| sandbox.attempt + 1);
+    let containers = &spec(snapshot.pod).containers;
+    let latest = |container: &Container| snapshot.observed.latest(&container.name);
     let ran_before = attempt > 0 && !snapshot.observed.containers.is_empty();
-    let left = spec(snapshot.pod).containers.iter().any(|container| {
-        // One that still runs without its sandbox has not done well yet (upstream's `containerSucceeded`).
-        let found = snapshot.observed.latest(&container.name);
-        found.is_none_or(|found| {
-            found.state != ContainerState::Exited || starts_again(snapshot.pod, container, found.exit_code)
-        })
-    });
-    if ran_before && (RestartPolicy::of(snapshot.pod) == RestartPolicy::Never || !left) {
+    let never = ran_before && RestartPolicy::of(snapshot.pod) == RestartPolicy::Never;
+    let began = containers
+        .iter()
+        .any(|container| latest(container).is_some_and(|found| found.state != ContainerState::Unknown));
+    let done = |container: &Container| {
+        latest(container).is_some_and(|found| is_done(snapshot.pod, container, found))
+    };
+    if never || began && containers.iter().all(done) {
         plan.finish = true;
         return;
     }
@@ -129,13 +134,6 @@ enum Step {
     Failed,
 }
 
-/// Reason for a running container to stop.
-struct Fault {
-    message: String,
-    grace_seconds: Option<i64>,
-    restarts: bool,
-}
-
 struct Decider<'a, 'b> {
     snapshot: &'a Snapshot<'a>,
     sandbox_id: &'a str,
@@ -146,7 +144,7 @@ struct Decider<'a, 'b> {
 impl<'a> Decider<'a, '_> {
     fn containers(&mut self) {
         self.ephemerals();
-        if self.end_earlier_round() {
+        if self.end_earlier_round() || self.round_waits() {
             return;
         }
         match self.inits() {
@@ -156,25 +154,37 @@ impl<'a> Decider<'a, '_> {
         }
     }
 
-    /// Ends at once what still runs of an earlier round, and reports whether anything does.
+    /// Ends at once what still runs of an earlier round, sidecars after the others, and reports whether anything does.
     fn end_earlier_round(&mut self) -> bool {
-        for (_, container) in all_containers(self.snapshot.pod) {
-            let found = self.snapshot.observed.current(&container.name, self.sandbox_id);
-            let left =
-                found.filter(|found| found.round < self.round && found.state != ContainerState::Exited);
-            if let Some(found) = left {
-                let message = format!("Stopping container {}", container.name);
-                self.kill(container, found, &message, Some(0));
+        let left: Vec<_> = all_containers(self.snapshot.pod)
+            .filter_map(|(kind, container)| {
+                let found = self.snapshot.observed.current(&container.name, self.sandbox_id)?;
+                let runs = found.round < self.round && found.state != ContainerState::Exited;
+                runs.then_some((kind, container, found))
+            })
+            .collect();
+        let regular = |kind: ContainerKind| kind == ContainerKind::Regular;
+        let first = left.iter().any(|(kind, ..)| regular(*kind));
+        for (_, container, found) in left.iter().filter(|(kind, ..)| regular(*kind) == first) {
+            match found.state {
+                ContainerState::Created => self.plan.remove.push(found.id.clone()),
+                _ => self.kill(container, found, "killing", Some(0)),
             }
         }
-        !self.plan.kill.is_empty()
+        !left.is_empty()
+    }
+
+    /// Reports whether a round that has not begun waits: all of its containers wait as long as the one whose end asked for it.
+    fn round_waits(&mut self) -> bool {
+        let source = source_of_round(self.snapshot.pod, self.snapshot.observed);
+        source.is_some_and(|(container, found)| self.backs_off(container, found))
     }
 
     /// They start at once, since they are for debugging a pod that does not come up, and start only once.
     fn ephemerals(&mut self) {
         for container in ephemeral_containers(self.snapshot.pod) {
             if self.snapshot.observed.latest(&container.name).is_none() {
-                self.start(&container, None);
+                self.start(&container);
             }
         }
     }
@@ -201,34 +211,39 @@ impl<'a> Decider<'a, '_> {
 
     fn init(&mut self, container: &'a Container) -> Step {
         let Some(found) = self.current(container) else {
-            self.start_anew(container);
+            self.start(container);
             return Step::Blocked;
         };
+        let pod = self.snapshot.pod;
         match found.state {
             ContainerState::Running => {
                 self.resize(container, found);
                 Step::Blocked
             }
             ContainerState::Exited if found.exit_code == 0 => Step::Passed,
-            ContainerState::Exited if starts_again(self.snapshot.pod, container, found.exit_code) => {
+            ContainerState::Exited if starts_again(pod, container, found.exit_code) => {
                 self.start_after_backoff(container, found);
                 Step::Blocked
             }
+            ContainerState::Unknown
+                if RestartPolicy::of_container(pod, container) == RestartPolicy::Never =>
+            {
+                Step::Failed
+            }
             ContainerState::Exited => Step::Failed,
-            ContainerState::Created | ContainerState::Unknown => {
-                self.replace(
-                    container,
-                    found,
-                    "Container is in unknown state, try killing it before restart",
-                    None,
-                );
+            ContainerState::Created => {
+                self.make_again(container, found);
+                Step::Blocked
+            }
+            ContainerState::Unknown => {
+                self.replace(container, found, &Fault::unknown_state(ContainerKind::Init));
                 Step::Blocked
             }
         }
     }
 
     fn sidecar(&mut self, container: &'a Container) -> Step {
-        let running = self.keep_running(container);
+        let running = self.keep_running(ContainerKind::Sidecar, container);
         let started = self
             .current(container)
             .is_some_and(|found| self.snapshot.probes.started(&found.id, container));
@@ -242,13 +257,14 @@ impl<'a> Decider<'a, '_> {
     fn regulars(&mut self) {
         let mut kept = 0;
         for container in &spec(self.snapshot.pod).containers {
-            if self.keep_running(container) || self.will_run(container) {
+            if self.keep_running(ContainerKind::Regular, container) || self.will_run(container) {
                 kept += 1;
             }
         }
         if kept == 0 {
             self.plan.finish = true;
             self.plan.kill.clear();
+            self.plan.remove.clear();
             self.plan.start.clear();
             self.plan.resize.clear();
         }
@@ -260,46 +276,61 @@ impl<'a> Decider<'a, '_> {
     }
 
     /// Keeps a container running as its policy asks; says whether it runs now and may go on.
-    fn keep_running(&mut self, container: &'a Container) -> bool {
+    fn keep_running(&mut self, kind: ContainerKind, container: &'a Container) -> bool {
         let pod = self.snapshot.pod;
         let Some(found) = self.current(container) else {
-            let before = self.snapshot.observed.latest(&container.name);
-            let stays_ended = |before: &ObservedContainer| {
-                before.round == self.round && !starts_again(pod, container, before.exit_code)
-            };
-            if !before.is_some_and(stays_ended) {
-                self.start_anew(container);
+            if !self.stays_ended(container) {
+                self.start(container);
             }
             return false;
         };
         match found.state {
-            ContainerState::Running => self.keep_or_replace(container, found),
+            ContainerState::Running => self.keep_or_replace(kind, container, found),
             ContainerState::Exited if starts_again(pod, container, found.exit_code) => {
                 self.start_after_backoff(container, found);
                 false
             }
             ContainerState::Exited => false,
-            ContainerState::Created | ContainerState::Unknown => {
-                self.replace(
-                    container,
-                    found,
-                    "Container is in unknown state, try killing it before restart",
-                    None,
-                );
+            ContainerState::Created => {
+                self.make_again(container, found);
+                false
+            }
+            ContainerState::Unknown => {
+                self.replace(container, found, &Fault::unknown_state(kind));
                 false
             }
         }
     }
 
+    /// Reports whether a container of an earlier sandbox is left as it ended. A new sandbox starts a pod without init
+    /// containers as a whole, but for what is done; after init containers rules and policies decide (upstream's `computePodActions`).
+    fn stays_ended(&self, container: &Container) -> bool {
+        let (pod, before) = (self.snapshot.pod, self.snapshot.observed.latest(&container.name));
+        before.is_some_and(|before| match spec(pod).init_containers.as_deref() {
+            _ if before.round != self.round => false,
+            None | Some([]) => is_done(pod, container, before),
+            Some(_) => {
+                before.state == ContainerState::Exited && !starts_again(pod, container, before.exit_code)
+            }
+        })
+    }
+
     /// Leaves a running container alone, or stops it; says whether it may go on.
-    fn keep_or_replace(&mut self, container: &'a Container, found: &ObservedContainer) -> bool {
-        match self.fault(container, found) {
+    fn keep_or_replace(
+        &mut self,
+        kind: ContainerKind,
+        container: &'a Container,
+        found: &ObservedContainer,
+    ) -> bool {
+        let snapshot = self.snapshot;
+        let amounts = self.amounts(container);
+        match Fault::of(snapshot.pod, (kind, container), found, snapshot.probes, &amounts) {
             None => {
                 self.resize(container, found);
                 true
             }
             Some(fault) if fault.restarts => {
-                self.replace(container, found, &fault.message, fault.grace_seconds);
+                self.replace(container, found, &fault);
                 false
             }
             Some(fault) => {
@@ -308,48 +339,6 @@ impl<'a> Decider<'a, '_> {
                 true
             }
         }
-    }
-
-    /// Reason for a running container to stop.
-    fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<Fault> {
-        let name = &container.name;
-        let changed = |message: String| {
-            let (grace_seconds, restarts) = (None, true);
-            Some(Fault {
-                message,
-                grace_seconds,
-                restarts,
-            })
-        };
-        if found.hash != container_hash(container) {
-            return changed(format!("Container {name} definition changed, will be restarted"));
-        }
-        let (from, to) = self.amounts(container);
-        if asks_for_restart(container, from, to) {
-            return changed(format!("Container {name} resize requires restart"));
-        }
-        let restarts = RestartPolicy::of_container(self.snapshot.pod, container) != RestartPolicy::Never;
-        let failed = |probe: &str, grace_seconds| {
-            let and = if restarts { ", will be restarted" } else { "" };
-            let message = format!("Container {name} failed {probe} probe{and}");
-            Some(Fault {
-                message,
-                grace_seconds,
-                restarts,
-            })
-        };
-        let grace = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
-            probe
-                .as_ref()
-                .and_then(|probe| probe.termination_grace_period_seconds)
-        };
-        if self.snapshot.probes.startup_failed(&found.id) {
-            return failed("startup", grace(&container.startup_probe));
-        }
-        if self.snapshot.probes.liveness_failed(&found.id) {
-            return failed("liveness", grace(&container.liveness_probe));
-        }
-        None
     }
 
     /// Resources that a container was given last, and those it is to have.
@@ -381,48 +370,64 @@ impl<'a> Decider<'a, '_> {
             id: found.id.clone(),
             message: message.to_string(),
             grace_seconds: grace,
-            remove: matches!(found.state, ContainerState::Created | ContainerState::Unknown),
+            remove: found.state == ContainerState::Unknown,
         });
     }
 
-    fn replace(
-        &mut self,
-        container: &Container,
-        found: &ObservedContainer,
-        message: &str,
-        grace: Option<i64>,
-    ) {
-        self.kill(container, found, message, grace);
-        self.start_after_backoff(container, found);
-    }
-
-    /// Starts what is not there in this sandbox and round. One that itself keeps starting all anew waits longer each time.
-    fn start_anew(&mut self, container: &Container) {
-        let before = self.snapshot.observed.latest(&container.name);
-        let closed_a_round = |before: &&ObservedContainer| {
-            before.round < self.round && restarts_all(container, before.exit_code)
-        };
-        match before.filter(closed_a_round) {
-            Some(before) => self.start_after_backoff(container, before),
-            None => self.start(container, before),
+    fn replace(&mut self, container: &Container, found: &ObservedContainer, fault: &Fault) {
+        self.kill(container, found, &fault.message, fault.grace_seconds);
+        let before = self.snapshot.observed.previous(&container.name);
+        let before = before.filter(|before| before.state == ContainerState::Exited);
+        // The one that is killed has not ended yet, so the pause is that after the end before it (upstream's `doBackOff`): one
+        // that ran for longer than the pause has an heir at once.
+        if !before.is_some_and(|before| self.backs_off(container, before)) {
+            self.start_after(container, before.and_then(|before| before.finished_at));
         }
     }
 
-    fn start(&mut self, container: &Container, before: Option<&ObservedContainer>) {
-        let latest = before.or_else(|| self.snapshot.observed.latest(&container.name));
+    /// A container that was made and did not start is removed, and another starts in its place, under its number: the
+    /// count is the same whether the other starts at once or after further failures.
+    fn make_again(&mut self, container: &Container, found: &ObservedContainer) {
+        self.plan.remove.push(found.id.clone());
+        self.plan.start.push(Start {
+            name: container.name.clone(),
+            restart_count: found.restart_count,
+            round: self.round,
+            ended_at: None,
+        });
+    }
+
+    fn start(&mut self, container: &Container) {
+        let latest = self.snapshot.observed.latest(&container.name);
+        // One that was ended for another's sake does not wait longer the next time.
+        let own_end =
+            latest.filter(|latest| latest.round == self.round || restarts_all(container, latest.exit_code));
+        self.start_after(container, own_end.and_then(|latest| latest.finished_at));
+    }
+
+    /// Starts a container whose backoff counts from this end.
+    fn start_after(&mut self, container: &Container, ended_at: Option<Timestamp>) {
+        let latest = self.snapshot.observed.latest(&container.name);
         self.plan.start.push(Start {
             name: container.name.clone(),
             restart_count: latest.map_or(0, |latest| latest.restart_count + 1),
             round: self.round,
-            ended_at: latest.and_then(|latest| latest.finished_at),
+            ended_at,
         });
     }
 
     fn start_after_backoff(&mut self, container: &Container, ended: &ObservedContainer) {
+        if !self.backs_off(container, ended) {
+            self.start(container);
+        }
+    }
+
+    /// Notes that a container waits, if it has kept ending.
+    fn backs_off(&mut self, container: &Container, ended: &ObservedContainer) -> bool {
         let now = self.snapshot.now;
         let since = ended.finished_at.unwrap_or(now);
         let Some((delay, until)) = self.snapshot.backoff.waiting(&container.name, since, now) else {
-            return self.start(container, Some(ended));
+            return false;
         };
         let message = format!(
             "back-off {} restarting failed container={} pod={}",
@@ -430,10 +435,12 @@ impl<'a> Decider<'a, '_> {
             container.name,
             full_name_with_uid(self.snapshot.pod)
         );
+        let reason = "CrashLoopBackOff".to_string();
         self.plan
             .waiting
-            .insert(container.name.clone(), ("CrashLoopBackOff".to_string(), message));
+            .insert(container.name.clone(), (reason, message));
         self.plan.requeue_at = Some(self.plan.requeue_at.map_or(until, |other| other.min(until)));
+        true
     }
 }
 
@@ -452,12 +459,13 @@ pub(crate) fn container_hash(container: &Container) -> String {
     format!("{hash:016x}")
 }
 
-/// As Go prints a duration of whole seconds: `10s`, `2m40s`, `5m0s`.
+/// As Go prints a duration of whole seconds: `10s`, `2m40s`, `5m0s`, `4h0m0s`.
 pub(crate) fn go_duration(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
-    match (seconds / 60, seconds % 60) {
-        (0, rest) => format!("{rest}s"),
-        (minutes, rest) => format!("{minutes}m{rest}s"),
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, rest) => format!("{rest}s"),
+        (0, minutes, rest) => format!("{minutes}m{rest}s"),
+        (hours, minutes, rest) => format!("{hours}h{minutes}m{rest}s"),
     }
 }
 

@@ -51,10 +51,19 @@ impl RestartPolicy {
 
 /// Reason of a container that waits, since all of its pod are started anew.
 pub(crate) const RESTARTING_ALL: &str = "RestartingAllContainers";
+/// Its message.
+pub(crate) const RESTARTING_ALL_MESSAGE: &str =
+    "The container is removed because RestartAllContainers in place";
 
 /// Reports whether a container that ended with this code starts again: alone, or with all of its pod.
 pub(crate) fn starts_again(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     rule(container, exit_code).is_some() || RestartPolicy::of_container(pod, container).restarts(exit_code)
+}
+
+/// Reports whether a container is not run again in a new sandbox: it succeeded and was to do so once. Rules do not count.
+pub(crate) fn is_done(pod: &Pod, container: &Container, found: &ObservedContainer) -> bool {
+    let once = RestartPolicy::of_container(pod, container) == RestartPolicy::OnFailure;
+    once && found.state == ContainerState::Exited && found.exit_code == 0
 }
 
 /// Reports whether this end of a container starts all containers of its pod anew.
@@ -86,6 +95,48 @@ fn rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> 
             "NotIn" => !named,
             _ => false,
         }
+    })
+}
+
+/// Stage of starting all containers anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RoundStage {
+    /// None has to start anew, or the first has.
+    Begun,
+    /// The end of one asks for a new round; what is left of the earlier one ends.
+    Ending,
+    /// Nothing of the earlier round runs, and nothing of the new one was made.
+    Ended,
+}
+
+impl RoundStage {
+    /// The stage, from what the runtime has.
+    pub(crate) fn of(pod: &Pod, observed: &ObservedPod) -> Self {
+        let round = round(pod, observed);
+        let own = |found: &&ObservedContainer| all_containers(pod).any(|(_, own)| own.name == found.name);
+        let mut all = observed.containers.iter().filter(own).peekable();
+        if all.peek().is_none() || all.clone().any(|found| found.round == round) {
+            return Self::Begun;
+        }
+        match all.all(|found| found.state == ContainerState::Exited) {
+            true => Self::Ended,
+            false => Self::Ending,
+        }
+    }
+}
+
+/// The container whose end asks for a new round, if none of that was made yet.
+pub(crate) fn source_of_round<'a>(
+    pod: &'a Pod,
+    observed: &'a ObservedPod,
+) -> Option<(&'a Container, &'a ObservedContainer)> {
+    if RoundStage::of(pod, observed) == RoundStage::Begun {
+        return None;
+    }
+    all_containers(pod).find_map(|(_, container)| {
+        let found = observed.latest(&container.name)?;
+        let asks = found.state == ContainerState::Exited && restarts_all(container, found.exit_code);
+        asks.then_some((container, found))
     })
 }
 

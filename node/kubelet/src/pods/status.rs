@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::conditions::conditions;
+use super::conditions::{conditions, round_stage};
 use super::disruption::Failure;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::phase::phase;
 use super::resize::actual::ResourceView;
-use super::restarts::{RESTARTING_ALL, round};
+use super::restarts::{RESTARTING_ALL, RESTARTING_ALL_MESSAGE, RoundStage, round};
 use super::{ContainerKind, all_containers, spec};
 use crate::api::printable;
 use crate::probes::ProbeView;
@@ -54,7 +54,11 @@ pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
     let mut status = input.previous.clone();
     let (inits, regulars): (Vec<_>, Vec<_>) =
         all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);
-    let round = round(input.pod, input.observed);
+    // Containers of an earlier round count as removed once all of them have ended.
+    let round = match round_stage(input) {
+        RoundStage::Ending => 0,
+        RoundStage::Begun | RoundStage::Ended => round(input.pod, input.observed),
+    };
     let make = |list: Vec<(ContainerKind, &Container)>| -> Vec<ContainerStatus> {
         list.into_iter()
             .map(|(kind, container)| container_status(input, kind, container, round))
@@ -163,8 +167,9 @@ fn container_status(
         ContainerKind::Init => latest.state == ContainerState::Exited && latest.exit_code == 0,
         _ => has_readiness(kind) && started && input.probes.ready(&latest.id, container),
     };
-    let of_earlier_round =
-        (latest.round < round).then_some((RESTARTING_ALL, "starts again with all containers of the pod"));
+    let removed = latest.round < round;
+    status.restart_count += i32::from(removed);
+    let of_earlier_round = removed.then_some((RESTARTING_ALL, RESTARTING_ALL_MESSAGE));
     let given = input.waiting.get(&container.name);
     let waits = given.map(|(reason, message)| (reason.as_str(), message.as_str()));
     if let (Some((reason, message)), false) = (waits.or(of_earlier_round), running || input.terminal) {

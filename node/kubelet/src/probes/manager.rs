@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus, Probe};
 use machinery_runtime::{Runtime, TaskHandle};
@@ -11,11 +12,14 @@ use node_cri::{CriClient, v1};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::execute::{Target, execute};
+use super::handler::{Target, execute};
 use super::{ProbeKind, ProbeResults, ProbeView};
-use crate::api::events::{EventKind, EventRecorder, EventSubject};
+use crate::api::events::{EventSubject, EventType, NodeEvents};
 use crate::pods::observed::ObservedContainer;
 use crate::pods::{ContainerKind, all_containers};
+
+/// Time between a probe and one that is requested; as long as upstream's kubelet takes to see a container's start.
+const REQUESTED_AFTER: Duration = Duration::from_secs(1);
 
 type Results = Arc<Mutex<HashMap<String, ProbeResults>>>;
 
@@ -24,16 +28,24 @@ type Results = Arc<Mutex<HashMap<String, ProbeResults>>>;
 pub(crate) struct ProbeManager {
     runtime: Runtime,
     cri: CriClient,
-    events: EventRecorder,
+    events: NodeEvents,
     results: Results,
     /// Wakes the pod's worker.
     wake: Arc<Notify>,
-    tasks: BTreeMap<(String, ProbeKind), TaskHandle<()>>,
+    tasks: BTreeMap<(String, ProbeKind), ProbeTask>,
+}
+
+/// The task of one probe.
+#[derive(Debug)]
+struct ProbeTask {
+    handle: TaskHandle<()>,
+    /// Requests a probe before the period is over.
+    requested: Arc<Notify>,
 }
 
 impl ProbeManager {
     /// No probe runs yet.
-    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, wake: Arc<Notify>) -> Self {
         Self {
             runtime,
             cri,
@@ -49,7 +61,8 @@ impl ProbeManager {
         ProbeView::new(self.results.lock().clone())
     }
 
-    /// Starts what is missing for the containers that run, ends what is left of others.
+    /// Starts what is missing for the containers that run, ends what is left of others. The readiness of one that is not ready
+    /// is probed soon, and not only at the end of its period (upstream's `UpdatePodStatus`).
     ///
     /// `status` is what was last said of the pod: a container that an earlier agent found started or
     /// ready stays so until its probe says otherwise.
@@ -69,17 +82,23 @@ impl ProbeManager {
             for (kind, probe) in probes(container) {
                 wanted.insert((found.id.clone(), kind));
                 let key = (found.id.clone(), kind);
-                // One that has ended gave its container up, or saw it start: neither is asked again.
-                if !self.tasks.contains_key(&key) {
-                    let task = self.task(pod, pod_ip, container, found, kind, probe);
-                    self.tasks.insert(key, task);
+                match self.tasks.get(&key) {
+                    Some(task) if kind == ProbeKind::Readiness && !self.is_ready(&found.id) => {
+                        task.requested.notify_one();
+                    }
+                    // One that has ended gave its container up, or saw it start: neither is asked again.
+                    Some(_) => {}
+                    None => {
+                        let task = self.task(pod, pod_ip, container, found, kind, probe);
+                        self.tasks.insert(key, task);
+                    }
                 }
             }
         }
         self.tasks.retain(|key, task| {
             let keep = wanted.contains(key);
             if !keep {
-                task.abort();
+                task.handle.abort();
             }
             keep
         });
@@ -93,7 +112,7 @@ impl ProbeManager {
         self.tasks.retain(|(_, kind), task| {
             let keep = *kind == ProbeKind::Readiness;
             if !keep {
-                task.abort();
+                task.handle.abort();
             }
             keep
         });
@@ -103,7 +122,12 @@ impl ProbeManager {
     pub(crate) fn stop(&mut self) {
         std::mem::take(&mut self.tasks)
             .into_values()
-            .for_each(|task| task.abort());
+            .for_each(|task| task.handle.abort());
+    }
+
+    fn is_ready(&self, id: &str) -> bool {
+        let results = self.results.lock();
+        results.get(id).is_some_and(|own| own.readiness == Some(true))
     }
 
     fn seed(&self, id: &str, container: &Container, status: &PodStatus) {
@@ -138,7 +162,8 @@ impl ProbeManager {
         found: &ObservedContainer,
         kind: ProbeKind,
         probe: &Probe,
-    ) -> TaskHandle<()> {
+    ) -> ProbeTask {
+        let requested = Arc::<Notify>::default();
         let prober = Prober {
             runtime: self.runtime.clone(),
             cri: self.cri.clone(),
@@ -155,11 +180,13 @@ impl ProbeManager {
             kind,
             probe: probe.clone(),
             started_at: found.started_at,
+            requested: Arc::clone(&requested),
         };
         let runtime = self.runtime.clone();
-        self.runtime.spawn("probe", async move {
+        let handle = self.runtime.spawn("probe", async move {
             runtime.again_after_panics("probe", || prober.clone().run()).await;
-        })
+        });
+        ProbeTask { handle, requested }
     }
 }
 
@@ -191,7 +218,7 @@ fn probes(container: &Container) -> impl Iterator<Item = (ProbeKind, &Probe)> {
 struct Prober {
     runtime: Runtime,
     cri: CriClient,
-    events: EventRecorder,
+    events: NodeEvents,
     results: Results,
     wake: Arc<Notify>,
     /// Not the pod itself: there are many probes, and it is large.
@@ -201,6 +228,7 @@ struct Prober {
     kind: ProbeKind,
     probe: Probe,
     started_at: Option<Timestamp>,
+    requested: Arc<Notify>,
 }
 
 /// Number of equal results in a row.
@@ -224,12 +252,32 @@ impl Prober {
             self.runtime.sleep(period.mul_f64(part)).await;
         }
         self.runtime.sleep(self.initial_delay()).await;
-        let mut streak = Streak::default();
+        let (mut streak, mut probed_at) = (Streak::default(), None);
         loop {
-            if self.may_ask() && !self.once(&mut streak).await {
-                return;
+            if self.may_ask() {
+                probed_at = Some(self.runtime.monotonic());
+                // What was requested until now is answered by this one.
+                let _ = self.requested.notified().now_or_never();
+                if !self.once(&mut streak).await {
+                    return;
+                }
             }
-            self.runtime.sleep(period).await;
+            self.until_next(period, probed_at).await;
+        }
+    }
+
+    /// Waits for the end of the period, or until a probe is requested and the last one is some time ago.
+    async fn until_next(&self, period: Duration, probed_at: Option<Duration>) {
+        let requested = async {
+            self.requested.notified().await;
+            if let Some(probed_at) = probed_at {
+                self.runtime.sleep_until(probed_at + REQUESTED_AFTER).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.runtime.sleep(period) => {}
+            () = requested => {}
         }
     }
 
@@ -268,7 +316,7 @@ impl Prober {
         };
         if let Some((reason, text)) = event {
             let text = format!("{} {text}", self.kind.title());
-            self.events.about(&self.subject, EventKind::Warning, reason, text);
+            self.events.about(&self.subject, EventType::Warning, reason, text);
         }
         *streak = match *streak {
             Streak { well: before, length } if before == well => Streak {
@@ -342,7 +390,7 @@ mod tests {
             Err::<http::Response<http_body_util::Empty<bytes::Bytes>>, _>(std::io::Error::other("away"))
         });
         let client = kube::Client::new(nobody, "default");
-        let events = EventRecorder::start(runtime, client, "n");
+        let events = NodeEvents::new(machinery_client::Client::new(client, runtime.clone()), "n");
         ProbeManager::new(runtime.clone(), cri, events, Arc::default())
     }
 
@@ -406,6 +454,41 @@ mod tests {
         });
         assert_eq!(probed, 3);
         assert!(held < 1 << 18, "{held} bytes");
+    }
+
+    #[test]
+    fn readiness_of_a_container_that_is_not_ready_is_probed_soon() {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            // No agent's start: those probes are spread over their period.
+            runtime.sleep(Duration::from_secs(60)).await;
+            let times = Arc::new(Mutex::new(Vec::new()));
+            let (noted, clock) = (times.clone(), runtime.clone());
+            let ill = move |_: http::Request<tonic::body::Body>| {
+                noted.lock().push(clock.monotonic().as_secs() - 60);
+                async { Err::<http::Response<tonic::body::Body>, _>(tonic::Status::unknown("not yet")) }
+            };
+            let mut probes = manager(&runtime, ill);
+            let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 10});
+            let pod: Pod = serde_json::from_value(json!({"spec": {"containers": [
+                {"name": "c", "readinessProbe": probe}]}}))
+            .unwrap();
+            let probed = || {
+                let mut seconds = times.lock().clone();
+                seconds.dedup();
+                seconds
+            };
+            for _ in 0..3 {
+                probes.follow(&pod, "10.0.0.1", &PodStatus::default(), [observed("c")].iter());
+                runtime.sleep(Duration::from_millis(100)).await;
+            }
+            runtime.sleep(Duration::from_secs(5)).await;
+            assert_eq!(probed(), [0, 1]);
+            probes.follow(&pod, "10.0.0.1", &PodStatus::default(), [observed("c")].iter());
+            runtime.sleep(Duration::from_secs(12)).await;
+            assert_eq!(probed(), [0, 1, 5, 15]);
+        });
     }
 
     #[test]

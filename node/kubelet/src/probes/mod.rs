@@ -1,11 +1,13 @@
 //! Probes: whether a container has started, lives, and is ready for traffic.
 //!
 //! A container that runs has one task per declared probe ([`manager`]); a result that changes wakes the
-//! pod's worker, which reads all results at once as a [`ProbeView`]. [`http`] and [`execute`] ask.
+//! pod's worker, which reads all results at once as a [`ProbeView`]. [`handler`] has the ways in which a probe checks: [`command`],
+//! [`http`], [`grpc`] and a TCP connection.
 //! A liveness or readiness probe waits until the startup probe has succeeded.
 
-pub(crate) mod execute;
+mod command;
 pub(crate) mod grpc;
+pub(crate) mod handler;
 pub(crate) mod http;
 pub(crate) mod manager;
 

@@ -1,7 +1,7 @@
 //! Slots for connections whose client is known, shared by user and, within a user, by address.
 //!
 //! Where all are taken, a new connection takes the slot of the newest idle one of the user that has most, if that leaves the user
-//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no slot. A
+//! with no fewer than the client's own; the same holds among the addresses of one user. The address that has most finds no slot. A
 //! connection that carries an answer, the followed log of another API server's client for instance, gives way only to
 //! a client that has less than its assured part.
 

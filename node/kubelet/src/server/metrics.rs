@@ -61,6 +61,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
         );
     }
     context.workers.control.images.volumes().write(&mut out);
+    context.workers.csi.write_metrics(&mut out);
     certificates(&context.workers.objects.certificates().states(), &mut out);
     components::metrics(context.runtime.components(), &mut out);
     // Those of service rules and names.

@@ -17,7 +17,7 @@ use super::query::Query;
 use super::requests::{OpenRequest, OpenRequests};
 use super::response::{Body, json, text};
 use super::streaming::{self, StreamSlots};
-use super::{cadvisor, components, local_volumes, logs, metrics, stats};
+use super::{cadvisor, components, configz, local_volumes, logs, metrics, running_pods, stats};
 use crate::local_volumes::LocalVolumes;
 use crate::managers::ManagerContext;
 
@@ -127,6 +127,8 @@ impl Server {
             ["stats", "summary"] => stats::summary(context).await,
             ["metrics"] => metrics::metrics(context).await,
             ["metrics", "resource"] => metrics::resource(context).await,
+            ["configz"] => json(&configz::configz(&context.config, &context.facts)),
+            ["runningpods"] => running_pods::running_pods(context).await,
             ["metrics", "cadvisor"] => cadvisor::answer(context).await,
             ["metrics", "probes"] => text(StatusCode::OK, ""),
             ["containerLogs", namespace, pod, container] => {

@@ -17,7 +17,15 @@ pub(super) async fn summary(context: &ManagerContext) -> Response<Body> {
         Err(message) => return text(StatusCode::INTERNAL_SERVER_ERROR, message),
     };
     let now = seconds(figures.now);
-    let pods: Vec<Value> = figures.pods.iter().map(|pod| pod_summary(pod, &now)).collect();
+    let with_volumes = |pod: &PodFigures| {
+        let mut summary = pod_summary(pod, &now);
+        let volumes = context.workers.csi.usage_of(uid(&pod.pod));
+        if !volumes.is_empty() {
+            summary["volume"] = volumes.into();
+        }
+        summary
+    };
+    let pods: Vec<Value> = figures.pods.iter().map(with_volumes).collect();
     let fs = node_sys::fs::usage(&context.config.data_dir).unwrap_or_default();
     let used = fs.capacity_bytes.saturating_sub(fs.available_bytes);
     let fs = json!({"time": now, "availableBytes": fs.available_bytes, "capacityBytes": fs.capacity_bytes,

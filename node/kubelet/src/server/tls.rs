@@ -18,6 +18,10 @@ use crate::config::KubeletConfig;
 
 /// Interval between looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// The same while the cluster has not signed the first one: until then no client can trust this server.
+const AWAITED_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// A certificate that has not come by then waits for a person's approval, and is looked for as a changed one is.
+const AWAITED_SOON: Duration = Duration::from_secs(60);
 /// No chain of certificates is longer.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -65,8 +69,10 @@ impl ServingCertificate {
 
     /// Follows the files for ever. While they cannot be used, the certificate before stays.
     pub(crate) async fn follow(self: Arc<Self>, runtime: Runtime) {
+        let began = runtime.monotonic();
         loop {
-            runtime.sleep(LOOK_INTERVAL).await;
+            let waited = runtime.monotonic().saturating_sub(began);
+            runtime.sleep(self.look_interval(waited)).await;
             let own = Arc::clone(&self);
             match runtime.blocking(move || own.look()).await {
                 Ok(Ok(false)) => {}
@@ -76,6 +82,14 @@ impl ServingCertificate {
                 }
                 Err(error) => tracing::error!(%error, "reading the serving certificate failed"),
             }
+        }
+    }
+
+    fn look_interval(&self, waited: Duration) -> Duration {
+        let is_awaited = self.files.is_some() && self.seen.lock().is_none();
+        match is_awaited && waited < AWAITED_SOON {
+            true => AWAITED_LOOK_INTERVAL,
+            false => LOOK_INTERVAL,
         }
     }
 
@@ -192,11 +206,15 @@ mod tests {
         let served = || serving.current.read().cert[0].clone();
         let first = served();
         assert!(!serving.look().unwrap());
+        assert_eq!(serving.look_interval(AWAITED_SOON), LOOK_INTERVAL);
+        let waited = AWAITED_SOON - AWAITED_LOOK_INTERVAL;
+        assert_eq!(serving.look_interval(waited), AWAITED_LOOK_INTERVAL);
         let (one, other) = (made("one"), made("other"));
         put(folder.path(), &one);
         assert!(serving.look().unwrap());
         assert_eq!(&served(), one.cert.der());
         assert_ne!(served(), first);
+        assert_eq!(serving.look_interval(waited), LOOK_INTERVAL);
         assert!(!serving.look().unwrap(), "it is the same");
         std::fs::write(&paths.1, other.signing_key.serialize_pem()).unwrap();
         assert!(serving.look().is_err(), "a key without its certificate");

@@ -1,9 +1,10 @@
 //! The mirror pods of this node as the API server has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use machinery_meta::ObjectHeader;
 use parking_lot::Mutex;
 
 use crate::pods::{name, namespace, uid};
@@ -26,10 +27,11 @@ impl Mirrors {
         self.0.lock().get(&key(pod)).cloned()
     }
 
-    /// Takes these for all there are.
-    pub(crate) fn replace(&self, pods: impl IntoIterator<Item = Pod>) {
-        let pods = pods.into_iter().map(|pod| (key(&pod), Arc::new(pod)));
-        *self.0.lock() = pods.collect();
+    /// Takes these for all there are, beside those of these uids, which are as they were.
+    pub(crate) fn replace(&self, pods: impl IntoIterator<Item = Pod>, unread: &BTreeSet<String>) {
+        let mut known = self.0.lock();
+        known.retain(|_, own| unread.contains(uid(own)));
+        known.extend(pods.into_iter().map(|pod| (key(&pod), Arc::new(pod))));
     }
 
     /// Takes in one that is new or has changed.
@@ -38,10 +40,11 @@ impl Mirrors {
     }
 
     /// Forgets one that is gone, unless another of its name is there by now.
-    pub(crate) fn remove(&self, pod: &Pod) {
+    pub(crate) fn remove(&self, gone: &ObjectHeader) {
+        let key = (gone.key.namespace.to_string(), gone.key.name.to_string());
         let mut known = self.0.lock();
-        if known.get(&key(pod)).is_some_and(|own| uid(own) == uid(pod)) {
-            known.remove(&key(pod));
+        if known.get(&key).is_some_and(|own| uid(own) == gone.uid.0) {
+            known.remove(&key);
         }
     }
 

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use kube::Client;
-use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
 use machinery_runtime::{Runtime, Watched};
 use node_volume::{TrustAnchors, VolumeError};
 use parking_lot::Mutex;
 
+use crate::api;
 use crate::api::objects::WakePod;
-use crate::api::watch::{Change, follow};
 use store::{Changed, Store};
 
 /// Longest wait of a pod for the first list of bundles.
@@ -99,10 +99,11 @@ impl TrustBundles {
 
     fn begin(&self) {
         let (runtime, shared) = (self.runtime.clone(), Arc::clone(&self.shared));
-        let api: Api<ClusterTrustBundle> = Api::all(self.client.clone());
+        let client = api::client(&self.client, &runtime);
+        let source = ListWatch::of::<ClusterTrustBundle>();
         let run = async move {
             let tell = |change| shared.take_in(change);
-            let watch = || follow(&runtime, api.clone(), None, &tell);
+            let watch = || follow(&client, source.clone(), &tell);
             runtime.again_after_panics("trust bundle watch", watch).await;
         };
         self.runtime.spawn("trust bundle watch", run).detach();
@@ -118,14 +119,18 @@ impl Shared {
         }
     }
 
-    fn take_in(&self, change: Change<ClusterTrustBundle>) {
+    fn take_in(&self, change: TypedChange<ClusterTrustBundle>) {
         let changed = {
             let mut store = self.store.lock();
             match change {
-                Change::All(bundles) => store.replace(bundles),
-                Change::Set(bundle) => store.set(bundle),
-                Change::Gone(bundle) => store.remove(&bundle),
-                Change::Failed(why) => {
+                TypedChange::All { objects, unread } => {
+                    let unread = unread.iter().map(|header| &*header.key.name).collect();
+                    store.replace(objects, &unread)
+                }
+                TypedChange::Set(bundle) => store.set(bundle),
+                TypedChange::Gone(header) => store.remove(&header.key.name),
+                TypedChange::Unread(_) => return,
+                TypedChange::Failed(why) => {
                     drop(store);
                     // What was known stays known; only a first answer may be a failure.
                     self.listed.change(|listed| {

@@ -68,25 +68,29 @@ impl Store {
         }
     }
 
-    /// These are all. Every bundle that was or is there counts as changed.
-    pub(super) fn replace(&mut self, bundles: Vec<ClusterTrustBundle>) -> Vec<Changed> {
-        let before = std::mem::take(&mut self.bundles).into_iter();
-        let mut changed: Vec<Changed> = before
-            .map(|(name, bundle)| Changed {
-                name,
-                signer: bundle.signer,
-            })
+    /// Takes these for all there are, beside those of the names in `unread`, which are as they were. Every other bundle
+    /// that was or is there counts as changed.
+    pub(super) fn replace(
+        &mut self,
+        bundles: Vec<ClusterTrustBundle>,
+        unread: &BTreeSet<&str>,
+    ) -> Vec<Changed> {
+        let gone: Vec<String> = self
+            .bundles
+            .keys()
+            .filter(|name| !unread.contains(name.as_str()))
+            .cloned()
             .collect();
-        self.bytes = 0;
-        self.left_out.clear();
+        let mut changed: Vec<Changed> = gone.iter().flat_map(|name| self.remove(name)).collect();
+        self.left_out.retain(|name| unread.contains(name.as_str()));
         let now = bundles.into_iter().flat_map(|bundle| self.set(bundle));
         changed.extend(now);
         changed
     }
 
     pub(super) fn set(&mut self, bundle: ClusterTrustBundle) -> Vec<Changed> {
-        let mut changed = self.remove(&bundle);
         let name = bundle.metadata.name.unwrap_or_default();
+        let mut changed = self.remove(&name);
         let signer = bundle.spec.signer_name.unwrap_or_default();
         let own = Changed {
             name: name.clone(),
@@ -117,8 +121,7 @@ impl Store {
         changed
     }
 
-    pub(super) fn remove(&mut self, bundle: &ClusterTrustBundle) -> Vec<Changed> {
-        let name = bundle.metadata.name.as_deref().unwrap_or_default();
+    pub(super) fn remove(&mut self, name: &str) -> Vec<Changed> {
         self.left_out.remove(name);
         let Some((name, gone)) = self.bundles.remove_entry(name) else {
             return Vec::new();

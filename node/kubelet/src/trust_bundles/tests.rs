@@ -1,7 +1,9 @@
 use super::store::Store;
 use super::*;
+use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_x509::{pem_blocks, pem_text};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn anchor(byte: u8) -> String {
     pem_text("CERTIFICATE", &[byte; 100])
@@ -41,13 +43,14 @@ fn shown(store: &Store, wanted: &TrustAnchors) -> Result<Vec<u8>, String> {
 
 fn filled() -> Store {
     let mut store = Store::new(1);
-    store.replace(vec![
+    let all = vec![
         bundle("plain", "", json!({}), &[1, 2]),
         bundle("s.io:s:a", "s.io/s", json!({"alive": "true"}), &[3, 4]),
         bundle("s.io:s:b", "s.io/s", json!({"alive": "true"}), &[4, 5]),
         bundle("s.io:s:c", "s.io/s", json!({"alive": "false"}), &[6]),
         bundle("t.io:t:a", "t.io/t", json!({"alive": "true"}), &[7]),
-    ]);
+    ];
+    store.replace(all, &BTreeSet::new());
     store
 }
 
@@ -125,10 +128,14 @@ fn trust_bundle_that_changed_or_went_is_not_shown_any_more() {
     let mut store = filled();
     store.set(bundle("plain", "", json!({}), &[9]));
     assert_eq!(shown(&store, &named("plain", false)), Ok(vec![9]));
-    store.remove(&bundle("plain", "", json!({}), &[]));
+    store.remove("plain");
     assert!(shown(&store, &named("plain", false)).is_err());
-    store.replace(vec![bundle("s.io:s:d", "s.io/s", json!({}), &[8])]);
-    assert_eq!(shown(&store, &signed("s.io/s", json!({}), false)), Ok(vec![8]));
+    let only = || vec![bundle("s.io:s:d", "s.io/s", json!({}), &[8])];
+    store.replace(only(), &BTreeSet::from(["s.io:s:c"]));
+    let of_signer = signed("s.io/s", json!({}), false);
+    assert_eq!(shown(&store, &of_signer), Ok(vec![6, 8]), "one is as it was");
+    store.replace(only(), &BTreeSet::new());
+    assert_eq!(shown(&store, &of_signer), Ok(vec![8]));
 }
 
 #[test]
@@ -148,8 +155,8 @@ fn trust_bundles_beyond_the_room_of_a_node_fail_the_volumes_that_select_them() {
     assert_eq!(shown(&store, &named("d", true)), Err(full.clone()));
     assert_eq!(shown(&store, &signed("t.io/t", json!({}), true)), Err(full));
     assert_eq!(shown(&store, &named("none", true)), Ok(vec![]));
-    store.remove(&bundle("d", "", json!({}), &[]));
-    store.remove(&bundle("a", "", json!({}), &[]));
+    store.remove("d");
+    store.remove("a");
     store.set(bundle("s.io:s:b", "s.io/s", json!({}), &[3]));
     assert_eq!(
         shown(&store, &signed("s.io/s", json!({}), true)),
@@ -184,24 +191,31 @@ fn trust_bundle_that_changes_wakes_the_pods_that_select_it() {
         all.sort();
         all
     };
-    shared.take_in(Change::Failed("away".into()));
+    let all = |objects| TypedChange::All {
+        objects,
+        unread: Vec::new(),
+    };
+    shared.take_in(TypedChange::Failed("away".into()));
     assert_eq!(shared.listed.get(), Some(Err("away".to_owned())));
-    shared.take_in(Change::All(Vec::new()));
+    shared.take_in(all(Vec::new()));
     assert_eq!(
         taken(),
         ["by-name", "by-signer"],
         "the first list may end a failure"
     );
-    shared.take_in(Change::Failed("away".into()));
+    shared.take_in(TypedChange::Failed("away".into()));
     assert_eq!(shared.listed.get(), Some(Ok(())), "what was known stays known");
-    shared.take_in(Change::Set(bundle("plain", "", json!({}), &[1])));
+    shared.take_in(TypedChange::Set(bundle("plain", "", json!({}), &[1])));
     assert_eq!(taken(), ["by-name"]);
-    shared.take_in(Change::Set(bundle("s.io:s:a", "s.io/s", json!({}), &[1])));
+    shared.take_in(TypedChange::Set(bundle("s.io:s:a", "s.io/s", json!({}), &[1])));
     assert_eq!(taken(), ["by-signer"]);
-    shared.take_in(Change::Gone(bundle("s.io:s:a", "s.io/s", json!({}), &[1])));
+    shared.take_in(TypedChange::Gone(ObjectHeader {
+        key: ObjectKey::new("", "s.io:s:a"),
+        ..ObjectHeader::default()
+    }));
     assert_eq!(taken(), ["by-signer"]);
-    shared.take_in(Change::All(vec![bundle("other", "", json!({}), &[1])]));
+    shared.take_in(all(vec![bundle("other", "", json!({}), &[1])]));
     assert_eq!(taken(), ["by-name"], "the list lacks its bundle");
-    shared.take_in(Change::All(vec![bundle("other", "", json!({}), &[1])]));
+    shared.take_in(all(vec![bundle("other", "", json!({}), &[1])]));
     assert!(taken().is_empty());
 }

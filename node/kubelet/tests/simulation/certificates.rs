@@ -79,7 +79,9 @@ pub(crate) fn run_certificates(seed: u64) {
             let sources = [certificate(signer, key_type, "tls.pem")];
             world.create::<Pod>(pod(&world, name, &sources)).await.unwrap();
         }
-        signer.until(|| world.running("has").is_some()).await;
+        // The folder is known to be its pod's once the pod is saved, a little later.
+        let is_saved = || !read(&world, "has", "ed.pem").is_empty();
+        signer.until(|| world.running("has").is_some() && is_saved()).await;
         let (ed, ec) = (read(&world, "has", "ed.pem"), read(&world, "has", "ec.pem"));
         for bundle in [&ed, &ec] {
             assert_eq!(bundle.matches("-----BEGIN PRIVATE KEY-----").count(), 1, "the key, first");

@@ -16,12 +16,16 @@
 mod away;
 mod certificates;
 mod critical;
+mod csi;
+mod devices;
 mod env_files;
 mod eviction;
 mod greedy;
 mod host_ports;
 mod late_sidecar;
 mod machine;
+mod model_csi;
+mod model_plugins;
 mod out_of_memory;
 mod panics;
 mod pods;
@@ -30,6 +34,7 @@ mod runtime_restart;
 mod scenario;
 mod simulated_node;
 mod static_pods;
+mod unread;
 mod volumes;
 
 use machinery_runtime::seeds;
@@ -144,5 +149,75 @@ fn node_short_of_room_removes_what_nobody_uses_before_a_pod_ends() {
 fn static_pods_run_without_an_api_server_and_show_in_it() {
     for seed in seeds(3) {
         static_pods::run_seed(seed);
+    }
+}
+
+#[test]
+fn pods_that_cannot_be_decoded_run_on_after_a_restart_and_end_when_deleted() {
+    for seed in seeds(3) {
+        unread::run_seed(seed);
+    }
+}
+
+#[test]
+fn mirror_that_cannot_be_decoded_is_written_once_for_each_change() {
+    for seed in seeds(3) {
+        unread::run_mirror(seed);
+    }
+}
+
+#[test]
+fn devices_are_given_to_pods_and_kept_across_restarts() {
+    for seed in seeds(3) {
+        devices::run_pods(seed);
+    }
+}
+
+#[test]
+fn devices_of_the_node_are_those_of_its_plugins() {
+    for seed in seeds(3) {
+        devices::run_numbers(seed);
+    }
+}
+
+#[test]
+fn device_plugin_that_hangs_makes_pods_wait_and_has_none_refused() {
+    for seed in seeds(3) {
+        devices::run_hanging(seed);
+    }
+}
+
+#[test]
+fn devices_that_are_ill_after_a_restart_fail_only_pods_that_need_them() {
+    for seed in seeds(3) {
+        devices::run_ill(seed);
+    }
+}
+
+#[test]
+fn volumes_of_drivers_are_shown_and_taken_away_across_restarts() {
+    for seed in seeds(3) {
+        csi::run_life(seed);
+    }
+}
+
+#[test]
+fn volumes_of_drivers_are_waited_for_until_they_are_attached() {
+    for seed in seeds(3) {
+        csi::run_attached(seed);
+    }
+}
+
+#[test]
+fn driver_that_hangs_holds_up_its_own_pods_alone() {
+    for seed in seeds(3) {
+        csi::run_hanging(seed);
+    }
+}
+
+#[test]
+fn volumes_in_pods_come_with_what_their_driver_asks_for() {
+    for seed in seeds(3) {
+        csi::run_inline(seed);
     }
 }

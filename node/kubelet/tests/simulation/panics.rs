@@ -4,13 +4,18 @@
 //! The components come from the registry, so that a new one fails here until it is looked at. Network, service rules and
 //! DNS are components of the same process in a scope each; `cmd/knarr` has their test.
 
+use crate::model_csi::ModelDriver;
+use crate::model_plugins::ModelPlugin;
 use crate::pods::pod;
 use crate::simulated_node::World;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use machinery_runtime::Runtime;
 use node_kubelet::{Kubelet, KubeletConfig};
+use node_plugin_api::device_plugin::messages::DevicePluginOptions;
+use node_plugin_api::pod_resources;
 use node_sys::cgroup::Cgroups;
 use serde_json::json;
 use std::time::Duration;
@@ -31,16 +36,20 @@ enum Proof {
     LeadsHostPorts,
     AnswersHealth,
     TakesConnections,
+    TakesPlugins,
+    TakesDrivers,
+    ListsResources,
     /// It waits for longer than a test can, or for what a model does not do; that it runs again has to do.
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 21] = [
+const PROOFS: [(&str, Proof); 26] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
-    ("event recorder", Proof::RecordsEvents),
+    ("device plugins", Proof::TakesPlugins),
     ("eviction", Proof::Runs),
     ("folders of logs", Proof::Runs),
+    ("growth of volumes", Proof::Runs),
     ("healthz server", Proof::AnswersHealth),
     ("host ports", Proof::LeadsHostPorts),
     ("image collection", Proof::Runs),
@@ -49,6 +58,8 @@ const PROOFS: [(&str, Proof); 21] = [
     ("node lease", Proof::RenewsLease),
     ("node status", Proof::WritesStatus),
     ("node watch", Proof::SeesTheNodeClosed),
+    ("plugins", Proof::TakesDrivers),
+    ("pod resources", Proof::ListsResources),
     ("pod storage", Proof::Runs),
     ("pod watch", Proof::RunsPods),
     ("pull records", Proof::Runs),
@@ -56,7 +67,9 @@ const PROOFS: [(&str, Proof); 21] = [
     ("runtime events", Proof::Runs),
     ("service watch", Proof::RunsPods),
     ("serving certificate file", Proof::Runs),
+    ("staged volumes", Proof::Runs),
     ("static pods", Proof::Runs),
+    ("usage of volumes", Proof::Runs),
 ];
 /// They end when they have done what they are for.
 const ENDING: [&str; 2] = ["node registration", "saved pods"];
@@ -200,6 +213,28 @@ impl Agent {
                 })
                 .await;
             }
+            Proof::TakesPlugins => {
+                let options = DevicePluginOptions::default();
+                let plugin = ModelPlugin::new(&self.runtime, "example.com/gpu", options, &["a"]);
+                let registered = self.world.sockets.register(&self.runtime, &plugin);
+                registered.await.unwrap();
+            }
+            Proof::TakesDrivers => {
+                let driver = ModelDriver::new(&self.runtime, &self.world.mounts, "disks.example", false);
+                driver.start(&self.world.sockets);
+                let own = self.api::<CSINode>();
+                self.until(async || {
+                    let found = own.get_opt(self.world.node_name()).await.unwrap()?;
+                    (!found.spec.drivers.is_empty()).then_some(())
+                })
+                .await;
+            }
+            Proof::ListsResources => {
+                let agent = self.world.sockets.service("pod-resources/kubelet.sock").unwrap();
+                let listed = pod_resources::list(&agent).await.unwrap();
+                let mut names = listed.pod_resources.iter().map(|pod| pod.name.as_str());
+                assert!(names.any(|name| name == "before"));
+            }
             Proof::TakesConnections => {
                 let port = self.kubelet.port().unwrap();
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -279,10 +314,10 @@ async fn agent_component_that_panics_is_down_alone_and_works_again() {
         .unwrap();
     let before = agent.until(async || agent.world.running("before")).await;
     agent.tell_it_is_not_ready().await;
-    // A note that the recorder was sending is lost with it, and nobody says when the health server is down.
-    let (first, last) = ("event recorder", "healthz server");
-    let others = known.iter().filter(|name| ![first, last].contains(name));
-    let mut whole: Vec<&'static str> = [last].into_iter().chain(others.copied()).chain([first]).collect();
+    // While the health server is down no answer says which components are.
+    let last = "healthz server";
+    let others = known.iter().filter(|name| **name != last);
+    let mut whole: Vec<&'static str> = [last].into_iter().chain(others.copied()).collect();
     while let Some(name) = whole.pop() {
         agent.break_down(name, &whole).await;
     }

@@ -2,6 +2,8 @@
 
 use crate::host_ports::ModelHostPorts;
 use crate::machine::{ModelGroups, ModelMounts, ModelVitals};
+use crate::model_plugins::ModelSockets;
+use crate::unread::Garbling;
 use apiserver_server::pki::Pki;
 use cluster::{Cluster, Faults, Rates};
 use k8s_openapi::Resource;
@@ -33,6 +35,9 @@ pub(crate) struct World {
     pub(crate) groups: Arc<ModelGroups>,
     pub(crate) host_ports: Arc<ModelHostPorts>,
     pub(crate) vitals: Arc<ModelVitals>,
+    pub(crate) sockets: Arc<ModelSockets>,
+    /// Garbling of the agent's answers.
+    pub(crate) garbling: Arc<Garbling>,
     cluster: Cluster,
     folder: tempfile::TempDir,
     agent: Option<Scope>,
@@ -55,6 +60,8 @@ impl World {
             mounts: Arc::new(ModelMounts::new(runtime.clone())),
             host_ports: Arc::new(ModelHostPorts::new(runtime.clone())),
             vitals: Arc::default(),
+            sockets: Arc::default(),
+            garbling: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             agent: None,
             runtime,
@@ -150,6 +157,7 @@ impl World {
         if let Some(agent) = self.agent.take() {
             agent.stopped().await;
         }
+        self.sockets.forget_agent();
     }
 
     /// An agent begins; where it cannot, it is started again, as its server does.
@@ -185,13 +193,15 @@ impl World {
             mounter: self.mounts.clone(),
             host_ports: self.host_ports.clone(),
             vitals: self.vitals.clone(),
+            sockets: self.sockets.clone(),
             facts: facts(),
         }
     }
 
     /// The API as the agent has it.
     pub(crate) fn node_client(&self) -> kube::Client {
-        self.cluster.component_as(UserInfo::node(NODE)).kube().clone()
+        let client = self.cluster.component_as(UserInfo::node(NODE)).kube().clone();
+        crate::unread::garbled(client, self.garbling.clone())
     }
 
     pub(crate) fn config(&self) -> KubeletConfig {

@@ -1,7 +1,7 @@
 //! UDP flows that no longer go where a host port leads. Pure.
 //!
 //! The kernel remembers where it sent a flow's first packet. A flow from before a pod had the port, and one to a pod that
-//! has it no longer, has to be forgotten, or its client talks to nobody for as long as it keeps trying.
+//! has it no longer, has to be forgotten, or its client's packets go nowhere for as long as it keeps trying.
 
 use super::ports::{Entries, PortKey, Protocol, Target};
 use super::table::Change;

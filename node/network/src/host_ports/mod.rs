@@ -3,7 +3,7 @@
 //! The worker of a pod holds the pod's ports when its sandbox is ready and releases them before the sandbox is stopped
 //! ([`keeper`]). Claims of all pods ([`mod@claims`]) become elements of two maps: ports of one address, and ports of every
 //! address of the node ([`mod@table`]); what differs from before is one transaction ([`kernel`]). A port that another pod
-//! has, or that a program of the node listens on ([`listeners`]), is refused, and nobody takes it over.
+//! has, or that a program of the node listens on ([`listeners`]), is refused, and no other pod takes it over.
 //!
 //! An agent that starts reads the table that the agent before it left, so that no connection fails in between; what no
 //! pod has claimed once all were looked at goes, and with it what CNI's `portmap` left ([`portmap`]).

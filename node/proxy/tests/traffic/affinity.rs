@@ -61,7 +61,7 @@ async fn affinity_survives_other_endpoints_and_a_new_table() {
             .all(|note| note.expires_in <= Duration::from_secs(600))
     );
 
-    // Written anew, as an agent does that starts: everybody stays where they were.
+    // Written anew, as an agent does that starts: every client stays where it was.
     let before: Vec<_> = ["pod1", "node"]
         .map(|client| world.ask(client, "10.96.0.6:80", 3))
         .into();

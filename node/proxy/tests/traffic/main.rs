@@ -113,7 +113,7 @@ async fn services_carry_traffic() {
         world.ask("out", "192.0.2.1:30081", 5),
         set(&["pod1 saw 192.0.2.2"])
     );
-    // One client, one server; nobody there, nobody answers.
+    // One client, one server; no endpoint, no answer.
     assert_eq!(world.ask("pod1", "10.96.0.6:80", 20).len(), 1);
     assert_eq!(world.ask("pod1", "10.96.0.7:80", 1), set(&["connection refused"]));
     assert_eq!(world.ask("node", "10.96.0.7:80", 1), set(&["connection refused"]));

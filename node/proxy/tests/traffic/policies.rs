@@ -20,7 +20,7 @@ async fn source_ranges_keep_others_from_the_balancers_address() {
     let ask = async |ranges: &[&str]| {
         let table = whole_table(elements_of(&service(ranges), &pods, &Wanted::new()));
         world.apply(table).await;
-        // The node port is nobody's restriction.
+        // The node port has no restriction.
         assert_eq!(world.ask("out", "192.0.2.1:30080", 20).len(), 2);
         let answered = |from: &str| world.ask(from, "198.51.100.5:80", 1) != set(&["timed out"]);
         [answered("out"), answered("pod1")]

@@ -2,7 +2,7 @@
 //!
 //! A path is absolute within the hierarchy (`/kubepods/burstable/pod<uid>`); with cgroup v1 it stands
 //! for the same path in every mounted hierarchy. The runtime makes a container's own group below the
-//! pod's; nobody but us removes the pod's.
+//! pod's; the agent alone removes the pod's.
 
 mod v1;
 mod v2;

@@ -1,14 +1,16 @@
 //! Files: atomic replacement, trees that others write, room on a file system, named pipes.
 
+mod replacing;
 mod tree;
 mod tree_usage;
 
-pub use tree::{give_to_group, remove_tree};
+pub use replacing::{write_atomically, write_durably};
+pub use tree::{give_to_group, is_of_group, remove_tree};
 pub use tree_usage::{DiskUsage, TreeCount};
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -45,30 +47,6 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
     })
 }
 
-/// Replaces a file so that a reader sees the old or the new content, never a part. A file that is so already stays as
-/// it is: a program that starts again on a full disk needs no room for its unchanged files.
-pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
-    let has_mode = |meta: std::fs::Metadata| meta.is_file() && meta.permissions().mode() & 0o7777 == mode;
-    if std::fs::symlink_metadata(path).is_ok_and(has_mode) && holds(path, content).unwrap_or_default() {
-        return Ok(());
-    }
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let temporary = folder.join(format!(".{name}.tmp"));
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(mode)
-        .open(&temporary)?;
-    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-    file.write_all(content)?;
-    std::fs::rename(&temporary, path)
-}
-
 /// Reads at most this many bytes of a file.
 pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -82,6 +60,21 @@ pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 pub fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
     let length = content.len() as u64;
     Ok(std::fs::metadata(path)?.len() == length && read_head(path, length + 1)? == content)
+}
+
+/// Reads at most this many bytes of a regular file in a folder that others write, too.
+///
+/// # Errors
+/// It cannot be read, or a link or something that is no file stands in its place: neither is followed or waited for.
+pub fn read_regular(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    open_to_read(&open(path, flags, Mode::empty())?)
 }
 
 /// Sets a path's mode exactly, whatever the umask.
@@ -147,8 +140,12 @@ pub fn open_file_below(root: &Path, inside: &Path) -> std::io::Result<File> {
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(
         ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_XDEV,
     );
-    let found = openat2(&top, inside, how)?;
-    let kind = nix::sys::stat::fstat(&found)?.st_mode & nix::sys::stat::SFlag::S_IFMT.bits();
+    open_to_read(&openat2(&top, inside, how)?)
+}
+
+/// Opens a regular file that was opened for reference only. Opening another thing may wait, or have an effect.
+fn open_to_read(found: &OwnedFd) -> std::io::Result<File> {
+    let kind = nix::sys::stat::fstat(found)?.st_mode & nix::sys::stat::SFlag::S_IFMT.bits();
     if kind != nix::sys::stat::SFlag::S_IFREG.bits() {
         return Err(std::io::Error::new(
             std::io::ErrorKind::InvalidInput,
@@ -197,6 +194,7 @@ fn explain(error: Errno) -> std::io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn fs_own_files_are_private() {
@@ -214,7 +212,6 @@ mod tests {
         assert_eq!((mode(&others), mode(&own)), (0o755, 0o750));
         std::fs::remove_dir_all(&root).unwrap();
     }
-    use std::os::unix::fs::symlink;
 
     fn place(descriptor: &OwnedFd) -> PathBuf {
         std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).unwrap()

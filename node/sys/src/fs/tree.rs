@@ -148,6 +148,16 @@ pub fn give_to_group(root: &Path, group: u32, read_only: bool) -> std::io::Resul
     Ok(())
 }
 
+/// Reports whether a folder itself is as [`give_to_group`] leaves it.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn is_of_group(folder: &Path, group: u32) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(folder)?;
+    Ok(found.gid() == group && found.mode() & 0o2770 == 0o2770)
+}
+
 /// A folder whose names are read a few at a time.
 struct Folder {
     path: PathBuf,

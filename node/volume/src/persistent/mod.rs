@@ -113,14 +113,13 @@ pub(crate) struct Source {
     pub(crate) is_read_only: bool,
 }
 
-/// Source of a volume on this node, once it is known to be the claim's.
-pub(crate) fn source(
+/// The volume of a claim, once it is known to be the claim's and to be reached from this node.
+pub(crate) fn checked<'a>(
     name: &str,
-    wanted: &ClaimName,
     claim: &PersistentVolumeClaim,
-    found: Option<&PersistentVolume>,
+    found: Option<&'a PersistentVolume>,
     node: &ThisNode,
-) -> Result<Source, VolumeError> {
+) -> Result<&'a PersistentVolume, VolumeError> {
     let invalid = |why: String| Err(VolumeError::Invalid(why));
     let Some(volume) = found else {
         return invalid(format!(
@@ -138,14 +137,29 @@ pub(crate) fn source(
         return invalid(format!("found PV object {name} with unexpected pvc UID {uid:?}"));
     }
     node.check_affinity(name, volume)?;
-    let place = match (node.place(name, volume)?, &spec.host_path, &spec.local) {
+    Ok(volume)
+}
+
+/// Source of a checked volume on this node.
+pub(crate) fn source(
+    name: &str,
+    wanted: &ClaimName,
+    volume: &PersistentVolume,
+    node: &ThisNode,
+) -> Result<Source, VolumeError> {
+    let spec = volume.spec.as_ref();
+    let host_path = spec.and_then(|spec| spec.host_path.as_ref());
+    let local = spec.and_then(|spec| spec.local.as_ref());
+    let place = match (node.place(name, volume)?, host_path, local) {
         (Some(folder), ..) => Place::Local(folder),
         (_, Some(source), _) => Place::HostPath(source.clone()),
         (.., Some(source)) => Place::Local(source.path.clone()),
-        _ => return invalid(format!("PV {name} has a type this node does not provide")),
+        _ => {
+            return Err(VolumeError::Invalid(format!(
+                "PV {name} has a type this node does not provide"
+            )));
+        }
     };
-    let annotations = volume.metadata.annotations.as_ref();
-    let group = annotations.and_then(|all| all.get(GROUP)?.parse().ok());
     let options = mount_options(volume);
     if matches!(place, Place::HostPath(_)) && !options.is_empty() {
         let volume = name.to_owned();
@@ -155,9 +169,15 @@ pub(crate) fn source(
         place,
         volume: name.to_owned(),
         options,
-        group,
+        group: group(volume),
         is_read_only: wanted.is_read_only,
     })
+}
+
+/// Supplemental group that a volume brings to the containers of its pods.
+pub(crate) fn group(volume: &PersistentVolume) -> Option<i64> {
+    let annotations = volume.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(GROUP)?.parse().ok())
 }
 
 /// Mount options of a volume, sorted as upstream's `MountOptionFromSpec`.
@@ -249,7 +269,9 @@ mod tests {
         );
         let object = Arc::new(Mutex::new(Arc::new(labelled.unwrap())));
         let own = ThisNode::new("n1", Path::new("/data/local-volumes"), object);
-        source("v", &wanted, &claim, volume.as_ref(), &own).map_err(|error| error.event("data"))
+        checked("v", &claim, volume.as_ref(), &own)
+            .and_then(|volume| source("v", &wanted, volume, &own))
+            .map_err(|error| error.event("data"))
     }
 
     /// Anybody who makes pods may bind them to a node past the scheduler.

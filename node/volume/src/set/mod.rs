@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume};
 use machinery_meta::Quantity;
 use machinery_runtime::Runtime;
@@ -15,6 +16,7 @@ use node_sys::mount::{Mounter, TmpfsOptions};
 use parking_lot::Mutex;
 
 use crate::atomic_writer::Payload;
+use crate::csi::{self, CsiSource, CsiVolume, CsiVolumes, Kept};
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
 use crate::{
@@ -84,9 +86,12 @@ pub struct VolumeSet {
     pod_folder: PathBuf,
     mounter: Arc<dyn Mounter>,
     objects: Arc<dyn ObjectSource>,
+    drivers: Arc<dyn CsiVolumes>,
     node: NodeResources,
     this_node: ThisNode,
     memory_bytes_max: u64,
+    /// Volumes that drivers show, by the pod's names of them.
+    shown: Arc<Mutex<BTreeMap<String, Kept>>>,
     /// hostPath volumes that were set up: what has passed its check is not checked again.
     checked: Arc<Mutex<HashSet<String>>>,
     /// Supplemental groups that claims' volumes bring, by volume.
@@ -111,6 +116,7 @@ impl VolumeSet {
         pod_folder: PathBuf,
         mounter: Arc<dyn Mounter>,
         objects: Arc<dyn ObjectSource>,
+        drivers: Arc<dyn CsiVolumes>,
         node: NodeResources,
         this_node: ThisNode,
         memory_bytes_max: u64,
@@ -121,9 +127,11 @@ impl VolumeSet {
             pod_folder,
             mounter,
             objects,
+            drivers,
             node,
             this_node,
             memory_bytes_max,
+            shown: Arc::default(),
             checked: Arc::default(),
             groups: Arc::default(),
         }
@@ -133,6 +141,9 @@ impl VolumeSet {
     pub fn host_path(&self, volume: &Volume) -> PathBuf {
         if let Some(source) = &volume.host_path {
             return PathBuf::from(&source.path);
+        }
+        if let Some(kept) = self.shown.lock().get(&volume.name) {
+            return kept.shown.path.clone();
         }
         self.pod_folder
             .join("volumes")
@@ -174,7 +185,7 @@ impl VolumeSet {
                 match set.show(&volume, &path, content, group) {
                     Ok(notice) => outcome.notices.extend(notice),
                     Err(error) => {
-                        outcome.are_mounted &= is_of_objects(&volume) && atomic_writer::is_whole(&path);
+                        outcome.are_mounted &= set.shows(&volume, &path);
                         outcome.failures.push((volume.name, error));
                     }
                 }
@@ -199,6 +210,19 @@ impl VolumeSet {
         // Its image is pulled, and mounted, when a container starts that has it.
         if volume.image.is_some() {
             return Ok(Content::Mounted);
+        }
+        if let Some(kept) = self.kept(volume) {
+            return self.published(kept).await;
+        }
+        if let Some(source) = &volume.csi {
+            let wanted = CsiVolume {
+                pod: Arc::new(pod.clone()),
+                volume: volume.name.clone(),
+                source: CsiSource::Inline(Box::new(source.clone())),
+                is_read_only: source.read_only == Some(true),
+                fs_group: fs_group(pod),
+            };
+            return self.publish(Arc::new(wanted)).await;
         }
         if let Some(claim) = persistent::claim_of(pod, volume) {
             return self.claimed(pod, volume, &claim).await;
@@ -241,9 +265,55 @@ impl VolumeSet {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let found = self.objects.claim(namespace, &claim.name).await?;
         let name = persistent::bound_volume(pod, claim, found.as_ref())?;
-        let volume = self.objects.persistent_volume(name).await?;
+        let behind = self.objects.persistent_volume(name).await?;
         let found = found.as_ref().expect("a claim that is bound was found");
-        persistent::source(name, claim, found, volume.as_ref(), &self.this_node).map(Content::Persistent)
+        let behind = persistent::checked(name, found, behind.as_ref(), &self.this_node)?;
+        if behind.spec.as_ref().is_none_or(|spec| spec.csi.is_none()) {
+            return persistent::source(name, claim, behind, &self.this_node).map(Content::Persistent);
+        }
+        self.bring_group(&volume.name, persistent::group(behind));
+        let wanted = CsiVolume {
+            pod: Arc::new(pod.clone()),
+            volume: volume.name.clone(),
+            source: CsiSource::Persistent(Box::new(behind.clone())),
+            is_read_only: claim.is_read_only,
+            fs_group: fs_group(pod),
+        };
+        self.publish(Arc::new(wanted)).await
+    }
+
+    fn kept(&self, volume: &Volume) -> Option<Kept> {
+        self.shown.lock().get(&volume.name).cloned()
+    }
+
+    /// A volume that its driver has shown stays so; the driver may want to be called again.
+    async fn published(&self, kept: Kept) -> Result<Content, VolumeError> {
+        match kept.shown.again_at {
+            Some(at) if at <= self.runtime.now() => self.publish(kept.wanted).await,
+            _ => Ok(Content::Mounted),
+        }
+    }
+
+    async fn publish(&self, wanted: Arc<CsiVolume>) -> Result<Content, VolumeError> {
+        let shown = self.drivers.publish(&wanted, &self.lane).await?;
+        let volume = wanted.volume.clone();
+        self.shown.lock().insert(volume, Kept { wanted, shown });
+        Ok(Content::Mounted)
+    }
+
+    /// Time at which the first of the pod's drivers wants to be called again: [`VolumeSet::set_up`] does it.
+    pub fn publish_again_at(&self) -> Option<Timestamp> {
+        self.shown
+            .lock()
+            .values()
+            .filter_map(|kept| kept.shown.again_at)
+            .min()
+    }
+
+    /// Reports whether a volume that could not be brought up to date shows what it has shown before. Blocks.
+    fn shows(&self, volume: &Volume, path: &Path) -> bool {
+        self.shown.lock().contains_key(&volume.name)
+            || (is_of_objects(volume) && atomic_writer::is_whole(path))
     }
 
     fn bring_group(&self, volume: &str, group: Option<i64>) {
@@ -350,8 +420,10 @@ impl VolumeSet {
         folder.try_exists().unwrap_or(true)
     }
 
-    /// Unmounts and removes everything below the pod's folder, the folder included.
+    /// Has drivers take their volumes away, then unmounts and removes everything below the pod's folder, the folder included.
     pub async fn tear_down(&self) -> Result<(), VolumeError> {
+        self.drivers.unpublish(&self.pod_folder, &self.lane).await?;
+        self.shown.lock().clear();
         let set = self.clone();
         let work = move || set.take_down();
         self.lane.run("taking down volumes", work).await?
@@ -401,6 +473,8 @@ fn plugin_folder(volume: &Volume) -> &'static str {
         empty_dir::PLUGIN_FOLDER
     } else if volume.image.is_some() {
         image::PLUGIN_FOLDER
+    } else if volume.csi.is_some() {
+        csi::CSI_PLUGIN_FOLDER
     } else if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
         "kubernetes.io~local-volume"
     } else if volume.config_map.is_some() {

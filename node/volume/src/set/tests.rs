@@ -89,7 +89,41 @@ impl ObjectSource for Api {
     }
 }
 
+/// A driver's calls.
+#[derive(Default)]
+struct Driver {
+    calls: Mutex<Vec<String>>,
+    away: AtomicBool,
+    again_at: Mutex<Option<Timestamp>>,
+}
+
+#[async_trait]
+impl CsiVolumes for Driver {
+    async fn publish(&self, volume: &CsiVolume, _: &BlockingLane) -> Result<crate::CsiShown, VolumeError> {
+        self.calls.lock().push(format!("+{}", volume.name()));
+        match self.away.load(Ordering::Relaxed) {
+            true => Err(VolumeError::Source("the driver is away".into())),
+            false => Ok(crate::CsiShown {
+                path: PathBuf::from("/shown").join(volume.name()),
+                again_at: *self.again_at.lock(),
+            }),
+        }
+    }
+
+    async fn unpublish(&self, _: &Path, _: &BlockingLane) -> Result<(), VolumeError> {
+        self.calls.lock().push("-".to_owned());
+        match self.away.load(Ordering::Relaxed) {
+            true => Err(VolumeError::Source("the driver is away".into())),
+            false => Ok(()),
+        }
+    }
+}
+
 fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
+    set_with(folder, deadline, Arc::new(Driver::default()))
+}
+
+fn set_with(folder: &Path, deadline: Duration, driver: Arc<Driver>) -> (VolumeSet, Arc<Api>, Sender<()>) {
     let (release, released) = channel();
     let runtime = Runtime::real();
     let lane = BlockingLane::with_deadline(runtime.clone(), deadline);
@@ -100,7 +134,17 @@ fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
     let folder = folder.join("pod");
     let api = Arc::new(Api::default());
     let own = ThisNode::new("n1", &folder, Arc::default());
-    let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, own, 1 << 20);
+    let set = VolumeSet::new(
+        runtime,
+        lane,
+        folder,
+        mounter,
+        api.clone(),
+        driver,
+        node,
+        own,
+        1 << 20,
+    );
     (set, api, release)
 }
 
@@ -221,4 +265,37 @@ async fn volume_of_the_machine_is_checked_before_it_is_first_used() {
     assert!(set.set_up(&pod).await.are_mounted);
     std::fs::remove_dir(&path).unwrap();
     assert!(set.set_up(&pod).await.are_mounted, "it stays mounted");
+}
+
+#[tokio::test]
+async fn volume_of_a_driver_is_asked_for_once_and_again_when_the_driver_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = Arc::new(Driver::default());
+    let (set, _, _release) = set_with(folder.path(), Duration::from_secs(60), driver.clone());
+    let pod = pod(&json!({"name": "v", "csi": {"driver": "d"}}));
+    let volume = pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0].clone();
+    let calls = || std::mem::take(&mut *driver.calls.lock());
+    driver.away.store(true, Ordering::Relaxed);
+    assert!(!set.set_up(&pod).await.are_mounted, "it was never shown");
+    driver.away.store(false, Ordering::Relaxed);
+    assert!(set.set_up(&pod).await.are_mounted);
+    assert_eq!(calls(), ["+v", "+v"]);
+    assert_eq!(set.host_path(&volume), Path::new("/shown/v"));
+    assert!(set.set_up(&pod).await.are_mounted && calls().is_empty());
+    // Another agent begins with nothing shown.
+    let (next, _, _released) = set_with(folder.path(), Duration::from_secs(60), driver.clone());
+    *driver.again_at.lock() = Some(Timestamp::UNIX_EPOCH);
+    next.set_up(&pod).await;
+    assert_eq!(next.publish_again_at(), Some(Timestamp::UNIX_EPOCH));
+    driver.away.store(true, Ordering::Relaxed);
+    let outcome = next.set_up(&pod).await;
+    assert_eq!(calls(), ["+v", "+v"]);
+    assert!(
+        outcome.are_mounted && outcome.failures.len() == 1,
+        "it stays as it was shown"
+    );
+    assert!(next.tear_down().await.is_err(), "its driver is waited for");
+    driver.away.store(false, Ordering::Relaxed);
+    next.tear_down().await.unwrap();
+    assert_eq!(calls(), ["-", "-"]);
 }

@@ -98,7 +98,7 @@ impl NodeRestriction {
             namespace: request.namespace,
             name: object.str_at(&["spec", "serviceAccountName"]),
         };
-        if self.permissions.has(request.user, right).await {
+        if self.permissions.has(request.user, right).await? {
             return Ok(());
         }
         refuse(format!(

@@ -55,7 +55,7 @@ struct Rights {
 
 #[async_trait]
 impl Permissions for Rights {
-    async fn has(&self, _: &UserInfo, right: Right<'_>) -> bool {
+    async fn has(&self, _: &UserInfo, right: Right<'_>) -> Result<bool, crate::AdmissionError> {
         let Right {
             verb,
             group,
@@ -64,7 +64,7 @@ impl Permissions for Rights {
             name,
         } = right;
         *self.asked.lock() = serde_json::json!([verb, group, resource, namespace, name]).to_string();
-        self.granted
+        Ok(self.granted)
     }
 }
 

@@ -65,7 +65,7 @@ impl NodeRestriction {
             namespace: request.namespace,
             name: request.name,
         };
-        if self.permissions.has(request.user, right).await {
+        if self.permissions.has(request.user, right).await? {
             return Ok(());
         }
         refuse(format!(

@@ -10,7 +10,7 @@ pub use index::NodeIndex;
 
 use super::attributes::ResourceTarget;
 use super::rbac::PolicyRule;
-use super::{Attributes, AttributesTarget, Authorizer, AuthzFuture, Decision, Reason, UserRules};
+use super::{Attributes, AttributesTarget, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use crate::bootstrap;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
@@ -275,8 +275,8 @@ impl Authorizer for NodeAuthorizer {
         Some("Node")
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
-        Box::pin(self.decide(attributes))
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(async { Ok(self.decide(attributes).await) })
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, _namespace: &'a str) -> AuthzFuture<'a, UserRules> {

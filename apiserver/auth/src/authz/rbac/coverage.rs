@@ -4,9 +4,9 @@
 //! held rule. Combinations are not compared one by one: values that the same held rules match form one class, and
 //! classes are intersected as sets of held rules. A request of an administrator is one class in each dimension.
 
+use super::lookup::{Rules, WordList};
 use super::rules::PolicyRule;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 /// Members of sets that one question may read or write: a fraction of a second, and 16 MB at most.
 const MAX_STEPS: usize = 4_000_000;
@@ -14,7 +14,7 @@ const MAX_STEPS: usize = 4_000_000;
 const MAX_NAMED: usize = 500;
 
 /// Rules of several roles.
-pub type Held = Vec<Arc<[PolicyRule]>>;
+pub type Held = Vec<Rules>;
 
 /// Rules that are not covered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,8 +53,11 @@ struct Dimension<'a> {
 }
 
 impl<'a> Dimension<'a> {
-    fn add(&mut self, values: &'a [String], rule: u32) {
-        for value in values {
+    fn add(&mut self, values: WordList<'a>, rule: u32) {
+        if values.is_any() {
+            self.any.push(rule);
+        }
+        for value in values.iter() {
             if value == "*" {
                 self.any.push(rule);
             } else {
@@ -83,7 +86,6 @@ impl Budget {
 
 impl<'a> Index<'a> {
     fn new(held: &'a Held, budget: &mut Budget) -> Result<Self, TooComplex> {
-        let rules = || held.iter().flat_map(|rules| rules.iter()).zip(0_u32..);
         let mut index = Self {
             verbs: Dimension::default(),
             groups: Dimension::default(),
@@ -93,19 +95,19 @@ impl<'a> Index<'a> {
             prefixes: HashMap::new(),
             lengths: Vec::new(),
         };
-        for (rule, number) in rules() {
-            budget.take(1 + rule.values())?;
-            index.verbs.add(&rule.verbs, number);
-            index.groups.add(&rule.api_groups, number);
-            index.resources.add(&rule.resources, number);
+        for (rule, number) in held.iter().flat_map(Rules::each).zip(0_u32..) {
+            budget.take(1 + rule.len())?;
+            index.verbs.add(rule.verbs, number);
+            index.groups.add(rule.groups, number);
+            index.resources.add(rule.resources, number);
             // A name is never a pattern.
-            for name in &rule.resource_names {
+            for name in rule.names.iter() {
                 index.names.exact.entry(name).or_default().push(number);
             }
-            if rule.resource_names.is_empty() {
+            if rule.names.is_any() {
                 index.names.any.push(number);
             }
-            for path in &rule.non_resource_urls {
+            for path in rule.paths.iter() {
                 index.paths.entry(path).or_default().push(number);
                 if path.ends_with('*') {
                     let prefix = path.trim_end_matches('*').as_bytes();
@@ -401,7 +403,7 @@ mod tests {
     #[test]
     fn coverage_by_more_rules_than_can_be_indexed_is_refused() {
         let rule = product(1_000);
-        let role: Arc<[PolicyRule]> = vec![rule.clone(); 100].into();
+        let role: Rules = vec![rule.clone(); 100].into();
         let held: Held = vec![role; 30];
         assert_eq!(missing(&held, &[rule]), Err(TooComplex));
     }

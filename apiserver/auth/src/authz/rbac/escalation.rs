@@ -7,7 +7,7 @@ use super::coverage::{self, Held, Missing};
 use super::rules::PolicyRule;
 use super::{RbacAuthorizer, RoleRef};
 use crate::authz::attributes::{AttributesTarget, ResourceTarget};
-use crate::authz::{Attributes, AuthorizerChain};
+use crate::authz::{Attributes, AuthorizerChain, Busy};
 use machinery_meta::UserInfo;
 use machinery_schema::{Kind, Ref, Tree};
 
@@ -158,32 +158,35 @@ fn has_aggregation_rule(role: &Tree) -> bool {
 }
 
 /// May `user` make this change?
+///
+/// # Errors
+/// [`Busy`] where no authorizer has decided about the rights `bind` and `escalate`.
 pub async fn check(
     rbac: &RbacAuthorizer,
     chain: &AuthorizerChain,
     user: &UserInfo,
     target: GrantTarget<'_>,
     change: GrantChange<'_>,
-) -> GrantCheck {
+) -> Result<GrantCheck, Busy> {
     if user.in_group(UserInfo::MASTERS) || change.is_only_garbage_collection() {
-        return GrantCheck::Allowed;
+        return Ok(GrantCheck::Allowed);
     }
     let checked = if target.resource.ends_with("bindings") {
         let role = role_ref(change.new);
-        if may_bind(chain, user, target.namespace, &role).await {
-            return GrantCheck::Allowed;
+        if may_bind(chain, user, target.namespace, &role).await? {
+            return Ok(GrantCheck::Allowed);
         }
         let Some(granted) = rbac.rules_of(&role, target.namespace) else {
-            return GrantCheck::RoleMissing(role);
+            return Ok(GrantCheck::RoleMissing(role));
         };
         check_binding(change, &granted, &rbac.held(user, target.namespace))
     } else {
-        if may(chain, user, "escalate", target).await {
-            return GrantCheck::Allowed;
+        if may(chain, user, "escalate", target).await? {
+            return Ok(GrantCheck::Allowed);
         }
         check_role(change, &rbac.held(user, target.namespace))
     };
-    match checked {
+    Ok(match checked {
         Ok(()) => GrantCheck::Allowed,
         Err(escalation) => {
             let mut why = escalation.explain(user);
@@ -192,7 +195,7 @@ pub async fn check(
             }
             GrantCheck::Refused(why)
         }
-    }
+    })
 }
 
 /// The roles that the author's bindings name in vain, as upstream's refusals list them: all under the resource asked for.
@@ -214,11 +217,16 @@ fn role_ref(binding: &Tree) -> RoleRef {
     }
 }
 
-async fn may_bind(chain: &AuthorizerChain, user: &UserInfo, namespace: &str, role: &RoleRef) -> bool {
+async fn may_bind(
+    chain: &AuthorizerChain,
+    user: &UserInfo,
+    namespace: &str,
+    role: &RoleRef,
+) -> Result<bool, Busy> {
     let resource = match role.kind.as_str() {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
-        _ => return false,
+        _ => return Ok(false),
     };
     let target = GrantTarget {
         resource,
@@ -228,7 +236,12 @@ async fn may_bind(chain: &AuthorizerChain, user: &UserInfo, namespace: &str, rol
     may(chain, user, "bind", target).await
 }
 
-async fn may(chain: &AuthorizerChain, user: &UserInfo, verb: &str, target: GrantTarget<'_>) -> bool {
+async fn may(
+    chain: &AuthorizerChain,
+    user: &UserInfo,
+    verb: &str,
+    target: GrantTarget<'_>,
+) -> Result<bool, Busy> {
     let resource = ResourceTarget {
         group: GROUP,
         version: "*",
@@ -238,13 +251,13 @@ async fn may(chain: &AuthorizerChain, user: &UserInfo, verb: &str, target: Grant
         ..ResourceTarget::default()
     };
     chain
-        .authorize(&Attributes {
+        .allows(&Attributes {
+            asker: None,
             user,
             verb,
             target: AttributesTarget::Resource(resource),
         })
         .await
-        .is_allowed()
 }
 
 impl Escalation {

@@ -1,11 +1,13 @@
-//! Roles and bindings, compiled: from a subject to the rules it was granted.
+//! Roles and bindings, compiled: from a subject to the rules it was granted. Who writes them in a namespace decides how many names they
+//! have: each takes about what it was written with.
 
 use super::lookup::Rules;
 use super::rules::PolicyRule;
-use machinery_meta::{GroupResource, ObjectKey, UserInfo};
+use machinery_meta::{GroupResource, ObjectKey, TextSet, UserInfo};
 use serde::Deserialize;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,53 +32,161 @@ impl RoleRef {
     }
 }
 
-/// A subject's role, and the binding that grants it. Prints as upstream explains a decision.
-#[derive(Debug, Clone)]
-pub struct Grant {
+/// A binding, as all its grants have it.
+#[derive(Debug)]
+struct Binding {
     /// Empty for a `ClusterRoleBinding`.
-    pub namespace: Arc<str>,
-    pub binding: Arc<str>,
-    pub role: Arc<RoleRef>,
+    namespace: Box<str>,
+    name: Box<str>,
+    role: RoleRef,
+}
+
+/// A binding that grants a role to a user, as one of the subjects that the user is.
+#[derive(Debug, Clone)]
+pub(super) struct Grant<'u> {
+    binding: Arc<Binding>,
+    kind: SubjectKind,
+    /// The user's name or that of a group.
+    subject: &'u str,
+}
+
+/// The same for longer than its request. Prints as upstream explains a decision.
+#[derive(Debug)]
+pub struct OwnedGrant {
+    binding: Arc<Binding>,
+    kind: SubjectKind,
     subject: Box<str>,
 }
 
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            namespace,
-            binding,
-            role,
-            subject,
-        } = self;
-        if namespace.is_empty() {
-            write!(f, "ClusterRoleBinding {binding:?}")?;
-        } else {
-            write!(f, "RoleBinding {:?}", format!("{binding}/{namespace}"))?;
+impl Grant<'_> {
+    pub(super) fn to_owned(&self) -> OwnedGrant {
+        OwnedGrant {
+            binding: Arc::clone(&self.binding),
+            kind: self.kind,
+            subject: self.subject.into(),
         }
-        write!(f, " of {} {:?} to {subject}", role.kind, role.name)
+    }
+}
+
+impl fmt::Display for OwnedGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Binding {
+            namespace,
+            name,
+            role,
+        } = &*self.binding;
+        if namespace.is_empty() {
+            write!(f, "ClusterRoleBinding {name:?}")?;
+        } else {
+            write!(f, "RoleBinding {:?}", format!("{name}/{namespace}"))?;
+        }
+        write!(f, " of {} {:?} to ", role.kind, role.name)?;
+        let subject = &*self.subject;
+        let account = subject.strip_prefix(SERVICE_ACCOUNT_PREFIX);
+        match (self.kind, account.and_then(|account| account.split_once(':'))) {
+            (SubjectKind::Group, _) => write!(f, "Group {subject:?}"),
+            (SubjectKind::ServiceAccount, Some((namespace, name))) => {
+                write!(f, "ServiceAccount {:?}", format!("{name}/{namespace}"))
+            }
+            (SubjectKind::User | SubjectKind::ServiceAccount, _) => write!(f, "User {subject:?}"),
+        }
     }
 }
 
 /// Rules by role name, of one scope.
 type Roles = HashMap<Box<str>, Rules>;
 
-/// Grants of one subject, by the binding's name. A binding that names a subject several times grants once.
-type Grants = BTreeMap<Arc<str>, Arc<Grant>>;
-
 /// The type of a subject in a binding; a service account is a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SubjectRef {
+enum SubjectKind {
     User,
+    ServiceAccount,
     Group,
 }
+
+/// A binding that names a subject; ordered by the binding's name.
+#[derive(Debug, Clone)]
+struct Named {
+    binding: Arc<Binding>,
+    kind: SubjectKind,
+}
+
+impl Borrow<str> for Named {
+    fn borrow(&self) -> &str {
+        &self.binding.name
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.binding.name == other.binding.name
+    }
+}
+
+impl Eq for Named {}
+
+impl Ord for Named {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.binding.name.cmp(&other.binding.name)
+    }
+}
+
+impl PartialOrd for Named {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Bindings that name one subject, of which most have one. A binding that names a subject several times grants once.
+#[derive(Debug)]
+enum Grants {
+    One(Named),
+    Many(BTreeSet<Named>),
+}
+
+impl Grants {
+    fn add(&mut self, named: Named) {
+        match self {
+            Self::One(own) if *own == named => {}
+            Self::One(own) => *self = Self::Many(BTreeSet::from([own.clone(), named])),
+            Self::Many(all) => {
+                // The first stays.
+                if !all.contains(&named) {
+                    all.insert(named);
+                }
+            }
+        }
+    }
+
+    /// Removes a binding; reports whether none is left.
+    fn remove(&mut self, binding: &str) -> bool {
+        match self {
+            Self::One(own) => *own.binding.name == *binding,
+            Self::Many(all) => {
+                all.remove(binding);
+                all.is_empty()
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Named> {
+        let (one, many) = match self {
+            Self::One(own) => (Some(own), None),
+            Self::Many(all) => (None, Some(all)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+type GrantsByName = HashMap<Box<str>, Grants>;
 
 /// Grants by user name and by group name, of one scope.
 #[derive(Debug, Default)]
 struct Bindings {
-    users: HashMap<Box<str>, Grants>,
-    groups: HashMap<Box<str>, Grants>,
-    /// The subjects of each binding.
-    subjects: HashMap<Box<str>, Vec<(SubjectRef, Box<str>)>>,
+    users: GrantsByName,
+    groups: GrantsByName,
+    /// The users and groups that each binding names.
+    subjects: HashMap<Box<str>, [TextSet; 2]>,
 }
 
 /// One of the four resources.
@@ -152,11 +262,11 @@ impl Index {
     }
 
     /// Shows every grant of the user with its rules; returns roles that bindings name in vain.
-    pub(super) fn visit(
+    pub(super) fn visit<'u>(
         &self,
-        user: &UserInfo,
+        user: &'u UserInfo,
         namespace: &str,
-        mut each: impl FnMut(&Arc<Grant>, &Rules),
+        mut each: impl FnMut(Grant<'u>, &Rules),
     ) -> Vec<RoleRef> {
         let mut missing = Vec::new();
         let scopes = [
@@ -172,8 +282,9 @@ impl Index {
             .flatten()
             .flat_map(|bindings| bindings.of(user))
         {
-            match self.rules(&grant.role, &grant.namespace) {
-                None if missing.len() < MAX_MISSING => missing.push(RoleRef::clone(&grant.role)),
+            let Binding { role, namespace, .. } = &*grant.binding;
+            match self.rules(role, namespace) {
+                None if missing.len() < MAX_MISSING => missing.push(role.clone()),
                 None => {}
                 Some(rules) => each(grant, rules),
             }
@@ -204,7 +315,7 @@ fn read(resource: &GroupResource, key: &ObjectKey, json: &[u8]) -> Option<Body> 
 fn put_role(roles: &mut Roles, name: &str, body: Option<Body>) {
     match body {
         Some(body) => {
-            roles.insert(name.into(), Rules::new(body.rules.unwrap_or_default()));
+            roles.insert(name.into(), Rules::from(body.rules.unwrap_or_default()));
         }
         None => {
             roles.remove(name);
@@ -230,18 +341,17 @@ struct Subject {
 }
 
 impl Subject {
-    /// The subject with its name, and its name in decisions; `namespace` is the binding's.
-    fn subject_ref(&self, namespace: &str) -> Option<(SubjectRef, String, String)> {
+    /// The kind of the subject, and the name of the user or group; `namespace` is the binding's.
+    fn named(&self, namespace: &str) -> Option<(SubjectKind, String)> {
         let name = &self.name;
         match self.kind.as_str() {
-            "User" => Some((SubjectRef::User, name.clone(), format!("User {name:?}"))),
-            "Group" => Some((SubjectRef::Group, name.clone(), format!("Group {name:?}"))),
+            "User" => Some((SubjectKind::User, name.clone())),
+            "Group" => Some((SubjectKind::Group, name.clone())),
             "ServiceAccount" => {
                 let own = self.namespace.as_str();
                 let namespace = if own.is_empty() { namespace } else { own };
                 let user = format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}");
-                let shown = format!("ServiceAccount {:?}", format!("{name}/{namespace}"));
-                Some((SubjectRef::User, user, shown))
+                Some((SubjectKind::ServiceAccount, user))
             }
             _ => None,
         }
@@ -254,60 +364,64 @@ impl Bindings {
         let Some(body) = body else {
             return;
         };
-        let (namespace, binding): (Arc<str>, Arc<str>) =
-            (key.namespace.as_str().into(), key.name.as_str().into());
-        let role = Arc::new(body.role_ref);
-        let mut subject_refs = Vec::new();
+        let binding = Arc::new(Binding {
+            namespace: key.namespace.as_str().into(),
+            name: key.name.as_str().into(),
+            role: body.role_ref,
+        });
+        let (mut users, mut groups) = (Vec::new(), Vec::new());
         for subject in body.subjects.iter().flatten() {
-            let Some((subject_ref, name, shown)) = subject.subject_ref(&key.namespace) else {
+            let Some((kind, name)) = subject.named(&key.namespace) else {
                 continue;
             };
-            let grants = self.map(subject_ref).entry(name.as_str().into()).or_default();
-            let Entry::Vacant(place) = grants.entry(Arc::clone(&binding)) else {
-                continue;
-            };
-            place.insert(Arc::new(Grant {
-                namespace: Arc::clone(&namespace),
+            let named = Named {
                 binding: Arc::clone(&binding),
-                role: Arc::clone(&role),
-                subject: shown.into(),
-            }));
-            subject_refs.push((subject_ref, name.into()));
+                kind,
+            };
+            let (map, names) = match kind {
+                SubjectKind::Group => (&mut self.groups, &mut groups),
+                SubjectKind::User | SubjectKind::ServiceAccount => (&mut self.users, &mut users),
+            };
+            match map.get_mut(name.as_str()) {
+                Some(grants) => grants.add(named),
+                None => drop(map.insert(name.as_str().into(), Grants::One(named))),
+            }
+            names.push(name);
         }
-        if !subject_refs.is_empty() {
-            self.subjects.insert(key.name.as_str().into(), subject_refs);
+        if !users.is_empty() || !groups.is_empty() {
+            let names = [users, groups].map(|own| own.into_iter().collect());
+            self.subjects.insert(key.name.as_str().into(), names);
         }
     }
 
     fn remove(&mut self, binding: &str) {
-        for (subject_ref, name) in self.subjects.remove(binding).unwrap_or_default() {
-            let map = self.map(subject_ref);
-            if let Some(grants) = map.get_mut(&name) {
-                grants.remove(binding);
-                if grants.is_empty() {
-                    map.remove(&name);
+        let Some([users, groups]) = self.subjects.remove(binding) else {
+            return;
+        };
+        for (map, names) in [(&mut self.users, users), (&mut self.groups, groups)] {
+            for name in names.iter() {
+                if map.get_mut(name).is_some_and(|grants| grants.remove(binding)) {
+                    map.remove(name);
                 }
             }
         }
     }
 
-    fn map(&mut self, subject_ref: SubjectRef) -> &mut HashMap<Box<str>, Grants> {
-        match subject_ref {
-            SubjectRef::User => &mut self.users,
-            SubjectRef::Group => &mut self.groups,
-        }
-    }
-
-    fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a Arc<Grant>> {
+    fn of<'u>(&self, user: &'u UserInfo) -> impl Iterator<Item = Grant<'u>> {
         // A review may ask about one group as often as it has room for.
         let (many, mut seen) = (user.groups.len() > FEW_GROUPS, HashSet::new());
         let groups = user.groups.iter().map(String::as_str);
         let once = groups.filter(move |group| !many || seen.insert(*group));
-        let groups = once.filter_map(|group| self.groups.get(group));
-        self.users
-            .get(user.name.as_str())
-            .into_iter()
-            .chain(groups)
-            .flat_map(BTreeMap::values)
+        let of_groups = once.filter_map(|group| Some((group, self.groups.get(group)?)));
+        let of_user = self.users.get(user.name.as_str());
+        let of_user = of_user.map(|grants| (user.name.as_str(), grants));
+        let all = of_user.into_iter().chain(of_groups);
+        all.flat_map(|(subject, grants)| {
+            grants.iter().map(move |named| Grant {
+                binding: Arc::clone(&named.binding),
+                kind: named.kind,
+                subject,
+            })
+        })
     }
 }

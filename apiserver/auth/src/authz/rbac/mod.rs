@@ -11,18 +11,17 @@ mod index;
 mod lookup;
 pub mod rules;
 
-pub use index::{Grant, RoleRef};
+pub use index::{OwnedGrant, RoleRef};
 pub use rules::PolicyRule;
 
-use super::{Attributes, Authorizer, AuthzFuture, Decision, Reason, UserRules};
+use super::{Attributes, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use coverage::Held;
-use index::Index;
+use index::{Grant, Index};
 use lookup::Rules;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
 use parking_lot::RwLock;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 
 /// The resources that the authorizer answers from.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -64,9 +63,9 @@ impl RbacAuthorizer {
     }
 
     /// The rules of a role; `namespace` is the binding's.
-    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[PolicyRule]>> {
-        let index = self.0.read();
-        index.rules(role, namespace).map(|rules| Arc::clone(rules.list()))
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<Vec<PolicyRule>> {
+        let rules = self.0.read().rules(role, namespace).cloned();
+        rules.map(|rules| rules.list())
     }
 
     /// Collects the user's grants under the lock and compares them without it, so that many grants delay neither
@@ -76,9 +75,9 @@ impl RbacAuthorizer {
             super::AttributesTarget::Resource(target) => target.namespace,
             super::AttributesTarget::Path(_) => "",
         };
-        let mut found: Vec<(Arc<Grant>, Rules)> = Vec::new();
+        let mut found: Vec<(Grant<'_>, Rules)> = Vec::new();
         let missing = self.0.read().visit(attributes.user, namespace, |grant, rules| {
-            found.push((Arc::clone(grant), rules.clone()));
+            found.push((grant, rules.clone()));
         });
         let mut refused = HashSet::new();
         for (at, (grant, rules)) in found.iter().enumerate() {
@@ -87,7 +86,7 @@ impl RbacAuthorizer {
                 continue;
             }
             if rules.allow(attributes) {
-                return Decision::Allow(Reason::Binding(Arc::clone(grant)));
+                return Decision::Allow(Reason::Binding(grant.to_owned().into()));
             }
         }
         let reason = missing_roles(&missing).map(|names| Reason::Text(format!("RBAC: {names}")));
@@ -104,7 +103,7 @@ impl RbacAuthorizer {
         let (mut held, mut seen) = (Vec::new(), HashSet::new());
         let missing = self.0.read().visit(user, namespace, |_, granted| {
             if seen.insert(granted.identity()) {
-                held.push(Arc::clone(granted.list()));
+                held.push(granted.clone());
             }
         });
         (held, missing)
@@ -120,8 +119,8 @@ impl Authorizer for RbacAuthorizer {
         Some("RBAC")
     }
 
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
-        Box::pin(async move { self.decide(attributes) })
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(async move { Ok(self.decide(attributes)) })
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules> {
@@ -133,14 +132,15 @@ impl Authorizer for RbacAuthorizer {
 /// The rules as a review lists them, as far as [`MAX_LISTED_BYTES`] allow.
 fn listed(held: &Held, error: Option<String>) -> UserRules {
     let mut room = MAX_LISTED_BYTES;
-    let all = held.iter().flat_map(|rules| rules.iter());
-    let fits = |rule: &&PolicyRule| {
+    let fits = |rule: &PolicyRule| {
         let left = room.checked_sub(rule.footprint());
         room = left.unwrap_or(0);
         left.is_some()
     };
-    let rules: Vec<PolicyRule> = all.clone().take_while(fits).cloned().collect();
-    let incomplete = rules.len() < all.count();
+    // One role at a time is read.
+    let all = held.iter().flat_map(|role| role.list());
+    let rules: Vec<PolicyRule> = all.take_while(fits).collect();
+    let incomplete = rules.len() < held.iter().map(Rules::len).sum();
     let cut = incomplete.then(|| format!("the first {} rules are listed, there are more", rules.len()));
     UserRules {
         rules,

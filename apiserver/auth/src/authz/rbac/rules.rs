@@ -46,11 +46,6 @@ impl PolicyRule {
         [verbs, api_groups, resources, resource_names, non_resource_urls]
     }
 
-    /// Number of its verbs, groups, resources, names and paths.
-    pub(super) fn values(&self) -> usize {
-        self.lists().into_iter().map(Vec::len).sum()
-    }
-
     /// Bytes of memory that it takes, about.
     pub(super) fn footprint(&self) -> usize {
         /// A short text in a block of its own.
@@ -215,6 +210,7 @@ mod tests {
                 ..ResourceTarget::default()
             };
             let attributes = Attributes {
+                asker: None,
                 user: &user,
                 verb,
                 target: AttributesTarget::Resource(target),

@@ -4,6 +4,7 @@ use crate::authz::{AttributesTarget, AuthorizerChain, masters::Masters};
 use machinery_schema::Tree;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn put(rbac: &RbacAuthorizer, resource: &str, namespace: &str, name: &str, json: &str) {
     let key = ObjectKey::new(namespace, name);
@@ -43,11 +44,12 @@ fn ask(rbac: &RbacAuthorizer, user: &UserInfo, verb: &str, namespace: &str) -> D
         ..ResourceTarget::default()
     };
     let attributes = Attributes {
+        asker: None,
         user,
         verb,
         target: AttributesTarget::Resource(target),
     };
-    crate::testing::block_on(rbac.authorize(&attributes))
+    crate::testing::block_on(rbac.authorize(&attributes)).unwrap()
 }
 
 #[test]
@@ -116,11 +118,12 @@ fn authorizer_chain_names_reasons_and_counts_decisions() {
     let decide = |user: &UserInfo| {
         let target = AttributesTarget::Path("/metrics");
         let attributes = Attributes {
+            asker: None,
             user,
             verb: "get",
             target,
         };
-        crate::testing::block_on(chain.authorize(&attributes))
+        crate::testing::block_on(chain.authorize(&attributes)).unwrap()
     };
     let refused = decide(&UserInfo::named("joe", ["x"]));
     let words = r#"rbac: RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found"#;
@@ -131,11 +134,12 @@ fn authorizer_chain_names_reasons_and_counts_decisions() {
     assert!(decide(&UserInfo::named("jane", ["dev"])).is_allowed());
     let counts: Vec<_> = chain
         .decisions()
+        .into_iter()
         .map(|own| (own.mode, own.name, own.allowed, own.denied))
         .collect();
     assert_eq!(
         counts,
-        [("RBAC", "rbac", 1, 0)],
+        [("RBAC", "rbac".to_owned(), 1, 0)],
         "masters are asked first and not counted"
     );
 }
@@ -236,7 +240,7 @@ impl GrantCase {
         };
         let user = UserInfo::named(&self.user.name, self.user.groups.iter().map(String::as_str));
         let check = escalation::check(rbac, chain, &user, target, change);
-        match crate::testing::block_on(check) {
+        match crate::testing::block_on(check).unwrap() {
             escalation::GrantCheck::Allowed => String::new(),
             escalation::GrantCheck::Refused(why) => why,
             escalation::GrantCheck::RoleMissing(role) => format!("{} {:?} not found", role.kind, role.name),
@@ -408,4 +412,46 @@ fn review_lists_a_bounded_number_of_rules() {
     );
     let error = found.error.unwrap();
     assert!(found.incomplete && error.ends_with("there are more"), "{error}");
+}
+
+/// A binding of a namespace may name as many subjects as it has room for.
+#[test]
+fn rbac_subjects_take_about_what_they_were_written_with() {
+    let subject = |at: usize| format!(r#"{{"kind":"ServiceAccount","name":"{at:x}","namespace":"a"}}"#);
+    let subjects: Vec<String> = (0..10_000).map(subject).collect();
+    let binding = bind("Role", "edit", &subjects.join(","));
+    let rbac = RbacAuthorizer::default();
+    let before = machinery_fuzz::resident();
+    put(&rbac, "rolebindings", "a", "many", &binding);
+    let taken = machinery_fuzz::resident() - before;
+    assert!(
+        taken <= 4 * binding.len(),
+        "{taken} bytes for {} of JSON",
+        binding.len()
+    );
+    remove(&rbac, "rolebindings", "a", "many");
+    let left = machinery_fuzz::resident().saturating_sub(before);
+    assert!(left < binding.len(), "{left} bytes are left");
+}
+
+/// Neither a grant beyond what its author holds, nor its refusal: nobody has decided whether the author may escalate.
+#[test]
+fn grant_that_nobody_decided_is_no_refusal() {
+    let rbac = rbac();
+    let chain = crate::testing::crowded();
+    let user = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
+    let role = Tree::from_json(
+        r#"{"metadata": {"name": "a"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}"#,
+    );
+    let change = escalation::GrantChange {
+        old: None,
+        new: &role.unwrap(),
+    };
+    let target = escalation::GrantTarget {
+        resource: "roles",
+        namespace: "blue",
+        name: "",
+    };
+    let check = escalation::check(&rbac, &chain, &user, target, change);
+    assert_eq!(crate::testing::block_on(check), Err(crate::authz::Busy));
 }

@@ -1,4 +1,4 @@
-//! The fields of an entry: as the text they are stored as, until somebody has to calculate with them.
+//! The fields of an entry: as the text they are stored as, until a write has to calculate with them.
 
 use machinery_schema::Exceeded;
 use machinery_schema::apply::{FieldSet, Steps, edited};

@@ -7,10 +7,10 @@
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/managedfields`. Its order of wrappers is the order here: the version of the
 //! request, `kubectl`'s last-applied annotation ([`last_applied`]), objects without a record, the cap on managers of
-//! updates ([`entries`]), times, fields that nobody owns, and comparing in the version of each manager ([`update`]).
+//! updates ([`entries`]), times, fields without an owner, and comparing in the version of each manager ([`update`]).
 //!
 //! Sets of fields and how values merge are `machinery_schema::apply`; this module knows managers, times and which
-//! fields belong to nobody.
+//! fields have no owner.
 
 mod apply;
 mod entries;

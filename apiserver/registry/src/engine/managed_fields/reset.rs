@@ -1,4 +1,4 @@
-//! Fields that a kind's strategy puts back whatever a write says: nobody owns them through that address.
+//! Fields that a kind's strategy puts back whatever a write says: they get no owner through that address.
 //!
 //! Upstream: the `GetResetFields` of each strategy.
 

@@ -129,9 +129,9 @@ fn changed_deletion(object: &Tree, old: &Tree, field: &str, path: &FieldPath) ->
     ))
 }
 
-/// Problems of the metadata of an object within another, which may have no name.
-pub(crate) fn embedded_problems(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+/// Problems of the metadata of an object within another, which may have no name; paths begin at the metadata.
+pub(crate) fn embedded_problems(meta: Ref<'_>) -> Vec<FieldError> {
+    let (mut problems, path) = (Vec::new(), &FieldPath::root());
     for (field, prefix) in [("generateName", true), ("name", false)] {
         let text = meta.str(field);
         if !text.is_empty() {
@@ -289,13 +289,13 @@ mod tests {
     fn metadata_of_embedded_objects_are_validated() {
         let check = |meta: &str, expected: &[&str]| {
             let meta = Tree::from_json(meta).unwrap();
-            let found = embedded_problems(meta.root(), &FieldPath::new("m"));
+            let found = embedded_problems(meta.root());
             let found: Vec<String> = found
                 .iter()
                 .map(|own| {
                     format!(
                         "{} {}",
-                        own.path.as_str(),
+                        FieldPath::new("m").join(&own.path).as_str(),
                         own.value.as_deref().unwrap_or_default()
                     )
                 })

@@ -182,13 +182,10 @@ impl Store {
 
     async fn validate_created(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
         self.turn_to_validate(ctx, object.arena_bytes()).await?;
-        self.validate_new(object)
-    }
-
-    fn validate_new(&self, object: &Tree) -> Result<(), RegistryError> {
-        let mut problems = metadata::validation::validate_new(object, &self.row, self.row.strategy.as_ref());
-        problems.extend(self.row.strategy.validate(object.root()));
-        self.refuse_invalid(metadata::name(object), problems)
+        let strategy = self.row.strategy.as_ref();
+        let mut problems = metadata::validation::validate_new(object, &self.row, strategy);
+        problems.extend(strategy.validate_within(ctx, object.root()));
+        self.refuse_invalid(ctx, metadata::name(object), problems)
     }
 
     pub(super) fn already_exists(&self, name: &str) -> RegistryError {

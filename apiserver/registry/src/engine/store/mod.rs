@@ -9,6 +9,7 @@ mod delete;
 pub mod deletion;
 pub mod early_expiry;
 pub mod expiry;
+mod follow;
 mod migration;
 mod node_growth;
 mod read;
@@ -19,9 +20,12 @@ mod update;
 mod watch;
 
 #[cfg(test)]
+mod follow_tests;
+#[cfg(test)]
 mod permit_tests;
 
 pub use delete::Deleted;
+pub use follow::{Followed, Follower, ObjectChange};
 pub(crate) use node_growth::NodeGrowth;
 pub use read::ListPage;
 pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
@@ -232,6 +236,10 @@ impl Store {
     ) -> Result<Committed, RegistryError> {
         self.check_permit(admitted, &write)?;
         let room = self.node_room(ctx, admitted, &write).await?;
+        let given = match &write.op {
+            Op::Put { record, .. } if self.row.stored.webhook.is_some() => Some(record.clone()),
+            Op::Put { .. } | Op::Delete | Op::Check => None,
+        };
         let write = self.to_storage(write).await?;
         ctx.begin_write()?;
         let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
@@ -247,7 +255,7 @@ impl Store {
                 let own = events.iter().rev().find(|event| event.key == key);
                 let revision = own.map_or(Revision::ZERO, |event| event.revision);
                 let entry = own.and_then(|event| event.entry.clone());
-                Ok(Committed::Done(self.shown_if(entry).await?, revision))
+                Ok(Committed::Done(self.written(entry, given).await?, revision))
             }
             Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(Committed::Moved),
             Err(error) if is_new && error.is_unreadable() && self.is_taken(&key).await? => {
@@ -374,10 +382,17 @@ impl Store {
         }
     }
 
-    pub(crate) fn refuse_invalid(&self, name: &str, found: Vec<FieldError>) -> Result<(), RegistryError> {
+    /// Refuses an object with problems. A request whose time is over has that answer: checks that it ended may be among them.
+    pub(crate) fn refuse_invalid(
+        &self,
+        ctx: &RequestContext,
+        name: &str,
+        found: Vec<FieldError>,
+    ) -> Result<(), RegistryError> {
         if found.is_empty() {
             return Ok(());
         }
+        ctx.in_time()?;
         // The same problem of two members with one path is reported once.
         let errors = each_once(Vec::new(), found);
         Err(RegistryError::Invalid {

@@ -6,9 +6,16 @@ use super::migration::{batches, bytes_of, with_record};
 use crate::engine::codec;
 use crate::engine::error::RegistryError;
 use crate::engine::version_webhook::{Converted, VersionWebhook};
-use apiserver_storage::{Entry, Op, Write};
+use apiserver_storage::{Entry, Op, Record, Write};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 use std::sync::Arc;
+
+/// The namespace of all entries; empty where they have several, or none.
+fn namespace_of(entries: &[(usize, Arc<Entry>)]) -> String {
+    let mut all = entries.iter().map(|(_, own)| &own.record.header.key.namespace);
+    let first = all.next().filter(|first| all.all(|own| own == *first));
+    first.cloned().unwrap_or_default()
+}
 
 impl Store {
     /// Entries in the form of this row, in their order. Large ones are converted in turns of the reader.
@@ -28,7 +35,7 @@ impl Store {
         }
         let bytes = old.iter().map(|(_, entry)| entry.record.len()).sum();
         let _room = match &self.row.stored.webhook {
-            Some(webhook) => webhook.room(bytes).await,
+            Some(webhook) => webhook.room(&namespace_of(&old), bytes).await,
             None => None,
         };
         for batch in batches(old) {
@@ -104,6 +111,23 @@ impl Store {
         match entry {
             Some(entry) => self.shown_one(entry).await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// An entry that a write has stored, in the form of this row. Where others' calls have all places of the webhook, it is the
+    /// object that was given: the write is done, and its client is not to come again with it.
+    ///
+    /// # Errors
+    /// The webhook does not convert it.
+    pub(super) async fn written(
+        &self,
+        entry: Option<Arc<Entry>>,
+        given: Option<Record>,
+    ) -> Result<Option<Arc<Entry>>, RegistryError> {
+        let Some(entry) = entry else { return Ok(None) };
+        match (self.shown_one(Arc::clone(&entry)).await, given) {
+            (Err(RegistryError::TooManyRequests { .. }), Some(given)) => Ok(Some(with_record(&entry, given))),
+            (shown, _) => shown.map(Some),
         }
     }
 

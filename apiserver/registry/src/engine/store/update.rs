@@ -85,6 +85,15 @@ pub struct Target<'a> {
     pub part: ObjectPart,
 }
 
+/// Request of all attempts of an update.
+#[derive(Clone, Copy)]
+struct Update<'a> {
+    target: Target<'a>,
+    change: &'a dyn UpdatedObject,
+    options: &'a UpdateOptions,
+    door: Door<'a>,
+}
+
 impl ObjectPart {
     /// The subresource's name in admission and audit.
     pub fn subresource(self) -> &'static str {
@@ -107,6 +116,12 @@ impl Store {
         door: Door<'_>,
     ) -> Result<Written, RegistryError> {
         let key = self.key(target.scope, target.name)?;
+        let update = Update {
+            target,
+            change,
+            options,
+            door,
+        };
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
             let Some(live) = self.read_live(&key).await? else {
@@ -114,10 +129,7 @@ impl Store {
                 self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;
                 return self.create_on_update(ctx, target, change, options, door).await;
             };
-            if let Some(written) = self
-                .update_once(ctx, target, &live, change, options, door)
-                .await?
-            {
+            if let Some(written) = self.update_once(ctx, update, &live).await? {
                 return Ok(written);
             }
         }
@@ -132,52 +144,21 @@ impl Store {
     async fn update_once(
         &self,
         ctx: &RequestContext,
-        target: Target<'_>,
+        update: Update<'_>,
         live: &Arc<Entry>,
-        change: &dyn UpdatedObject,
-        options: &UpdateOptions,
-        door: Door<'_>,
     ) -> Result<Option<Written>, RegistryError> {
         ctx.heavy_from(live.record.len(), LARGE_BODY_BYTES).await?;
         let old = self.decode(live)?;
-        self.check_preconditions(&change.preconditions(), &old, target.name, live.key.as_str())?;
-        let candidate = change.apply(ctx, Some(&old)).await?;
-        let mut candidate = self
-            .track_changed(
-                ctx,
-                door,
-                &options.field_manager,
-                (target, change),
-                (&old, candidate),
-            )
-            .await?;
-        metadata::validation::match_namespace(&mut candidate, &self.row, target.scope.namespace())?;
-        let old_view = change.view(&old)?;
-        let admitted_old = old_view.as_ref().unwrap_or(&old);
-        let mut attributes = self.attributes(Operation::Update, target, options.dry_run);
-        attributes.options = options.into();
-        if let Some(kind) = change.kind() {
-            attributes.kind = kind;
-        }
-        let mutated = self
-            .mutate(ctx, door, attributes, &mut candidate, Some(admitted_old))
-            .await?;
-        let mut object = change.stored(candidate, &old)?;
-        self.check_revision(&mut object, &old, target.name)?;
-        self.prepare_changed(ctx, target.part, &mut object, &old);
-        managed_fields::keep_times(&mut object, &old);
-        self.validate_updated(ctx, target.part, &object, &old).await?;
-        let view = change.view(&object)?;
-        let admitted = mutated
-            .validate(ctx, view.as_ref().unwrap_or(&object), Some(admitted_old))
-            .await?;
+        let preconditions = update.change.preconditions();
+        self.check_preconditions(&preconditions, &old, update.target.name, live.key.as_str())?;
+        let candidate = self.candidate(ctx, update, &old).await?;
+        let (object, admitted) = self.admit_candidate(ctx, update, candidate, &old).await?;
         for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
             ctx.warnings.add(warning);
         }
         if self.is_released(&object, &old) {
-            return self
-                .finish_deletion(ctx, &admitted, live, object, options.dry_run)
-                .await;
+            let dry_run = update.options.dry_run;
+            return self.finish_deletion(ctx, &admitted, live, object, dry_run).await;
         }
         // What is stored with an old key, or in an old form, is written again, though nothing of the object changes.
         if object == old && !self.is_behind(live).await? {
@@ -186,28 +167,88 @@ impl Store {
                 created: false,
             }));
         }
+        let states = (object, &old);
+        self.write_changed(ctx, update, &admitted, live, states).await
+    }
+
+    /// The object that a change makes of the live one, with its field owners.
+    async fn candidate(
+        &self,
+        ctx: &RequestContext,
+        update: Update<'_>,
+        old: &Tree,
+    ) -> Result<Tree, RegistryError> {
+        let candidate = update.change.apply(ctx, Some(old)).await?;
+        let manager = &update.options.field_manager;
+        let changed = (update.target, update.change);
+        let tracked = self.track_changed(ctx, update.door, manager, changed, (old, candidate));
+        let mut candidate = tracked.await?;
+        let namespace = update.target.scope.namespace();
+        metadata::validation::match_namespace(&mut candidate, &self.row, namespace)?;
+        Ok(candidate)
+    }
+
+    /// Admission and validation: the object to be stored, and the permit for it.
+    async fn admit_candidate(
+        &self,
+        ctx: &RequestContext,
+        update: Update<'_>,
+        mut candidate: Tree,
+        old: &Tree,
+    ) -> Result<(Tree, Admitted), RegistryError> {
+        let Update { target, change, .. } = update;
+        let old_view = change.view(old)?;
+        let admitted_old = old_view.as_ref().unwrap_or(old);
+        let mut attributes = self.attributes(Operation::Update, target, update.options.dry_run);
+        attributes.options = update.options.into();
+        if let Some(kind) = change.kind() {
+            attributes.kind = kind;
+        }
+        let mutated = self.mutate(ctx, update.door, attributes, &mut candidate, Some(admitted_old));
+        let mutated = mutated.await?;
+        let mut object = change.stored(candidate, old)?;
+        self.check_revision(&mut object, old, target.name)?;
+        self.prepare_changed(ctx, target.part, &mut object, old);
+        managed_fields::keep_times(&mut object, old);
+        self.validate_updated(ctx, target.part, &object, old).await?;
+        let view = change.view(&object)?;
+        let validated = mutated.validate(ctx, view.as_ref().unwrap_or(&object), Some(admitted_old));
+        let admitted = validated.await?;
+        Ok((object, admitted))
+    }
+
+    /// Stores a changed object, or shows what a dry run would store; `None` when another wrote in between.
+    async fn write_changed(
+        &self,
+        ctx: &RequestContext,
+        update: Update<'_>,
+        admitted: &Admitted,
+        live: &Arc<Entry>,
+        (mut object, old): (Tree, &Tree),
+    ) -> Result<Option<Written>, RegistryError> {
         let with = self
             .allocate(ctx, AllocationChange::Update { old: old.root() }, &mut object)
             .await?;
-        if !change.has_field_owners() {
-            self.make_release_fit(ctx, live, (&mut object, &old), &with)?;
+        let has_field_owners = update.change.has_field_owners();
+        if !has_field_owners {
+            self.make_release_fit(ctx, live, (&mut object, old), &with)?;
         }
-        if options.dry_run {
+        if update.options.dry_run {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            self.check_room(ctx, &admitted, write, with).await?;
+            self.check_room(ctx, admitted, write, with).await?;
             return Ok(Some(Written::Shown {
                 object,
                 created: false,
             }));
         }
         let committed = match self
-            .commit_changed(ctx, &admitted, live, &object, with.clone())
+            .commit_changed(ctx, admitted, live, &object, with.clone())
             .await
         {
             // As upstream: the record may go where it makes the object too large, but for an apply.
-            Err(RegistryError::TooLarge(_)) if !change.has_field_owners() => {
+            Err(RegistryError::TooLarge(_)) if !has_field_owners => {
                 managed_fields::forget(&mut object);
-                self.commit_changed(ctx, &admitted, live, &object, with).await?
+                self.commit_changed(ctx, admitted, live, &object, with).await?
             }
             committed => committed?,
         };
@@ -368,7 +409,7 @@ impl Store {
                 .strategy
                 .validate_update(ctx, part, object.root(), old.root()),
         );
-        self.refuse_invalid(metadata::name(object), problems)
+        self.refuse_invalid(ctx, metadata::name(object), problems)
     }
 
     /// The last finalizer of a deleted object went away with this update.

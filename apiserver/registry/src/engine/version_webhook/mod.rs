@@ -6,11 +6,12 @@
 //! (`store/shown.rs`), so that nothing behind the store treats it otherwise than other kinds, and what is written is brought into the
 //! version that is stored right before the commit.
 //!
-//! [`review`] is what is sent and what may come back, [`cache`] what was converted lately. The webhook decides about spec, status, labels
+//! [`review`] is what is sent and what may come back, [`cache`] what was converted lately, [`room`] how much at a time. The webhook decides about spec, status, labels
 //! and annotations of an object, and about nothing else of its metadata.
 
 mod cache;
 mod review;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -24,18 +25,21 @@ use machinery_meta::GroupVersionKind;
 use machinery_schema::{Ref, Schema, Tree, TypeId};
 use review::Review;
 pub use review::ReviewVersion;
+pub(crate) use room::ListPlace;
+use room::ListRoom;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Objects of one review.
 const MAX_OBJECTS: usize = 500;
+/// Bytes of the reason of a failure, which may quote the answer.
+const MAX_REASON_BYTES: usize = 32 << 10;
 /// Bytes of objects of one review; one object may have more.
 const MAX_BYTES: usize = 2 << 20;
-/// Mebibytes of lists of a kind that are converted at a time, and of these for one list.
-const LIST_ROOM: usize = 32;
-const MOST_OF_LIST: u32 = 16;
+
+/// Upstream's word for a call without an answer.
+const CALL_FAILURE: &str = "conversion_webhook_call_failure";
 
 /// The end of a conversion, for metrics.
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +52,24 @@ pub struct ConversionOutcome<'a> {
     pub failure: Option<&'static str>,
 }
 
+/// A ConversionReview without an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConversionCallError {
+    /// The webhook was not called, since others' calls had all of its places for too long.
+    #[error("too many requests wait for the webhook")]
+    Busy,
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The way to one conversion webhook.
 #[async_trait]
 pub trait ConversionCall: fmt::Debug + Send + Sync {
     /// Posts a ConversionReview for objects of a namespace (empty for none, or for several), and returns the answer's body.
     ///
     /// # Errors
-    /// The reason why there is none.
-    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, String>;
+    /// See [`ConversionCallError`].
+    async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, ConversionCallError>;
 
     /// Time by a monotonic clock.
     fn now(&self) -> Duration;
@@ -92,12 +106,25 @@ pub struct VersionWebhook {
     review: Option<ReviewVersion>,
     pub(crate) storage: StorageVersion,
     pub(crate) cache: Cache,
-    /// Room for lists in conversion, in mebibytes of what is stored.
-    lists: Semaphore,
+    lists: ListRoom,
 }
 
-/// A failed conversion: the reason, and upstream's word for it.
-struct Failure(String, &'static str);
+/// A conversion that came to nothing.
+enum Failure {
+    /// The reason, and upstream's word for it.
+    Failed(String, &'static str),
+    /// The request may come again.
+    Busy,
+}
+
+impl Failure {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Failed(_, word) => word,
+            Self::Busy => CALL_FAILURE,
+        }
+    }
+}
 
 impl VersionWebhook {
     /// The webhook of a definition's spec.
@@ -115,17 +142,13 @@ impl VersionWebhook {
             review: reviews.find_map(ReviewVersion::parse),
             storage,
             cache: Cache::default(),
-            lists: Semaphore::new(LIST_ROOM),
+            lists: ListRoom::default(),
         })
     }
 
-    /// Waits for the room of a list with so many bytes to convert: two of the largest are converted at a time.
-    pub(crate) async fn room(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = u32::try_from(bytes >> 20).unwrap_or(u32::MAX).min(MOST_OF_LIST);
-        match units {
-            0 => None,
-            units => self.lists.acquire_many(units).await.ok(),
-        }
+    /// Waits for the room of a list of a namespace (empty for one of several) with so many bytes to convert.
+    pub(crate) async fn room(&self, namespace: &str, bytes: usize) -> Option<ListPlace<'_>> {
+        self.lists.enter(namespace, bytes).await
     }
 
     /// Objects of other versions in this one, as documents, in their order. What is large is written and read in turns.
@@ -160,11 +183,15 @@ impl VersionWebhook {
             from: first.rsplit('/').next().unwrap_or_default(),
             to: &to.version,
             took: self.call.now().saturating_sub(begun),
-            failure: converted.as_ref().err().map(|Failure(_, word)| *word),
+            failure: converted.as_ref().err().map(Failure::word),
         });
-        converted.map_err(|Failure(why, _)| {
-            let of = format!("conversion webhook for {first}, Kind={}", to.kind);
-            RegistryError::Unclassified(format!("{of} {why}"))
+        converted.map_err(|failure| match failure {
+            Failure::Busy => RegistryError::busy(),
+            Failure::Failed(mut why, _) => {
+                why.truncate(why.floor_char_boundary(MAX_REASON_BYTES));
+                let of = format!("conversion webhook for {first}, Kind={}", to.kind);
+                RegistryError::Unclassified(format!("{of} {why}"))
+            }
         })
     }
 
@@ -189,7 +216,10 @@ impl VersionWebhook {
             .call
             .post(namespace_of(&objects), body)
             .await
-            .map_err(|why| Failure(format!("failed: {why}"), "conversion_webhook_call_failure"))?;
+            .map_err(|error| match error {
+                ConversionCallError::Busy => Failure::Busy,
+                ConversionCallError::Failed(why) => Failure::Failed(format!("failed: {why}"), CALL_FAILURE),
+            })?;
         turns
             .run(answer.len(), move || answered(&review, &answer, &objects))
             .await
@@ -207,7 +237,7 @@ fn namespace_of(objects: &[Tree]) -> &str {
 }
 
 fn malformed(why: String) -> Failure {
-    Failure(
+    Failure::Failed(
         format!("failed: {why}"),
         "conversion_webhook_malformed_response_failure",
     )
@@ -218,13 +248,16 @@ fn answered(review: &Review, answer: &[u8], objects: &[Tree]) -> Result<Vec<Tree
     let converted = review.read(answer).map_err(malformed)?;
     if converted.len() != objects.len() {
         let why = format!("returned {} objects, expected {}", converted.len(), objects.len());
-        return Err(Failure(why, "conversion_webhook_partial_response_failure"));
+        return Err(Failure::Failed(
+            why,
+            "conversion_webhook_partial_response_failure",
+        ));
     }
     let each = converted.into_iter().zip(objects).enumerate();
     let restored = each.map(|(at, (own, before))| {
         review::restored(own, before, &review.to).map_err(|why| {
             let word = "conversion_webhook_invalid_converted_object_failure";
-            Failure(
+            Failure::Failed(
                 format!("returned invalid converted object at index {at}: {why}"),
                 word,
             )

@@ -62,7 +62,7 @@ pub(super) fn expression(
     match declared.env(own.is_known).compile_as(own.text, types) {
         Ok((_, ty)) => return Some(ty),
         Err(ExpressionProblem::Invalid(why)) => errors.invalid(path, own.shown, why),
-        Err(ExpressionProblem::Internal(why)) => errors.note(|| FieldError::internal(&path.render(), why)),
+        Err(ExpressionProblem::Internal(why)) => errors.note(|| FieldError::internal(&path.to_path(), why)),
     }
     None
 }

@@ -2,6 +2,8 @@
 
 use super::Problems;
 use crate::shared::validation::{Errors, Path, dns_label, dns_subdomain, present, qualified};
+use machinery_cel::{DEVICE_SELECTOR_MAX_COST, DeviceSelector, ExpressionProblem};
+use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::{Kind, Ref};
@@ -200,8 +202,22 @@ pub(super) fn json_object(errors: &mut Errors, path: &Path<'_>, value: Option<Re
     }
 }
 
-/// Validates the selectors of devices.
+/// Validates the selectors of devices, whose expressions must compile.
 pub(super) fn selectors(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
+    each_selector(problems, path, own, expression);
+}
+
+/// The same of selectors that are stored already: their expressions compiled once.
+pub(super) fn stored_selectors(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
+    each_selector(problems, path, own, |_, _, _| {});
+}
+
+fn each_selector(
+    problems: &mut Problems,
+    path: &Path<'_>,
+    own: Ref<'_>,
+    look: impl Fn(&mut Errors, &Path<'_>, &str),
+) {
     let count = own.list("selectors").len();
     if count > MAX_SELECTORS {
         return problems.declared.too_many(path, count, MAX_SELECTORS);
@@ -211,12 +227,22 @@ pub(super) fn selectors(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) 
         let at = item.child("cel");
         match present(selector, "cel") {
             None => problems.seen.required(&at, ""),
-            Some(cel) if cel.str("expression").len() > MAX_EXPRESSION_BYTES => {
-                problems
-                    .seen
-                    .too_long(&at.child("expression"), MAX_EXPRESSION_BYTES);
-            }
-            Some(_) => {}
+            Some(cel) => look(&mut problems.seen, &at.child("expression"), cel.str("expression")),
         }
+    }
+}
+
+/// Validates a new expression that selects devices.
+fn expression(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    if text.len() > MAX_EXPRESSION_BYTES {
+        return errors.too_long(path, MAX_EXPRESSION_BYTES);
+    }
+    match DeviceSelector::compile(text, false) {
+        Ok(own) if own.max_cost() > DEVICE_SELECTOR_MAX_COST => {
+            errors.forbidden(path, "too complex, exceeds cost limit");
+        }
+        Ok(_) => {}
+        Err(ExpressionProblem::Invalid(why)) => errors.invalid(path, text, why),
+        Err(ExpressionProblem::Internal(why)) => errors.note(|| FieldError::internal(&path.to_path(), why)),
     }
 }

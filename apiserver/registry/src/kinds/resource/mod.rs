@@ -1,7 +1,7 @@
 //! Kinds of resource.k8s.io: what asks for devices, what was given, what taints them.
 //!
 //! Upstream declares part of the rules beside its types and reports what is declared after what it checks itself:
-//! [`Problems`] keeps the two apart. CEL expressions are not compiled here.
+//! [`Problems`] keeps the two apart.
 
 pub(crate) mod admin_access;
 mod defaults;

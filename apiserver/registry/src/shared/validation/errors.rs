@@ -58,22 +58,22 @@ impl Errors {
     }
 
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.note(|| FieldError::required(&path.render(), detail));
+        self.note(|| FieldError::required(&path.to_path(), detail));
     }
 
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.note(|| FieldError::forbidden(&path.render(), detail));
+        self.note(|| FieldError::forbidden(&path.to_path(), detail));
     }
 
     pub fn invalid(&mut self, path: &Path<'_>, value: impl FieldValue, detail: impl Into<String>) {
-        self.note(|| FieldError::invalid(&path.render(), value, detail));
+        self.note(|| FieldError::invalid(&path.to_path(), value, detail));
     }
 
     /// A problem of something whose value says nothing about it.
     pub fn invalid_unshown(&mut self, path: &Path<'_>, detail: &str) {
         self.note(|| FieldError {
             value: None,
-            ..FieldError::invalid(&path.render(), "", detail)
+            ..FieldError::invalid(&path.to_path(), "", detail)
         });
     }
 
@@ -85,27 +85,27 @@ impl Errors {
     }
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.note(|| FieldError::duplicate(&path.render(), value));
+        self.note(|| FieldError::duplicate(&path.to_path(), value));
     }
 
     pub fn not_found(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.note(|| FieldError::not_found(&path.render(), value));
+        self.note(|| FieldError::not_found(&path.to_path(), value));
     }
 
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl FieldValue, supported: &[&str]) {
-        self.note(|| FieldError::not_supported(&path.render(), value, supported));
+        self.note(|| FieldError::not_supported(&path.to_path(), value, supported));
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
-        self.note(|| FieldError::too_long(&path.render(), max_bytes));
+        self.note(|| FieldError::too_long(&path.to_path(), max_bytes));
     }
 
     pub fn too_many_characters(&mut self, path: &Path<'_>, max: usize) {
-        self.note(|| FieldError::too_many_characters(&path.render(), max));
+        self.note(|| FieldError::too_many_characters(&path.to_path(), max));
     }
 
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.note(|| FieldError::too_many(&path.render(), actual, max));
+        self.note(|| FieldError::too_many(&path.to_path(), actual, max));
     }
 
     /// Number of problems of this kind.

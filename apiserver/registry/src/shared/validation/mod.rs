@@ -9,7 +9,6 @@ mod conditions;
 mod errors;
 mod load_balancer;
 mod names;
-mod path;
 mod resource_names;
 mod selectors;
 mod signers;
@@ -23,8 +22,8 @@ pub use addresses::{
 pub use conditions::conditions;
 pub use errors::{Errors, each_once};
 pub use load_balancer::load_balancer;
+pub use machinery_meta::walked_path::WalkedPath as Path;
 pub use names::{csi_driver_name, dns_label, dns_subdomain, domain_prefixed_path, qualified};
-pub use path::Path;
 pub use resource_names::{
     container_resource_name, is_native_resource, is_quota_resource, may_overcommit, quota_resource_name,
     resource_amount, resource_name,

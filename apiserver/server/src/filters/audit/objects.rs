@@ -6,8 +6,10 @@ use http::header::CONTENT_TYPE;
 use machinery_meta::GroupVersion;
 use machinery_schema::protobuf::open_envelope;
 use machinery_schema::{decode_protobuf, encode_json, yaml_to_json};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 
 /// The body as JSON; `None` where there is none to record (an empty one, a text, an object of an unknown kind).
 pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bool) -> Option<Box<RawValue>> {
@@ -20,9 +22,8 @@ pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bo
     if !omit_managed_fields {
         return in_one_line(json);
     }
-    let mut object: Value = serde_json::from_str(&json).ok()?;
-    remove_managed_fields(&mut object);
-    RawValue::from_string(object.to_string()).ok()
+    let json = RawValue::from_string(json).ok()?;
+    in_one_line(without_managed_fields(&json).get().to_owned())
 }
 
 /// JSON without line breaks: an event is a line, whatever a client sent. `None` where it is no JSON.
@@ -56,20 +57,46 @@ fn from_protobuf(body: &[u8]) -> Option<String> {
     String::from_utf8(json).ok()
 }
 
-/// Of an object, of each item of a list and of each row of a table.
-fn remove_managed_fields(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    for list in ["items", "rows"] {
-        let items = object.get_mut(list).and_then(Value::as_array_mut);
-        for item in items.into_iter().flatten() {
-            remove_managed_fields(item);
-            if let Some(shown) = item.get_mut("object") {
-                remove_managed_fields(shown);
-            }
+/// Members of an object that is read no deeper, since it may nest as deep as objects do.
+type Members = BTreeMap<String, Box<RawValue>>;
+
+/// Removes the owners of fields, of an object, of each item of a list and of each row of a table.
+fn without_managed_fields(object: &RawValue) -> Box<RawValue> {
+    changed(object, |object: &mut Members| {
+        remove_managed_fields(object);
+        for list in ["items", "rows"] {
+            change(object, list, |items: &mut Vec<Box<RawValue>>| {
+                items.iter_mut().for_each(|item| {
+                    *item = changed(item, |item: &mut Members| {
+                        remove_managed_fields(item);
+                        change(item, "object", remove_managed_fields);
+                    });
+                });
+            });
         }
+    })
+}
+
+fn remove_managed_fields(object: &mut Members) {
+    change(object, "metadata", |metadata: &mut Members| {
+        metadata.remove("managedFields");
+    });
+}
+
+/// Changes a member, where there is one of this form.
+fn change<T: DeserializeOwned + Serialize>(object: &mut Members, name: &str, change: impl FnOnce(&mut T)) {
+    if let Some(member) = object.get_mut(name) {
+        *member = changed(member, change);
     }
+}
+
+/// Returns the changed JSON, or the same where it has another form.
+fn changed<T: DeserializeOwned + Serialize>(json: &RawValue, change: impl FnOnce(&mut T)) -> Box<RawValue> {
+    let Ok(mut read) = serde_json::from_str(json.get()) else {
+        return json.to_owned();
+    };
+    change(&mut read);
+    serde_json::value::to_raw_value(&read).unwrap_or_else(|_| json.to_owned())
 }
 
 #[cfg(test)]
@@ -113,5 +140,23 @@ mod tests {
             true,
             Some(r#"{"items":[{"metadata":{}}],"metadata":{}}"#),
         );
+    }
+
+    #[test]
+    fn audit_objects_nest_as_deep_as_objects_may() {
+        let deep = format!("{}{}", r#"{"a":"#.repeat(255), "}".repeat(255)).replace(":}", ":1}");
+        let object = |owners: &str| format!(r#"{{"metadata":{{{owners}"name":"x"}},"spec":{deep}}}"#);
+        let (with, without) = (object(r#""managedFields":[{}],"#), object(""));
+        for (head, tail) in [
+            ("", ""),
+            (r#"{"items":["#, "]}"),
+            (r#"{"rows":[{"object":"#, "}]}"),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static("application/json"))]);
+            let body = Bytes::from(format!("{head}{with}{tail}"));
+            let json = as_json(&headers, &body, true).map(|json| json.get().to_owned());
+            assert_eq!(json, Some(format!("{head}{without}{tail}")));
+        }
     }
 }

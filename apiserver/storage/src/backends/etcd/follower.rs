@@ -1,7 +1,7 @@
 //! The one watch on our prefix, and what keeps it going.
 //!
 //! It begins with the state at one revision and goes on with every change after it. A stream that breaks is taken up
-//! where it was, and nobody notices. Only where etcd no longer has what was missed, the state is read anew. An etcd that
+//! where it was, unnoticed by watchers. Only where etcd no longer has what was missed, the state is read anew. An etcd that
 //! has forgotten what it said before was restored from a backup: then everything begins anew, and every watch ends.
 
 use super::mirror::{Listed, Mirror, WatchedChange};

@@ -1,6 +1,6 @@
 //! Shares of the kept past: bytes of changes since the compact revision, by namespace.
 //!
-//! Every continue token and every interrupted watch needs the same history, so whoever writes most of it shortens it for
+//! Every continue token and every interrupted watch needs the same history, so the namespace that writes most of it shortens it for
 //! all. The writer asks for each group: a namespace that has written more than is left of the room is refused, until
 //! changes leave the history by their age. One such namespace gets half of the room, two a third each, and so on; what
 //! others write shrinks the rest, and never their own share below [`LEAST_PART`].

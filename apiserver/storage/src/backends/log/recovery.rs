@@ -43,21 +43,11 @@ pub(super) fn recover(
         .map_err(StorageError::io(format!("creating {}", dir.display())))?;
     let lock = lock(&*disk, &dir)?;
     let mut report = RecoveryReport::default();
-    let names = directory::names(&*disk, &dir)?;
-    let room = DiskReserve::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
-    let unfinished = room.unfinished(&names);
-    let mut active = Active::open((&*disk, &dir), OpenMode::ReadWrite, &mut report)?;
-    let mut found = Found::open((&*disk, &dir), OpenMode::ReadWrite, names, active.found())?;
-    // A name that an earlier run did not get durable might come back, for a file that has another one by then.
-    disk.sync_dir(&dir)
-        .map_err(StorageError::io(format!("syncing {}", dir.display())))?;
-    for leftover in unfinished.iter().chain(&found.leftovers) {
-        room.discard(leftover)?;
-    }
-    report.problems.append(&mut found.problems);
-    if found.is_fresh() {
-        sync_above(&*disk, &dir)?;
-    }
+    let Opened {
+        room,
+        mut active,
+        mut found,
+    } = open(&disk, options, &mut report)?;
     let store = found.store(fresh_store, &active)?;
 
     let Loaded {
@@ -112,6 +102,37 @@ pub(super) fn recover(
         appender,
         report,
     })
+}
+
+/// The files of a data directory, without what an earlier run left unfinished.
+struct Opened {
+    room: DiskReserve,
+    active: Active,
+    found: Found,
+}
+
+fn open(
+    disk: &Arc<dyn Disk>,
+    options: &LogOptions,
+    report: &mut RecoveryReport,
+) -> Result<Opened, StorageError> {
+    let place = (&**disk, options.dir.as_path());
+    let names = directory::names(place.0, place.1)?;
+    let room = DiskReserve::find(Arc::clone(disk), place.1, &names, options.reserve_bytes);
+    let unfinished = room.unfinished(&names);
+    let active = Active::open(place, OpenMode::ReadWrite, report)?;
+    let mut found = Found::open(place, OpenMode::ReadWrite, names, active.found())?;
+    // A name that an earlier run did not get durable might come back, for a file that has another one by then.
+    disk.sync_dir(place.1)
+        .map_err(StorageError::io(format!("syncing {}", place.1.display())))?;
+    for leftover in unfinished.iter().chain(&found.leftovers) {
+        room.discard(leftover)?;
+    }
+    report.problems.append(&mut found.problems);
+    if found.is_fresh() {
+        sync_above(place.0, place.1)?;
+    }
+    Ok(Opened { room, active, found })
 }
 
 /// The state that the files hold.

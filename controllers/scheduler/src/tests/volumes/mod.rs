@@ -57,3 +57,13 @@ fn pod_of(object: &Value) -> Arc<PodInfo> {
     let pod: Pod = serde_json::from_value(object.clone()).unwrap();
     Arc::new(PodInfo::new(pod))
 }
+
+#[test]
+fn csi_node_without_drivers_has_none() {
+    // As upstream's encoder writes an empty list.
+    assert!(
+        csi_node_of(&json!({"spec": {"drivers": null}}))
+            .drivers
+            .is_empty()
+    );
+}

@@ -1,36 +1,29 @@
 //! OpenAPI v2: one document for everything served, rendered piece by piece from what v3 is made of.
 //!
-//! A path or a definition is made in its v3 form, brought to v2 by [`downgrade`] and written as JSON or, through
-//! [`protobuf`], as a gnostic document; only the bytes written stay. Older clients' validation, `kubectl explain`
-//! and `apply` read it, and clients that watch definitions come and go.
+//! A definition is made in its v3 form, brought to v2 by [`downgrade`] and written as JSON or, through [`protobuf`], as a
+//! gnostic document; only the bytes written stay. Parameters that many operations take stand once, under upstream's names.
+//! Older clients' validation, `kubectl explain` and `apply` read it, and clients that watch definitions come and go.
 
 mod downgrade;
 mod other;
-mod protobuf;
+pub(super) mod protobuf;
 pub(super) mod structural;
 
+pub use super::section::Form;
 pub use other::OtherDocument;
 
-use super::schemas::Schemas;
-use super::{CustomKind, Edition, descriptions, paths};
-use crate::table::KindInfo;
-use serde_json::{Map, Value, json};
+use super::paths::root;
+use super::section::{Section, with_sections};
+use super::{BuiltInKind, CustomKind, Document, Edition, bearer_token, descriptions, info};
+use serde_json::json;
 
 /// One group version: its built-in kinds and its custom ones.
 #[derive(Debug)]
 pub struct GroupVersionKinds<'a> {
     pub group: &'a str,
     pub version: &'a str,
-    pub kinds: Vec<&'a KindInfo>,
+    pub kinds: Vec<BuiltInKind<'a>>,
     pub custom: Vec<CustomKind<'a>>,
-}
-
-/// Format of a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    Json,
-    /// gnostic's `openapi.v2.Document`.
-    Protobuf,
 }
 
 /// The whole document, with the kinds of other servers.
@@ -41,107 +34,63 @@ pub fn render(
     form: Form,
 ) -> Vec<u8> {
     let words = descriptions();
-    let mut schemas = Schemas::new(&words);
-    let mut own_paths = Section::new("paths", form);
+    let built_in = parts.iter().filter(|part| !part.kinds.is_empty());
+    let group_versions: Vec<_> = built_in.map(|part| (part.group, part.version)).collect();
+    let mut document = Document::new(&words, &group_versions, form, Edition::V2);
     for part in parts {
-        for kind in &part.kinds {
-            schemas.add_kind(kind);
-            own_paths.take(|own| paths::add(own, &paths::Resource::built_in(kind)));
-        }
-        for custom in &part.custom {
-            own_paths.take(|own| custom.add(&mut schemas, own, Edition::V2));
-        }
-        own_paths.take(|own| paths::add_group(own, part.group, part.version));
+        document.add_group_version(part.group, part.version, &part.kinds, &part.custom);
     }
+    add_roots(&mut document, group_versions.iter().map(|(group, _)| *group));
+    let mut own_paths = document.paths;
     let mut definitions = Section::new("definitions", form);
     let mut named = other::Named::default();
-    schemas.each(|name, mut schema| {
+    document.schemas.each(|name, mut schema| {
         downgrade::schema(&mut schema);
         definitions.push(&name, &schema);
         if others.iter().any(|other| other.defines(&name)) {
             named.insert(name, schema);
         }
     });
+    let mut parameters = Section::new("parameters", form);
+    for (name, parameter) in document.parameters.into_shared() {
+        parameters.push(&name, &parameter);
+        named.insert_parameter(name, parameter);
+    }
     for other in others {
         named.add(other, |section, name, value| match section {
             protobuf::Section::Paths => own_paths.push(name, value),
             protobuf::Section::Definitions => definitions.push(name, value),
+            protobuf::Section::Parameters => parameters.push(name, value),
         });
     }
-    let mut document = json!({
+    let small = json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": server},
-        "securityDefinitions": {"BearerToken": {
-            "type": "apiKey",
-            "description": "Bearer Token authentication",
-            "name": "authorization",
-            "in": "header",
-        }},
+        "info": info(server),
+        "securityDefinitions": {"BearerToken": bearer_token()},
         "security": [{"BearerToken": []}],
     });
+    let sections = [own_paths, definitions, parameters];
     match form {
-        Form::Json => json_document(&document, &[own_paths, definitions]),
+        Form::Json => with_sections(&small, &sections),
         Form::Protobuf => {
-            let mut out = Vec::with_capacity(own_paths.bytes.len() + definitions.bytes.len() + 1024);
-            protobuf::document(&mut out, document.take());
-            protobuf::section(&mut out, own_paths.name, &own_paths.bytes);
-            protobuf::section(&mut out, definitions.name, &definitions.bytes);
+            let bytes: usize = sections.iter().map(|own| own.bytes.len()).sum();
+            let mut out = Vec::with_capacity(bytes + 1024);
+            protobuf::document(&mut out, small);
+            for section in &sections {
+                protobuf::section(&mut out, section.name, &section.bytes);
+            }
             out
         }
     }
 }
 
-/// The small members, then the sections that are written already.
-fn json_document(small: &Value, sections: &[Section]) -> Vec<u8> {
-    let mut out = serde_json::to_vec(small).unwrap_or_default();
-    out.pop();
-    for section in sections {
-        out.extend_from_slice(format!(",\"{}\":{{", section.name).as_bytes());
-        out.extend_from_slice(&section.bytes);
-        out.push(b'}');
-    }
-    out.push(b'}');
-    out
-}
-
-/// Members of `paths` or of `definitions`, written one after the other.
-struct Section {
-    name: &'static str,
-    form: Form,
-    bytes: Vec<u8>,
-}
-
-impl Section {
-    fn new(name: &'static str, form: Form) -> Self {
-        Self {
-            name,
-            form,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// Writes the paths that are added, and forgets them.
-    fn take(&mut self, add: impl FnOnce(&mut Map<String, Value>)) {
-        let mut added = Map::new();
-        add(&mut added);
-        for (name, mut item) in added {
-            downgrade::path(&mut item);
-            self.push(&name, &item);
-        }
-    }
-
-    fn push(&mut self, name: &str, value: &Value) {
-        match self.form {
-            Form::Json => {
-                if !self.bytes.is_empty() {
-                    self.bytes.push(b',');
-                }
-                self.bytes
-                    .extend_from_slice(Value::from(name).to_string().as_bytes());
-                self.bytes.push(b':');
-                self.bytes.extend_from_slice(value.to_string().as_bytes());
-            }
-            Form::Protobuf => protobuf::member(&mut self.bytes, self.name, name, value),
-        }
-    }
+/// Adds the operations beside the API and those of the groups' discovery.
+fn add_roots<'a>(document: &mut Document<'_>, groups: impl Iterator<Item = &'a str>) {
+    let mut addresses: Vec<String> = root::ADDRESSES.iter().map(|own| (*own).to_owned()).collect();
+    let named = groups.filter(|group| !group.is_empty());
+    addresses.extend(named.map(|group| format!("apis/{group}")));
+    // The versions of a group stand together.
+    addresses.dedup();
+    let routes = addresses.iter().filter_map(|address| root::at(address)).collect();
+    document.add(routes);
 }

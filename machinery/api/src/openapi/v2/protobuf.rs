@@ -24,7 +24,10 @@ enum Kind {
     SchemaOrFlag,
     /// One text in a list of its own.
     Type,
+    /// Parameters, or references to such.
     Parameters,
+    /// One parameter.
+    Parameter,
 }
 
 /// Field numbers of a message.
@@ -88,6 +91,8 @@ static PATH: Message = Message {
         ("put", 3, Kind::Message(&OPERATION)),
         ("post", 4, Kind::Message(&OPERATION)),
         ("delete", 5, Kind::Message(&OPERATION)),
+        ("options", 6, Kind::Message(&OPERATION)),
+        ("head", 7, Kind::Message(&OPERATION)),
         ("patch", 8, Kind::Message(&OPERATION)),
         ("parameters", 9, Kind::Parameters),
     ],
@@ -97,7 +102,9 @@ static PATH: Message = Message {
 
 static OPERATION: Message = Message {
     members: &[
+        ("tags", 1, Kind::Texts),
         ("description", 3, Kind::Text),
+        ("operationId", 5, Kind::Text),
         ("produces", 6, Kind::Texts),
         ("consumes", 7, Kind::Texts),
         ("parameters", 8, Kind::Parameters),
@@ -163,6 +170,19 @@ static RESPONSE: Message = Message {
     extensions: Some(5),
 };
 
+/// Parameters that operations refer to.
+static PARAMETERS: Message = Message {
+    members: &[],
+    named: Some((1, Kind::Parameter)),
+    extensions: None,
+};
+
+static REFERENCE: Message = Message {
+    members: &[("$ref", 1, Kind::Text)],
+    named: None,
+    extensions: None,
+};
+
 static DEFINITIONS: Message = Message {
     members: &[],
     named: Some((1, Kind::Message(&SCHEMA))),
@@ -208,17 +228,19 @@ const NAMED_VALUE: u16 = 2;
 pub(super) enum Section {
     Paths,
     Definitions,
+    Parameters,
 }
 
 /// Leaves of a member of a section what these messages can say: known members, of the type that they have.
 pub(super) fn clean(section: Section, value: &mut Value) {
-    let own = match section {
-        Section::Paths => &PATH,
-        Section::Definitions => &SCHEMA,
-    };
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
+    let own = match section {
+        Section::Paths => &PATH,
+        Section::Definitions => &SCHEMA,
+        Section::Parameters => parameter_message(value).1,
+    };
     clean_message(own, value);
 }
 
@@ -256,11 +278,12 @@ fn fits(kind: &Kind, value: &mut Value) -> bool {
             value.is_object()
         }
         Kind::Messages(own) => clean_items(value, |item| fits(&Kind::Message(own), item)),
-        Kind::Parameters => clean_items(value, |item| {
-            let own = parameter_message(item).1;
-            let is_named = item["name"].is_string() && item["in"].is_string();
-            is_named && fits(&Kind::Message(own), item)
-        }),
+        Kind::Parameters => clean_items(value, |item| fits(&Kind::Parameter, item)),
+        Kind::Parameter => {
+            let own = parameter_message(value).1;
+            let is_named = value["name"].is_string() && value["in"].is_string();
+            (is_named || value["$ref"].is_string()) && fits(&Kind::Message(own), value)
+        }
     }
 }
 
@@ -279,12 +302,21 @@ pub(super) fn document(out: &mut Vec<u8>, value: Value) {
 
 /// Writes a section whose members are written already.
 pub(super) fn section(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
-    write_bytes(out, if name == "paths" { 8 } else { 9 }, bytes);
+    let number = match name {
+        "paths" => 8,
+        "definitions" => 9,
+        _ => 10,
+    };
+    write_bytes(out, number, bytes);
 }
 
 /// Writes one member of a section.
-pub(super) fn member(out: &mut Vec<u8>, section: &str, name: &str, value: &Value) {
-    let own = if section == "paths" { &PATHS } else { &DEFINITIONS };
+pub(in crate::openapi) fn member(out: &mut Vec<u8>, section: &str, name: &str, value: &Value) {
+    let own = match section {
+        "paths" => &PATHS,
+        "definitions" => &DEFINITIONS,
+        _ => &PARAMETERS,
+    };
     if let Some((number, kind)) = &own.named {
         named(out, *number, kind, name, value);
     }
@@ -335,6 +367,11 @@ fn field(out: &mut Vec<u8>, number: u16, kind: &Kind, value: &Value) {
         }),
         Kind::Type => write_message(out, number, |out| field(out, 1, &Kind::Text, value)),
         Kind::Parameters => items().for_each(|item| parameter(out, number, item)),
+        Kind::Parameter => {
+            // Without the message that chooses between a parameter and a reference.
+            let (within, own) = parameter_message(value);
+            write_message(out, number, |out| wrapped(out, &within[1..], own, value));
+        }
     }
 }
 
@@ -363,6 +400,9 @@ fn parameter_message(value: &Value) -> (&'static [u16], &'static Message) {
     let place = value
         .as_object()
         .and_then(|own: &Map<String, Value>| own.get("in"));
+    if value.get("$ref").is_some() {
+        return (&[2], &REFERENCE);
+    }
     match place.and_then(Value::as_str) {
         Some("body") => (&[1, 1], &BODY_PARAMETER),
         Some("path") => (&[1, 2, 4], &PATH_PARAMETER),

@@ -112,7 +112,7 @@ impl SimDisk {
         files.map(|(name, file)| (name.clone(), length(file))).collect()
     }
 
-    /// Files that have more than one name, by one of them. Nobody makes a second name here, but of two changes of names a
+    /// Files that have more than one name, by one of them. No caller makes a second name here, but of two changes of names a
     /// power loss may keep the later one alone.
     pub fn files_with_two_names(&self) -> Vec<PathBuf> {
         let shared = self.shared.lock();

@@ -89,6 +89,14 @@ impl Allocatable {
         Self(amounts(&ResourceList::from_api(list)))
     }
 
+    /// Raises amounts to what the node has given already.
+    pub(crate) fn has_at_least(&mut self, given: BTreeMap<String, usize>) {
+        for (name, count) in given {
+            let amount = self.0.entry(name).or_default();
+            *amount = (*amount).max(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
     fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(0)
     }

@@ -1,12 +1,14 @@
 //! The pods bound to this node, one worker each, and who wakes them.
 
+mod unread;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::Api;
+use machinery_client::{ListWatch, TypedChange, follow};
 use machinery_runtime::{CancellationToken, Watched};
 use node_cri::events::{TaskEvent, subscribe};
 use node_cri::v1;
@@ -18,8 +20,8 @@ use super::resize::allocation::ResourceRequest;
 use super::saved::{SavedPod, load_all};
 use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
 use super::{is_mirror, is_static, uid};
-use crate::api::watch::{Change, follow};
-use crate::containers::files;
+use crate::api;
+use crate::containers::{files, log_links};
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
@@ -43,6 +45,10 @@ pub(crate) struct Pods {
     listed: Mutex<bool>,
     /// Set once the files of static pods were read.
     static_known: Watched<bool>,
+    /// Uids of pods that the API server has and that cannot be decoded.
+    unread: Mutex<BTreeSet<String>>,
+    /// Pods that an earlier agent saved, for the first list of the API server.
+    saved: Mutex<Vec<SavedPod>>,
 }
 
 impl Pods {
@@ -54,6 +60,8 @@ impl Pods {
             synced: Watched::new(false),
             listed: Mutex::new(false),
             static_known: Watched::new(false),
+            unread: Mutex::default(),
+            saved: Mutex::default(),
         };
         Arc::new(pods)
     }
@@ -148,24 +156,29 @@ impl Pods {
     /// Follows the pods bound to this node, for ever. None is admitted to a node that is not known.
     pub(crate) async fn follow_api(self: Arc<Self>, node_name: String) {
         self.context.node_known.wait_for(|known| *known).await;
-        let api: Api<Pod> = Api::all(self.context.client.clone());
-        let selector = Some(format!("spec.nodeName={node_name}"));
-        let runtime = self.context.runtime.clone();
-        let apply = |change| self.apply_change(change);
-        follow(&runtime, api, selector, apply).await;
+        *self.saved.lock() = self.load_saved().await;
+        let client = api::client(&self.context.client, &self.context.runtime);
+        let source = ListWatch::of::<Pod>().fields(format!("spec.nodeName={node_name}"));
+        follow(&client, source, |change| self.apply_change(change)).await;
     }
 
-    fn apply_change(self: &Arc<Self>, change: Change<Pod>) {
+    fn apply_change(self: &Arc<Self>, change: TypedChange<Pod>) {
         match change {
-            Change::All(pods) => {
+            TypedChange::All { objects, unread } => {
                 let mut listed = self.listed.lock();
                 *listed = true;
-                let (mirrors, pods): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(is_mirror);
-                self.context.mirrors.replace(mirrors.clone());
+                let (mirrors, pods): (Vec<Pod>, Vec<Pod>) = objects.into_iter().partition(is_mirror);
+                let mut present: BTreeSet<String> = unread.iter().map(|own| own.uid.0.clone()).collect();
+                let undecodable = present.clone();
+                self.context.mirrors.replace(mirrors.clone(), &present);
                 mirrors.iter().for_each(|mirror| self.wake_static(mirror));
-                let present: BTreeSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
+                present.extend(pods.iter().map(|pod| uid(pod).to_string()));
                 self.hold_begun(&pods);
+                self.begin_unread(&unread);
                 pods.into_iter().for_each(|pod| self.set_of_the_api(pod));
+                unread.iter().for_each(|header| self.set_unread(header));
+                // Once what can be decoded again has a worker: see `is_known`.
+                self.replace_unread(undecodable);
                 let known = self.known_of_the_api();
                 known
                     .iter()
@@ -173,14 +186,18 @@ impl Pods {
                     .for_each(|uid| self.gone(uid));
                 self.synced.replace(true);
             }
-            Change::Set(pod) if is_mirror(&pod) => {
-                self.context.mirrors.set(pod.clone());
-                self.wake_static(&pod);
+            TypedChange::Set(pod) => {
+                let id = uid(&pod).to_owned();
+                self.set_any(pod);
+                self.unread.lock().remove(&id);
             }
-            Change::Gone(pod) if is_mirror(&pod) => self.context.mirrors.remove(&pod),
-            Change::Set(pod) => self.set_of_the_api(pod),
-            Change::Gone(pod) => self.gone(uid(&pod)),
-            Change::Failed(reason) => tracing::debug!(reason, "watching pods failed"),
+            TypedChange::Unread(header) => self.set_unread(&header),
+            TypedChange::Gone(header) => {
+                self.unread.lock().remove(&header.uid.0);
+                self.context.mirrors.remove(&header);
+                self.gone(&header.uid.0);
+            }
+            TypedChange::Failed(reason) => tracing::debug!(reason, "watching pods failed"),
         }
     }
 
@@ -197,6 +214,16 @@ impl Pods {
         let inboxes = self.inboxes.lock();
         let of_the_api = inboxes.iter().filter(|(_, inbox)| !is_static(&inbox.pod.lock()));
         of_the_api.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Takes in a pod of the API server, or what it has of a static one.
+    fn set_any(self: &Arc<Self>, pod: Pod) {
+        if is_mirror(&pod) {
+            self.context.mirrors.set(pod.clone());
+            self.wake_static(&pod);
+        } else {
+            self.set_of_the_api(pod);
+        }
     }
 
     fn set_of_the_api(self: &Arc<Self>, mut pod: Pod) {
@@ -219,6 +246,11 @@ impl Pods {
         self.synced.get() && self.static_known.get()
     }
 
+    async fn until_synced(&self) {
+        self.synced.wait_for(|known| *known).await;
+        self.static_known.wait_for(|known| *known).await;
+    }
+
     /// Continues with the pods that an earlier agent saved if the API server has not listed pods after [`SAVED_AFTER`]:
     /// restarts their containers and runs their probes. Returns once that has begun.
     pub(crate) async fn go_on_with_saved(self: Arc<Self>) {
@@ -227,9 +259,13 @@ impl Pods {
         if runtime.timeout(SAVED_AFTER, synced).await.is_ok() {
             return;
         }
+        self.take_up(self.load_saved().await);
+    }
+
+    async fn load_saved(&self) -> Vec<SavedPod> {
         let config = self.context.control.config.clone();
-        let saved = runtime.blocking(move || load_all(&config)).await;
-        self.take_up(saved.unwrap_or_default());
+        let saved = self.context.runtime.blocking(move || load_all(&config));
+        saved.await.unwrap_or_default()
     }
 
     fn take_up(self: &Arc<Self>, saved: Vec<SavedPod>) {
@@ -239,14 +275,7 @@ impl Pods {
         }
         let pods = saved.len();
         tracing::info!(pods, "API server unreachable, continuing with the saved pods");
-        for known in &saved {
-            if let Some(variables) = &known.services {
-                let services = &self.context.control.services;
-                services.remember(uid(&known.pod), variables.clone());
-            }
-        }
-        self.hold_begun(saved.iter().map(|known| &known.pod));
-        saved.into_iter().for_each(|known| self.set_of_the_api(known.pod));
+        self.begin_saved(saved);
     }
 
     /// Pods that have begun keep their place: none that is new takes it before their workers have looked.
@@ -358,15 +387,18 @@ impl Pods {
         let mut seen = BTreeMap::new();
         let mut all_have_workers = false;
         loop {
-            let synced = self.synced.get();
+            let synced = self.is_synced();
+            let mut pause = RELIST_AFTER;
             match self.states().await {
                 Ok(states) => {
                     let changed = states
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
-                    if synced && self.static_known.get() {
+                    if synced {
                         self.remove_orphaned_pods(states.keys().cloned().collect()).await;
+                        // Whatever has something on this node has a worker now, but for what cannot be decoded.
+                        self.context.devices.settle(|uid| self.is_known(uid));
                         // Since the last time each of them has looked at its pod.
                         if std::mem::replace(&mut all_have_workers, true) {
                             self.context.control.host_ports.settle();
@@ -374,12 +406,18 @@ impl Pods {
                     }
                     seen = states;
                 }
-                Err(error) => tracing::debug!(error = %error, "runtime not listed"),
+                Err(error) => {
+                    tracing::debug!(error = %error, "runtime not listed");
+                    if !all_have_workers {
+                        // New pods wait for what deleted ones have.
+                        pause = RECONNECT_AFTER;
+                    }
+                }
             }
             tokio::select! {
                 biased;
-                _ = self.synced.wait_for(|now| *now && !synced) => {}
-                () = runtime.sleep(RELIST_AFTER) => {}
+                () = self.until_synced(), if !synced => {}
+                () = runtime.sleep(pause) => {}
             }
         }
     }
@@ -414,14 +452,14 @@ impl Pods {
     /// Removes sandboxes and folders of pods that the API server does not have.
     async fn remove_orphaned_pods(self: &Arc<Self>, in_runtime: BTreeSet<String>) {
         let config = self.context.control.config.clone();
-        let on_disk = self
-            .context
-            .runtime
-            .blocking(move || files::uids_on_disk(&config));
+        let on_disk = self.context.runtime.blocking(move || {
+            log_links::remove_dangling(&config);
+            files::uids_on_disk(&config)
+        });
         let on_disk = on_disk.await.unwrap_or_default();
         let all: BTreeSet<String> = in_runtime.into_iter().chain(on_disk).collect();
         for uid in all {
-            if self.inboxes.lock().contains_key(&uid) {
+            if self.is_known(&uid) {
                 continue;
             }
             tracing::info!(%uid, "removing the remains of a deleted pod");

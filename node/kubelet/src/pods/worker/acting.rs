@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::PodWorker;
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::containers::control::PodFacilities;
 use crate::containers::sandbox::host_ports;
 use crate::containers::stopping::{Hook, Killing, grace_period};
@@ -33,7 +33,7 @@ impl PodWorker {
         }
         let holds_ports = self.hold_host_ports(pod, observed).await;
         let resizes = self.has_to_resize(pod, plan);
-        if plan.kill.is_empty() && plan.start.is_empty() && !resizes {
+        if plan.kill.is_empty() && plan.remove.is_empty() && plan.start.is_empty() && !resizes {
             return Ok(if holds_ports {
                 ActOutcome::No
             } else {
@@ -53,10 +53,10 @@ impl PodWorker {
             control.kill(pod, &kill.name, &kill.id, killing)
         });
         futures::future::join_all(kills).await;
-        for kill in plan.kill.iter().filter(|kill| kill.remove) {
-            let request = node_cri::v1::RemoveContainerRequest {
-                container_id: kill.id.clone(),
-            };
+        let unknown = plan.kill.iter().filter(|kill| kill.remove).map(|kill| &kill.id);
+        for id in unknown.chain(&plan.remove) {
+            let container_id = id.clone();
+            let request = node_cri::v1::RemoveContainerRequest { container_id };
             control.cri.remove_container(request).await?;
         }
         if !plan.kill.is_empty() {
@@ -68,7 +68,10 @@ impl PodWorker {
             false => ActOutcome::No,
         };
         if plan.start.is_empty() {
-            return Ok(resized);
+            return Ok(match plan.remove.is_empty() {
+                true => resized,
+                false => ActOutcome::Yes,
+            });
         }
         if !holds_ports {
             return Ok(ActOutcome::Failed);
@@ -102,7 +105,7 @@ impl PodWorker {
         let text = format!("Failed to create pod sandbox: {error}");
         context
             .events
-            .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", text);
+            .pod(pod, EventType::Warning, "FailedCreatePodSandBox", text);
         false
     }
 
@@ -131,7 +134,7 @@ impl PodWorker {
             match self.context.control.start(pod, start, with).await {
                 Ok(()) => {
                     self.waiting.remove(&start.name);
-                    self.started_with(&start.name);
+                    self.started_with(&start.name).await;
                 }
                 Err(error) => {
                     failed = true;
@@ -158,7 +161,7 @@ impl PodWorker {
         let context = self.context.clone();
         if attempt > 0 {
             let text = "Pod sandbox changed, it will be killed and re-created.";
-            context.events.pod(pod, EventKind::Normal, "SandboxChanged", text);
+            context.events.pod(pod, EventType::Normal, "SandboxChanged", text);
         }
         termination::stop_all(&context.control, pod, observed, grace_period(pod), Hook::Run).await?;
         for sandbox in &observed.sandboxes {
@@ -167,10 +170,10 @@ impl PodWorker {
         if let Err(error) = context.control.prepare_pod(pod, &self.lane).await {
             context
                 .events
-                .pod(pod, EventKind::Warning, error.reason, error.message);
+                .pod(pod, EventType::Warning, error.reason, error.message);
             return Ok(ActOutcome::Failed);
         }
-        self.group_made();
+        self.group_made().await;
         // The first status and the volumes need nothing of the sandbox, nor it of them.
         self.report(pod, observed, false).await;
         if !self.set_up_volumes(pod).await {
@@ -191,16 +194,17 @@ impl PodWorker {
         let outcome = self.volumes.set_up(pod).await;
         for (volume, error) in &outcome.failures {
             let events = &self.context.events;
-            events.pod(pod, EventKind::Warning, "FailedMount", error.event(volume));
+            events.pod(pod, EventType::Warning, "FailedMount", error.event(volume));
         }
         for notice in outcome.notices {
             let events = &self.context.events;
-            events.pod(pod, EventKind::Warning, notice.reason, notice.message);
+            events.pod(pod, EventType::Warning, notice.reason, notice.message);
         }
         self.volume_failures = match outcome.failures.is_empty() {
             true => 0,
             false => self.volume_failures.saturating_add(1),
         };
+        self.volumes_are_up |= outcome.are_mounted && outcome.failures.is_empty();
         outcome.are_mounted
     }
 }

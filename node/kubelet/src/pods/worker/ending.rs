@@ -43,6 +43,7 @@ impl PodWorker {
         termination::release_host_ports(&self.context.control, &self.uid, &observed).await;
         // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
         self.context.allocations.release(&self.uid);
+        self.context.devices.release(&self.uid);
         // A static pod ends without an API server, too.
         if !self.report(pod, &observed, true).await && !is_static(pod) {
             return Ok(self.after(RETRY_WRITE_AFTER));
@@ -204,6 +205,8 @@ impl PodWorker {
         self.probes.stop();
         let grace = grace_period(pod).min(1);
         termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;
+        // Nothing runs: a volume that does not come off holds no device.
+        self.context.devices.release(&self.uid);
         if !self.clean_up(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }

@@ -33,12 +33,15 @@ use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
 use super::resize::allocation::NodeAllocations;
 use super::resize::conditions::ResizeState;
+use super::restarts::RoundStage;
 use super::{full_name, full_name_with_uid, spec, uid};
-use crate::api::events::{EventKind, EventRecorder};
+use crate::api::events::{EventType, NodeEvents};
 use crate::api::objects::{Objects, WakePod};
 use crate::containers::control::ContainerControl;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
+use crate::csi::Csi;
+use crate::devices::manager::DeviceManager;
 use crate::eviction::metrics::EvictionMetrics;
 use crate::eviction::pod_storage::StorageLooks;
 use crate::logs::following::FollowedLogs;
@@ -74,11 +77,15 @@ pub(crate) struct WorkerContext {
     /// Mounts of volumes.
     pub(crate) mounter: Arc<dyn Mounter>,
     /// Recorder of events.
-    pub(crate) events: EventRecorder,
+    pub(crate) events: NodeEvents,
     /// Uid of the pod of each container and sandbox.
     pub(crate) owners: Mutex<HashMap<String, String>>,
     /// Allocations of the node by pod.
     pub(crate) allocations: NodeAllocations,
+    /// Devices of plugins.
+    pub(crate) devices: Arc<DeviceManager>,
+    /// Volumes of drivers.
+    pub(crate) csi: Csi,
     /// Ends the pod with this uid for a critical one.
     pub(crate) preempt: OnceLock<WakePod>,
     /// The newest version of the Node object; the agent's own until one was received from the API server.
@@ -115,6 +122,8 @@ impl WorkerContext {
             status.allocatable = before.and_then(|before| before.allocatable.clone());
         }
         *known = Arc::new(node);
+        self.devices.expect_of(&known);
+        self.csi.update_node(&known);
         drop(known);
         self.node_known.replace(true);
     }
@@ -191,6 +200,8 @@ pub(crate) struct PodWorker {
     cleaned: bool,
     /// Failures in a row of setting up volumes.
     volume_failures: u32,
+    /// This agent has set up all volumes once.
+    volumes_are_up: bool,
     /// Set while the runtime's last answer is known to be stale.
     behind: bool,
     /// Last observation, as long as nothing was created or removed since.
@@ -225,6 +236,7 @@ impl PodWorker {
             files::pod_folder(&control.config, &uid),
             context.mounter.clone(),
             objects.clone(),
+            Arc::new(context.csi.clone()),
             control.node,
             this_node,
             memory_bytes_max(&inbox.pod.lock(), control.node.memory_bytes),
@@ -254,6 +266,7 @@ impl PodWorker {
             ended: false,
             cleaned: false,
             volume_failures: 0,
+            volumes_are_up: false,
             behind: false,
             last_seen: None,
             saved: Saved::default(),
@@ -281,6 +294,7 @@ impl PodWorker {
         self.context.control.images.forget_pod(&self.uid);
         self.context.control.services.forget_pod(&self.uid);
         self.context.allocations.release(&self.uid);
+        self.context.devices.release(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
 
@@ -354,7 +368,7 @@ impl PodWorker {
         }
         self.check_deadline(&pod);
         self.check_disrupted(&pod);
-        self.admit(&pod).await;
+        self.admit(&pod, &observed).await;
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ended |= matches!(phase, Some("Succeeded" | "Failed"));
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
@@ -365,7 +379,10 @@ impl PodWorker {
             return Ok(Some(Next::Wait(None)));
         }
         let previous = self.previous(&pod);
-        let (pod, began) = (self.allocated(&pod, &previous), self.resize.clone());
+        let began = self.resize.clone();
+        let Some(pod) = self.allocated(&pod, &previous).await else {
+            return Ok(Some(self.after(RETRY_WRITE_AFTER)));
+        };
         if self.resize != began {
             self.report(&pod, &observed, false).await;
         }
@@ -389,6 +406,13 @@ impl PodWorker {
         if plan.finish {
             self.ended = true;
             return Ok(None);
+        }
+        if self.check_devices(&pod, &plan) {
+            return Ok(None);
+        }
+        if RoundStage::of(&pod, &observed) != RoundStage::Begun {
+            // What follows would hide that all containers end and start anew.
+            self.report(&pod, &observed, false).await;
         }
         let outcome = self.act(&pod, &observed, &plan).await?;
         if outcome == ActOutcome::No {
@@ -422,7 +446,7 @@ impl PodWorker {
             );
             self.context
                 .events
-                .container(pod, name, EventKind::Warning, "BackOff", text);
+                .container(pod, name, EventType::Warning, "BackOff", text);
             self.waiting
                 .insert(name.clone(), (reason.clone(), message.clone()));
         }
@@ -438,7 +462,10 @@ impl PodWorker {
         self.resize_done(pod);
         let written = self.report(pod, observed, false).await;
         // A server that takes no status has no objects either, and is tried again before long.
-        if written && has_object_volumes(pod) {
+        let calls_again = self.volumes.publish_again_at().is_some_and(|at| at <= self.now());
+        // What an earlier agent has had shown is the driver's to say again.
+        let is_taken_over = !self.volumes_are_up && may_have_drivers(pod);
+        if written && (has_object_volumes(pod) || calls_again || is_taken_over) {
             self.set_up_volumes(pod).await;
         }
         self.collect_ended(observed).await;
@@ -447,6 +474,7 @@ impl PodWorker {
             plan.requeue_at,
             self.deadline(pod),
             self.context.objects.next_renewal(&self.uid),
+            self.volumes.publish_again_at().filter(|at| *at > self.now()),
         ];
         if has_object_volumes(pod) {
             times.push(self.now().checked_add(REFRESH_AFTER).ok());
@@ -506,6 +534,14 @@ fn has_object_volumes(pod: &Pod) -> bool {
             || volume.secret.is_some()
             || volume.projected.is_some()
             || volume.downward_api.is_some()
+    })
+}
+
+/// Reports whether a volume of the pod is a driver's, or may be.
+fn may_have_drivers(pod: &Pod) -> bool {
+    let mut volumes = spec(pod).volumes.iter().flatten();
+    volumes.any(|volume| {
+        volume.csi.is_some() || volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
     })
 }
 

@@ -8,13 +8,14 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, Patch, PatchParams};
 
 use super::PodWorker;
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::containers::stopping::grace_period;
 use crate::eviction::admission::rejection as pressure_rejection;
 use crate::eviction::config::REASON;
 use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
 use crate::pods::disruption::Failure;
 use crate::pods::observed::ObservedPod;
+use crate::pods::plan::Plan;
 use crate::pods::resize::actual::ResourceView;
 use crate::pods::resize::allocation::{Allocatable, PreemptionError, ResourceRequest, Shortage};
 use crate::pods::status::{StatusInput, generate};
@@ -70,6 +71,11 @@ impl PodWorker {
                 self.written = Some((revision, status));
                 true
             }
+            // It is written: what this node cannot decode of the pod says nothing of that.
+            Err(kube::Error::SerdeError(_)) => {
+                self.written = Some((revision_of(pod), (*status).clone()));
+                true
+            }
             // It has gone, or another of its name is there: the watch will say so.
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
             Err(error) => {
@@ -106,6 +112,11 @@ impl PodWorker {
                 self.mirrored = Some((uid(&mirror).to_owned(), told));
                 true
             }
+            // It is written: what this node cannot decode of the mirror says nothing of that.
+            Err(kube::Error::SerdeError(_)) => {
+                self.mirrored = Some((uid(&mirror).to_owned(), status));
+                true
+            }
             // Its successor is notified when it is there.
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
             Err(error) => {
@@ -125,7 +136,7 @@ impl PodWorker {
 
     /// Decides in the first round whether this node runs the pod. A pod that an agent has begun to run is not checked
     /// again.
-    pub(super) async fn admit(&mut self, pod: &Pod) {
+    pub(super) async fn admit(&mut self, pod: &Pod, observed: &ObservedPod) {
         let decided = self.record.is_some() || self.failure.is_some() || self.ended;
         if decided || pod.metadata.deletion_timestamp.is_some() {
             return;
@@ -134,17 +145,42 @@ impl PodWorker {
         let under_pressure = is_new.then(|| self.rejected_under_pressure(pod)).flatten();
         let found = match under_pressure.or_else(|| rejection(pod, &self.context.control.abilities)) {
             None if !is_new => return,
-            None => self.admit_to_node(pod).await,
+            None => self.admit_with_devices(pod, observed).await,
             Some(found) => Err(found),
         };
         let found = match found {
             Ok(victims) => return self.preempt(victims),
             Err(found) => found,
         };
+        self.reject(pod, found);
+    }
+
+    fn reject(&mut self, pod: &Pod, found: Rejection) {
         let message = format!("Pod was rejected: {}", found.message);
         let events = &self.context.events;
-        events.pod(pod, EventKind::Warning, found.reason.clone(), found.message);
+        events.pod(pod, EventType::Warning, found.reason.clone(), found.message);
         self.failure = Some(Failure::new(found.reason.into_owned(), message));
+    }
+
+    /// Gives the pod its devices, and then all else that it asks for, in upstream's order. It keeps none if it is rejected.
+    async fn admit_with_devices(&self, pod: &Pod, observed: &ObservedPod) -> Result<Vec<String>, Rejection> {
+        let runs = observed.running().next().is_some();
+        let admission = self.context.devices.allocate(pod, runs).await;
+        let admission = admission.map_err(|why| Rejection::unexpected_allocation(&why))?;
+        let victims = self.admit_to_node(pod).await?;
+        admission.keep();
+        Ok(victims)
+    }
+
+    /// Fails the pod if a container of it is about to start whose devices are gone since the agent before this one gave them:
+    /// its owner makes another. True where it has failed.
+    pub(super) fn check_devices(&mut self, pod: &Pod, plan: &Plan) -> bool {
+        let starting = plan.start.iter().map(|start| &*start.name);
+        let lost = self.context.devices.lost(pod, starting);
+        if let Some(why) = &lost {
+            self.reject(pod, Rejection::unexpected_allocation(why));
+        }
+        lost.is_some()
     }
 
     fn rejected_under_pressure(&self, pod: &Pod) -> Option<Rejection> {
@@ -207,7 +243,8 @@ impl PodWorker {
     async fn admit_to_node(&self, pod: &Pod) -> Result<Vec<String>, Rejection> {
         let mut node = self.context.node.lock().clone();
         let admit = |node: &Node| {
-            let (request, allocatable) = (ResourceRequest::of(pod), Allocatable::of(node));
+            let (request, mut allocatable) = (ResourceRequest::of(pod), Allocatable::of(node));
+            allocatable.has_at_least(self.context.devices.held_by_all(pod));
             let critical = request.is_critical();
             let given = self.context.allocations.admit(&self.uid, request, &allocatable);
             // Upstream names shortages first, ports after labels.
@@ -243,7 +280,7 @@ impl PodWorker {
             let message = "Pod was active on the node longer than the specified deadline";
             self.context
                 .events
-                .pod(pod, EventKind::Normal, "DeadlineExceeded", message);
+                .pod(pod, EventType::Normal, "DeadlineExceeded", message);
             self.failure = Some(Failure::new("DeadlineExceeded", message));
         }
     }

@@ -9,7 +9,7 @@ use node_sys::cgroup::CgroupResources;
 
 use super::PodWorker;
 use super::acting::ActOutcome;
-use crate::api::events::EventKind;
+use crate::api::events::EventType;
 use crate::containers::files;
 use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};
 use crate::pods::full_name;
@@ -21,33 +21,41 @@ use crate::pods::resize::steps::{Step, steps};
 use crate::pods::resize::{Record, Resize, Resources};
 
 impl PodWorker {
-    /// Returns the pod with its allocated resources in place of its requests, after an attempt to allocate those.
-    pub(super) fn allocated(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
-        let mut record = match self.record.take() {
+    /// Returns the pod with its allocated resources in place of its requests, after an attempt to allocate those; `None`
+    /// where the disk does not say what was allocated before.
+    pub(super) async fn allocated(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Option<Arc<Pod>> {
+        let mut record = match self.record.clone() {
             Some(record) => record,
-            None => self.load_record(pod, previous),
+            None => self.load_record(pod, previous).await?,
         };
         let wanted = Resources::of(pod);
         if wanted == record.allocated {
             self.resize.pending = None;
         } else if self.allocate(pod) {
             record.allocated = wanted;
-            self.keep(&record);
+            self.keep(record).await;
         }
-        let allocated = record.allocated.put_into(pod);
-        self.record = Some(record);
-        allocated
+        self.record.as_ref().map(|record| record.allocated.put_into(pod))
     }
 
-    fn load_record(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Record {
-        let before = Record::load(&self.folder());
+    async fn load_record(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Option<Record> {
+        let folder = self.folder();
+        let load = move || Record::load(&folder);
+        let before = match self.lane.run("reading the allocated resources", load).await {
+            Ok(before) => before,
+            Err(error) => {
+                tracing::warn!(pod = %full_name(pod), %error, "allocated resources of a pod not read");
+                return None;
+            }
+        };
         let record = before.unwrap_or_else(|| Record::new(pod));
         let allocated = record.allocated.put_into(pod);
         self.context
             .allocations
             .hold(&self.uid, ResourceRequest::of(&allocated));
         self.resize = ResizeState::of(previous);
-        record
+        self.record = Some(record.clone());
+        Some(record)
     }
 
     /// Reports whether the node has what the pod requests now, and allocates it if so.
@@ -70,7 +78,7 @@ impl PodWorker {
                 }),
             };
             let text = event("started", pod, generation, "");
-            events.pod(pod, EventKind::Normal, "ResizeStarted", text);
+            events.pod(pod, EventType::Normal, "ResizeStarted", text);
             return true;
         };
         let deferred = ResizeCondition {
@@ -81,7 +89,7 @@ impl PodWorker {
         let before = self.resize.pending.as_ref();
         if before.is_none_or(|before| (&before.reason, before.generation) != (&deferred.reason, generation)) {
             let text = event("Deferred", pod, generation, &deferred.message);
-            events.pod(pod, EventKind::Warning, "ResizeDeferred", text);
+            events.pod(pod, EventType::Warning, "ResizeDeferred", text);
         }
         self.resize.pending = Some(deferred);
         false
@@ -118,10 +126,11 @@ impl PodWorker {
         let Some(mut record) = self.record.clone() else {
             return ActOutcome::No;
         };
-        let outcome = self.apply_resizes(pod, &mut record, resizes).await;
-        self.record = Some(record);
-        match outcome {
-            Ok(()) => ActOutcome::Yes,
+        match self.apply_resizes(pod, &mut record, resizes).await {
+            Ok(()) => {
+                self.keep(record).await;
+                ActOutcome::Yes
+            }
             Err(message) => {
                 self.resize_failed(pod, message);
                 ActOutcome::Failed
@@ -166,7 +175,6 @@ impl PodWorker {
         for resize in resizes {
             mark_actuated(record, &resize.name);
         }
-        self.keep(record);
         Ok(())
     }
 
@@ -212,7 +220,7 @@ impl PodWorker {
         if (condition.reason.as_str(), &condition.message) != ("Error", &message) {
             let text = event("error", pod, condition.generation, &message);
             let events = &self.context.events;
-            events.pod(pod, EventKind::Warning, "ResizeError", text);
+            events.pod(pod, EventType::Warning, "ResizeError", text);
         }
         condition.reason = "Error".to_owned();
         condition.message = message;
@@ -223,41 +231,46 @@ impl PodWorker {
         if let Some(condition) = self.resize.in_progress.take() {
             let text = event("completed", pod, condition.generation, "");
             let events = &self.context.events;
-            events.pod(pod, EventKind::Normal, "ResizeCompleted", text);
+            events.pod(pod, EventType::Normal, "ResizeCompleted", text);
         }
     }
 
     /// Notes that a container was created with its allocated resources.
-    pub(super) fn started_with(&mut self, name: &str) {
-        let Some(mut record) = self.record.take() else {
+    pub(super) async fn started_with(&mut self, name: &str) {
+        let Some(mut record) = self.record.clone() else {
             return;
         };
         if record.actuated.containers.get(name) != record.allocated.containers.get(name) {
             mark_actuated(&mut record, name);
-            self.keep(&record);
+            self.keep(record).await;
         }
-        self.record = Some(record);
     }
 
     /// Notes that the pod's first group was created.
-    pub(super) fn group_made(&mut self) {
-        let Some(mut record) = self.record.take() else {
+    pub(super) async fn group_made(&mut self) {
+        let Some(mut record) = self.record.clone() else {
             return;
         };
         record.group.clone_from(&record.allocated);
-        self.keep(&record);
-        self.record = Some(record);
+        self.keep(record).await;
     }
 
     pub(super) fn folder(&self) -> std::path::PathBuf {
         files::pod_folder(&self.context.control.config, &self.uid)
     }
 
-    fn keep(&self, record: &Record) {
-        if let Err(error) = record.store(&self.folder()) {
-            // The next agent would only apply the same again.
-            tracing::warn!(pod = %full_name(&self.pod()), %error, "saving the allocated resources of a pod failed");
-        }
+    /// Keeps the record, and saves it. A round that is dropped meanwhile leaves the record that is kept: the next agent
+    /// would only apply the same again.
+    async fn keep(&mut self, record: Record) {
+        self.record = Some(record.clone());
+        let folder = self.folder();
+        let store = move || record.store(&folder);
+        let failure = match self.lane.run("saving the allocated resources", store).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(pod = %full_name(&self.pod()), error = failure, "saving the allocated resources of a pod failed");
     }
 }
 

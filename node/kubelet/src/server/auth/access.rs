@@ -6,11 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use machinery_meta::UserInfo;
 
-use super::{Delegated, Refusal, created};
+use super::{Delegated, Refusal, Unanswered, created};
 
 /// Upstream's cache times: of a yes, of a no.
-const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
-const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
+pub(in crate::server) const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
+pub(in crate::server) const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// User, verb and subresource of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -108,9 +108,12 @@ impl Delegated {
         );
         async move {
             let answer = created(&runtime, &client, &review).await;
-            let answer = answer.map_err(|error| {
-                tracing::warn!(error, "authorization error");
-                Refusal::Unavailable(failed)
+            let answer = answer.map_err(|why| match why {
+                Unanswered::Busy => Refusal::TooMany,
+                Unanswered::Failed(error) => {
+                    tracing::warn!(error, "authorization error");
+                    Refusal::Unavailable(failed)
+                }
             });
             Ok(answer?.status.unwrap_or_default().allowed)
         }
@@ -146,6 +149,7 @@ mod tests {
             };
             let words = "Forbidden (user=anna, verb=get, resource=nodes, subresource(s)=[pods proxy])\n";
             assert_eq!(authorize("anna").await, Err(Refusal::Forbidden(words.to_owned())));
+            assert_eq!(authorize("busy").await, Err(Refusal::TooMany));
             let words = "Authorization error (user=broken, verb=get, resource=nodes, subresource=pods)";
             assert_eq!(
                 authorize("broken").await,

@@ -11,17 +11,22 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, PostParams};
+use kube::core::Status;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 
 use super::known_tokens::KnownTokens;
 use super::reviews::Reviews;
 use access::DecisionKey;
+pub(super) use access::{ALLOWED_AGE_MAX, DENIED_AGE_MAX};
 use answer_cache::AnswerCache;
+pub(super) use tokens::TOKEN_AGE_MAX;
 use tokens::{Asker, TokenDigest};
 
 /// The API server answers a review in this time, or has not answered.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +35,7 @@ pub(crate) enum Refusal {
     Unauthorized,
     /// They may not.
     Forbidden(String),
-    /// The client's share of reviews is used up.
+    /// The client's share of reviews is used up, or the API server has no place for another.
     TooMany,
     /// The authorizer could not be asked.
     Unavailable(String),
@@ -75,8 +80,17 @@ impl Delegated {
     }
 }
 
-/// Creates a review and returns the API server's answer.
-async fn created<K>(runtime: &Runtime, client: &Client, review: &K) -> Result<K, String>
+/// Reason why a review has no answer.
+enum Unanswered {
+    /// The API server has had no place for it until its time was over.
+    Busy,
+    /// It failed, for the reason in these words.
+    Failed(String),
+}
+
+/// Creates a review and returns the API server's answer. A server that is busy is asked again, as upstream's kubelet does
+/// (`webhook.DefaultShouldRetry`, and its client at `Retry-After`).
+async fn created<K>(runtime: &Runtime, client: &Client, review: &K) -> Result<K, Unanswered>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
         + Clone
@@ -85,9 +99,30 @@ where
         + serde::de::DeserializeOwned,
 {
     let (api, parameters) = (Api::<K>::all(client.clone()), PostParams::default());
-    let sent = api.create(&parameters, review);
+    let mut busy = false;
+    let sent = async {
+        loop {
+            match api.create(&parameters, review).await {
+                Err(kube::Error::Api(status)) if status.code == TOO_MANY_REQUESTS => {
+                    busy = true;
+                    runtime.sleep(pause_of(&status)).await;
+                }
+                answer => return answer.map_err(|error| Unanswered::Failed(error.to_string())),
+            }
+        }
+    };
     match runtime.timeout(REVIEW_TIMEOUT, sent).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err("timed out waiting for the API server".to_owned()),
+        Ok(answer) => answer,
+        Err(_) if busy => Err(Unanswered::Busy),
+        Err(_) => {
+            let why = "timed out waiting for the API server";
+            Err(Unanswered::Failed(why.to_owned()))
+        }
     }
+}
+
+/// Pause before a busy server is asked again: what it says, and no less than a second.
+fn pause_of(status: &Status) -> Duration {
+    let said = status.details.as_ref().map(|details| details.retry_after_seconds);
+    Duration::from_secs(u64::from(said.unwrap_or(0).max(1)))
 }

@@ -10,10 +10,10 @@ use machinery_runtime::client_of;
 use machinery_x509::with_authenticated_group;
 use sha2::{Digest, Sha256};
 
-use super::{Delegated, Refusal, created};
+use super::{Delegated, Refusal, Unanswered, created};
 
 /// Upstream's cache time of tokens.
-const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
+pub(in crate::server) const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
 /// Longer tokens are not authenticated: those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -82,8 +82,11 @@ impl Delegated {
         };
         let (client, runtime) = (self.client.clone(), self.runtime.clone());
         async move {
-            let answer = created(&runtime, &client, &review).await;
-            let status = answer.map(|review| review.status.unwrap_or_default());
+            let status = match created(&runtime, &client, &review).await {
+                Ok(review) => Ok(review.status.unwrap_or_default()),
+                Err(Unanswered::Busy) => return Err(Refusal::TooMany),
+                Err(Unanswered::Failed(error)) => Err(error),
+            };
             let failed = match &status {
                 Ok(status) if status.authenticated == Some(true) => None,
                 Ok(status) => status.error.as_ref().filter(|error| !error.is_empty()),
@@ -158,6 +161,23 @@ mod tests {
             runtime.sleep(TOKEN_AGE_MAX).await;
             drop(delegated.authenticate("unknown", POD).await);
             assert_eq!(reviewed.load(Ordering::Relaxed), 4);
+        });
+    }
+
+    #[test]
+    fn token_that_a_busy_server_has_not_looked_at_is_no_strangers() {
+        story(|runtime, delegated, reviewed| async move {
+            assert!(delegated.authenticate("soon good", POD).await.is_ok());
+            assert_eq!(reviewed.load(Ordering::Relaxed), 2, "it was asked again");
+            let began = runtime.monotonic();
+            let refused = delegated.authenticate("busy", POD).await;
+            assert_eq!(refused, Err(Refusal::TooMany));
+            assert_eq!(runtime.monotonic() - began, REVIEW_TIMEOUT);
+            assert_eq!(
+                reviewed.load(Ordering::Relaxed),
+                2 + 5,
+                "every two seconds, as it said"
+            );
         });
     }
 

@@ -12,7 +12,7 @@ use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
+pub(in crate::server) const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Time of the last activity of a session.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 //! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
 //! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to
 //! connections inside the pod's network namespace. Each pod has a bounded number of [`stream_slots`] for them,
-//! and what a client has sent and nobody has read is bounded for each connection ([`unread`]).
+//! and what a client has sent and the container has not read is bounded for each connection ([`unread`]).
 
 mod attach;
 mod channels;
@@ -26,6 +26,7 @@ mod websocket;
 
 pub(super) use attach::attach;
 pub(super) use exec::exec;
+pub(super) use idle::IDLE_TIMEOUT;
 pub(super) use port_forward::port_forward;
 pub(super) use session::Target;
 pub(super) use stream_slots::{StreamSlot, StreamSlots};

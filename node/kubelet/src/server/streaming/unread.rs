@@ -1,6 +1,6 @@
-//! Bytes that a client has sent and nobody has read yet, bounded by stream and by connection.
+//! Bytes that a client has sent and the container has not read yet, bounded by stream and by connection.
 //!
-//! Whoever receives for a stream waits until there is room, and so stops reading the connection: the client waits by
+//! The task that receives for a stream waits until there is room, and so stops reading the connection: the client waits by
 //! TCP's flow control. SPDY's own windows would do it by stream, but no client in this field heeds them (decision 0083).
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! more, those lose that have most, down to what leaves the others theirs.
 //!
 //! One task follows the changes of the kind with a cursor, counts by namespace, and deletes with the revision that it
-//! counted; an object that was written again meanwhile stays. Objects that nobody can read are counted and deleted as others.
+//! counted; an object that was written again meanwhile stays. Objects that cannot be read are counted and deleted as others.
 
 mod ages;
 

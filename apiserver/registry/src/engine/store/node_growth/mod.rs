@@ -1,9 +1,9 @@
 //! Bytes that each node has added to what is stored.
 //!
 //! A node writes statuses, mirror pods, leases and requests for certificates, in everybody's namespaces and in none. Within the
-//! bounds of namespaces and of the system alone, whoever has the key of one node could use them up, so that each node has a
+//! bounds of namespaces and of the system alone, the holder of one node's key could use them up, so that each node has a
 //! bound of its own; so have bearers of bootstrap tokens, and each user in what certificates he requests ([`accounts`]). An account has what the node's own writes added to each object; its writes that shrink an object give
-//! back, as does a deletion, whoever deletes. Objects with a time to live have bounds of their own.
+//! back, as does a deletion by any user. Objects with a time to live have bounds of their own.
 //!
 //! Much of what a node writes tenants decide: a status repeats images and paths of its pod. So what a node adds to an
 //! object of another counts only as far as it exceeds the rest of the object, and a full account refuses first

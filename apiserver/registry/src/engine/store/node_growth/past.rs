@@ -1,7 +1,7 @@
 //! A node's account after a start: the growth that can be read from what is stored.
 //!
 //! An object does not say who wrote how much of it, and tenants may write most of what names a node. So only that is
-//! counted which nobody but the node (or an administrator) writes: its own objects, its requests for certificates, its slices of devices, its mirror
+//! counted which the node (or an administrator) alone writes: its own objects, its requests for certificates, its slices of devices, its mirror
 //! pods, and the statuses of its other pods, as far as they exceed the rest of the pod. What it made beside these is
 //! forgotten. Of the accounts of users only requests for certificates are recalled.
 

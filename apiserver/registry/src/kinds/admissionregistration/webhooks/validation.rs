@@ -189,10 +189,13 @@ fn client(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>) {
     match (of("url"), of("service")) {
         (Some(url), None) => {
             let url = url.as_str().unwrap_or_default();
-            errors.extend(webhook_url_problems(&path.child("url").render(), url));
+            errors.extend(webhook_url_problems(&path.child("url").to_path(), url));
         }
         (None, Some(service)) => {
-            errors.extend(webhook_service_problems(&path.child("service").render(), service));
+            errors.extend(webhook_service_problems(
+                &path.child("service").to_path(),
+                service,
+            ));
         }
         _ => errors.required(path, "exactly one of url or service is required"),
     }

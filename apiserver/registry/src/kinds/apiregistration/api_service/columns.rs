@@ -15,6 +15,7 @@ pub(super) fn cells(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         || "Unknown".to_owned(),
         |c| match c.str("status") {
             "True" => "True".to_owned(),
+            status if c.str("reason").is_empty() => status.to_owned(),
             status => format!("{status} ({})", c.str("reason")),
         },
     );

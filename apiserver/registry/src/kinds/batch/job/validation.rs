@@ -54,7 +54,7 @@ fn generated_selector(errors: &mut Errors, job: Ref<'_>, spec: Ref<'_>) {
         job.str_at(&["metadata", "uid"]),
         job.str_at(&["metadata", "name"]),
     );
-    let path = Path::of("spec").child("template.metadata").render();
+    let path = Path::of("spec").child("template.metadata").to_path();
     let labels = spec.at(&["template", "metadata", "labels"]);
     for (label, value) in own {
         let path = path.child("labels").key(label);

@@ -1,4 +1,4 @@
-//! ClusterTrustBundle: trust anchors, of a signer or of nobody in particular.
+//! ClusterTrustBundle: trust anchors, of a signer or of none.
 
 mod columns;
 pub mod validation;

@@ -90,7 +90,7 @@ fn known_conditions(errors: &mut Errors, status: Ref<'_>) {
     let mut known = 0;
     for (index, own) in status.list("conditions").enumerate() {
         let step = format!("[{index}]");
-        let at = list.exactly(&step);
+        let at = list.child(&step);
         let kind = own.str("type");
         if !ANSWERS.contains(&kind) {
             errors.not_supported(&at.child("type"), kind, &ANSWERS);

@@ -86,7 +86,7 @@ fn amounts(errors: &mut Errors, node: Ref<'_>) {
     for name in ["capacity", "allocatable"] {
         let at = path.child(name);
         for (resource, value) in node.at(&["status", name]).into_iter().flat_map(Ref::entries) {
-            resource_amount(errors, &at.exactly(resource), resource, value);
+            resource_amount(errors, &at.child(resource), resource, value);
         }
     }
 }

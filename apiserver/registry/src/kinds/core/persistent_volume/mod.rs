@@ -53,7 +53,7 @@ fn set_since(ctx: &RequestContext, object: &mut Tree) {
 }
 
 /// Sources that nodes mount.
-const MOUNTED: [&str; 2] = ["hostPath", "local"];
+const MOUNTED: [&str; 3] = ["csi", "hostPath", "local"];
 /// Fields of the spec that are no sources.
 const COMMON: [&str; 9] = [
     "accessModes",

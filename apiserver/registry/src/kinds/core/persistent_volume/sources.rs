@@ -99,7 +99,7 @@ pub(super) fn mount_options(errors: &mut Errors, volume: Ref<'_>) {
     if given && !volume.get("spec").is_some_and(knows) {
         let path = Path::of("metadata.annotations");
         let detail = "may not specify mount options for this volume type";
-        errors.forbidden(&path.exactly(MOUNT_OPTIONS), detail);
+        errors.forbidden(&path.child(MOUNT_OPTIONS), detail);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
 
+mod app_armor;
 mod columns;
 pub(crate) mod defaults;
 pub(crate) mod level;
@@ -64,6 +65,7 @@ fn prepare_for_create(ctx: &RequestContext, object: &mut Tree) {
     object.set_str(&["status", "phase"], "Pending");
     object.set_str(&["status", "qosClass"], qos::class(object.root()));
     gate_condition(object, &metadata::format_time(ctx.runtime.now()));
+    app_armor::set_fields(ctx, object);
 }
 
 fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {

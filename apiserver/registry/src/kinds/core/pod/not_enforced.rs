@@ -5,8 +5,9 @@ use crate::shared::validation::Path;
 use machinery_schema::Ref;
 
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
-const PROVIDED_VOLUMES: [&str; 9] = [
+const PROVIDED_VOLUMES: [&str; 10] = [
     "configMap",
+    "csi",
     "downwardAPI",
     "emptyDir",
     "ephemeral",
@@ -23,14 +24,14 @@ pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     if spec.list("resourceClaims").next().is_some() {
         warnings.push(warning(
             &path.child("resourceClaims"),
-            "devices are not allocated",
+            "devices are allocated, and nodes do not prepare them: the pod does not start",
         ));
     }
     warnings
 }
 
 fn warning(path: &Path<'_>, missing: &str) -> String {
-    stored_only(&path.render().to_string(), missing)
+    stored_only(&path.to_path().to_string(), missing)
 }
 
 fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {

@@ -26,7 +26,7 @@ impl PortPlace {
         let list = spec.child(list);
         let container = list.index(index);
         let ports = container.child("ports");
-        ports.index(self.index).render().to_string()
+        ports.index(self.index).to_path().to_string()
     }
 }
 

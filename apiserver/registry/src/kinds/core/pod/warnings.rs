@@ -1,5 +1,6 @@
 //! Warnings about a valid pod, or a template of one.
 
+use super::app_armor::{self, Annotated};
 use super::port_warnings::{ContainerPlace, PortPlace, Ports};
 use crate::engine::context::{cut_length, fill_warnings};
 use crate::shared::validation::{Path, present, quantity};
@@ -109,7 +110,9 @@ pub(crate) fn of(path: &Path<'_>, pod: Ref<'_>) -> Vec<String> {
     if spec.at(&["securityContext", "seccompProfile"]).is_none() && annotated(SECCOMP_POD) {
         warnings.add(&annotations.key(SECCOMP_POD), SECCOMP_SUCCESSOR);
     }
-    warnings.containers(&at, &annotations, pod, spec);
+    // Those of a new pod have become fields, with a warning, before.
+    let armor = (!path.is_root()).then(|| Annotated::of(pod));
+    warnings.containers(&at, &annotations, pod, spec, armor);
     let grace = spec.get("terminationGracePeriodSeconds").and_then(Ref::as_i64);
     if grace.is_some_and(|seconds| seconds < 0) {
         warnings.add(
@@ -139,7 +142,7 @@ impl Warnings {
         if self.is_full() {
             return;
         }
-        let text = format!("{}: {message}", path.render());
+        let text = format!("{}: {message}", path.to_path());
         if !self.all.contains(&text) {
             self.characters += cut_length(&text);
             self.all.push(text);
@@ -217,7 +220,14 @@ impl Warnings {
         }
     }
 
-    fn containers(&mut self, path: &Path<'_>, annotations: &Path<'_>, pod: Ref<'_>, spec: Ref<'_>) {
+    fn containers<'a>(
+        &mut self,
+        path: &Path<'_>,
+        annotations: &Path<'_>,
+        pod: Ref<'_>,
+        spec: Ref<'a>,
+        armor: Option<Annotated<'a>>,
+    ) {
         let lists = ["initContainers", "containers", "ephemeralContainers"];
         for list in lists {
             let at = path.child(list);
@@ -227,6 +237,9 @@ impl Warnings {
                 let profile = container.at(&["securityContext", "seccompProfile"]);
                 if profile.is_none() && pod.at(&["metadata", "annotations", &key]).is_some() {
                     self.add(&annotations.key(&key), SECCOMP_SUCCESSOR);
+                }
+                if armor.as_ref().is_some_and(|armor| armor.differs(container)) {
+                    self.add(&annotations.key(&app_armor::key(container)), app_armor::SUCCESSOR);
                 }
                 let resources = at.child("resources");
                 for kind in ["memory", "ephemeral-storage"] {

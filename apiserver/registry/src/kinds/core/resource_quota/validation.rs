@@ -144,7 +144,7 @@ fn plain_scopes(errors: &mut Errors, path: &Path<'_>, quota: Ref<'_>) {
 
 /// A problem of all scopes, which are shown only where there is room.
 fn invalid_scopes(errors: &mut Errors, path: &Path<'_>, quota: Ref<'_>, detail: &str) {
-    errors.note(|| FieldError::invalid(&path.render(), shown_scopes(quota), detail));
+    errors.note(|| FieldError::invalid(&path.to_path(), shown_scopes(quota), detail));
 }
 
 fn selected_scopes(errors: &mut Errors, path: &Path<'_>, quota: Ref<'_>, selector: Ref<'_>) {
@@ -156,7 +156,7 @@ fn selected_scopes(errors: &mut Errors, path: &Path<'_>, quota: Ref<'_>, selecto
         }
         for _ in 0..unsuited.count(scope) {
             let detail = "unsupported scope applied to resource";
-            errors.note(|| FieldError::invalid(&path.render(), shown_selector(selector), detail));
+            errors.note(|| FieldError::invalid(&path.to_path(), shown_selector(selector), detail));
         }
         operator(errors, path, requirement);
         seen.insert(scope);

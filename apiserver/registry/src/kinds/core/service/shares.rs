@@ -1,5 +1,5 @@
 //! Shares of namespaces in what all services take from: the cluster's addresses, and the ports of every node. A namespace's
-//! services have a quarter of each at most, unless labels of the Namespace say otherwise.
+//! services have a quarter of each at most, and no more than they leave free for others, unless labels of the Namespace say otherwise.
 
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::RegistryError;
@@ -75,6 +75,19 @@ pub(super) struct Taking<'a> {
     pub(super) taken: usize,
 }
 
+impl Taking<'_> {
+    /// The share of a namespace that says nothing, which has so much already. Four namespaces with a quarter each would leave
+    /// nothing to any other; so the first ones have a quarter, and each further one half of what is left.
+    fn share(&self, has: usize) -> usize {
+        let most = (self.all / SHARE_PART).max(LEAST_SHARE);
+        if self.all <= LEAST_SHARE {
+            return most;
+        }
+        let free = (self.all + self.more).saturating_sub(self.taken);
+        most.min((has + free) / 2)
+    }
+}
+
 /// Refuses what is beyond the share of the service's namespace.
 pub(super) async fn check(
     ctx: &RequestContext,
@@ -86,12 +99,13 @@ pub(super) async fn check(
         return Ok(());
     }
     let own = own_share(registry, pool, namespace).await?;
-    let share = own.unwrap_or_else(|| (taking.all / SHARE_PART).max(LEAST_SHARE));
     // Namespaces that together have no more than one may have need no accounts.
-    if share == 0 || taking.taken <= share {
+    let share = own.unwrap_or_else(|| taking.share(0));
+    if own == Some(0) || taking.taken <= share {
         return Ok(());
     }
     let has = held(ctx, registry, pool, namespace).await?;
+    let share = own.unwrap_or_else(|| taking.share(has));
     if has + taking.more <= share {
         return Ok(());
     }

@@ -12,7 +12,6 @@ use crate::kinds::resource::defaults::{time_of_effect, time_of_rule};
 pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "devicetaintrules")
     .traits(Traits::COUNTED.revision_wanted())
     .rules(ValidationRules::create(validation::validate).status(validation::validate_status))
-    .not_enforced("devices are not allocated")
     .prepare_for_create(time_of_rule)
     .prepare_for_update(|ctx, part, object, old| {
         keep_in_status(ctx, part, object, old);

@@ -23,7 +23,6 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaims")
             .update(validation::validate_update)
             .status(allocation::validate_status),
     )
-    .not_enforced("devices are not allocated")
     .prepare_for_update(prepare_for_update)
     .default_lines(&[defaults::LINES])
     .defaults(|object| super::defaults::device_counts(object, &["spec", "devices"]))

@@ -17,7 +17,6 @@ pub(crate) static KIND: Kind = Kind::of("resource.k8s.io", "resourceclaimtemplat
         ValidationRules::create(super::resource_claim::validation::validate_template)
             .update(super::resource_claim::validation::validate_template_update),
     )
-    .not_enforced("devices are not allocated")
     .default_lines(&[defaults::LINES])
     .defaults(|object| super::defaults::device_counts(object, &["spec", "spec", "devices"]))
     .columns(crate::shared::columns::format::name_and_age);

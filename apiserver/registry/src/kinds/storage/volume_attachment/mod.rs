@@ -14,6 +14,5 @@ pub(crate) static KIND: Kind = Kind::of("storage.k8s.io", "volumeattachments")
             .update(validation::validate_update)
             .status(validation::validate_status),
     )
-    .not_enforced("volumes are not attached")
     .prepare_for_update(crate::engine::metadata::keep_in_status)
     .columns(columns::cells);

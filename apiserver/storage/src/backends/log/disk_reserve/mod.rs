@@ -2,7 +2,7 @@
 //!
 //! Beside the log lie a few pieces: blank files that have their blocks. When the disk refuses a write, the log goes on in
 //! a piece, which becomes a segment by its name. So deletions, compaction and the next start need no room of the disk,
-//! and nobody else on it can take this room away. The pieces are laid out again when there is room.
+//! and no other program on it can take this room away. The pieces are laid out again when there is room.
 //!
 //! Room that is free for a moment on a full disk is another's. So a file that the log needs no more becomes a piece
 //! by a rename, where one is missing, and a checkpoint that makes room is written in what was one.

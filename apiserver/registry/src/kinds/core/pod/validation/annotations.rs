@@ -2,6 +2,7 @@
 
 use super::paths::descending_path;
 use super::visit::visit;
+use crate::kinds::core::pod::app_armor::{self, PREFIX as APP_ARMOR};
 use crate::shared::validation::{Errors, Path};
 use machinery_schema::Ref;
 use std::collections::HashSet;
@@ -11,7 +12,6 @@ pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// The annotations of an object with metadata and the spec of a pod (`path` is that of its annotations).
 pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
@@ -36,7 +36,7 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
         });
     }
     for (key, value) in all(object) {
-        if let Some(container) = key.strip_prefix(APPARMOR) {
+        if let Some(container) = key.strip_prefix(APP_ARMOR) {
             apparmor(errors, &path.key(key), &names, container, value);
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn changed(errors: &mut Errors, pod: Ref<'_>, old: Ref<'_>) {
     let path = metadata.child("annotations");
     let what = |key: &str| match key {
         MIRROR => Some("mirror pod annotation"),
-        _ => key.starts_with(APPARMOR).then_some("AppArmor annotations"),
+        _ => key.starts_with(APP_ARMOR).then_some("AppArmor annotations"),
     };
     for (key, was) in all(old) {
         if let Some(what) = what(key).filter(|_| get(pod, key) != Some(was)) {
@@ -117,10 +117,13 @@ pub(super) fn match_seccomp(errors: &mut Errors, path: &Path<'_>, object: Ref<'_
 
 /// AppArmor profiles given both ways are the same; a container without its own has the pod's.
 pub(super) fn match_apparmor(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
-    let Some(spec) = object.get("spec") else { return };
+    let spec = object.get("spec");
+    let Some(spec) = spec.filter(|_| !app_armor::is_windows(object)) else {
+        return;
+    };
     let of_pod = spec.at(&["securityContext", "appArmorProfile"]);
     visit(path, spec, |path, container| {
-        let key = format!("{APPARMOR}{}", container.str("name"));
+        let key = format!("{APP_ARMOR}{}", container.str("name"));
         let own = container.at(&["securityContext", "appArmorProfile"]).or(of_pod);
         if let (Some(text), Some(profile)) = (get(object, &key), own) {
             let place = path.child("securityContext.appArmorProfile");

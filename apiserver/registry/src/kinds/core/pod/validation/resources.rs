@@ -164,7 +164,7 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, (spec, kn
                 false => format!(": {}", names.join(", ")),
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{rest}");
-            let problem = FieldError::not_found(&at.render(), name);
+            let problem = FieldError::not_found(&at.to_path(), name);
             errors.push(FieldError { detail, ..problem });
         }
     }

@@ -313,7 +313,7 @@ pub fn taints(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             ));
             errors.push(machinery_meta::FieldError {
                 detail: "taints must be unique by key and effect pair".into(),
-                ..machinery_meta::FieldError::duplicate(&at.render(), shown)
+                ..machinery_meta::FieldError::duplicate(&at.to_path(), shown)
             });
         }
         seen.insert((key, effect));

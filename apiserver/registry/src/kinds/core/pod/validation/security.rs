@@ -1,14 +1,13 @@
 //! Security contexts.
 
 use super::paths::descending_path;
+use crate::kinds::core::pod::app_armor;
 use crate::shared::validation::{Errors, Path, one_of};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::BTreeSet;
 
 const FS_GROUP_POLICIES: [&str; 2] = ["Always", "OnRootMismatch"];
-/// The longest path of Linux, without its end.
-const MAX_APPARMOR_BYTES: usize = 4095;
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// The pod's security context and what it shares with the host.
@@ -33,8 +32,7 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             None,
         );
         seccomp_profile(errors, &at.child("seccompProfile"), context.get("seccompProfile"));
-        let apparmor = context.get("appArmorProfile");
-        apparmor_profile(errors, &at.child("appArmorProfile"), apparmor);
+        app_armor::validate(errors, &at, context);
         let groups = ["Merge", "Strict"];
         one_of(errors, &at, context, "supplementalGroupsPolicy", &groups, None);
         let relabel = ["MountOption", "Recursive"];
@@ -143,33 +141,6 @@ fn seccomp_profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>
     }
 }
 
-fn apparmor_profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
-    let Some(profile) = profile else { return };
-    let local = profile.get("localhostProfile").and_then(Ref::as_str);
-    let at = path.child("localhostProfile");
-    match (profile.str("type"), local) {
-        ("Localhost", Some(file)) if file.trim() != file => {
-            errors.invalid(&at, file, "must not be padded with whitespace");
-        }
-        ("Localhost", None | Some("")) => {
-            errors.required(&at, "must be set when AppArmor type is Localhost");
-        }
-        ("Localhost", Some(file)) if file.len() > MAX_APPARMOR_BYTES => {
-            errors.too_long(&at, MAX_APPARMOR_BYTES);
-        }
-        ("Localhost", Some(_)) => {}
-        ("", _) => errors.required(
-            &path.child("type"),
-            "type is required when appArmorProfile is set",
-        ),
-        (other, _) if !PROFILES.contains(&other) => {
-            errors.not_supported(&path.child("type"), other, &PROFILES);
-        }
-        (_, Some(file)) => errors.invalid(&at, file, "can only be set when AppArmor type is Localhost"),
-        (_, None) => {}
-    }
-}
-
 /// A container's security context; `host_users` is whether its users are the host's.
 pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>, host_users: bool) {
     for name in ["runAsUser", "runAsGroup"] {
@@ -183,8 +154,7 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>
     let profile = context.get("seccompProfile");
     seccomp_profile(errors, &path.child("seccompProfile"), profile);
     escalation(errors, path, context);
-    let profile = context.get("appArmorProfile");
-    apparmor_profile(errors, &path.child("appArmorProfile"), profile);
+    app_armor::validate(errors, path, context);
 }
 
 /// Refuses a container that forbids privilege escalation and has full privileges.

@@ -240,7 +240,7 @@ fn addresses<'a>(
             "failed to check for dual stack with error:invalid IP[{at}]: {}",
             listed[at]
         );
-        errors.push(FieldError::internal(&path.render(), detail));
+        errors.push(FieldError::internal(&path.to_path(), detail));
     }
     if !is_pair(&listed) {
         let detail = "may specify no more than one IP for each IP family";

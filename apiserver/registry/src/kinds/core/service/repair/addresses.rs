@@ -8,13 +8,15 @@ use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
 use crate::engine::event_recorder::EventRecorder;
 use crate::engine::metadata;
-use crate::engine::options::{DeleteOptions, Preconditions, WatchOptions};
+use crate::engine::options::{DeleteOptions, Preconditions};
 use crate::engine::registry::Registry;
 use crate::engine::scope::Scope;
-use crate::engine::store::{Store, WatchEvent, Watcher};
+use crate::engine::store::{Followed, Follower, ObjectChange, Store};
 use apiserver_storage::{Entry, Expect, Op, StorageError, Write};
+use machinery_meta::Predicate;
 use machinery_schema::Tree;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Upstream's name for the loop, and what its events say it does.
 const COMPONENT: &str = "ipallocator-repair-controller";
@@ -31,16 +33,11 @@ pub(super) struct AddressRepair {
     of_addresses: EventRecorder,
 }
 
-/// The watches of one round.
-pub(super) struct Watches {
-    services: Watcher,
-    addresses: Watcher,
-}
-
-/// The reason why a round is over.
-enum Followed {
-    RoundIsDue,
-    WatchEnded,
+/// Services and addresses as they change, and the time of the next round over all of them.
+pub(super) struct Rounds {
+    services: Follower,
+    addresses: Follower,
+    due: Duration,
 }
 
 /// An object as it is stored now.
@@ -61,96 +58,62 @@ impl AddressRepair {
         })
     }
 
-    /// A round over everything there is; the watches deliver what comes after it.
-    pub(super) async fn begin(&self) -> Result<Watches, RegistryError> {
-        let options = WatchOptions::default();
-        let mut watches = Watches {
-            services: self.services.watch(&Scope::Cluster, &options).await?,
-            addresses: self.addresses.watch(&Scope::Cluster, &options).await?,
-        };
-        let (services, addresses) = (
-            watches.services.initial_events(),
-            watches.addresses.initial_events(),
-        );
-        self.services_changed(services).await?;
-        self.addresses_changed(addresses).await?;
-        Ok(watches)
-    }
-
-    /// Goes on with these watches, and begins anew each round.
-    pub(super) async fn run(self: Arc<Self>, watches: Option<Watches>) {
-        let mut watches = match watches {
-            Some(watches) => Ok(watches),
-            None => self.begin().await,
-        };
-        loop {
-            let followed = match watches {
-                Ok(watches) => self.follow(watches).await,
-                Err(error) => Err(error),
-            };
-            match followed {
-                Ok(Followed::RoundIsDue) => {}
-                // The storage of a server that stops ends every watch at once: without a pause this would never yield.
-                Ok(Followed::WatchEnded) => self.ctx.runtime.sleep(RETRY).await,
-                Err(error) => {
-                    tracing::warn!(%error, "repairing service addresses failed");
-                    self.ctx.runtime.sleep(RETRY).await;
-                }
-            }
-            watches = self.begin().await;
+    /// The first round is due now.
+    pub(super) fn rounds(&self) -> Rounds {
+        let follow = |store: &Store| store.follow(Scope::Cluster, Predicate::default(), RETRY);
+        Rounds {
+            services: follow(&self.services),
+            addresses: follow(&self.addresses),
+            due: self.ctx.runtime.monotonic(),
         }
     }
 
-    /// Until the next round is due, or a watch ends.
-    async fn follow(&self, mut watches: Watches) -> Result<Followed, RegistryError> {
-        let until = self.ctx.runtime.monotonic() + ROUND_EVERY;
+    /// A round over everything there is; its followers deliver what comes after it.
+    pub(super) async fn round(&self, rounds: &mut Rounds) -> Result<(), RegistryError> {
+        let (services, addresses) = (rounds.services.begin().await?, rounds.addresses.begin().await?);
+        self.services_changed(Followed::All(services)).await?;
+        self.addresses_changed(Followed::All(addresses)).await?;
+        rounds.due = self.ctx.runtime.monotonic() + ROUND_EVERY;
+        Ok(())
+    }
+
+    /// Repairs for ever, all of it in each round.
+    pub(super) async fn run(self: Arc<Self>, mut rounds: Rounds) {
         loop {
-            tokio::select! {
+            let repaired = tokio::select! {
                 biased;
-                () = self.ctx.runtime.sleep_until(until) => return Ok(Followed::RoundIsDue),
-                events = watches.services.next() => match events.is_empty() {
-                    true => return Ok(Followed::WatchEnded),
-                    false => self.services_changed(events).await?,
-                },
-                events = watches.addresses.next() => match events.is_empty() {
-                    true => return Ok(Followed::WatchEnded),
-                    false => self.addresses_changed(events).await?,
-                },
+                () = self.ctx.runtime.sleep_until(rounds.due) => self.round(&mut rounds).await,
+                followed = rounds.services.next() => self.services_changed(followed).await,
+                followed = rounds.addresses.next() => self.addresses_changed(followed).await,
+            };
+            if let Err(error) = repaired {
+                tracing::warn!(%error, "repairing service addresses failed");
+                rounds.due = self.ctx.runtime.monotonic() + RETRY;
             }
         }
     }
 
-    async fn services_changed(&self, events: Vec<WatchEvent>) -> Result<(), RegistryError> {
+    async fn services_changed(&self, followed: Followed) -> Result<(), RegistryError> {
         let ranges = Range::all(&self.registry).await?;
-        for event in events {
-            match event {
-                WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
-                    let key = &entry.record.header.key;
-                    self.reconcile_service(&key.namespace, &key.name, &ranges).await?;
-                }
-                WatchEvent::Failed(error) => return Err(error),
-                WatchEvent::Deleted(..) | WatchEvent::Bookmark { .. } => {}
-            }
+        for entry in followed.present() {
+            let key = &entry.record.header.key;
+            self.reconcile_service(&key.namespace, &key.name, &ranges).await?;
         }
         Ok(())
     }
 
-    async fn addresses_changed(&self, events: Vec<WatchEvent>) -> Result<(), RegistryError> {
-        for event in events {
-            match event {
-                WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
-                    self.reconcile_address(&entry.record.header.key.name).await?;
-                }
+    async fn addresses_changed(&self, followed: Followed) -> Result<(), RegistryError> {
+        for change in followed.changes() {
+            match change {
+                ObjectChange::Set(entry) => self.reconcile_address(&entry.record.header.key.name).await?,
                 // Its service may still be there.
-                WatchEvent::Deleted(entry, _) => {
+                ObjectChange::Gone(entry) => {
                     let gone = self.addresses.decode(&entry)?;
                     if let Some((namespace, name)) = verdict::service_of(&gone) {
                         let ranges = Range::all(&self.registry).await?;
                         self.reconcile_service(namespace, name, &ranges).await?;
                     }
                 }
-                WatchEvent::Failed(error) => return Err(error),
-                WatchEvent::Bookmark { .. } => {}
             }
         }
         Ok(())

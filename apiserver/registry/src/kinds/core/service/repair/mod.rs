@@ -32,11 +32,15 @@ const RETRY: Duration = Duration::from_secs(1);
 pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
     let addresses = AddressRepair::new(registry)?;
     let mut ports = PortRepair::new(registry)?;
-    let watches = addresses.begin().await?;
+    let mut rounds = addresses.rounds();
+    addresses.round(&mut rounds).await?;
     ports.round().await?;
     let runtime = registry.runtime();
-    let (addresses, mut watches) = (Arc::new(addresses), Some(watches));
-    let repair_addresses = move || Arc::clone(&addresses).run(watches.take());
+    let (addresses, mut rounds) = (Arc::new(addresses), Some(rounds));
+    let repair_addresses = move || {
+        let rounds = rounds.take().unwrap_or_else(|| addresses.rounds());
+        Arc::clone(&addresses).run(rounds)
+    };
     runtime.keep("service address repair", repair_addresses).detach();
     let (registry, mut first) = (registry.clone(), Some(ports));
     let repair_ports = move || {

@@ -1,0 +1,269 @@
+//! Tokens that a webhook knows (`--authentication-token-webhook-config-file`): TokenReviews to another server, asked last of all.
+//!
+//! One review of a token is under way however many requests come with it; it goes on when they leave. Users and refusals
+//! are remembered for the time of the flag, failures are not. Neither tokens nor reviews are kept: memory is by digest, and bounded.
+
+mod memory;
+
+use super::token::TokenAuthenticator;
+use super::{Authenticated, AuthnFuture, Outcome, Refusal};
+use crate::review_webhook::{ReviewCallError, ReviewWebhook};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use jiff::Timestamp;
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
+use memory::{Digest, Memory};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Groups and extra values of a user, and bytes of all.
+const MAX_USER_TEXTS: usize = 4_096;
+const MAX_USER_BYTES: usize = 128 << 10;
+/// Characters that are shown of an error.
+const MAX_SHOWN: usize = 1_024;
+
+/// The version of TokenReview that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenReviewVersion {
+    V1,
+    V1Beta1,
+}
+
+impl TokenReviewVersion {
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "authentication.k8s.io/v1",
+            Self::V1Beta1 => "authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The result of a review.
+#[derive(Debug, Clone)]
+enum Verdict {
+    User(Authenticated),
+    /// Not a token of the webhook.
+    Unknown,
+    Failed(Arc<str>),
+    /// The webhook was not asked: too much is under way.
+    Unasked,
+}
+
+type Asked = Shared<BoxFuture<'static, Verdict>>;
+
+/// See the module.
+#[derive(Clone)]
+pub struct TokenWebhook(Arc<Inner>);
+
+struct Inner {
+    webhook: ReviewWebhook,
+    version: TokenReviewVersion,
+    /// Audiences of answers that name none.
+    implicit: Vec<String>,
+    runtime: Runtime,
+    memory: Mutex<Memory>,
+    asked: Mutex<HashMap<Digest, Asked>>,
+}
+
+impl fmt::Debug for TokenWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenWebhook").finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    authenticated: bool,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    user: User,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    audiences: Vec<String>,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    error: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct User {
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    username: String,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    uid: String,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    groups: Vec<String>,
+    #[serde(deserialize_with = "crate::configuration::or_default")]
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// Users are remembered, and each request goes through their groups.
+    fn is_too_large(&self) -> bool {
+        let extra = self
+            .extra
+            .iter()
+            .flat_map(|(key, values)| std::iter::once(key).chain(values));
+        let texts = self.groups.iter().chain(extra).chain([&self.username, &self.uid]);
+        let (count, bytes) = texts.fold((0, 0), |(count, bytes), text| (count + 1, bytes + text.len()));
+        count > MAX_USER_TEXTS || bytes > MAX_USER_BYTES
+    }
+}
+
+impl TokenWebhook {
+    /// `ttl` is the time for which answers are remembered; at 0 none is.
+    pub fn new(
+        webhook: ReviewWebhook,
+        version: TokenReviewVersion,
+        implicit: Vec<String>,
+        ttl: Duration,
+        runtime: Runtime,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            webhook,
+            version,
+            implicit,
+            runtime,
+            memory: Mutex::new(Memory::new(ttl)),
+            asked: Mutex::default(),
+        }))
+    }
+
+    async fn identify(&self, token: &str, audiences: &[String]) -> Outcome {
+        match self.verdict(token, audiences).await {
+            Verdict::User(found) => Outcome::User(found),
+            Verdict::Unknown => Outcome::Pass,
+            Verdict::Failed(why) => Outcome::Refused(Refusal::new(why.as_ref())),
+            Verdict::Unasked => {
+                Outcome::Refused(Refusal::unchecked("too many requests wait for the webhook"))
+            }
+        }
+    }
+
+    async fn verdict(&self, token: &str, audiences: &[String]) -> Verdict {
+        let own = &self.0;
+        let digest = memory::digest_of(token, audiences);
+        if let Some(known) = own.memory.lock().get(&digest, own.runtime.monotonic()) {
+            return known;
+        }
+        let asked = {
+            let mut asked = own.asked.lock();
+            match asked.get(&digest) {
+                Some(asked) => asked.clone(),
+                None => {
+                    let (inner, token, audiences) = (Arc::clone(own), token.to_owned(), audiences.to_vec());
+                    let asking = async move { inner.ask(digest, &token, &audiences).await };
+                    let asking = asking.boxed().shared();
+                    asked.insert(digest, asking.clone());
+                    let driven = asking.clone();
+                    own.runtime
+                        .spawn_request("token review", driven.map(drop))
+                        .detach();
+                    asking
+                }
+            }
+        };
+        asked.await
+    }
+}
+
+impl Inner {
+    async fn ask(&self, digest: Digest, token: &str, audiences: &[String]) -> Verdict {
+        let verdict = self.review(token, audiences).await;
+        self.memory
+            .lock()
+            .keep(digest, &verdict, self.runtime.monotonic());
+        self.asked.lock().remove(&digest);
+        verdict
+    }
+
+    async fn review(&self, token: &str, audiences: &[String]) -> Verdict {
+        let mut spec = json!({"token": token});
+        if !audiences.is_empty() {
+            spec["audiences"] = json!(audiences);
+        }
+        let review = json!({
+            "kind": "TokenReview",
+            "apiVersion": self.version.api_version(),
+            "metadata": {},
+            "spec": spec,
+            "status": {"user": {}},
+        });
+        let answer = match self.webhook.review("TokenReview", &review, "", &|_| {}).await {
+            Ok(answer) => answer,
+            Err(ReviewCallError::Busy) => return Verdict::Unasked,
+            Err(error) => {
+                // An answer may repeat the token.
+                let why = match &error {
+                    ReviewCallError::Answered { code, .. } => {
+                        format!("the webhook answered with code {code}")
+                    }
+                    other => other.to_string(),
+                };
+                tracing::warn!(why, "failed to make webhook authenticator request");
+                return Verdict::Failed(why.into());
+            }
+        };
+        self.read(&answer, token, audiences)
+    }
+
+    fn read(&self, answer: &Value, token: &str, audiences: &[String]) -> Verdict {
+        let status = answer.get("status").unwrap_or(&Value::Null);
+        let Ok(status) = Option::<Status>::deserialize(status) else {
+            return Verdict::Failed("the answer of the webhook has a status that cannot be read".into());
+        };
+        let status = status.unwrap_or_default();
+        let own = match status.audiences.is_empty() {
+            true => &self.implicit,
+            false => &status.audiences,
+        };
+        let good_for = super::token::common(audiences, own);
+        if !audiences.is_empty() && good_for.is_empty() {
+            return Verdict::Unknown;
+        }
+        if !status.authenticated {
+            return match status.error {
+                error if error.is_empty() => Verdict::Unknown,
+                error => Verdict::Failed(shown(&error, token).into()),
+            };
+        }
+        if status.user.is_too_large() {
+            return Verdict::Failed("the user of the webhook's answer is too large".into());
+        }
+        let user = UserInfo {
+            name: status.user.username,
+            uid: status.user.uid,
+            groups: status.user.groups,
+            extra: status.user.extra,
+        };
+        Verdict::User(Authenticated {
+            audiences: (!audiences.is_empty()).then_some(good_for),
+            ..Authenticated::new(user)
+        })
+    }
+}
+
+/// The webhook's own words, which go to the log, unless they repeat the token.
+fn shown(error: &str, token: &str) -> String {
+    match error.contains(token) {
+        true => "the webhook refused the token".to_owned(),
+        false => error.chars().take(MAX_SHOWN).collect(),
+    }
+}
+
+impl TokenAuthenticator for TokenWebhook {
+    fn authenticate_token<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [String],
+        _now: Timestamp,
+    ) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(token, audiences))
+    }
+}

@@ -1,0 +1,66 @@
+//! The modes `AlwaysAllow` and `AlwaysDeny`.
+
+use super::rbac::PolicyRule;
+use super::{Attributes, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
+use machinery_meta::UserInfo;
+
+/// Allows everything.
+#[derive(Debug)]
+pub(super) struct AlwaysAllow;
+
+/// Has an opinion on nothing, in words that say so.
+#[derive(Debug)]
+pub(super) struct AlwaysDeny;
+
+impl Authorizer for AlwaysAllow {
+    fn name(&self) -> &str {
+        "alwaysallow"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some("AlwaysAllow")
+    }
+
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(std::future::ready(Ok(Decision::Allow(Reason::None))))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        let all = || vec!["*".to_owned()];
+        let resources = PolicyRule {
+            verbs: all(),
+            api_groups: all(),
+            resources: all(),
+            ..PolicyRule::default()
+        };
+        let paths = PolicyRule {
+            verbs: all(),
+            non_resource_urls: all(),
+            ..PolicyRule::default()
+        };
+        Box::pin(std::future::ready(UserRules {
+            rules: vec![resources, paths],
+            ..UserRules::default()
+        }))
+    }
+}
+
+impl Authorizer for AlwaysDeny {
+    fn name(&self) -> &str {
+        "alwaysdeny"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some("AlwaysDeny")
+    }
+
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> AuthzFuture<'a, Result<Decision, Busy>> {
+        Box::pin(std::future::ready(Ok(Decision::no_opinion(
+            "Everything is forbidden.",
+        ))))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        Box::pin(std::future::ready(UserRules::default()))
+    }
+}

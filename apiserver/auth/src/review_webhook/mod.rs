@@ -1,0 +1,355 @@
+//! Calls of webhooks that authenticate and authorize: a POST of a review to the server of a kubeconfig, and the review that it
+//! answers with.
+//!
+//! A call that fails for a moment is made again, as upstream does: with pauses that grow, five times at most. Bounded: calls under way
+//! and those that wait for one, the bytes of an answer, the time in line and that of all calls. What waits in line is a matter of
+//! others' reviews and no failure of the webhook. Neither what is sent nor what is answered is logged.
+
+mod kubeconfig;
+
+pub use kubeconfig::KubeconfigError;
+
+use apiserver_egress::Bytes;
+use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, answer_message};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::RETRY_AFTER;
+use machinery_schema::leaf;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Time of one call where nothing else is configured; upstream's.
+pub const REVIEW_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time of a review with all its calls and pauses, without that in line; upstream's.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a review waits for the turns of all its calls.
+const LINE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls in all for one review.
+const STEPS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const FACTOR: f64 = 1.5;
+const JITTER: f64 = 0.2;
+/// Reviews under way, with those that wait for their turn; and those of one flow, which are no more than it leaves free.
+const MAX_WAITING: usize = 1_024;
+const MAX_WAITING_OF_FLOW: usize = 128;
+/// Bytes of an answer.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// A review without an answer that counts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReviewCallError {
+    #[error("too many requests wait for the webhook")]
+    Busy,
+    #[error("{0}")]
+    Remote(#[from] RemoteError),
+    #[error("Post {url:?}: context deadline exceeded")]
+    TimedOut { url: String },
+    /// Another answer than a review.
+    #[error("{message}")]
+    Answered { code: u16, message: String },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ReviewWebhook {
+    remote: Remote,
+    dialer: Dialer,
+    timeout: Duration,
+    calls: CallGate,
+    waiting: Waiting,
+}
+
+/// Reviews under way, by flow.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<HashMap<String, usize>>);
+
+/// A place among them.
+struct Place<'a> {
+    waiting: &'a Waiting,
+    flow: &'a str,
+}
+
+impl Waiting {
+    /// `None` where all places, or those of the flow, are taken.
+    fn enter<'a>(&'a self, flow: &'a str) -> Option<Place<'a>> {
+        let mut all = self.0.lock();
+        let own = all.get(flow).copied().unwrap_or_default();
+        let free = MAX_WAITING.saturating_sub(all.values().sum());
+        let most = match flow {
+            // Reviews without a flow are of all users.
+            "" => own + free,
+            _ => MAX_WAITING_OF_FLOW.min(free),
+        };
+        if own >= most {
+            return None;
+        }
+        all.insert(flow.to_owned(), own + 1);
+        Some(Place { waiting: self, flow })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut all = self.waiting.0.lock();
+        match all.get_mut(self.flow) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(all.remove(self.flow)),
+        }
+    }
+}
+
+/// The answer of one call, and whether another may come to something else.
+type Called = (Result<Vec<u8>, ReviewCallError>, bool);
+
+/// One call, for metrics: the code of its answer, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct CallMade {
+    pub code: Option<u16>,
+    pub timed_out: bool,
+    pub took: Duration,
+}
+
+impl CallMade {
+    fn of(answer: &Result<Vec<u8>, ReviewCallError>, took: Duration) -> Self {
+        Self {
+            code: match answer {
+                Ok(_) => Some(200),
+                Err(ReviewCallError::Answered { code, .. }) => Some(*code),
+                Err(_) => None,
+            },
+            timed_out: matches!(answer, Err(ReviewCallError::TimedOut { .. })),
+            took,
+        }
+    }
+}
+
+impl ReviewWebhook {
+    /// The webhook of a kubeconfig's current context.
+    ///
+    /// # Errors
+    /// See [`KubeconfigError`].
+    pub fn open(kubeconfig: &Path, dialer: Dialer, timeout: Duration) -> Result<Self, KubeconfigError> {
+        let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+        // As client-go has it in the URL.
+        let query = format!("timeout={}", leaf::write_duration(nanos));
+        let remote = kubeconfig::remote(kubeconfig, &query)?;
+        Ok(Self {
+            remote,
+            dialer,
+            timeout,
+            calls: CallGate::new(),
+            waiting: Waiting::default(),
+        })
+    }
+
+    /// The answered review of this kind. Reviews of one flow, a user for instance, have a share of the calls.
+    ///
+    /// # Errors
+    /// See [`ReviewCallError`].
+    pub async fn review(
+        &self,
+        kind: &str,
+        review: &Value,
+        flow: &str,
+        made: &(dyn Fn(CallMade) + Send + Sync),
+    ) -> Result<Value, ReviewCallError> {
+        let _place = self.waiting.enter(flow).ok_or(ReviewCallError::Busy)?;
+        let body = Bytes::from(review.to_string());
+        let call = || self.call(body.clone()).boxed();
+        let text = self.called(flow, &call, made).await?;
+        self.read(kind, &text)
+    }
+
+    /// Makes the calls of a review, each in its turn: one that pauses leaves its turn to others.
+    async fn called<'c>(
+        &self,
+        flow: &str,
+        call: &(dyn Fn() -> BoxFuture<'c, Called> + Send + Sync),
+        made: &(dyn Fn(CallMade) + Send + Sync),
+    ) -> Result<Vec<u8>, ReviewCallError> {
+        let runtime = self.dialer.runtime();
+        let (mut in_line, mut time) = (LINE_TIMEOUT, REVIEW_TIMEOUT);
+        let (mut pause, mut failed) = (FIRST_PAUSE, ReviewCallError::Busy);
+        for left in (0..STEPS).rev() {
+            if time.is_zero() {
+                break;
+            }
+            let arrived = runtime.monotonic();
+            let entering = runtime.timeout(in_line, self.calls.enter(flow, 0));
+            let turn = entering.await.map_err(|_| ReviewCallError::Busy)?;
+            let begun = runtime.monotonic();
+            in_line = in_line.saturating_sub(begun.saturating_sub(arrived));
+            let calling = runtime.timeout(time, call()).await;
+            drop(turn);
+            let (answer, is_for_a_moment) = calling.unwrap_or_else(|_| (Err(self.timed_out()), false));
+            made(CallMade::of(&answer, runtime.monotonic().saturating_sub(begun)));
+            match answer {
+                Ok(text) => return Ok(text),
+                Err(error) if left == 0 || !is_for_a_moment => return Err(error),
+                Err(error) => failed = error,
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a share")]
+            let share = runtime.random_u64() as f64 / u64::MAX as f64;
+            runtime.sleep(pause.mul_f64(1.0 + JITTER * share).min(time)).await;
+            time = time.saturating_sub(runtime.monotonic().saturating_sub(begun));
+            pause = pause.mul_f64(FACTOR);
+        }
+        Err(failed)
+    }
+
+    fn timed_out(&self) -> ReviewCallError {
+        let url = self.remote.url();
+        ReviewCallError::TimedOut { url }
+    }
+
+    /// One call.
+    async fn call(&self, body: Bytes) -> Called {
+        let calling = self.remote.post(&self.dialer, body, MAX_ANSWER);
+        let answer = self.dialer.runtime().timeout(self.timeout, calling).await;
+        let answer = match answer {
+            Err(_) => return (Err(self.timed_out()), false),
+            Ok(Err(error)) => {
+                let was_reset = error.to_string().contains("reset by peer");
+                return (Err(error.into()), was_reset);
+            }
+            Ok(Ok(answer)) => answer,
+        };
+        let RemoteAnswer { code, headers, body } = answer;
+        if (200..=206).contains(&code) {
+            return (Ok(body), false);
+        }
+        let is_for_a_moment = matches!(code, 429 | 500 | 504) || headers.contains_key(RETRY_AFTER);
+        let message = answer_message(code, &body);
+        (Err(ReviewCallError::Answered { code, message }), is_for_a_moment)
+    }
+
+    fn read(&self, kind: &str, text: &[u8]) -> Result<Value, ReviewCallError> {
+        let unreadable = |why: &str| ReviewCallError::Answered {
+            code: 200,
+            message: format!("the answer of {} is no {kind}: {why}", self.remote.url()),
+        };
+        let review: Value = serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
+        match review.get("kind").map(Value::as_str) {
+            None if review.is_object() => Ok(review),
+            Some(Some(own)) if own == kind => Ok(review),
+            _ => Err(unreadable("it has another kind")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apiserver_egress::{HookPlace, OwnAddresses};
+    use machinery_runtime::{Runtime, Simulation};
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn reviews_of_one_flow_leave_places_to_others() {
+        let waiting = Waiting::default();
+        let enter = |flow: &'static str| waiting.enter(flow);
+        let mut held: Vec<_> = (0..MAX_WAITING_OF_FLOW).map(|_| enter("a").unwrap()).collect();
+        assert!(enter("a").is_none());
+        assert!(enter("b").is_some());
+        held.pop();
+        assert!(enter("a").is_some());
+        drop(held);
+        assert!(waiting.0.lock().is_empty());
+    }
+
+    /// Others' calls are no failure of the webhook, which could let a question pass to the next authorizer.
+    #[test]
+    fn review_that_has_no_turn_in_time_is_busy() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let webhook = webhook(&runtime);
+            let _others = all_turns(&webhook, &runtime).await;
+            let begun = runtime.monotonic();
+            let answer = webhook.review("TokenReview", &Value::Null, "own", &|_| {}).await;
+            assert_eq!(answer, Err(ReviewCallError::Busy));
+            assert_eq!(runtime.monotonic() - begun, LINE_TIMEOUT);
+        });
+    }
+
+    /// The call of this one fails for a moment, again and again.
+    #[test]
+    fn reviews_that_pause_leave_their_turns_to_others() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let webhook = webhook(&runtime);
+            let mut others = all_turns(&webhook, &runtime).await;
+            others.pop();
+            let failed = ReviewCallError::Answered {
+                code: 500,
+                message: String::new(),
+            };
+            let (begun, calls) = (runtime.monotonic(), AtomicUsize::new(0));
+            let fail = || {
+                calls.fetch_add(1, Ordering::Relaxed);
+                std::future::ready((Err(failed.clone()), true)).boxed()
+            };
+            let failing = webhook.called("own", &fail, &|_| {});
+            let quick = async {
+                let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
+                let answer = webhook.called("own", &call, &|_| {}).await;
+                (answer, runtime.monotonic())
+            };
+            let (failing, (quick, at)) = futures::join!(failing, quick);
+            assert_eq!(
+                (quick, at),
+                (Ok(Vec::new()), begun),
+                "it had its turn in the pause"
+            );
+            assert_eq!(failing, Err(failed));
+            assert_eq!(calls.load(Ordering::Relaxed), 5);
+        });
+    }
+
+    /// Turns of others, until the webhook has none left.
+    async fn all_turns<'a>(webhook: &'a ReviewWebhook, runtime: &Runtime) -> Vec<HookPlace<'a>> {
+        let mut turns = Vec::new();
+        let turn = || runtime.timeout(Duration::from_millis(1), webhook.calls.enter("own", 0));
+        while let Ok(turn) = turn().await {
+            turns.push(turn);
+        }
+        turns
+    }
+
+    fn webhook(runtime: &Runtime) -> ReviewWebhook {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://hooks.example"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a"}}], "current-context": "a"}"#;
+        file.write_all(text.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let (tls, own) = (Arc::new(tls), OwnAddresses::default());
+        let dialer = Dialer::new(Arc::clone(&tls), tls, own, runtime.clone());
+        ReviewWebhook::open(file.path(), dialer, REVIEW_CALL_TIMEOUT).unwrap()
+    }
+
+    #[test]
+    fn reviews_of_greedy_flows_leave_places_to_the_next() {
+        let waiting = Waiting::default();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        let greedy = |flow: &'static str| std::iter::from_fn(|| waiting.enter(flow)).collect::<Vec<_>>();
+        let held = names.map(greedy);
+        assert_eq!(
+            held.each_ref().map(Vec::len),
+            [128, 128, 128, 128, 128, 128, 128, 64, 32]
+        );
+        assert!(waiting.enter("late").is_some());
+        let all = greedy("");
+        assert_eq!(all.len(), 32, "reviews of all users have what is left");
+    }
+}

@@ -1,0 +1,43 @@
+//! Streams to kubelets, and proxied requests.
+
+use crate::body::Body;
+use crate::request_info::RequestInfo;
+use apiserver_registry::row::{ResourceRow, Subresource};
+use apiserver_registry::{Admitted, RegistryError, RequestContext};
+use async_trait::async_trait;
+
+/// A request to a streaming subresource (`log`, `exec`, `attach`, `portforward`, `proxy`).
+#[derive(Debug)]
+pub struct ConnectRequest<'a> {
+    pub info: &'a RequestInfo,
+    pub row: &'a ResourceRow,
+    pub subresource: &'a Subresource,
+    /// With its upgrade in the extensions, as the connection left it.
+    pub request: http::Request<Body>,
+}
+
+/// Connects requests to nodes, pods and services.
+#[async_trait]
+pub trait Connections: Send + Sync {
+    /// Streams to a kubelet, or proxies to a pod, service or node.
+    async fn connect(
+        &self,
+        _: &RequestContext,
+        _: &Admitted,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        let name = &request.subresource.name;
+        Err(RegistryError::Unavailable(format!(
+            "nothing connects to {name} here"
+        )))
+    }
+
+    /// Streams the log of a container from its kubelet.
+    async fn log(
+        &self,
+        _: &RequestContext,
+        _: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        Err(RegistryError::Unavailable("no kubelet has logs here".into()))
+    }
+}

@@ -1,0 +1,34 @@
+//! Configurations of authentication and authorization that cannot be used, in upstream's words.
+
+use apiserver_auth::KubeconfigError;
+use apiserver_auth::authn::structured::ConfigurationProblems;
+use apiserver_egress::RemoteError;
+use machinery_meta::FieldError;
+use std::path::PathBuf;
+
+/// Of authentication.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthenticationError {
+    #[error("failed to load authentication configuration from file {:?}: {why}", path.display().to_string())]
+    Load { path: PathBuf, why: String },
+    #[error("invalid authentication configuration: {0}")]
+    Invalid(#[from] ConfigurationProblems),
+    #[error("{0}")]
+    Anonymous(FieldError),
+    #[error("{0}")]
+    Access(#[from] RemoteError),
+    #[error("{flag}: {source}")]
+    Kubeconfig {
+        flag: &'static str,
+        source: KubeconfigError,
+    },
+}
+
+/// Of authorization.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorizationError {
+    #[error("failed to load AuthorizationConfiguration from file {:?}: {why}", path.display().to_string())]
+    Load { path: PathBuf, why: String },
+    #[error("{0}")]
+    Kubeconfig(#[from] KubeconfigError),
+}

@@ -1,0 +1,155 @@
+//! The plugins of this server: those that are enabled, by their configurations.
+
+use super::Sources;
+use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+use crate::config::ServerConfig;
+use crate::metrics::PodSecurityMetrics;
+use apiserver_admission::permissions::{Permissions, Right};
+use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
+use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
+use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
+use apiserver_admission::{AdmissionChain, AdmissionError, plugins};
+use apiserver_auth::authz::attributes::ResourceTarget;
+use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
+use async_trait::async_trait;
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+
+const EVENT_RATE_LIMIT: &str = "EventRateLimit";
+
+const RESOURCE_QUOTA: &str = "ResourceQuota";
+
+const POD_SECURITY: &str = "PodSecurity";
+
+/// The chain of the plugins that are enabled, and the counts of PodSecurity.
+pub(super) fn chain(
+    sources: &Sources<'_>,
+    runtime: &Runtime,
+    usage: Arc<dyn UsageWriter>,
+    config: &ServerConfig,
+) -> Result<(AdmissionChain, Arc<PodSecurityMetrics>), AdmissionConfigurationError> {
+    let reader = sources.reader;
+    let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(sources.authorizers.clone()));
+    let own = runtime.clone();
+    let random = Arc::new(move || own.random_u64());
+    let read = configurations(config)?;
+    let limit = event_rate_limit(&read, config, runtime)?;
+    let configuration = quota_configuration(&read, config)?;
+    let quota = ResourceQuota::new(reader, usage, configuration, runtime);
+    let counts = Arc::new(PodSecurityMetrics::new());
+    let recorder: Arc<dyn Recorder> = counts.clone();
+    let own = runtime.clone();
+    let clock: pod_security::Clock = Arc::new(move || own.monotonic());
+    let standards = pod_security_configuration(&read, config)?;
+    let standards = PodSecurity::new(reader, standards, recorder, clock);
+    let mut enabled = plugins::all(
+        reader,
+        &permissions,
+        random,
+        limit,
+        standards,
+        quota,
+        (sources.webhooks, sources.policies),
+    );
+    enabled.retain(|plugin| !is_disabled(config, plugin.name()));
+    Ok((AdmissionChain::new(enabled), counts))
+}
+
+/// The authorizers, as plugins ask them.
+struct Authorizers(AuthorizerChain);
+
+#[async_trait]
+impl Permissions for Authorizers {
+    async fn has(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, AdmissionError> {
+        let target = AttributesTarget::Resource(ResourceTarget {
+            group: right.group,
+            version: "*",
+            resource: right.resource,
+            namespace: right.namespace,
+            name: right.name,
+            ..ResourceTarget::default()
+        });
+        let question = Attributes {
+            asker: None,
+            user,
+            verb: right.verb,
+            target,
+        };
+        let allowed = self.0.allows(&question).await;
+        allowed.map_err(|Busy| AdmissionError::Busy)
+    }
+}
+
+/// The configurations of plugins.
+fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, AdmissionConfigurationError> {
+    let file = config.admission_control_config_file.as_deref();
+    let read = file
+        .map(AdmissionConfiguration::read)
+        .transpose()?
+        .unwrap_or_default();
+    for plugin in read.unused(&[EVENT_RATE_LIMIT, POD_SECURITY, RESOURCE_QUOTA]) {
+        tracing::warn!(
+            plugin,
+            "this admission plugin takes no configuration here, it is ignored"
+        );
+    }
+    Ok(read)
+}
+
+/// Configurations of disabled plugins are not read.
+fn is_disabled(config: &ServerConfig, plugin: &str) -> bool {
+    config.disable_admission_plugins.iter().any(|name| name == plugin)
+}
+
+/// The configuration of the plugin PodSecurity, where it is not disabled.
+fn pod_security_configuration(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<pod_security::Configuration, AdmissionConfigurationError> {
+    use pod_security::ConfigurationError::{Form, Invalid};
+    if is_disabled(config, POD_SECURITY) {
+        return Ok(pod_security::Configuration::default());
+    }
+    let plugin = POD_SECURITY;
+    let configuration = pod_security::Configuration::parse(read.of(plugin)?.as_ref());
+    configuration.map_err(|error| match error {
+        Form(why) => AdmissionConfigurationError::Plugin { plugin, why },
+        Invalid(why) => AdmissionConfigurationError::Values { plugin, why },
+    })
+}
+
+/// The configuration of the quota plugin, where it is not disabled.
+fn quota_configuration(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<resource_quota::Configuration, AdmissionConfigurationError> {
+    if is_disabled(config, RESOURCE_QUOTA) {
+        return Ok(resource_quota::Configuration::default());
+    }
+    let configuration = resource_quota::Configuration::parse(read.of(RESOURCE_QUOTA)?.as_ref());
+    configuration.map_err(|error| AdmissionConfigurationError::Plugin {
+        plugin: RESOURCE_QUOTA,
+        why: error.to_string(),
+    })
+}
+
+/// The plugin by its configuration, where it is enabled.
+fn event_rate_limit(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+    runtime: &Runtime,
+) -> Result<Option<EventRateLimit>, AdmissionConfigurationError> {
+    let has = |names: &[String]| names.iter().any(|name| name == EVENT_RATE_LIMIT);
+    if !has(&config.enable_admission_plugins) || has(&config.disable_admission_plugins) {
+        return Ok(None);
+    }
+    let configuration = Configuration::parse(read.of(EVENT_RATE_LIMIT)?.as_ref());
+    let configuration = configuration.map_err(|error| AdmissionConfigurationError::Plugin {
+        plugin: EVENT_RATE_LIMIT,
+        why: error.to_string(),
+    })?;
+    let runtime = runtime.clone();
+    let clock = Arc::new(move || runtime.monotonic());
+    Ok(Some(EventRateLimit::new(&configuration, clock)))
+}

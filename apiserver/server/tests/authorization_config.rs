@@ -1,0 +1,326 @@
+//! Authorizers of `--authorization-config` and flags, webhooks among them.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod common;
+mod review_server;
+mod tls_server;
+
+use apiserver_auth::pki::Identity;
+use apiserver_server::{AuthorizationModeOptions, AuthorizationOptions, Server, ServerConfig};
+use apiserver_storage::LogStorage;
+use common::{Cluster, config, start_with};
+use machinery_runtime::Runtime;
+use review_server::ReviewServer;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// The answer goes by the name that is asked for.
+fn answer(asked: &Value) -> (u16, Value) {
+    let name = asked["spec"]["resourceAttributes"]["name"]
+        .as_str()
+        .unwrap_or_default();
+    let status = match name {
+        "allowed" => json!({"allowed": true, "reason": "why not"}),
+        "denied" => json!({"denied": true, "reason": "no way"}),
+        "both" => json!({"allowed": true, "denied": true}),
+        "broken" => return (400, json!("broken")),
+        _ => json!({"reason": "who knows"}),
+    };
+    (
+        200,
+        json!({"apiVersion": asked["apiVersion"], "kind": "SubjectAccessReview", "status": status}),
+    )
+}
+
+fn webhook(kubeconfig: &Path) -> Value {
+    json!({
+        "type": "Webhook",
+        "name": "hook",
+        "webhook": {
+            "timeout": "3s",
+            "subjectAccessReviewVersion": "v1",
+            "matchConditionSubjectAccessReviewVersion": "v1",
+            "failurePolicy": "NoOpinion",
+            "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": kubeconfig},
+            "matchConditions": [
+                {"expression": "has(request.resourceAttributes)"},
+                {"expression": "request.resourceAttributes.namespace == 'default'"},
+            ],
+        },
+    })
+}
+
+fn file(authorizers: &[Value]) -> Value {
+    json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration", "authorizers": authorizers})
+}
+
+fn rbac() -> Value {
+    json!({"type": "RBAC", "name": "rbac"})
+}
+
+fn with_file(path: &Path, content: &Value) -> ServerConfig {
+    std::fs::write(path, content.to_string()).unwrap();
+    ServerConfig {
+        authorization: AuthorizationOptions {
+            config_file: Some(path.to_owned()),
+            ..AuthorizationOptions::default()
+        },
+        file_reload_interval: Duration::from_millis(5),
+        ..config()
+    }
+}
+
+fn anna(cluster: &Cluster) -> Identity {
+    let pki = cluster.server.pki();
+    pki.cluster
+        .client("anna", Some("people"), cluster.runtime.now())
+        .unwrap()
+}
+
+async fn until(cluster: &Cluster, mut holds: impl AsyncFnMut() -> bool) {
+    let asking = async {
+        while !holds().await {
+            cluster.runtime.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    cluster
+        .runtime
+        .timeout(limit, asking)
+        .await
+        .expect("it is so in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_authorizes_what_its_conditions_match() {
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    server.kubeconfig(&kubeconfig);
+    let content = file(&[webhook(&kubeconfig), rbac()]);
+    let cluster = start_with(with_file(&folder.path().join("file"), &content)).await;
+    let anna = anna(&cluster);
+    let get = async |path: &str| cluster.as_identity(&anna).get(path).await;
+    get(&format!("{MAPS}/allowed")).await.is(404);
+    let sent = server.seen().pop().unwrap();
+    let expected = json!({
+        "user": "anna",
+        "groups": ["people", "system:authenticated"],
+        "resourceAttributes": {"namespace": "default", "verb": "get", "version": "v1", "resource": "configmaps", "name": "allowed"},
+    });
+    let mut spec = sent["spec"].clone();
+    spec.as_object_mut().unwrap().remove("extra");
+    assert_eq!(spec, expected);
+    assert_eq!(sent["apiVersion"], "authorization.k8s.io/v1");
+
+    let denied = get(&format!("{MAPS}/denied")).await.is(403).json();
+    assert!(
+        denied["message"].as_str().unwrap().ends_with(": no way"),
+        "{denied}"
+    );
+    let unknown = get(&format!("{MAPS}/other")).await.is(403).json();
+    assert!(
+        unknown["message"]
+            .as_str()
+            .unwrap()
+            .ends_with(": hook: who knows"),
+        "{unknown}"
+    );
+    get(&format!("{MAPS}/broken")).await.is(500);
+    get(&format!("{MAPS}/both")).await.is(500);
+    let seen = server.seen().len();
+    get("/api/v1/namespaces/kube-system/configmaps").await.is(403);
+    get("/metrics").await.is(403);
+    cluster.admin().get(&format!("{MAPS}/denied")).await.is(404);
+    get(&format!("{MAPS}/allowed")).await.is(404);
+    get(&format!("{MAPS}/denied")).await.is(403);
+    assert_eq!(
+        server.seen().len(),
+        seen,
+        "conditions, masters and what is remembered make no calls"
+    );
+    get(&format!(
+        "{MAPS}?labelSelector=a%3Db&fieldSelector=metadata.name%3Dx"
+    ))
+    .await
+    .is(403);
+    let asked = server.seen().pop().unwrap()["spec"]["resourceAttributes"].clone();
+    assert_eq!(
+        asked["labelSelector"]["requirements"],
+        json!([{"key": "a", "operator": "In", "values": ["b"]}])
+    );
+    assert_eq!(asked["fieldSelector"]["requirements"][0]["key"], "metadata.name");
+
+    let review = |name: &str| {
+        let target = json!({"namespace": "default", "verb": "get", "resource": "configmaps", "name": name});
+        json!({"spec": {"user": "anna", "resourceAttributes": target}}).to_string()
+    };
+    let status = cluster
+        .admin()
+        .post(REVIEWS, review("denied"))
+        .await
+        .is(201)
+        .json()["status"]
+        .clone();
+    assert_eq!(
+        status,
+        json!({"allowed": false, "denied": true, "reason": "no way"})
+    );
+    let status = cluster
+        .admin()
+        .post(REVIEWS, review("broken"))
+        .await
+        .is(201)
+        .json()["status"]
+        .clone();
+    assert!(
+        status["evaluationError"]
+            .as_str()
+            .unwrap()
+            .contains("the server rejected our request"),
+        "{status}"
+    );
+    let metrics = cluster.admin().get("/metrics").await.is(200).body;
+    for line in [
+        "apiserver_authorization_webhook_evaluations_total{name=\"hook\",result=\"error\"} 2",
+        "apiserver_authorization_webhook_evaluations_fail_open_total{name=\"hook\",result=\"error\"} 2",
+        "apiserver_authorization_decisions_total{decision=\"denied\",name=\"hook\",type=\"Webhook\"}",
+        "apiserver_authorization_match_condition_exclusions_total{name=\"hook\",type=\"Webhook\"}",
+        "apiserver_authorization_config_controller_last_config_info{",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_that_fails_denies_where_its_policy_says_so() {
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    server.kubeconfig(&kubeconfig);
+    let mut hook = webhook(&kubeconfig);
+    hook["webhook"]["failurePolicy"] = json!("Deny");
+    hook["webhook"]["matchConditions"] =
+        json!([{"expression": "request.resourceAttributes.namespace == 'default'"}]);
+    let content = file(&[hook, json!({"type": "AlwaysAllow", "name": "alwaysallow"})]);
+    let cluster = start_with(with_file(&folder.path().join("file"), &content)).await;
+    let anna = anna(&cluster);
+    let get = async |path: &str| cluster.as_identity(&anna).get(path).await;
+    get(&format!("{MAPS}/broken")).await.is(500);
+    get(&format!("{MAPS}/denied")).await.is(403);
+    get(&format!("{MAPS}/other")).await.is(404);
+    // Its condition cannot be evaluated.
+    get("/version").await.is(500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorizers_of_a_changed_file_count() {
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, path) = (folder.path().join("kubeconfig"), folder.path().join("file"));
+    server.kubeconfig(&kubeconfig);
+    let cluster = start_with(with_file(&path, &file(&[rbac()]))).await;
+    let anna = anna(&cluster);
+    let code = async || {
+        let answer = cluster.as_identity(&anna).get(&format!("{MAPS}/allowed")).await;
+        answer.code.as_u16()
+    };
+    let failures = async |count: u32| {
+        let text = cluster.admin().get("/metrics").await.is(200).body;
+        let name = "apiserver_authorization_config_controller_automatic_reloads_total{";
+        let mut lines = text
+            .lines()
+            .filter(|line| line.starts_with(name) && line.contains("failure"));
+        lines.any(|line| line.ends_with(&format!(" {count}")))
+    };
+    assert_eq!(code().await, 403);
+    std::fs::write(&path, file(&[webhook(&kubeconfig)]).to_string()).unwrap();
+    until(&cluster, async || failures(1).await).await;
+    let more = file(&[rbac(), json!({"type": "AlwaysAllow", "name": "alwaysallow"})]);
+    std::fs::write(&path, more.to_string()).unwrap();
+    until(&cluster, async || failures(2).await).await;
+    assert_eq!(code().await, 403);
+    std::fs::write(&path, file(&[webhook(&kubeconfig), rbac()]).to_string()).unwrap();
+    until(&cluster, async || code().await == 404).await;
+    std::fs::write(&path, file(&[rbac()]).to_string()).unwrap();
+    until(&cluster, async || code().await == 403).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorizers_of_flags_are_asked_in_their_order() {
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    server.kubeconfig(&kubeconfig);
+    let with_modes = |modes: &[&str], webhook: Option<&Path>| ServerConfig {
+        authorization: AuthorizationOptions {
+            config_file: None,
+            legacy: AuthorizationModeOptions {
+                modes: modes.iter().map(|&mode| mode.to_owned()).collect(),
+                webhook_config_file: webhook.map(Path::to_owned),
+                ..AuthorizationModeOptions::default()
+            },
+        },
+        ..config()
+    };
+    let cluster = start_with(with_modes(&["RBAC", "Webhook"], Some(&kubeconfig))).await;
+    let own = anna(&cluster);
+    cluster.as_identity(&own).get("/version").await.is(200);
+    assert!(server.seen().is_empty(), "RBAC allows it");
+    cluster
+        .as_identity(&own)
+        .get(&format!("{MAPS}/allowed"))
+        .await
+        .is(404);
+    let sent = &server.seen()[0];
+    assert_eq!(sent["apiVersion"], "authorization.k8s.io/v1beta1");
+    assert_eq!(sent["spec"]["group"], json!(["people", "system:authenticated"]));
+
+    let cluster = start_with(with_modes(&["AlwaysDeny"], None)).await;
+    let own = anna(&cluster);
+    let refused = cluster.as_identity(&own).get("/version").await.is(403).json();
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("alwaysdeny: Everything is forbidden."),
+        "{refused}"
+    );
+    cluster.admin().get("/version").await.is(200);
+
+    let cluster = start_with(with_modes(&["AlwaysAllow"], None)).await;
+    let own = anna(&cluster);
+    cluster.as_identity(&own).get("/metrics").await.is(200);
+    cluster.nobody().get("/version").await.is(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorization_file_that_is_wrong_is_named_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for (content, why) in [
+        (
+            file(&[]),
+            "authorizers: Required value: at least one authorization mode must be defined",
+        ),
+        (
+            file(&[json!({"type": "RBAC", "name": "mine"})]),
+            "expected name rbac for authorizer RBAC instead of mine",
+        ),
+    ] {
+        let storage = LogStorage::memory(&Runtime::real()).await.unwrap();
+        let scope = Runtime::real().child_scope();
+        let started = Server::builder(Arc::new(storage))
+            .config(with_file(&path, &content))
+            .start(scope.runtime())
+            .await;
+        let error = started.err().unwrap().to_string();
+        assert!(error.ends_with(why), "{error}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The allocator on one node.
+
+use super::*;
+use crate::devices::Devices;
+use crate::devices::allocator::{Available, Budget, Refusal, Surroundings, Wanted, allocate};
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Case {
+    name: String,
+    claims: Vec<Value>,
+    classes: Vec<Value>,
+    slices: Vec<Value>,
+    node: Value,
+    /// Devices that claims have.
+    allocated: Vec<String>,
+    /// Shares of devices that claims have.
+    shared: Vec<String>,
+    /// Capacity that is consumed, by device.
+    capacity: std::collections::BTreeMap<String, Value>,
+    results: Vec<Value>,
+    error: Option<String>,
+}
+
+fn cases() -> Vec<Case> {
+    let table = include_str!("data/allocator.jsonl");
+    table
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+impl Case {
+    fn nodes(&self) -> NodeTable {
+        let mut nodes = NodeTable::default();
+        let node = json!({"metadata": {"name": self.node["name"], "labels": self.node["labels"]}});
+        nodes.set_node(&serde_json::from_value(node).unwrap());
+        let devices = &mut nodes.devices;
+        for class in &self.classes {
+            devices.set_class(name_of(class), Some(class_of(class)));
+        }
+        for (at, slice) in self.slices.iter().enumerate() {
+            // Slices of a case may have one name.
+            devices.set_slice(&format!("{}-{at:03}", name_of(slice)), Some(slice_of(slice)));
+        }
+        devices.pools.renew();
+        self.allocate_before(devices);
+        nodes
+    }
+
+    fn allocate_before(&self, devices: &mut Devices) {
+        let device = |id: &str| {
+            let parts: Vec<&str> = id.split('/').collect();
+            json!({"driver": parts[0], "pool": parts[1], "device": parts[2]})
+        };
+        let mut results: Vec<Value> = self.allocated.iter().map(|id| device(id)).collect();
+        for id in &self.shared {
+            let mut share = device(id);
+            share["shareID"] = "s".into();
+            results.push(share);
+        }
+        for (id, consumed) in &self.capacity {
+            let mut share = device(id);
+            share["shareID"] = "c".into();
+            share["consumedCapacity"] = consumed.clone();
+            results.push(share);
+        }
+        let claim = json!({"status": {"allocation": {"devices": {"results": results}}}});
+        devices.set_claim(&ObjectKey::new("", "before"), Some(claim_of(&claim)));
+    }
+
+    fn found(&self, budget: &Budget) -> Result<Vec<Value>, Refusal> {
+        self.found_again(budget, &Available::default())
+    }
+
+    fn found_again(&self, budget: &Budget, available: &Available) -> Result<Vec<Value>, Refusal> {
+        let nodes = self.nodes();
+        let specs: Vec<_> = self
+            .claims
+            .iter()
+            .map(|own| {
+                (
+                    ObjectKey::cluster(name_of(own)),
+                    claim_of(own).spec.get().into_owned(),
+                )
+            })
+            .collect();
+        let wanted: Vec<Wanted<'_>> = specs.iter().map(|(key, spec)| Wanted { key, spec }).collect();
+        let around = Surroundings {
+            devices: &nodes.devices,
+            nodes: &nodes,
+            node: 0,
+            available,
+            budget,
+        };
+        let solution = allocate(around, &wanted)?;
+        Ok(solution.allocations(&nodes.names[0]))
+    }
+}
+
+/// The order of results says nothing, and shares have ids later.
+fn comparable(mut all: Vec<Value>) -> Vec<String> {
+    for own in &mut all {
+        if own["devices"]["results"].is_null() {
+            own["devices"] = json!({"results": []});
+        }
+        let results = own["devices"]["results"].as_array_mut().unwrap();
+        for result in results.iter_mut() {
+            if result["shareID"].is_string() {
+                result["shareID"] = "share".into();
+            }
+            // Indexing makes what is absent null.
+            result.as_object_mut().unwrap().retain(|_, own| !own.is_null());
+        }
+        results.sort_by_key(Value::to_string);
+    }
+    let mut all: Vec<String> = all.iter().map(Value::to_string).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn allocator_gives_what_upstreams_gives() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let found = case.found(&Budget::default());
+        let expected = comparable(case.results.clone());
+        let is_right = match (&found, &case.error) {
+            (Ok(found), None) => comparable(found.clone()) == expected,
+            (Err(Refusal::Unsatisfied), None) => expected.is_empty() && !case.claims.is_empty(),
+            (Err(why), Some(part)) => why.clone().message().contains(part.as_str()),
+            _ => false,
+        };
+        if !is_right {
+            let found = found.map(comparable);
+            wrong.push(format!(
+                "{}: {found:#?}, not {expected:#?} {:?}",
+                case.name, case.error
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn allocator_ends_a_search_that_takes_too_long() {
+    let device = |at: usize| json!({"name": format!("d-{at}"), "attributes": {"a": {"int": at}}});
+    let devices: Vec<Value> = (0..24).map(device).collect();
+    let slice = json!({"spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n", "devices": devices}});
+    let request = |at: usize| json!({"name": format!("r-{at}"), "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
+    let requests: Vec<Value> = (0..25).map(request).collect();
+    let case = Case {
+        claims: vec![json!({"metadata": {"name": "x"}, "spec": {"devices": {"requests": requests}}})],
+        classes: vec![json!({"metadata": {"name": "c"}})],
+        slices: vec![slice],
+        node: json!({"name": "n", "labels": {}}),
+        ..Case::default()
+    };
+    let budget = Budget::default();
+    assert_eq!(case.found(&budget), Err(Refusal::TimedOut));
+    assert!(budget.take_done() <= (1 << 20) + 64);
+    let short = Budget::new(1 << 20, 3);
+    assert_eq!(case.found(&short), Err(Refusal::TimedOut));
+    assert!(
+        short.take_done() < 100,
+        "an attempt's budget ends all of its nodes"
+    );
+}
+
+/// A node with one device, and a claim of so many.
+fn small(device: &Value, requests: usize) -> Case {
+    let request = |at: usize| json!({"name": format!("r-{at}"), "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
+    let requests: Vec<Value> = (0..requests).map(request).collect();
+    let slice = json!({"spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n", "devices": [device]}});
+    Case {
+        claims: vec![json!({"metadata": {"name": "x"}, "spec": {"devices": {"requests": requests}}})],
+        classes: vec![json!({"metadata": {"name": "c"}})],
+        slices: vec![slice],
+        node: json!({"name": "n", "labels": {}}),
+        ..Case::default()
+    }
+}
+
+#[test]
+fn nothing_is_looked_at_once_the_attempt_has_no_steps_left() {
+    let spent = Budget::new(1 << 20, 0);
+    let case = small(&json!({"name": "dev"}), 1);
+    assert_eq!(
+        (case.found(&spent), spent.take_done()),
+        (Err(Refusal::TimedOut), 0)
+    );
+}
+
+#[test]
+fn requests_and_selectors_of_nodes_are_steps() {
+    let far = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]});
+    let slice = |at: usize| {
+        json!({"metadata": {"name": format!("s-{at}")}, "spec": {"driver": "d", "nodeSelector": far,
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 50}}})
+    };
+    let mut case = small(&json!({"name": "dev"}), 25);
+    case.slices = (0..50).map(slice).collect();
+    let (budget, available) = (Budget::default(), Available::default());
+    assert_eq!(case.found_again(&budget, &available), Err(Refusal::Unsatisfied));
+    assert!(budget.take_done() >= 75);
+    // The next node without a device is answered by the first.
+    assert_eq!(case.found_again(&budget, &available), Err(Refusal::Unsatisfied));
+    assert_eq!(budget.take_done(), 50);
+}
+
+#[test]
+fn candidate_takes_the_steps_of_what_it_is_compared_with() {
+    let done = |device: Value, constraints: &Value| {
+        let mut case = small(&device, 1);
+        case.claims[0]["spec"]["devices"]["constraints"] = constraints.clone();
+        let budget = Budget::default();
+        assert!(case.found(&budget).is_ok());
+        budget.take_done()
+    };
+    let plain = json!({"name": "dev", "attributes": {"a": {"int": 1}}});
+    let few = done(plain.clone(), &json!([]));
+    let names: Vec<String> = (0..32).map(|at| format!("r-{at}")).collect();
+    let constraints = vec![json!({"requests": names, "matchAttribute": "d/a"}); 32];
+    assert_eq!(done(plain.clone(), &json!(constraints)), few + 32 * 6);
+    let mut rich = plain;
+    let capacity = |at: usize| (format!("c-{at}"), json!({"value": "1"}));
+    rich["capacity"] = Value::Object((0..32).map(capacity).collect());
+    rich["taints"] = json!(vec![json!({"key": "k", "effect": "None"}); 8]);
+    assert_eq!(done(rich, &json!([])), few + 32 * 4 + 8 / 4);
+}
+
+#[test]
+fn device_with_shares_that_is_shared_no_more_is_in_use() {
+    let mut case = small(&json!({"name": "dev"}), 1);
+    assert!(case.found(&Budget::default()).is_ok());
+    case.shared = vec!["d/p/dev".to_owned()];
+    assert_eq!(case.found(&Budget::default()), Err(Refusal::Unsatisfied));
+}
+
+#[test]
+fn reason_is_cut_where_a_tenants_words_are_long() {
+    let long = Refusal::Broken("ä".repeat(1000)).message();
+    assert_eq!(long.len(), 1024);
+    let why = "class c: selector #0".to_owned();
+    assert_eq!(Refusal::Broken(why.clone()).message(), why);
+}
+
+#[test]
+fn pool_is_made_once_however_many_of_its_slices_change() {
+    let mut devices = Devices::default();
+    let set = |devices: &mut Devices, at: usize, generation: usize| {
+        let pool = json!({"name": "p", "generation": generation, "resourceSliceCount": 100});
+        let spec =
+            json!({"driver": "d", "pool": pool, "nodeName": "n", "devices": [{"name": format!("d-{at}")}]});
+        devices.set_slice(&format!("s-{at}"), Some(slice_of(&json!({"spec": spec}))));
+    };
+    (0..100).for_each(|at| set(&mut devices, at, 1));
+    assert_eq!(devices.pools.renew(), 100, "each device once");
+    assert_eq!(devices.pools.renew(), 0);
+    set(&mut devices, 0, 2);
+    assert_eq!(devices.pools.renew(), 100);
+}

@@ -1,0 +1,219 @@
+//! `/configz`: the configuration in upstream's form, `KubeletConfiguration` of `kubelet.config.k8s.io/v1beta1`. Fields that the
+//! agent has no setting for say what it does; those of what it does not do are left out.
+
+use machinery_meta::Quantity;
+use serde_json::{Map, Value, json};
+
+use super::auth;
+use super::streaming::IDLE_TIMEOUT;
+use crate::config::KubeletConfig;
+use crate::eviction::thresholds::{Threshold, Thresholds};
+use crate::node::facts::NodeFacts;
+use crate::node::reserve::{Amounts, amount_text};
+use crate::node::{lease, status};
+use crate::pods::plan::go_duration;
+
+/// The whole answer.
+pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
+    let groups = [
+        serving(config),
+        access(config),
+        node(config),
+        pods(config, facts),
+        images(config),
+        eviction(config),
+    ];
+    let fields: Map<String, Value> = groups.into_iter().flatten().collect();
+    json!({ "kubeletconfig": fields })
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(mut map) => {
+            // A setting that is not given is absent, as upstream's `omitempty`.
+            map.retain(|_, value| !value.is_null());
+            map
+        }
+        _ => Map::new(),
+    }
+}
+
+fn serving(config: &KubeletConfig) -> Map<String, Value> {
+    let any = if config.node_ip.is_ipv4() { "0.0.0.0" } else { "::" };
+    let (certificate, key) = config.tls.clone().unzip();
+    fields(json!({
+        "enableServer": true,
+        "address": any,
+        "port": config.port,
+        "tlsCertFile": certificate,
+        "tlsPrivateKeyFile": key,
+        "rotateCertificates": config.tls_awaited,
+        "serverTLSBootstrap": config.tls_awaited.then_some(true),
+        "enableDebuggingHandlers": true,
+        "healthzPort": config.healthz_port.unwrap_or(0),
+        "healthzBindAddress": "127.0.0.1",
+        "streamingConnectionIdleTimeout": go_duration(IDLE_TIMEOUT),
+    }))
+}
+
+fn access(config: &KubeletConfig) -> Map<String, Value> {
+    fields(json!({
+        "authentication": {
+            "x509": fields(json!({"clientCAFile": config.client_ca})),
+            "webhook": {"enabled": true, "cacheTTL": go_duration(auth::TOKEN_AGE_MAX)},
+            "anonymous": {"enabled": false},
+        },
+        "authorization": {
+            "mode": "Webhook",
+            "webhook": {
+                "cacheAuthorizedTTL": go_duration(auth::ALLOWED_AGE_MAX),
+                "cacheUnauthorizedTTL": go_duration(auth::DENIED_AGE_MAX),
+            },
+        },
+    }))
+}
+
+fn node(config: &KubeletConfig) -> Map<String, Value> {
+    let taints = config
+        .register_with_taints
+        .iter()
+        .map(|taint| json!(taint.to_taint()));
+    let taints: Vec<Value> = taints.collect();
+    fields(json!({
+        "registerNode": config.register_node,
+        "registerWithTaints": (!taints.is_empty()).then_some(taints),
+        "nodeStatusUpdateFrequency": go_duration(status::LOOK_AFTER),
+        "nodeStatusReportFrequency": go_duration(status::WRITE_AFTER),
+        "nodeStatusMaxImages": status::IMAGES_MAX,
+        "nodeLeaseDurationSeconds": lease::DURATION_SECONDS,
+        "enableControllerAttachDetach": true,
+        "containerRuntimeEndpoint": format!("unix://{}", config.container_runtime_endpoint.display()),
+        "kubeReserved": reserved(&config.reserve.kube),
+        "systemReserved": reserved(&config.reserve.system),
+        "kubeReservedCgroup": named(&config.reserve.kube_cgroup),
+        "systemReservedCgroup": named(&config.reserve.system_cgroup),
+        "enforceNodeAllocatable": config.reserve.enforce,
+        "cgroupRoot": config.cgroup_root,
+        "cgroupsPerQOS": true,
+        "cgroupDriver": "cgroupfs",
+        "cpuManagerPolicy": "none",
+        "memoryManagerPolicy": "None",
+        "topologyManagerPolicy": "none",
+        "topologyManagerScope": "container",
+        "failSwapOn": false,
+        "memorySwap": {},
+    }))
+}
+
+fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
+    let log_bytes = i64::try_from(config.container_log_max_bytes).unwrap_or(i64::MAX);
+    let addresses: Vec<String> = config.cluster_dns.iter().map(ToString::to_string).collect();
+    fields(json!({
+        "staticPodPath": config.static_pods.as_ref().map(|source| &source.path),
+        "clusterDomain": config.cluster_domain,
+        "clusterDNS": addresses,
+        "resolvConf": config.resolv_conf,
+        "maxPods": config.max_pods,
+        "podPidsLimit": config.pod_pids(&facts.machine).unwrap_or(-1),
+        "podLogsDir": config.logs_folder(),
+        "cpuCFSQuota": true,
+        "cpuCFSQuotaPeriod": "100ms",
+        "containerLogMaxSize": Quantity::from_bytes(log_bytes).to_string(),
+        "containerLogMaxFiles": config.container_log_max_files,
+        "configMapAndSecretChangeDetectionStrategy": "Watch",
+    }))
+}
+
+fn images(config: &KubeletConfig) -> Map<String, Value> {
+    let images = &config.image_collection;
+    fields(json!({
+        "imageMinimumGCAge": go_duration(images.minimum_age),
+        "imageMaximumGCAge": go_duration(images.maximum_age),
+        "imageGCHighThresholdPercent": images.high_threshold_percent,
+        "imageGCLowThresholdPercent": images.low_threshold_percent,
+        "serializeImagePulls": false,
+    }))
+}
+
+fn eviction(config: &KubeletConfig) -> Map<String, Value> {
+    let eviction = &config.eviction;
+    let periods = eviction.soft_grace_period.iter();
+    let periods: Map<String, Value> = periods
+        .map(|(signal, time)| (signal.clone(), json!(go_duration(*time))))
+        .collect();
+    fields(json!({
+        "evictionHard": levels(&config.reserve.eviction_hard),
+        "evictionSoft": levels(&eviction.soft),
+        "evictionSoftGracePeriod": (!periods.is_empty()).then_some(periods),
+        "evictionMinimumReclaim": levels(&eviction.minimum_reclaim),
+        "evictionPressureTransitionPeriod": go_duration(eviction.pressure_transition_period),
+        "evictionMaxPodGracePeriod": eviction.max_pod_grace_period_seconds,
+    }))
+}
+
+fn named(name: &str) -> Option<&str> {
+    Some(name).filter(|name| !name.is_empty())
+}
+
+fn reserved(amounts: &Amounts) -> Option<Map<String, Value>> {
+    let texts = amounts
+        .iter()
+        .map(|(name, amount)| (name.clone(), json!(amount_text(name, *amount))));
+    Some(texts.collect()).filter(|map: &Map<String, Value>| !map.is_empty())
+}
+
+fn levels(thresholds: &Thresholds) -> Option<Map<String, Value>> {
+    let text = |threshold: &Threshold| match threshold {
+        Threshold::Amount(quantity) => quantity.to_string(),
+        Threshold::Share(share) => format!("{}%", (f64::from(*share) * 1e6).round() / 1e4),
+    };
+    let texts = thresholds
+        .iter()
+        .map(|(signal, level)| (signal.clone(), json!(text(level))));
+    Some(texts.collect()).filter(|map: &Map<String, Value>| !map.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use node_sys::machine::Machine;
+
+    #[test]
+    fn configuration_is_shown_in_upstreams_form() {
+        let mut config = KubeletConfig::for_data_dir("/data".into());
+        config.cluster_dns = vec![[10, 96, 0, 10].into()];
+        config.reserve.kube = [("cpu".to_owned(), 200), ("memory".to_owned(), 1 << 30)].into();
+        config.register_with_taints = vec!["a=b:NoSchedule".parse().unwrap()];
+        let facts = NodeFacts {
+            machine: Machine::default(),
+            storage_bytes: 0,
+            runtime_version: String::new(),
+            supplemental_groups_policy: false,
+        };
+        let found = &configz(&config, &facts)["kubeletconfig"];
+        for (field, expected) in [
+            ("/authentication/webhook/cacheTTL", json!("2m0s")),
+            ("/authentication/x509", json!({})),
+            ("/authorization/webhook/cacheUnauthorizedTTL", json!("30s")),
+            ("/streamingConnectionIdleTimeout", json!("4h0m0s")),
+            ("/nodeStatusReportFrequency", json!("5m0s")),
+            ("/nodeLeaseDurationSeconds", json!(40)),
+            ("/clusterDNS", json!(["10.96.0.10"])),
+            ("/kubeReserved", json!({"cpu": "200m", "memory": "1048576Ki"})),
+            ("/evictionHard/memory.available", json!("100Mi")),
+            ("/evictionHard/nodefs.inodesFree", json!("5%")),
+            (
+                "/registerWithTaints",
+                json!([{"key": "a", "value": "b", "effect": "NoSchedule"}]),
+            ),
+            ("/containerLogMaxSize", json!("10Mi")),
+            ("/maxPods", json!(110)),
+            ("/podPidsLimit", json!(4096)),
+        ] {
+            assert_eq!(found.pointer(field), Some(&expected), "{field}");
+        }
+        for absent in ["systemReserved", "evictionSoft", "staticPodPath", "tlsCertFile"] {
+            assert_eq!(found.get(absent), None, "{absent}");
+        }
+    }
+}

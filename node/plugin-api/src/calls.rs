@@ -1,0 +1,141 @@
+//! A call, from the client's side and from the server's.
+
+use std::path::Path;
+
+use http::uri::PathAndQuery;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::UnixStream;
+use tonic::body::Body;
+use tonic::transport::{Endpoint, Uri};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+/// Carries calls to a program: over its socket, or to the program itself.
+pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
+
+/// Calls of one connection that are served at once.
+const CALLS_MAX: u32 = 16;
+/// All headers of a call together.
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// Bytes of a call that lie unread.
+const WINDOW_BYTES: u32 = 64 << 10;
+
+/// Connects to the program behind a socket.
+///
+/// # Errors
+/// Nothing listens there.
+pub async fn connect(socket: &Path) -> Result<Transport, Status> {
+    let failed = |error: tonic::transport::Error| Status::from_error(error.into());
+    let path = socket.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    // As upstream's: servers in Go refuse a socket's path for an authority.
+    let endpoint = Endpoint::from_static("http://localhost");
+    let channel = endpoint.connect_with_connector(connector).await.map_err(failed)?;
+    Ok(Transport::new(channel.map_err(failed)))
+}
+
+/// Answers the calls of a connection until it ends.
+///
+/// # Errors
+/// The other side breaks the protocol.
+pub async fn serve(stream: UnixStream, service: Transport) -> Result<(), hyper::Error> {
+    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        service.clone().oneshot(request.map(Body::new))
+    });
+    hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .max_concurrent_streams(CALLS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+/// Makes one call; an answer of more than `bytes_max` is refused.
+///
+/// # Errors
+/// The status of a call that failed.
+pub async fn call<Asked, Answer>(
+    transport: &Transport,
+    path: &'static str,
+    asked: Asked,
+    bytes_max: usize,
+) -> Result<Answer, Status>
+where
+    Asked: Message + 'static,
+    Answer: Message + Default + 'static,
+{
+    let mut client = tonic::client::Grpc::new(transport.clone()).max_decoding_message_size(bytes_max);
+    client.ready().await?;
+    let codec = ProstCodec::<Asked, Answer>::default();
+    let answer = client
+        .unary(Request::new(asked), PathAndQuery::from_static(path), codec)
+        .await?;
+    Ok(answer.into_inner())
+}
+
+/// Makes a call whose answers come one after another, each of at most `bytes_max`.
+///
+/// # Errors
+/// The status of a call that failed.
+pub async fn follow<Asked, Answer>(
+    transport: &Transport,
+    path: &'static str,
+    asked: Asked,
+    bytes_max: usize,
+) -> Result<Streaming<Answer>, Status>
+where
+    Asked: Message + 'static,
+    Answer: Message + Default + 'static,
+{
+    let mut client = tonic::client::Grpc::new(transport.clone()).max_decoding_message_size(bytes_max);
+    client.ready().await?;
+    let codec = ProstCodec::<Asked, Answer>::default();
+    let answers = client
+        .server_streaming(Request::new(asked), PathAndQuery::from_static(path), codec)
+        .await?;
+    Ok(answers.into_inner())
+}
+
+/// Answers one call whose message has at most `bytes_max`.
+pub async fn answer<Asked, Answer, F, A>(
+    request: http::Request<Body>,
+    bytes_max: usize,
+    handle: F,
+) -> http::Response<Body>
+where
+    Asked: Message + Default + Send + 'static,
+    Answer: Message + Send + 'static,
+    F: Fn(Asked) -> A + Send,
+    A: Future<Output = Result<Answer, Status>> + Send,
+{
+    let handle = |asked: Request<Asked>| {
+        let answer = handle(asked.into_inner());
+        async move { answer.await.map(Response::new) }
+    };
+    tonic::server::Grpc::new(ProstCodec::<Answer, Asked>::default())
+        .max_decoding_message_size(bytes_max)
+        .unary(tower::service_fn(handle), request)
+        .await
+}
+
+/// Answers a call that no service here has.
+pub fn unknown() -> http::Response<Body> {
+    Status::unimplemented("unknown service or method").into_http()
+}
+
+/// A failed call as upstream prints it: `rpc error: code = X desc = Y`.
+pub fn rpc_text(status: &Status) -> String {
+    let code = match status.code() {
+        // As Go spells it.
+        Code::Cancelled => "Canceled".to_owned(),
+        code => format!("{code:?}"),
+    };
+    format!("rpc error: code = {code} desc = {}", status.message())
+}
