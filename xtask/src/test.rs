@@ -7,6 +7,7 @@ use crate::ci::{cargo, step};
 use crate::config::Config;
 use crate::{packages, process, tools, up_and_down};
 use anyhow::Result;
+use std::time::Duration;
 
 /// Test binaries whose tests are marked `needs root`.
 /// `node`, `outages` and `pressure` run clusters with real containers.
@@ -32,6 +33,9 @@ const TOOLS: [&str; 6] = [
     "kube-apiserver",
     "sample-apiserver",
 ];
+
+/// No test and no compilation takes this long on two cores; one that hangs would take the time of all others.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]
@@ -95,11 +99,10 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
 fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
     let mut tests = process::cargo(&config.root);
     tests.env("KNARR_TOOLS", &config.tools);
-    process::run(
-        tests
-            .args(["test", "--workspace", "--no-fail-fast"])
-            .args(arguments),
-    )
+    let tests = tests
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(arguments);
+    process::run_watched(tests, SILENCE)
 }
 
 #[cfg(test)]
