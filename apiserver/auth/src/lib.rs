@@ -26,7 +26,9 @@ mod syntax;
 pub mod token_request;
 mod trusted;
 
-pub use review_webhook::{CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewWebhook};
+pub use review_webhook::{
+    CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook,
+};
 
 #[cfg(test)]
 mod testing;

@@ -1,9 +1,8 @@
 //! Objects in memory for the tests of this crate.
 
-use crate::authn::token::{TokenAuthenticator, TokenAuthenticators};
+use crate::authn::token::{ShownToken, TokenAuthenticator, TokenAuthenticators};
 use crate::authn::{AuthnFuture, Outcome, Refusal};
 use crate::authz::{Attributes, Authorizer, AuthorizerChain, AuthzFuture, Busy, Decision, UserRules};
-use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid};
@@ -161,12 +160,7 @@ pub(crate) fn crowded() -> AuthorizerChain {
 }
 
 impl TokenAuthenticator for Crowded {
-    fn authenticate_token<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a [String],
-        _: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
+    fn authenticate_token<'a>(&'a self, _: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
         Box::pin(std::future::ready(Outcome::Refused(Refusal::unchecked(
             "too many",
         ))))

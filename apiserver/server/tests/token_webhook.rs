@@ -12,9 +12,12 @@ use futures::future::join_all;
 use machinery_runtime::Runtime;
 use review_server::ReviewServer;
 use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
 const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOKENS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -175,4 +178,60 @@ async fn webhook_that_hangs_delays_nobody_else() {
         () = served => {}
         _ = waiting => panic!("the webhook answered"),
     }
+}
+
+/// The first line of the answer to a request with this token from an address of this machine.
+async fn answered_from(host: u8, cluster: &Cluster, token: &str) -> String {
+    let socket = TcpSocket::new_v4().unwrap();
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0));
+    socket.bind(address).unwrap();
+    let stream = socket.connect(cluster.address).await.unwrap();
+    let mut stream = cluster.connect_over(stream, None).await;
+    let head = format!(
+        "GET /version HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut line = vec![0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut line).await.unwrap();
+    String::from_utf8(line).unwrap()
+}
+
+/// The webhook answers about none of the tokens that strangers invent.
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_slow_with_strangers_answers_for_users() {
+    const STRANGERS: usize = 100;
+    /// Calls about the tokens of one address.
+    const OF_ADDRESS: usize = 32;
+    let answer = |asked: &Value| match asked["spec"]["token"].as_str().unwrap() {
+        token if token.starts_with("good") => (200, review(anna())),
+        _ => (0, Value::Null),
+    };
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = start_with(with_webhook(&server, folder.path(), |own| {
+        own.cache_ttl = Duration::ZERO
+    }))
+    .await;
+    assert!(user(&cluster, "good").await.is_some());
+    let invented = |number: usize| user_of_invented(&cluster, number);
+    let strangers = join_all((0..STRANGERS).map(invented));
+    let served = async {
+        while server.seen().len() <= OF_ADDRESS {
+            cluster.runtime.sleep(Duration::from_millis(1)).await;
+        }
+        let others = answered_from(2, &cluster, "good-and-new").await;
+        assert_eq!(others, "HTTP/1.1 200", "another address has turns");
+        let spec = json!({"spec": {"token": "good"}}).to_string();
+        let found = cluster.admin().post(TOKENS, spec).await.is(201).json();
+        assert_eq!(found["status"]["user"]["username"], "anna");
+    };
+    tokio::select! { biased;
+        () = served => {}
+        _ = strangers => panic!("the webhook answered"),
+    }
+}
+
+async fn user_of_invented(cluster: &Cluster, number: usize) {
+    let token = format!("invented-{number}");
+    cluster.nobody().token(&token).get("/version").await.is(429);
 }

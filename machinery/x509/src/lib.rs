@@ -4,8 +4,8 @@
 //! authenticated with the connection's [`PeerCertificate`] by [`Authorities`]: `chain` looks for a way to an authority by the rules
 //! of Go's `crypto/x509`, which upstream's servers go by, and [`Verified`] has the user. Findings are kept with the connection.
 //!
-//! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), and the group of those who
-//! proved an identity ([`with_authenticated_group`]).
+//! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), tokens that were good a
+//! while ago ([`KnownTokens`]), and the group of those who proved an identity ([`with_authenticated_group`]).
 //!
 //! A client of servers that no known authority vouches for judges what they show by a function ([`ServerCheck`]).
 //!
@@ -29,6 +29,7 @@ mod general_names;
 mod groups;
 mod handshake;
 mod issue;
+mod known_tokens;
 mod mailbox;
 mod name;
 mod peer;
@@ -51,6 +52,7 @@ pub use der::Malformed;
 pub use groups::{is_anonymous, with_authenticated_group};
 pub use handshake::RequestClientCertificate;
 pub use issue::{Issue, IssuingAlgorithm};
+pub use known_tokens::KnownTokens;
 pub use peer::{PeerCertificate, Verified};
 pub use pem::{PemBlock, first_certificate_validity, pem_blocks, pem_text, public_key_pin};
 pub use request::{CertificateRequest, RequestError};

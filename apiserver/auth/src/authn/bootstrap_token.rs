@@ -1,6 +1,6 @@
 //! Bootstrap tokens: `id.secret`, kept as secrets `bootstrap-token-<id>` in `kube-system`, for nodes that join.
 
-use super::token::TokenAuthenticator;
+use super::token::{ShownToken, TokenAuthenticator};
 use super::{Authenticated, AuthnFuture, Outcome, Refusal};
 use crate::trusted;
 use base64::Engine as _;
@@ -129,13 +129,8 @@ fn is_group(name: &str) -> bool {
 }
 
 impl TokenAuthenticator for BootstrapTokens {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        _audiences: &'a [String],
-        now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        Box::pin(self.identify(token, now))
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(shown.token, shown.now))
     }
 }
 

@@ -55,6 +55,7 @@ mod tests {
                 peer,
                 headers: &headers,
                 path: "/",
+                client: None,
                 now,
             };
             assert_eq!(have_expired(&credentials), expected, "{token:?}");

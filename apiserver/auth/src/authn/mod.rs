@@ -21,13 +21,14 @@ pub use client_certificate::ClientCertificates;
 pub use expired::have_expired;
 pub use machinery_x509::{AuthoritiesError, PeerCertificate, certificate_bundle, is_anonymous};
 pub use request_header::FrontProxyHeaders;
-pub use token::{TokenAuthenticators, tokens_of};
+pub use token::{ShownToken, TokenAuthenticators, tokens_of};
 
 use http::HeaderMap;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub struct Credentials<'a> {
     pub peer: Option<&'a PeerCertificate>,
     pub headers: &'a HeaderMap,
     pub path: &'a str,
+    /// The client's address, or its network; `None` in process.
+    pub client: Option<IpAddr>,
     pub now: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! Service account tokens: signature, issuer, audience, times, and that account and bound objects still exist.
 
 use super::legacy_service_account::{TokenTracker, TokenUse};
-use super::token::{TokenAuthenticator, accepted};
+use super::token::{ShownToken, TokenAuthenticator, accepted};
 use super::{Authenticated, AuthenticationNotes, AuthnFuture, Outcome, Refusal};
 use crate::jwt::{self, Claims, ObjectClaim, VerifyingKey};
 use crate::trusted;
@@ -208,12 +208,7 @@ fn user(claims: &Claims) -> UserInfo {
 }
 
 impl TokenAuthenticator for ServiceAccountTokens {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        audiences: &'a [String],
-        now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        Box::pin(self.identify(token, audiences, now))
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(shown.token, shown.audiences, shown.now))
     }
 }

@@ -85,6 +85,7 @@ impl Setup {
             peer: None,
             headers: &headers,
             path: "/api",
+            client: None,
             now: at,
         };
         block_on(self.chain.authenticate(&credentials)).map(|found| found.user)
@@ -233,6 +234,7 @@ fn bearer_token_of_browser_is_read_once_and_removed() {
             peer: None,
             headers: &headers,
             path: "/api",
+            client: None,
             now: now(),
         };
         let found = block_on(setup.chain.authenticate(&credentials)).map(|found| found.user.name);

@@ -19,15 +19,20 @@ const REMEMBER_TOKENS: usize = 4_096;
 
 const INVALID: &str = "invalid bearer token";
 
+/// A token that is to be authenticated.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownToken<'a> {
+    pub token: &'a str,
+    /// Audiences that the asker accepts; a token for none of them is refused.
+    pub audiences: &'a [String],
+    /// The client whose share a question to another server takes: the address of a request, or the sender of a TokenReview.
+    pub client: &'a str,
+    pub now: Timestamp,
+}
+
 /// One kind of token.
 pub trait TokenAuthenticator: Send + Sync + fmt::Debug {
-    /// `audiences` is what the asker accepts; a token for none of them is refused.
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        audiences: &'a [String],
-        now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome>;
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome>;
 }
 
 type Digest = [u8; 32];
@@ -53,13 +58,13 @@ impl TokenAuthenticators {
         &self.api_audiences
     }
 
-    /// Returns the user of a token, for clients of these audiences (`TokenReview`).
-    pub async fn review(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
+    /// Returns the user of a token, for clients of its audiences (`TokenReview`).
+    pub async fn review(&self, shown: ShownToken<'_>) -> Outcome {
         // Upstream's list begins with the refusal of its own loopback token.
         let mut refusals = Refusals::default();
         refusals.add(Refusal::new(INVALID.to_owned()));
         for kind in &self.kinds {
-            match kind.authenticate_token(token, audiences, now).await {
+            match kind.authenticate_token(shown).await {
                 Outcome::Pass => {}
                 Outcome::User(found) => {
                     let user = authenticated(found.user).user;
@@ -71,12 +76,18 @@ impl TokenAuthenticators {
         Outcome::Refused(refusals.into_one())
     }
 
-    async fn identify(&self, token: &str, now: Timestamp) -> Outcome {
+    async fn identify(&self, token: &str, client: &str, now: Timestamp) -> Outcome {
         let key = digest_of(token);
         if let Some((_, found)) = self.remembered.lock().get(&key).filter(|(until, _)| *until > now) {
             return Outcome::User(found.clone());
         }
-        let outcome = self.review(token, &self.api_audiences, now).await;
+        let shown = ShownToken {
+            token,
+            audiences: &self.api_audiences,
+            client,
+            now,
+        };
+        let outcome = self.review(shown).await;
         if let Outcome::User(found) = &outcome {
             self.remember(key, now, found.clone());
         }
@@ -135,9 +146,10 @@ impl Authenticator for TokenAuthenticators {
     fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> AuthnFuture<'a, Outcome> {
         Box::pin(async move {
             let mut first = Outcome::Pass;
+            let client = credentials.client.map(|own| own.to_string()).unwrap_or_default();
             for token in bearer_tokens(credentials.headers) {
                 let outcome = match token {
-                    Ok(token) => self.identify(&token, credentials.now).await,
+                    Ok(token) => self.identify(&token, &client, credentials.now).await,
                     Err(malformed) => Outcome::Refused(Refusal::new(malformed.to_string())),
                 };
                 match (outcome, &first) {
@@ -165,7 +177,13 @@ mod tests {
     #[test]
     fn token_without_a_look_is_not_said_to_be_bad() {
         let tokens = crowded_tokens();
-        let outcome = block_on(tokens.review("t", &[], Timestamp::UNIX_EPOCH));
+        let shown = ShownToken {
+            token: "t",
+            audiences: &[],
+            client: "",
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let outcome = block_on(tokens.review(shown));
         let Outcome::Refused(refusal) = outcome else {
             panic!("{outcome:?}");
         };

@@ -1,8 +1,7 @@
 //! Tokens listed in a file (`--token-auth-file`): lines of `token,user,uid,"group1,group2"`.
 
-use super::token::TokenAuthenticator;
+use super::token::{ShownToken, TokenAuthenticator};
 use super::{Authenticated, AuthnFuture, Outcome};
-use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use ring::digest;
 use std::collections::HashMap;
@@ -80,13 +79,8 @@ fn columns(line: &str) -> Vec<String> {
 }
 
 impl TokenAuthenticator for TokenFile {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        _audiences: &'a [String],
-        _now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        let found = self.0.get(&digest_of(token)).cloned();
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        let found = self.0.get(&digest_of(shown.token)).cloned();
         let outcome = found.map_or(Outcome::Pass, |user| Outcome::User(Authenticated::new(user)));
         Box::pin(std::future::ready(outcome))
     }

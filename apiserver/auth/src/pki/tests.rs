@@ -117,6 +117,7 @@ fn client_certificate_names_a_user() {
             peer: Some(&peer),
             headers: &headers,
             path: "/api",
+            client: None,
             now: at,
         };
         block_on(authenticator.authenticate(&credentials))

@@ -1,6 +1,7 @@
 //! Calls of webhooks that authenticate and authorize: a POST of a review to the server of a kubeconfig, and the review that it
 //! answers with.
 //!
+//! Reviews of credentials that nothing is known of have turns and places of their own, so that strangers take none of those of users.
 //! A call that fails for a moment is made again, as upstream does: with pauses that grow, five times at most. Bounded: calls under way
 //! and those that wait for one, the bytes of an answer, the time in line and that of all calls. What waits in line is a matter of
 //! others' reviews and no failure of the webhook. Neither what is sent nor what is answered is logged.
@@ -32,9 +33,14 @@ const STEPS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
-/// Reviews under way, with those that wait for their turn; and those of one flow, which are no more than it leaves free.
+/// Places of reviews under way, with those that wait for their turn; and of one flow, which has no more than it leaves free.
 const MAX_WAITING: usize = 1_024;
 const MAX_WAITING_OF_FLOW: usize = 128;
+/// Bytes of a review for which it takes another place, and the most places of one: four of the largest are under way for a flow.
+const BYTES_OF_PLACE: usize = 8 << 10;
+const MAX_PLACES: usize = MAX_WAITING_OF_FLOW / 4;
+/// Calls at once about credentials that nothing is known of.
+const MAX_CALLS_OF_STRANGERS: usize = 64;
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -58,36 +64,90 @@ pub struct ReviewWebhook {
     remote: Remote,
     dialer: Dialer,
     timeout: Duration,
+    of_users: Turns,
+    of_strangers: Turns,
+}
+
+/// Turns and places of reviews.
+#[derive(Debug)]
+struct Turns {
     calls: CallGate,
     waiting: Waiting,
 }
 
-/// Reviews under way, by flow.
+impl Turns {
+    fn new(calls: CallGate) -> Self {
+        Self {
+            calls,
+            waiting: Waiting::default(),
+        }
+    }
+}
+
+/// Reviews that have a share together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReviewFlow<'a> {
+    name: &'a str,
+    is_stranger: bool,
+}
+
+impl<'a> ReviewFlow<'a> {
+    /// Reviews that a user causes who is known.
+    pub fn of_user(name: &'a str) -> Self {
+        Self {
+            name,
+            is_stranger: false,
+        }
+    }
+
+    /// Reviews of credentials that nothing is known of, by the client that shows them.
+    pub fn of_stranger(client: &'a str) -> Self {
+        Self {
+            name: client,
+            is_stranger: true,
+        }
+    }
+}
+
+/// The namespace of the accounts that the control plane runs as.
+pub(crate) const SYSTEM: &str = "kube-system";
+
+/// The user, or all service accounts of a namespace: whoever may make one of them makes a thousand.
+pub(crate) fn share_of(user: &str) -> &str {
+    let account = user.strip_prefix("system:serviceaccount:");
+    match account.and_then(|rest| rest.split_once(':')) {
+        Some((namespace, name)) if namespace != SYSTEM => &user[..user.len() - name.len() - 1],
+        _ => user,
+    }
+}
+
+/// Places of reviews under way, by flow.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<HashMap<String, usize>>);
 
-/// A place among them.
+/// Places of one review.
 struct Place<'a> {
     waiting: &'a Waiting,
     flow: &'a str,
+    places: usize,
 }
 
 impl Waiting {
-    /// `None` where all places, or those of the flow, are taken.
-    fn enter<'a>(&'a self, flow: &'a str) -> Option<Place<'a>> {
+    /// The places of a review with so many bytes; `None` where there are not so many, or not for the flow.
+    fn enter<'a>(&'a self, flow: &'a str, bytes: usize) -> Option<Place<'a>> {
+        let places = (1 + bytes / BYTES_OF_PLACE).min(MAX_PLACES);
         let mut all = self.0.lock();
         let own = all.get(flow).copied().unwrap_or_default();
         let free = MAX_WAITING.saturating_sub(all.values().sum());
-        let most = match flow {
-            // Reviews without a flow are of all users.
-            "" => own + free,
-            _ => MAX_WAITING_OF_FLOW.min(free),
-        };
-        if own >= most {
+        if own + places > MAX_WAITING_OF_FLOW.min(free) {
             return None;
         }
-        all.insert(flow.to_owned(), own + 1);
-        Some(Place { waiting: self, flow })
+        all.insert(flow.to_owned(), own + places);
+        Some(Place {
+            waiting: self,
+            flow,
+            places,
+        })
     }
 }
 
@@ -95,7 +155,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut all = self.waiting.0.lock();
         match all.get_mut(self.flow) {
-            Some(own) if *own > 1 => *own -= 1,
+            Some(own) if *own > self.places => *own -= self.places,
             _ => drop(all.remove(self.flow)),
         }
     }
@@ -140,12 +200,19 @@ impl ReviewWebhook {
             remote,
             dialer,
             timeout,
-            calls: CallGate::new(),
-            waiting: Waiting::default(),
+            of_users: Turns::new(CallGate::new()),
+            of_strangers: Turns::new(CallGate::of(MAX_CALLS_OF_STRANGERS)),
         })
     }
 
-    /// The answered review of this kind. Reviews of one flow, a user for instance, have a share of the calls.
+    fn turns_of(&self, flow: ReviewFlow<'_>) -> &Turns {
+        match flow.is_stranger {
+            true => &self.of_strangers,
+            false => &self.of_users,
+        }
+    }
+
+    /// The answered review of this kind. Reviews of one flow have a share of the calls.
     ///
     /// # Errors
     /// See [`ReviewCallError`].
@@ -153,11 +220,12 @@ impl ReviewWebhook {
         &self,
         kind: &str,
         review: &Value,
-        flow: &str,
+        flow: ReviewFlow<'_>,
         made: &(dyn Fn(CallMade) + Send + Sync),
     ) -> Result<Value, ReviewCallError> {
-        let _place = self.waiting.enter(flow).ok_or(ReviewCallError::Busy)?;
         let body = Bytes::from(review.to_string());
+        let place = self.turns_of(flow).waiting.enter(flow.name, body.len());
+        let _place = place.ok_or(ReviewCallError::Busy)?;
         let call = || self.call(body.clone()).boxed();
         let text = self.called(flow, &call, made).await?;
         self.read(kind, &text)
@@ -166,7 +234,7 @@ impl ReviewWebhook {
     /// Makes the calls of a review, each in its turn: one that pauses leaves its turn to others.
     async fn called<'c>(
         &self,
-        flow: &str,
+        flow: ReviewFlow<'_>,
         call: &(dyn Fn() -> BoxFuture<'c, Called> + Send + Sync),
         made: &(dyn Fn(CallMade) + Send + Sync),
     ) -> Result<Vec<u8>, ReviewCallError> {
@@ -178,7 +246,7 @@ impl ReviewWebhook {
                 break;
             }
             let arrived = runtime.monotonic();
-            let entering = runtime.timeout(in_line, self.calls.enter(flow, 0));
+            let entering = runtime.timeout(in_line, self.turns_of(flow).calls.enter(flow.name, 0));
             let turn = entering.await.map_err(|_| ReviewCallError::Busy)?;
             let begun = runtime.monotonic();
             in_line = in_line.saturating_sub(begun.saturating_sub(arrived));
@@ -249,10 +317,15 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    const OWN: ReviewFlow<'_> = ReviewFlow {
+        name: "own",
+        is_stranger: false,
+    };
+
     #[test]
     fn reviews_of_one_flow_leave_places_to_others() {
         let waiting = Waiting::default();
-        let enter = |flow: &'static str| waiting.enter(flow);
+        let enter = |flow: &'static str| waiting.enter(flow, 0);
         let mut held: Vec<_> = (0..MAX_WAITING_OF_FLOW).map(|_| enter("a").unwrap()).collect();
         assert!(enter("a").is_none());
         assert!(enter("b").is_some());
@@ -260,6 +333,31 @@ mod tests {
         assert!(enter("a").is_some());
         drop(held);
         assert!(waiting.0.lock().is_empty());
+    }
+
+    #[test]
+    fn reviews_take_places_for_their_bytes() {
+        let waiting = Waiting::default();
+        let of_a_place = waiting.enter("a", 0).unwrap();
+        let of_two = waiting.enter("a", BYTES_OF_PLACE).unwrap();
+        assert_eq!(waiting.0.lock()["a"], 3);
+        drop((of_a_place, of_two));
+        let large: Vec<_> = std::iter::from_fn(|| waiting.enter("a", 1 << 30)).collect();
+        assert_eq!(large.len(), 4, "the largest have places");
+        assert!(waiting.enter("a", 0).is_none());
+        drop(large);
+        assert!(waiting.0.lock().is_empty());
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_share() {
+        let check = |user: &str, expected: &str| assert_eq!(share_of(user), expected);
+        check("system:serviceaccount:blue:a", "system:serviceaccount:blue");
+        check(
+            "system:serviceaccount:kube-system:a",
+            "system:serviceaccount:kube-system:a",
+        );
+        check("anna", "anna");
     }
 
     /// Others' calls are no failure of the webhook, which could let a question pass to the next authorizer.
@@ -271,9 +369,29 @@ mod tests {
             let webhook = webhook(&runtime);
             let _others = all_turns(&webhook, &runtime).await;
             let begun = runtime.monotonic();
-            let answer = webhook.review("TokenReview", &Value::Null, "own", &|_| {}).await;
+            let answer = webhook.review("TokenReview", &Value::Null, OWN, &|_| {}).await;
             assert_eq!(answer, Err(ReviewCallError::Busy));
             assert_eq!(runtime.monotonic() - begun, LINE_TIMEOUT);
+        });
+    }
+
+    #[test]
+    fn reviews_of_strangers_leave_turns_to_users() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let webhook = webhook(&runtime);
+            let clients: Vec<String> = (0..1_000).map(|client| client.to_string()).collect();
+            let mut held = Vec::new();
+            for client in &clients {
+                let entering = webhook.of_strangers.calls.enter(client, 0);
+                held.extend(runtime.timeout(Duration::from_millis(1), entering).await);
+            }
+            assert_eq!(held.len(), MAX_CALLS_OF_STRANGERS, "they have no more turns");
+            let begun = runtime.monotonic();
+            let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
+            assert_eq!(webhook.called(OWN, &call, &|_| {}).await, Ok(Vec::new()));
+            assert_eq!(runtime.monotonic(), begun, "it waited for nobody");
         });
     }
 
@@ -295,10 +413,10 @@ mod tests {
                 calls.fetch_add(1, Ordering::Relaxed);
                 std::future::ready((Err(failed.clone()), true)).boxed()
             };
-            let failing = webhook.called("own", &fail, &|_| {});
+            let failing = webhook.called(OWN, &fail, &|_| {});
             let quick = async {
                 let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
-                let answer = webhook.called("own", &call, &|_| {}).await;
+                let answer = webhook.called(OWN, &call, &|_| {}).await;
                 (answer, runtime.monotonic())
             };
             let (failing, (quick, at)) = futures::join!(failing, quick);
@@ -315,7 +433,12 @@ mod tests {
     /// Turns of others, until the webhook has none left.
     async fn all_turns<'a>(webhook: &'a ReviewWebhook, runtime: &Runtime) -> Vec<HookPlace<'a>> {
         let mut turns = Vec::new();
-        let turn = || runtime.timeout(Duration::from_millis(1), webhook.calls.enter("own", 0));
+        let turn = || {
+            runtime.timeout(
+                Duration::from_millis(1),
+                webhook.of_users.calls.enter(OWN.name, 0),
+            )
+        };
         while let Ok(turn) = turn().await {
             turns.push(turn);
         }
@@ -342,14 +465,12 @@ mod tests {
     fn reviews_of_greedy_flows_leave_places_to_the_next() {
         let waiting = Waiting::default();
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
-        let greedy = |flow: &'static str| std::iter::from_fn(|| waiting.enter(flow)).collect::<Vec<_>>();
+        let greedy = |flow: &'static str| std::iter::from_fn(|| waiting.enter(flow, 0)).collect::<Vec<_>>();
         let held = names.map(greedy);
         assert_eq!(
             held.each_ref().map(Vec::len),
             [128, 128, 128, 128, 128, 128, 128, 64, 32]
         );
-        assert!(waiting.enter("late").is_some());
-        let all = greedy("");
-        assert_eq!(all.len(), 32, "reviews of all users have what is left");
+        assert!(waiting.enter("late", 0).is_some());
     }
 }

@@ -1,9 +1,10 @@
 //! `TokenReview`: the user of a token; and `SelfSubjectReview`: the requesting user.
 
 use super::{ReviewError, ReviewRequest, Reviewer};
-use crate::authn::Outcome;
 use crate::authn::token::common;
+use crate::authn::{Outcome, ShownToken};
 use crate::authz::Busy;
+use crate::review_webhook::share_of;
 use machinery_meta::UserInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,7 +67,13 @@ pub(super) async fn review(
         spec.audiences.clone()
     };
     let own = reviewer.tokens.api_audiences();
-    let status = match reviewer.tokens.review(&spec.token, &audiences, asked.now).await {
+    let shown = ShownToken {
+        token: &spec.token,
+        audiences: &audiences,
+        client: share_of(&asked.user.name),
+        now: asked.now,
+    };
+    let status = match reviewer.tokens.review(shown).await {
         Outcome::User(found) => {
             // Kinds of tokens that know no audience are good for the API server's own.
             let implicit = || common(own, &audiences);

@@ -108,9 +108,14 @@ pub(super) struct LargeRoom<'a> {
 impl Gate {
     #[expect(clippy::new_without_default, reason = "one is made for each webhook")]
     pub fn new() -> Self {
+        Self::of(MAX_CALLS)
+    }
+
+    /// A gate for so many calls at once.
+    pub fn of(calls: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                free: MAX_CALLS,
+                free: calls,
                 held: HashMap::new(),
                 waiting: VecDeque::new(),
                 last: 0,

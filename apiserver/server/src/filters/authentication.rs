@@ -15,6 +15,7 @@ use apiserver_registry::RegistryError;
 use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
+use machinery_runtime::client_of;
 use std::sync::Arc;
 
 pub(crate) struct Authentication {
@@ -54,6 +55,7 @@ fn credentials(exchange: &RequestExchange) -> Credentials<'_> {
         peer: exchange.peer.certificate.as_deref(),
         headers: exchange.request.headers(),
         path: &exchange.info.path,
+        client: exchange.peer.address.map(|address| client_of(address.ip())),
         now: exchange.context.runtime.now(),
     }
 }

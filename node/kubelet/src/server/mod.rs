@@ -15,7 +15,6 @@ mod connection_places;
 pub(crate) mod figures;
 pub(crate) mod healthz;
 mod known_slots;
-mod known_tokens;
 mod local_volumes;
 mod log_options;
 mod log_runs;

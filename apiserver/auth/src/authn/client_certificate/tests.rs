@@ -27,6 +27,7 @@ fn name(authenticator: &ClientCertificates, peer: &PeerCertificate, at: Timestam
         peer: Some(peer),
         headers: &HeaderMap::new(),
         path: "/api",
+        client: None,
         now: at,
     };
     match block_on(authenticator.authenticate(&credentials)) {

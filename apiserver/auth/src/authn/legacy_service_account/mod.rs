@@ -2,7 +2,7 @@
 //! account is there. They name no audience and do not expire; their use is noted on the Secret, so that those that
 //! nobody uses can be found.
 
-use super::token::{TokenAuthenticator, accepted};
+use super::token::{ShownToken, TokenAuthenticator, accepted};
 use super::{Authenticated, AuthenticationNotes, AuthnFuture, Outcome, Refusal};
 use crate::jwt::claims::LEGACY_ISSUER;
 use crate::jwt::{self, LegacyClaims, VerifyingKey};
@@ -271,13 +271,8 @@ fn invalidated(claims: &LegacyClaims) -> Refusal {
 }
 
 impl TokenAuthenticator for LegacyServiceAccountTokens {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        audiences: &'a [String],
-        now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        Box::pin(self.identify(token, audiences, now))
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(shown.token, shown.audiences, shown.now))
     }
 }
 

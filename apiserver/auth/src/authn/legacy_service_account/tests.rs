@@ -134,7 +134,13 @@ impl Case {
             Arc::clone(&tracker) as _,
         );
         let now = "2026-11-21T12:00:00Z".parse().unwrap();
-        let outcome = block_on(authenticator.authenticate_token(&token, &self.audiences, now));
+        let shown = ShownToken {
+            token: &token,
+            audiences: &self.audiences,
+            client: "",
+            now,
+        };
+        let outcome = block_on(authenticator.authenticate_token(shown));
         let remarks = match outcome {
             Outcome::Pass => {
                 assert!(self.pass, "{}: passed on", self.case);

@@ -3,7 +3,7 @@
 use super::issuer::IssuerKeys;
 use super::{JwtAuthenticator, JwtObserver, unverified_issuer};
 use crate::authn::structured::JwtRules;
-use crate::authn::token::TokenAuthenticator;
+use crate::authn::token::{ShownToken, TokenAuthenticator};
 use crate::authn::{AuthnFuture, Outcome};
 use crate::jwt::SignatureAlgorithm;
 use apiserver_egress::{Dialer, RemoteAccess, RemoteError, RemoteOptions};
@@ -148,12 +148,7 @@ impl JwtAuthenticators {
 }
 
 impl TokenAuthenticator for JwtAuthenticators {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        _audiences: &'a [String],
-        now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        Box::pin(self.identify(token, now))
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(shown.token, shown.now))
     }
 }

@@ -114,6 +114,7 @@ fn ask(proxy: &RequestHeader, peer: Option<&PeerCertificate>, user: &[u8]) -> Ou
         peer,
         headers: &headers,
         path: "/api",
+        client: None,
         now: now(),
     };
     block_on(proxy.authenticate(&credentials))

@@ -2,17 +2,20 @@
 //!
 //! One review of a token is under way however many requests come with it; it goes on when they leave. Users and refusals
 //! are remembered for the time of the flag, failures are not. Neither tokens nor reviews are kept: memory is by digest, and bounded.
+//!
+//! A token that was good a while ago is reviewed in the share of its user, any other one in that of the client that shows it, and
+//! all of those together leave turns to the former: a webhook that is slow with invented tokens is none for users.
 
 mod memory;
 
-use super::token::TokenAuthenticator;
+use super::token::{ShownToken, TokenAuthenticator};
 use super::{Authenticated, AuthnFuture, Outcome, Refusal};
-use crate::review_webhook::{ReviewCallError, ReviewWebhook};
+use crate::review_webhook::{ReviewCallError, ReviewFlow, ReviewWebhook};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
+use machinery_x509::KnownTokens;
 use memory::{Digest, Memory};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -68,6 +71,7 @@ struct Inner {
     implicit: Vec<String>,
     runtime: Runtime,
     memory: Mutex<Memory>,
+    known: KnownTokens<Digest>,
     asked: Mutex<HashMap<Digest, Asked>>,
 }
 
@@ -75,6 +79,14 @@ impl fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenWebhook").finish_non_exhaustive()
     }
+}
+
+/// A token to ask the webhook about.
+struct Question {
+    digest: Digest,
+    token: String,
+    audiences: Vec<String>,
+    client: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -131,12 +143,13 @@ impl TokenWebhook {
             implicit,
             runtime,
             memory: Mutex::new(Memory::new(ttl)),
+            known: KnownTokens::default(),
             asked: Mutex::default(),
         }))
     }
 
-    async fn identify(&self, token: &str, audiences: &[String]) -> Outcome {
-        match self.verdict(token, audiences).await {
+    async fn identify(&self, shown: ShownToken<'_>) -> Outcome {
+        match self.verdict(shown).await {
             Verdict::User(found) => Outcome::User(found),
             Verdict::Unknown => Outcome::Pass,
             Verdict::Failed(why) => Outcome::Refused(Refusal::new(why.as_ref())),
@@ -146,9 +159,9 @@ impl TokenWebhook {
         }
     }
 
-    async fn verdict(&self, token: &str, audiences: &[String]) -> Verdict {
+    async fn verdict(&self, shown: ShownToken<'_>) -> Verdict {
         let own = &self.0;
-        let digest = memory::digest_of(token, audiences);
+        let digest = memory::digest_of(shown.token, shown.audiences);
         if let Some(known) = own.memory.lock().get(&digest, own.runtime.monotonic()) {
             return known;
         }
@@ -157,8 +170,14 @@ impl TokenWebhook {
             match asked.get(&digest) {
                 Some(asked) => asked.clone(),
                 None => {
-                    let (inner, token, audiences) = (Arc::clone(own), token.to_owned(), audiences.to_vec());
-                    let asking = async move { inner.ask(digest, &token, &audiences).await };
+                    let question = Question {
+                        digest,
+                        token: shown.token.to_owned(),
+                        audiences: shown.audiences.to_vec(),
+                        client: shown.client.to_owned(),
+                    };
+                    let inner = Arc::clone(own);
+                    let asking = async move { inner.ask(question).await };
                     let asking = asking.boxed().shared();
                     asked.insert(digest, asking.clone());
                     let driven = asking.clone();
@@ -174,16 +193,27 @@ impl TokenWebhook {
 }
 
 impl Inner {
-    async fn ask(&self, digest: Digest, token: &str, audiences: &[String]) -> Verdict {
-        let verdict = self.review(token, audiences).await;
-        self.memory
-            .lock()
-            .keep(digest, &verdict, self.runtime.monotonic());
+    async fn ask(&self, question: Question) -> Verdict {
+        let digest = question.digest;
+        let known = self.known.user(&digest, self.runtime.monotonic());
+        let flow = match &known {
+            Some(user) => ReviewFlow::of_user(user),
+            None => ReviewFlow::of_stranger(&question.client),
+        };
+        let verdict = self.review(&question, flow).await;
+        let now = self.runtime.monotonic();
+        match &verdict {
+            Verdict::User(found) => self.known.put(digest, &found.user.name, now),
+            Verdict::Unknown => self.known.forget(&digest),
+            Verdict::Failed(_) | Verdict::Unasked => {}
+        }
+        self.memory.lock().keep(digest, &verdict, now);
         self.asked.lock().remove(&digest);
         verdict
     }
 
-    async fn review(&self, token: &str, audiences: &[String]) -> Verdict {
+    async fn review(&self, question: &Question, flow: ReviewFlow<'_>) -> Verdict {
+        let Question { token, audiences, .. } = question;
         let mut spec = json!({"token": token});
         if !audiences.is_empty() {
             spec["audiences"] = json!(audiences);
@@ -195,7 +225,7 @@ impl Inner {
             "spec": spec,
             "status": {"user": {}},
         });
-        let answer = match self.webhook.review("TokenReview", &review, "", &|_| {}).await {
+        let answer = match self.webhook.review("TokenReview", &review, flow, &|_| {}).await {
             Ok(answer) => answer,
             Err(ReviewCallError::Busy) => return Verdict::Unasked,
             Err(error) => {
@@ -258,12 +288,7 @@ fn shown(error: &str, token: &str) -> String {
 }
 
 impl TokenAuthenticator for TokenWebhook {
-    fn authenticate_token<'a>(
-        &'a self,
-        token: &'a str,
-        audiences: &'a [String],
-        _now: Timestamp,
-    ) -> AuthnFuture<'a, Outcome> {
-        Box::pin(self.identify(token, audiences))
+    fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome> {
+        Box::pin(self.identify(shown))
     }
 }

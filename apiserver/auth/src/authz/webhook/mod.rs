@@ -12,7 +12,9 @@ pub use conditions::MatchConditions;
 
 use super::structured::WebhookRules;
 use super::{Attributes, AttributesTarget, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
-use crate::review_webhook::{CallMade, KubeconfigError, ReviewCallError, ReviewWebhook};
+use crate::review_webhook::{
+    CallMade, KubeconfigError, ReviewCallError, ReviewFlow, ReviewWebhook, SYSTEM, share_of,
+};
 use apiserver_egress::Dialer;
 use cache::Cache;
 use machinery_meta::UserInfo;
@@ -30,8 +32,6 @@ const MAX_REMEMBERED_BYTES: usize = 10_000;
 
 /// Bytes that are kept of an answer's reason, which answers, audit events and the memory have.
 const MAX_REASON_BYTES: usize = 4 << 10;
-/// The namespace of the accounts that the control plane runs as.
-const SYSTEM: &str = "kube-system";
 
 /// A question without an answer.
 enum Failure {
@@ -52,8 +52,7 @@ fn flow_of<'a>(attributes: &Attributes<'a>) -> Cow<'a, str> {
     };
     match account.and_then(|rest| rest.split_once(':')) {
         Some((SYSTEM, _)) if !namespace.is_empty() => format!("{asker} in {namespace}").into(),
-        Some((own, name)) if own != SYSTEM => asker[..asker.len() - name.len() - 1].into(),
-        _ => asker.into(),
+        _ => share_of(asker).into(),
     }
 }
 
@@ -157,7 +156,8 @@ impl WebhookAuthorizer {
                 .called(name, result(call.code, call.timed_out), call.took.as_secs_f64());
         };
         let flow = flow_of(attributes);
-        let reviewing = self.webhook.review("SubjectAccessReview", &review, &flow, &made);
+        let flow = ReviewFlow::of_user(&flow);
+        let reviewing = self.webhook.review("SubjectAccessReview", &review, flow, &made);
         let answer = reviewing.await.map_err(|error| {
             if error == ReviewCallError::Busy {
                 return Failure::Busy;

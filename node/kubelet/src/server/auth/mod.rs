@@ -14,8 +14,8 @@ use kube::api::{Api, PostParams};
 use kube::core::Status;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
+use machinery_x509::KnownTokens;
 
-use super::known_tokens::KnownTokens;
 use super::reviews::Reviews;
 use access::DecisionKey;
 pub(super) use access::{ALLOWED_AGE_MAX, DENIED_AGE_MAX};

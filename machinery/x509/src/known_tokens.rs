@@ -1,7 +1,7 @@
 //! Tokens that were good when they were reviewed last, and whose they are.
 //!
 //! They outlive the cached answer: the next review of such a token counts for its user, and not for the address that it comes
-//! from, which it may share with all pods of another node. One user's tokens displace no other's, and many users that come
+//! from, which it may share with all pods of another node, or with strangers who guess. One user's tokens displace no other's, and many users that come
 //! displace none that was there before them. A token that is renewed came with its user's first one.
 
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ const ALL_MAX: usize = 1_024;
 
 /// Users by tokens `T`.
 #[derive(Debug)]
-pub(super) struct KnownTokens<T>(Mutex<All<T>>);
+pub struct KnownTokens<T>(Mutex<All<T>>);
 
 #[derive(Debug)]
 struct All<T> {
@@ -46,14 +46,14 @@ impl<T> Default for KnownTokens<T> {
 
 impl<T: Hash + Eq + Copy> KnownTokens<T> {
     /// Returns the user of a token that was good a while ago.
-    pub(super) fn user(&self, token: &T, now: Duration) -> Option<Arc<str>> {
+    pub fn user(&self, token: &T, now: Duration) -> Option<Arc<str>> {
         let all = self.0.lock();
         let known = all.known.get(token).filter(|known| known.until > now)?;
         Some(Arc::clone(&known.user))
     }
 
     /// The token is this user's.
-    pub(super) fn put(&self, token: T, user: &str, now: Duration) {
+    pub fn put(&self, token: T, user: &str, now: Duration) {
         let mut all = self.0.lock();
         let before = all.known.remove(&token).filter(|known| *known.user == *user);
         all.known.retain(|_, known| known.until > now);
@@ -72,7 +72,7 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
     }
 
     /// The token is not valid any more.
-    pub(super) fn forget(&self, token: &T) {
+    pub fn forget(&self, token: &T) {
         self.0.lock().known.remove(token);
     }
 }
