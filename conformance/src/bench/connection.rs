@@ -95,6 +95,14 @@ impl Target {
         })
     }
 
+    /// The same server for the same client with this token.
+    pub fn with_token(&self, token: String) -> Self {
+        Self {
+            token: Some(token),
+            ..self.clone()
+        }
+    }
+
     /// The value of the header that proves who the client is.
     pub fn authorization(&self) -> String {
         let token = self.token.as_deref().unwrap_or_default();

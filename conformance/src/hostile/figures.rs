@@ -250,6 +250,12 @@ impl Report {
                 attack.name, attack.clients, attack.begun, attack.turns, attack.refused
             ));
         }
+        self.line(format_args!(""));
+        for attack in attacks {
+            if let Some(refusal) = &attack.refusal {
+                self.line(format_args!("{}: {refusal}", attack.name));
+            }
+        }
         if attacks.iter().all(|attack| attack.begun == 0) {
             let failure = "no attack ran: the time was too short";
             self.failures.push(failure.to_owned());

@@ -1,5 +1,6 @@
 //! Namespaces, identities and rights: the tenants' and the attacker's.
 
+use super::tokens::TokenWebhook;
 use super::traps::Traps;
 use crate::bench::connection::{Connection, Target};
 use anyhow::{Context, Result};
@@ -13,10 +14,14 @@ use std::time::Duration;
 
 /// The one who attacks, with the rights of an editor in a namespace.
 pub(super) const ATTACKER: &str = "mallory";
-pub(super) const TENANTS: [&str; 2] = ["anna", "bert"];
+pub(super) const TENANTS: [&str; 2] = ["anna", WEBHOOK_USER];
+/// The tenant whose token a webhook knows; the other one has a service account.
+pub(super) const WEBHOOK_USER: &str = "bert";
 /// The network of the attackers' addresses, where the server is on this machine.
 const LOOPBACK: [u8; 3] = [127, 66, 6];
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A program of the machine's that pods of the attacker's run: the image has but one that says hello.
+pub(super) const PROGRAM: &str = "/bin/busybox";
 
 /// A tenant's way to the server.
 #[derive(Debug, Clone)]
@@ -36,11 +41,20 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    pub(super) async fn prepare(runtime: &Runtime, admin: &Target, node: bool) -> Result<Self> {
+    pub(super) async fn prepare(
+        runtime: &Runtime,
+        admin: &Target,
+        webhook: &TokenWebhook,
+        node: bool,
+    ) -> Result<Self> {
         let mut client = admin.connect().await?;
         let mut tenants = BTreeMap::new();
         for name in TENANTS {
-            let token = identity(runtime, &mut client, name).await?;
+            let own = identity(runtime, &mut client, name).await?;
+            let token = match name {
+                WEBHOOK_USER => webhook.token.clone(),
+                _ => own,
+            };
             let target = admin.for_client(Some(token), None)?;
             tenants.insert(
                 name,
@@ -92,7 +106,7 @@ fn loopback(host: u8) -> IpAddr {
     Ipv4Addr::new(a, b, c, host).into()
 }
 
-/// A namespace, a service account that may edit it, and its token.
+/// A namespace, a service account and a user of its name that may edit it, and the account's token.
 async fn identity(runtime: &Runtime, client: &mut Connection, name: &'static str) -> Result<String> {
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     post(client, "/api/v1/namespaces", &made).await?;
@@ -102,7 +116,7 @@ async fn identity(runtime: &Runtime, client: &mut Connection, name: &'static str
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": name}],
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": name}, {"kind": "User", "name": name}],
     });
     let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings");
     post(client, &bindings, &binding).await?;
@@ -125,9 +139,11 @@ async fn post(client: &mut Connection, path: &str, object: &Value) -> Result<Val
 /// A pod of the attacker's that runs; its address in the API.
 async fn pod(runtime: &Runtime, client: &mut Connection) -> Result<String> {
     let pods = format!("/api/v1/namespaces/{ATTACKER}/pods");
-    let container =
-        json!({"name": "hello", "image": "knarr.local/hello:1", "imagePullPolicy": "IfNotPresent"});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held"}, "spec": {"containers": [container]}});
+    let container = json!({"name": "hello", "image": "knarr.local/hello:1", "imagePullPolicy": "IfNotPresent",
+            "volumeMounts": [{"name": "program", "mountPath": PROGRAM}]});
+    let program = json!({"name": "program", "hostPath": {"path": PROGRAM, "type": "File"}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held", "labels": {"app": "v1"}},
+        "spec": {"containers": [container], "volumes": [program]}});
     post(client, &pods, &pod).await?;
     let path = format!("{pods}/held");
     until(runtime, "a pod to run", async || {

@@ -8,11 +8,11 @@
 //! Everything here knows only the API and the processes; it ends what it began.
 
 pub mod attacks;
+mod devices;
 pub mod figures;
 mod fixture;
-mod node_attacks;
 pub mod tenants;
-mod trap_attacks;
+mod tokens;
 mod traps;
 
 use crate::bench::connection::Target;
@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tenants::Tenant;
+use tokens::TokenWebhook;
 use tokio::io::AsyncWriteExt;
 
 /// The tenants alone before the attacks, and after them: a tenth of the time each, within these bounds.
@@ -59,8 +60,11 @@ pub struct Options {
 /// The server does not start, or what the tenants need cannot be made.
 pub async fn run(options: Options) -> Result<Report> {
     let runtime = Runtime::real();
-    let (server, admin, _) = Server::start(options.command.clone(), options.kubeconfig.clone()).await?;
-    let place = Fixture::prepare(&runtime, &admin, options.node).await?;
+    let kubeconfig = options.kubeconfig.with_extension("tokens");
+    let webhook = TokenWebhook::start(&runtime, fixture::WEBHOOK_USER, kubeconfig).await?;
+    let command = [options.command.clone(), webhook.flags()].concat();
+    let (server, admin, _) = Server::start(command, options.kubeconfig.clone()).await?;
+    let place = Fixture::prepare(&runtime, &admin, &webhook, options.node).await?;
     let mut samples = Samples::new(server.processes(), options.node.then(|| options.data_dir.clone()));
     let scope = runtime.child_scope();
     let tenants: Vec<Tenant> = fixture::TENANTS

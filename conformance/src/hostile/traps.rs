@@ -1,6 +1,7 @@
 //! Things that an administrator installed and a tenant turns against the cluster: a definition whose rules are dear, a webhook
 //! that never answers, and an extension whose answers trickle. This process serves the latter two.
 
+use super::devices;
 use super::fixture::{ATTACKER, until};
 use crate::bench::connection::Connection;
 use anyhow::{Context, Result};
@@ -41,6 +42,7 @@ impl Traps {
         grant(client).await?;
         define(runtime, client).await?;
         hook(serving.runtime(), client).await?;
+        devices::install(client).await?;
         let own = own_address();
         if let Some(own) = own {
             extend(serving.runtime(), client, own).await?;
@@ -52,25 +54,36 @@ impl Traps {
     }
 }
 
-async fn made(client: &mut Connection, path: &str, object: &Value) -> Result<()> {
+pub(super) async fn made(client: &mut Connection, path: &str, object: &Value) -> Result<()> {
     client
         .send_json(Method::POST, path, object.to_string())
         .await
         .map(drop)
 }
 
-/// Rights beyond an editor's, in the attacker's namespace alone.
+/// Rights beyond an editor's: in the attacker's namespace, and that of users who request certificates.
 async fn grant(client: &mut Connection) -> Result<()> {
-    let rule =
-        |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["*"]});
-    let role = json!({"metadata": {"name": "traps"}, "rules": [rule("dear.example", "dears"), rule("trickle.example", "things"),
-        rule("authorization.k8s.io", "localsubjectaccessreviews")]});
-    let binding = json!({"metadata": {"name": "traps"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "traps"},
-        "subjects": [{"kind": "ServiceAccount", "name": ATTACKER, "namespace": ATTACKER}]});
-    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{ATTACKER}");
+    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]});
+    let role = json!({"metadata": {"name": "traps"}, "rules": [rule("dear.example", &["dears"]), rule("trickle.example", &["things"]),
+        rule("authorization.k8s.io", &["localsubjectaccessreviews"]), rule("", &["resourcequotas", "resourcequotas/status"])]});
+    let subject = json!({"kind": "ServiceAccount", "name": ATTACKER, "namespace": ATTACKER});
+    let binding = |kind: &str| {
+        json!({"metadata": {"name": "traps"}, "subjects": [subject],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "traps"}})
+    };
+    let all = "/apis/rbac.authorization.k8s.io/v1";
+    let rbac = format!("{all}/namespaces/{ATTACKER}");
     made(client, &format!("{rbac}/roles"), &role).await?;
-    made(client, &format!("{rbac}/rolebindings"), &binding).await
+    made(client, &format!("{rbac}/rolebindings"), &binding("Role")).await?;
+    let role = json!({"metadata": {"name": "traps"}, "rules": [{"apiGroups": ["certificates.k8s.io"],
+        "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch", "delete"]}]});
+    made(client, &format!("{all}/clusterroles"), &role).await?;
+    made(
+        client,
+        &format!("{all}/clusterrolebindings"),
+        &binding("ClusterRole"),
+    )
+    .await
 }
 
 /// As dear as a definition may be: its estimate stays below what the server accepts.

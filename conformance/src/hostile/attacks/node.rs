@@ -1,8 +1,9 @@
 //! Attacks on a node: streams held open, its programs killed, its disk filled.
 
-use super::attacks::{Scene, head};
+use super::{Scene, head};
 use crate::bench::connection::Connection;
 use crate::bench::process;
+use crate::hostile::fixture::PROGRAM;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::Method;
@@ -10,6 +11,8 @@ use machinery_runtime::Runtime;
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// Streams to the attacker's own pod that nobody uses.
 pub(super) async fn streams(scene: Scene, runtime: Runtime) -> Result<()> {
@@ -24,23 +27,29 @@ pub(super) async fn streams(scene: Scene, runtime: Runtime) -> Result<()> {
         true => "SPDY/3.1+portforward.k8s.io",
         false => "v5.channel.k8s.io",
     };
-    let rest = format!(
-        "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n"
-    );
-    let mut stream = scene.mallory.target.stream().await?;
-    let request = head(&scene, "GET", &format!("{pod}/{way}"), &rest);
-    stream.write_all(request.as_bytes()).await?;
-    stream.flush().await?;
-    let mut said = [0; 12];
-    stream.read_exact(&mut said).await?;
-    anyhow::ensure!(said.ends_with(b"101"), "{}", String::from_utf8_lossy(&said));
+    let _stream = upgraded(&scene, &format!("{pod}/{way}"), protocol).await?;
     runtime.sleep(Duration::from_secs(20)).await;
     Ok(())
 }
 
+/// A stream to a container that is open.
+pub(super) async fn upgraded(scene: &Scene, path: &str, protocol: &str) -> Result<TlsStream<TcpStream>> {
+    let rest = format!(
+        "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n"
+    );
+    let mut stream = scene.mallory.target.stream().await?;
+    stream
+        .write_all(head(scene, "GET", path, &rest).as_bytes())
+        .await?;
+    stream.flush().await?;
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).await?;
+    anyhow::ensure!(said.ends_with(b"101"), "{}", String::from_utf8_lossy(&said));
+    Ok(stream)
+}
+
 /// A pod writes until its node's disk is full, is left alone for a while and deleted.
 pub(super) async fn filled_disk(scene: Scene, runtime: Runtime) -> Result<()> {
-    const PROGRAM: &str = "/bin/busybox";
     let mut client = scene.mallory.target.connect().await?;
     let name = format!("filler-{:x}", runtime.random_u64());
     let pods = format!("/api/v1/namespaces/{}/pods", scene.mallory.namespace);

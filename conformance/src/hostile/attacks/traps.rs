@@ -1,7 +1,7 @@
-//! Attacks with objects that cost the server more than they look like, and by what others have installed ([`traps`](super::traps)).
+//! Attacks with objects that cost the server more than they look like, and by what others have installed ([`traps`](crate::hostile::traps)).
 
-use super::attacks::Scene;
-use super::traps::{DEAR, DEAR_ITEMS, TRICKLING};
+use super::Scene;
+use crate::hostile::traps::{DEAR, DEAR_ITEMS, TRICKLING};
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http::{Method, header};
@@ -52,7 +52,7 @@ pub(super) async fn silent_webhook(scene: Scene, runtime: Runtime) -> Result<()>
 }
 
 /// A review of a user in as many groups as its body has room for.
-pub(super) async fn many_groups(scene: Scene) -> Result<()> {
+pub(super) async fn many_groups(scene: Scene, _: Runtime) -> Result<()> {
     let mut client = scene.mallory.target.connect().await?;
     let namespace = scene.mallory.namespace;
     let groups: Vec<String> = (0..GROUPS).map(|at| format!("g{at}")).collect();
