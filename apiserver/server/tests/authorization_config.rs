@@ -64,8 +64,15 @@ fn rbac() -> Value {
     json!({"type": "RBAC", "name": "rbac"})
 }
 
+/// Replaces it in one step: a file that is read half written is one more failure.
+fn replace(path: &Path, content: &Value) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content.to_string()).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
 fn with_file(path: &Path, content: &Value) -> ServerConfig {
-    std::fs::write(path, content.to_string()).unwrap();
+    replace(path, content);
     ServerConfig {
         authorization: AuthorizationOptions {
             config_file: Some(path.to_owned()),
@@ -240,15 +247,15 @@ async fn authorizers_of_a_changed_file_count() {
         lines.any(|line| line.ends_with(&format!(" {count}")))
     };
     assert_eq!(code().await, 403);
-    std::fs::write(&path, file(&[webhook(&kubeconfig)]).to_string()).unwrap();
+    replace(&path, &file(&[webhook(&kubeconfig)]));
     until(&cluster, async || failures(1).await).await;
     let more = file(&[rbac(), json!({"type": "AlwaysAllow", "name": "alwaysallow"})]);
-    std::fs::write(&path, more.to_string()).unwrap();
+    replace(&path, &more);
     until(&cluster, async || failures(2).await).await;
     assert_eq!(code().await, 403);
-    std::fs::write(&path, file(&[webhook(&kubeconfig), rbac()]).to_string()).unwrap();
+    replace(&path, &file(&[webhook(&kubeconfig), rbac()]));
     until(&cluster, async || code().await == 404).await;
-    std::fs::write(&path, file(&[rbac()]).to_string()).unwrap();
+    replace(&path, &file(&[rbac()]));
     until(&cluster, async || code().await == 403).await;
 }
 
