@@ -9,7 +9,7 @@ use crate::tree::{Kind, Ref};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 pub use machinery_meta::go_text::{go_quote, is_printable};
-use machinery_meta::quantity::Quantity;
+use machinery_meta::quantity;
 
 pub use duration::{parse as parse_duration, write as write_duration};
 pub use request_url::{RequestUrl, UrlPart, check_port, unescape};
@@ -27,7 +27,7 @@ pub(crate) fn is_text(shape: Shape) -> bool {
 pub(crate) fn canonical(shape: Shape, text: &str) -> Result<Option<String>, String> {
     match shape {
         Shape::Bytes => bytes(text),
-        Shape::Quantity => quantity(text),
+        Shape::Quantity => written_quantity(text),
         Shape::Time => time::canonical(text),
         Shape::MicroTime => time::canonical_micro(text),
         Shape::Duration => duration::canonical(text),
@@ -35,13 +35,11 @@ pub(crate) fn canonical(shape: Shape, text: &str) -> Result<Option<String>, Stri
     }
 }
 
-fn quantity(text: &str) -> Result<Option<String>, String> {
+fn written_quantity(text: &str) -> Result<Option<String>, String> {
     if is_plain_quantity(text) {
         return Ok(None);
     }
-    let parsed: Quantity = text.parse().map_err(|error| format!("{error}"))?;
-    let canonical = parsed.to_string();
-    Ok((canonical != text).then_some(canonical))
+    quantity::canonical(text).map_err(|error| error.to_string())
 }
 
 /// The common ones that are canonical already: up to three digits without a leading zero, and one suffix.
