@@ -82,6 +82,35 @@ pub fn type_meta(body: &[u8]) -> Result<(String, String)> {
     Ok((api_version, kind))
 }
 
+/// The reason of a `Status` in an envelope; empty where it has none.
+pub fn status_reason(body: &[u8]) -> Result<String> {
+    let envelope = body.strip_prefix(MAGIC).context("no k8s\\0 at the beginning")?;
+    let status = member(envelope, 2)?.unwrap_or_default();
+    text_of(member(status, 4)?.unwrap_or_default())
+}
+
+/// The envelope of the object in the first event of a watch; `None` where none came.
+pub fn first_watched(body: &[u8]) -> Result<Option<&[u8]>> {
+    let Some((length, rest)) = body.split_first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = usize::try_from(u32::from_be_bytes(*length))?;
+    let event = rest.get(..length).context("the first event is cut off")?;
+    let object = member(event, 2)?.context("an event without an object")?;
+    member(object, 1)
+}
+
+/// The first member of this number, which is one of bytes.
+fn member(mut message: &[u8], number: u32) -> Result<Option<&[u8]>> {
+    while !message.is_empty() {
+        match take(&mut message)? {
+            (own, Wire::Bytes(bytes)) if own == number => return Ok(Some(bytes)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
 struct Encoder<'a> {
     facts: &'a Facts,
 }

@@ -319,6 +319,15 @@ fn identities() -> Vec<Ask> {
             &local,
         ),
         post(
+            &format!("{authorization}/selfsubjectaccessreviews"),
+            "own",
+            &review(
+                "authorization.k8s.io",
+                "SelfSubjectAccessReview",
+                json!({"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": OTHER}}),
+            ),
+        ),
+        post(
             &format!("{authorization}/selfsubjectrulesreviews"),
             "own",
             &review(

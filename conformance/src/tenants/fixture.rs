@@ -62,24 +62,42 @@ fn make_harmless(plural: &str, side: &str, object: &mut Value) {
     }
 }
 
-/// The least object of every kind that has one, in the order of the facts, then of the custom kinds.
+/// The least object of every kind that has one, in the order of the facts, then of the custom kinds. One of another version of
+/// the kind does as well: the least has no field that only one of them knows.
 pub fn samples(folder: &Path, facts: &Facts) -> Result<Vec<Sample>> {
     let least = case::least_objects(folder)?;
     let mut samples = Vec::new();
     for resource in facts.resources() {
-        let found = least.iter().find(|object| {
-            object["apiVersion"] == resource.api_version().as_str()
-                && object["kind"] == resource.kind.as_str()
-        });
-        if let (Some(object), true) = (found, resource.has_verb("create")) {
+        if let (Some(object), true) = (least_of(&least, resource), resource.has_verb("create")) {
             samples.push(Sample {
                 resource: resource.clone(),
-                object: object.clone(),
+                object,
             });
         }
     }
     samples.extend(custom::samples());
     Ok(samples)
+}
+
+fn least_of(least: &[Value], resource: &Resource) -> Option<Value> {
+    let of_kind = || {
+        least
+            .iter()
+            .filter(|object| object["kind"] == resource.kind.as_str())
+    };
+    let version = resource.api_version();
+    if let Some(own) = of_kind().find(|object| object["apiVersion"] == version.as_str()) {
+        return Some(own.clone());
+    }
+    let group = format!("{}/", resource.group);
+    let of_group = |object: &&Value| {
+        object["apiVersion"]
+            .as_str()
+            .is_some_and(|own| own.starts_with(&group))
+    };
+    let mut other = of_kind().find(of_group)?.clone();
+    other["apiVersion"] = version.into();
+    Some(other)
 }
 
 /// Makes everything, as the administrator; what is there already stays.

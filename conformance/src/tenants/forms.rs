@@ -169,8 +169,16 @@ fn told(ask: &Ask, answer: &Answer) -> (String, String, String) {
     };
     let none = || ("-".to_owned(), "-".to_owned(), String::new());
     if answer.content_type.contains("protobuf") {
-        let found = protobuf::type_meta(&answer.body).ok();
-        return found.map_or_else(none, |(version, kind)| (version, kind, String::new()));
+        let watched = ask.is_watch() && answer.status.is_success();
+        let found = match watched {
+            true => protobuf::first_watched(&answer.body),
+            false => Ok(Some(&*answer.body)),
+        };
+        return found
+            .ok()
+            .flatten()
+            .and_then(told_in_protobuf)
+            .unwrap_or_else(none);
     }
     if answer.content_type.contains("yaml") {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -192,6 +200,15 @@ fn told(ask: &Ask, answer: &Answer) -> (String, String, String) {
         return of(&event["object"]);
     }
     serde_json::from_slice(&answer.body).map_or_else(|_| none(), |body| of(&body))
+}
+
+fn told_in_protobuf(envelope: &[u8]) -> Option<(String, String, String)> {
+    let (version, kind) = protobuf::type_meta(envelope).ok()?;
+    let reason = match kind.as_str() {
+        "Status" => protobuf::status_reason(envelope).ok()?,
+        _ => String::new(),
+    };
+    Some((version, kind, reason))
 }
 
 async fn answers(samples: &[Sample], sender: &Sender) -> Result<Vec<(String, String)>> {

@@ -18,6 +18,7 @@ use fixture::Sample;
 use run::{Ask, Sender};
 
 mod bindings;
+mod components;
 mod custom;
 pub mod escalation;
 pub mod fixture;
@@ -85,6 +86,7 @@ async fn prepare(root: &Path, sender: &Sender) -> Result<Vec<Sample>> {
 fn requests(samples: &[Sample]) -> Result<Vec<Ask>> {
     let mut asks: Vec<Ask> = samples.iter().flat_map(requests::of).collect();
     asks.extend(bindings::requests());
+    asks.extend(components::requests());
     asks.extend(escalation::requests());
     distinct(asks)
 }

@@ -1,6 +1,6 @@
 //! The answers of the real kube-apiserver as data, and comparing with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,8 @@ pub fn write(path: &Path, answers: &[(String, String)]) -> Result<()> {
 }
 
 /// Readable lines about each request that is answered otherwise than recorded; `known` ones are left out. A known
-/// difference that is none any more is a line as well, so that the list only shrinks.
+/// difference that is none any more is a line as well, so that the list only shrinks, and so is a recorded or known request that is
+/// not sent any more, so that no request gets lost.
 #[must_use]
 pub fn differences(
     user: &str,
@@ -56,5 +57,46 @@ pub fn differences(
             _ => {}
         }
     }
+    let sent: BTreeSet<&str> = answers.iter().map(|(id, _)| id.as_str()).collect();
+    let prefix = format!("{user} ");
+    let of_user = known.keys().filter_map(|id| id.strip_prefix(&prefix));
+    for (ids, file) in [
+        (recorded.keys().map(String::as_str).collect(), "the recording"),
+        (of_user.collect::<Vec<_>>(), "known.tsv"),
+    ] {
+        let gone = ids.into_iter().filter(|id| !sent.contains(id));
+        lines.extend(gone.map(|id| format!("{user}: {id} is in {file} and is not sent")));
+    }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+        rows.iter()
+            .map(|(id, answer)| ((*id).to_owned(), (*answer).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn differences_name_requests_that_are_sent_no_more() {
+        let recorded = answers(&[("GET /a", "200"), ("GET /b", "200"), ("GET /c", "403")]);
+        let recorded: Answers = recorded.into_iter().collect();
+        let known = answers(&[
+            ("anna GET /c", "why"),
+            ("anna GET /d", "why"),
+            ("bob GET /e", "why"),
+        ]);
+        let known: Answers = known.into_iter().collect();
+        let sent = answers(&[("GET /a", "200"), ("GET /c", "200")]);
+        assert_eq!(
+            differences("anna", &recorded, &sent, &known),
+            [
+                "anna: GET /b is in the recording and is not sent",
+                "anna: GET /d is in known.tsv and is not sent",
+            ]
+        );
+    }
 }
