@@ -103,7 +103,22 @@ struct Bound {
 }
 
 impl TokenIssuer {
-    /// A token for the account. `id` becomes `jti`.
+    /// Fills in what a request leaves to the server, and validates it.
+    ///
+    /// # Errors
+    /// The request is invalid.
+    pub fn complete(&self, spec: &mut TokenRequestSpec) -> Result<(), TokenRequestError> {
+        if spec.audiences.is_empty() {
+            spec.audiences.clone_from(&self.api_audiences);
+        }
+        let seconds = *spec.expiration_seconds.get_or_insert(DEFAULT_EXPIRATION_SECONDS);
+        match validate(seconds, spec) {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(TokenRequestError::Invalid(problems)),
+        }
+    }
+
+    /// A token for the account by a [complete](Self::complete) request. `id` becomes `jti`.
     pub async fn issue(
         &self,
         reader: &dyn ObjectReader,
@@ -113,19 +128,11 @@ impl TokenIssuer {
         id: String,
     ) -> Result<IssuedToken, TokenRequestError> {
         let seconds = spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
-        let problems = validate(seconds, spec);
-        if !problems.is_empty() {
-            return Err(TokenRequestError::Invalid(problems));
-        }
         let bound = match &spec.bound_object_ref {
             Some(reference) => bind(reader, account, reference).await?,
             None => Bound::default(),
         };
-        let audiences = if spec.audiences.is_empty() {
-            self.api_audiences.clone()
-        } else {
-            spec.audiences.clone()
-        };
+        let audiences = spec.audiences.clone();
         let (lifetime, warn_after) = self.lifetime(seconds, &audiences, bound.pod.is_some());
         let issued = now.as_second();
         let claims = Claims {

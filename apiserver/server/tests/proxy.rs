@@ -6,6 +6,8 @@
 
 mod common;
 mod own_address;
+mod tls_server;
+mod webhook_server;
 
 use apiserver_auth::pki::{Pki, ServingIdentity, ServingNames, server_config};
 use apiserver_server::ServerConfig;
@@ -20,6 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use webhook_server::HookServer;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -288,6 +291,42 @@ async fn proxy_passes_requests_on_as_upstreams() {
         let moved = cluster.admin().get(&format!("{proxy}/moved")).await.is(200);
         assert_eq!(moved.headers["location"], format!("{proxy}/elsewhere/?a=b"));
     }
+}
+
+/// The path that admission leaves is the one that is requested.
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_follows_the_path_of_a_webhook() {
+    let Some(address) = own_address_or_namespace("proxy_follows_the_path_of_a_webhook") else {
+        return;
+    };
+    let cluster = start().await;
+    let hooks = HookServer::start(&cluster.runtime).await;
+    let (at, _told) = backend(&cluster, address).await;
+    make_objects(&cluster, at).await;
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy"], "operations": ["CONNECT"]});
+    let webhook = json!({"name": "detour.hooks.example", "clientConfig": hooks.client("/detour"), "rules": [rule],
+        "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    create(
+        &cluster,
+        path,
+        json!({"metadata": {"name": "detour"}, "webhooks": [webhook]}),
+    )
+    .await;
+    let proxied = format!("{PODS}/p:{}/proxy/a/b%20c/?d=e", at.port());
+    let head = loop {
+        let head = cluster.admin().get(&proxied).await.is(200).body;
+        // The configuration counts once the server has read it.
+        if !hooks.seen("/detour").is_empty() {
+            break head;
+        }
+        assert!(head.starts_with("get /a/b%20c/?d=e http/1.1\r\n"), "{head}");
+    };
+    assert!(
+        head.starts_with("get /detour%20of/it/?d=e http/1.1\r\n"),
+        "{head}"
+    );
+    assert_eq!(hooks.seen("/detour")[0]["object"]["path"], "/a/b c/");
 }
 
 #[tokio::test(flavor = "multi_thread")]

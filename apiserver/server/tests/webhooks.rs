@@ -352,6 +352,78 @@ async fn webhook_sees_deletes_and_connections() {
     );
 }
 
+/// Options of a connection are those that webhooks left.
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_changes_what_a_connection_is_for() {
+    let world = World::new().await;
+    let admin = || world.cluster.admin();
+    let account = json!({"metadata": {"name": "default"}});
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    admin().post(accounts, account.to_string()).await.is(201);
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": containers}});
+    let pods = "/api/v1/namespaces/default/pods";
+    admin().post(pods, pod.to_string()).await.is(201);
+    let execs = rule("", "v1", "pods/exec", &["CONNECT"]);
+    let other = world.webhook("other", "/other-container", &execs, json!({"objectSelector": {}}));
+    world.configure(MUTATING, "other", vec![other]).await;
+    let exec = format!("{pods}/p/exec?command=a&command=b%20c&stdout=true&container=c");
+    let refused = admin().post(&exec, "").await.is(400);
+    assert_eq!(message(&refused), "container other is not valid for pod p");
+    let seen = world.hooks.seen("/other-container").remove(0);
+    assert_eq!(
+        seen["object"],
+        json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdout": true, "container": "c", "command": ["a", "b c"]})
+    );
+    assert_eq!(seen["options"], Value::Null);
+    let dry = admin().post(&format!("{exec}&dryRun=All"), "").await.is(400);
+    assert_eq!(message(&dry), "dryRun is not supported");
+    let ports = format!("{pods}/p/portforward?ports=80,x");
+    let refused = admin().post(&ports, "").await.is(400);
+    assert_eq!(
+        message(&refused),
+        "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax"
+    );
+}
+
+/// Validating webhooks see a request for a token as it will be granted, and none that is invalid.
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_sees_completed_token_requests() {
+    let world = World::new().await;
+    let admin = || world.cluster.admin();
+    let account = json!({"metadata": {"name": "a"}});
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = admin().post(accounts, account.to_string()).await.is(201).json();
+    let tokens = rule("", "v1", "serviceaccounts/token", &["CREATE"]);
+    let any = json!({"objectSelector": {}});
+    let before = world.webhook("before", "/before", &tokens, any.clone());
+    world.configure(MUTATING, "tokens", vec![before]).await;
+    let after = world.webhook("after", "/after", &tokens, any);
+    world.configure(VALIDATING, "tokens", vec![after]).await;
+    let path = format!("{accounts}/a/token");
+    let body = json!({"spec": {}, "status": {"token": "mine"}});
+    let granted = admin().post(&path, body.to_string()).await.is(201).json();
+    let before = world.hooks.seen("/before").remove(0);
+    assert_eq!(before["object"]["spec"]["audiences"], Value::Null);
+    let after = world.hooks.seen("/after").remove(0);
+    assert_eq!(after["object"]["spec"], granted["spec"]);
+    assert!(!granted["spec"]["audiences"].as_array().unwrap().is_empty());
+    assert_eq!(after["object"]["status"]["token"], "");
+    for member in ["name", "namespace", "uid"] {
+        assert_eq!(
+            after["object"]["metadata"][member], account["metadata"][member],
+            "{member}"
+        );
+    }
+    let created = &after["object"]["metadata"]["creationTimestamp"];
+    assert_eq!(*created, granted["metadata"]["creationTimestamp"]);
+    assert!(created.is_string());
+    let short = json!({"spec": {"expirationSeconds": 1}});
+    admin().post(&path, short.to_string()).await.is(422);
+    assert_eq!(world.hooks.seen("/before").len(), 2);
+    assert_eq!(world.hooks.seen("/after").len(), 1);
+}
+
 /// Configurations of admission can be changed whatever webhooks say.
 #[tokio::test(flavor = "multi_thread")]
 async fn webhook_does_not_see_configurations_of_admission_nor_reviews() {

@@ -66,9 +66,11 @@ impl Setup {
             name: "sa",
             uid: "uid-sa",
         };
+        let mut spec = spec.clone();
+        self.issuer.complete(&mut spec)?;
         block_on(
             self.issuer
-                .issue(&*self.objects, account, spec, now(), "id".to_owned()),
+                .issue(&*self.objects, account, &spec, now(), "id".to_owned()),
         )
         .map(|issued| issued.token)
     }

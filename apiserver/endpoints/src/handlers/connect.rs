@@ -1,4 +1,7 @@
 //! Streams and proxies: admission, and then what the server has behind them.
+//!
+//! The options of a connection are its query as an object (upstream's `getRequestOptions`). Admission may change them, and it
+//! is the changed ones that decide about the connection.
 
 use super::{Call, Endpoints};
 use crate::body::Body;
@@ -6,6 +9,7 @@ use crate::hooks::ConnectRequest;
 use crate::request_info::RequestInfo;
 use apiserver_registry::{Operation, RegistryError, Subresource, Verb};
 use http::{Method, Response};
+use machinery_meta::go_text::go_quote;
 use machinery_schema::{Step, Tree, Value};
 
 /// `exec`, `attach`, `portforward` and `proxy`: a connection is admitted with the options that its query is.
@@ -17,7 +21,11 @@ pub(super) async fn connect(
     if !connects(sub, &call.info, call.request.method()) {
         return Err(RegistryError::MethodNotAllowed);
     }
+    if call.query.all("dryRun").next().is_some() {
+        return Err(RegistryError::BadRequest("dryRun is not supported".into()));
+    }
     let mut options = options(&call, sub)?;
+    let asked = options.str_at(&["path"]).to_owned();
     let attributes = call.attributes(Operation::Connect, &call.info.name, false);
     let mutated = this
         .door()
@@ -31,6 +39,8 @@ pub(super) async fn connect(
         info: &call.info,
         row: &call.store.row,
         subresource: sub,
+        options: Some(&options),
+        path: Some(options.str_at(&["path"])).filter(|path| *path != asked),
         request: call.request,
     };
     this.0.hooks.connect(&call.ctx, &admitted, request).await
@@ -49,6 +59,8 @@ pub(super) async fn log(
         info: &call.info,
         row: &call.store.row,
         subresource: sub,
+        options: None,
+        path: None,
         request: call.request,
     };
     this.0.hooks.log(&call.ctx, request).await
@@ -81,14 +93,13 @@ fn options(call: &Call, sub: &Subresource) -> Result<Tree, RegistryError> {
     let query = &call.query;
     match sub.name.as_str() {
         "proxy" => {
-            let rest = call.info.parts.get(3..).unwrap_or_default();
-            if !rest.is_empty() {
-                options.set_str(&["path"], &rest.join("/"));
+            if let Some(path) = proxied_path(&call.info) {
+                options.set_str(&["path"], &path);
             }
         }
         "portforward" => {
-            for port in query.all("ports").filter_map(|port| port.parse::<i64>().ok()) {
-                options.push(&["ports"], Value::Int(port));
+            for port in query.all("ports").flat_map(|ports| ports.split(',')) {
+                options.push(&["ports"], Value::Int(port_number(port)?.into()));
             }
         }
         _ => {
@@ -106,4 +117,34 @@ fn options(call: &Call, sub: &Subresource) -> Result<Tree, RegistryError> {
         }
     }
     Ok(options)
+}
+
+/// The path behind a proxy, with the slashes at its ends.
+fn proxied_path(info: &RequestInfo) -> Option<String> {
+    let rest = info.parts.get(3..).unwrap_or_default();
+    let mut path = rest.join("/");
+    if !path.is_empty() && !path.starts_with('/') {
+        path.insert(0, '/');
+    }
+    if info.path.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    (!path.is_empty()).then_some(path)
+}
+
+/// A port of a query, or upstream's refusal (`Convert_Slice_string_To_Slice_int32`).
+fn port_number(text: &str) -> Result<u16, RegistryError> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.parse().ok().filter(|_| digits);
+    port.ok_or_else(|| {
+        let why = if digits {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        let text = go_quote(text);
+        RegistryError::BadRequest(format!(
+            "cannot convert to []int32: strconv.ParseUint: parsing {text}: {why}"
+        ))
+    })
 }

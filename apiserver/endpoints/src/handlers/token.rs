@@ -39,6 +39,7 @@ pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Bo
         .await?;
     let account = call.store.decode(&entry)?;
     same_account(&mut object, &account)?;
+    let object = this.0.hooks.complete(&call.ctx, object).await?;
     let admitted = mutated.validate(&call.ctx, &object, None).await?;
     let asked = object.clone();
     let mut answered = this.0.hooks.token(&call.ctx, &admitted, &account, object).await?;

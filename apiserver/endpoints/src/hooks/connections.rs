@@ -5,6 +5,7 @@ use crate::request_info::RequestInfo;
 use apiserver_registry::row::{ResourceRow, Subresource};
 use apiserver_registry::{Admitted, RegistryError, RequestContext};
 use async_trait::async_trait;
+use machinery_schema::Tree;
 
 /// A request to a streaming subresource (`log`, `exec`, `attach`, `portforward`, `proxy`).
 #[derive(Debug)]
@@ -12,6 +13,10 @@ pub struct ConnectRequest<'a> {
     pub info: &'a RequestInfo,
     pub row: &'a ResourceRow,
     pub subresource: &'a Subresource,
+    /// The options of a connection as admission left them; absent for `log`.
+    pub options: Option<&'a Tree>,
+    /// The path behind a proxy that admission put in the place of the address's.
+    pub path: Option<&'a str>,
     /// With its upgrade in the extensions, as the connection left it.
     pub request: http::Request<Body>,
 }

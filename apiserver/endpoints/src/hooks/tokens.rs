@@ -7,7 +7,12 @@ use machinery_schema::Tree;
 /// Issues tokens.
 #[async_trait]
 pub trait Tokens: Send + Sync {
-    /// Makes a token for a service account from a TokenRequest: the object with its status.
+    /// Fills in what a TokenRequest leaves to the server, and validates it; validating admission sees the result.
+    async fn complete(&self, _: &RequestContext, request: Tree) -> Result<Tree, RegistryError> {
+        Ok(request)
+    }
+
+    /// Makes a token for a service account from a completed TokenRequest: the object with its status.
     async fn token(
         &self,
         _: &RequestContext,

@@ -10,6 +10,16 @@ use machinery_schema::Tree;
 
 #[async_trait]
 impl Tokens for ServerHooks {
+    async fn complete(&self, ctx: &RequestContext, request: Tree) -> Result<Tree, RegistryError> {
+        let mut spec = read_spec(&request)?;
+        self.issuer.complete(&mut spec).map_err(token_error)?;
+        let spec = write_spec(&spec)?;
+        let mut request = with_members(&request, &[("spec", &spec), ("status", "{}")])?;
+        let now = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        request.set_str(&["metadata", "creationTimestamp"], &now);
+        Ok(request)
+    }
+
     async fn token(
         &self,
         ctx: &RequestContext,
@@ -17,8 +27,7 @@ impl Tokens for ServerHooks {
         service_account: &Tree,
         object: Tree,
     ) -> Result<Tree, RegistryError> {
-        let spec: TokenRequestSpec = serde_json::from_str(&spec_json(&object))
-            .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
+        let spec = read_spec(&object)?;
         let account = Account {
             namespace: service_account.str_at(&["metadata", "namespace"]),
             name: service_account.str_at(&["metadata", "name"]),
@@ -45,20 +54,25 @@ impl Tokens for ServerHooks {
             bound_object_ref: spec.bound_object_ref,
             attestations: None,
         };
-        let spec =
-            serde_json::to_string(&spec).map_err(|error| RegistryError::Internal(error.to_string()))?;
-        let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let spec = write_spec(&spec)?;
         let mut object = with_members(&object, &[("spec", &spec), ("status", &status)])?;
         for (member, value) in [
             ("name", account.name),
             ("namespace", account.namespace),
             ("uid", account.uid),
-            ("creationTimestamp", &created),
         ] {
             object.set_str(&["metadata", member], value);
         }
         Ok(object)
     }
+}
+
+fn read_spec(request: &Tree) -> Result<TokenRequestSpec, RegistryError> {
+    serde_json::from_str(&spec_json(request)).map_err(|error| RegistryError::BadRequest(error.to_string()))
+}
+
+fn write_spec(spec: &TokenRequestSpec) -> Result<String, RegistryError> {
+    serde_json::to_string(spec).map_err(|error| RegistryError::Internal(error.to_string()))
 }
 
 fn token_error(error: TokenRequestError) -> RegistryError {

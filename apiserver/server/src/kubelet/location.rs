@@ -9,6 +9,7 @@ use apiserver_registry::RegistryError;
 use http::Method;
 use machinery_api::pod::PodView;
 use machinery_meta::reader::ObjectReader;
+use machinery_schema::Ref;
 use serde::Deserialize;
 
 /// The kubelet's port where a node does not say.
@@ -29,6 +30,10 @@ pub(super) struct LocationRequest<'a> {
     /// As the client wrote it.
     pub(super) path: &'a str,
     pub(super) query: &'a str,
+    /// The options of a connection, as admission left them.
+    pub(super) options: Option<Ref<'a>>,
+    /// The path behind a proxy that admission put in the place of the one of `path`.
+    pub(super) path_instead: Option<&'a str>,
     /// The client wishes to switch protocols.
     pub(super) upgrades: bool,
 }
@@ -153,16 +158,20 @@ pub(super) async fn route(
     }
     let pod = lookup.pod(&info.namespace, &info.name).await?;
     let pod = PodView::new(pod.root());
-    let (verb, params) = match subresource {
-        "log" => ("containerLogs", options::log(&parsed)),
-        "exec" => ("exec", options::streams(&parsed)),
-        "attach" => ("attach", options::streams(&parsed)),
-        "portforward" => ("portForward", options::ports(&parsed)),
+    let (verb, params) = match (subresource, asked.options) {
+        ("log", _) => ("containerLogs", options::log(&parsed)),
+        ("exec", Some(options)) => ("exec", options::streams(options)),
+        ("attach", Some(options)) => ("attach", options::streams(options)),
+        ("portforward", Some(options)) => ("portForward", options::ports(options)),
         _ => return Err(RegistryError::NoSuchResource),
     };
     let mut path = format!("/{verb}/{}/{}", info.namespace, info.name);
     if subresource != "portforward" {
-        let container = container(pod, info, parsed.get("container").unwrap_or_default())?;
+        let named = match asked.options {
+            Some(options) => options.str("container"),
+            None => parsed.get("container").unwrap_or_default(),
+        };
+        let container = container(pod, info, named)?;
         path.push('/');
         path.push_str(&container);
     }

@@ -30,6 +30,7 @@ pub(crate) use location::own_kubelet as kubelet_of;
 use location::{LocationRequest, Route};
 use lookup::Lookup;
 use machinery_meta::reader::ObjectReader;
+use machinery_schema::Tree;
 use std::sync::Arc;
 
 /// The parts with which requests to kubelets are answered.
@@ -51,6 +52,8 @@ impl Kubelets {
             method: request.method(),
             path: request.uri().path(),
             query: request.uri().query().unwrap_or_default(),
+            options: connect.options.map(Tree::root),
+            path_instead: connect.path,
             upgrades: request.extensions().get::<OnUpgrade>().is_some()
                 && request.headers().contains_key(UPGRADE),
         };

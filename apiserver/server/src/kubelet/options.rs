@@ -1,9 +1,10 @@
-//! The query of a streaming request, as clients write it and as the kubelet reads it.
+//! The options of a streaming request, as clients write them and as the kubelet reads them.
 
 use apiserver_endpoints::{Query, params};
 use apiserver_registry::RegistryError;
 use jiff::Timestamp;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
+use machinery_schema::Ref;
 use std::fmt::Write as _;
 
 /// A query under construction.
@@ -34,7 +35,7 @@ impl Params {
 }
 
 /// `exec` and `attach`: the kubelet has other names for the streams.
-pub(super) fn streams(query: &Query) -> Params {
+pub(super) fn streams(options: Ref<'_>) -> Params {
     let mut params = Params::default();
     for (theirs, ours) in [
         ("stdin", "input"),
@@ -42,11 +43,11 @@ pub(super) fn streams(query: &Query) -> Params {
         ("stderr", "error"),
         ("tty", "tty"),
     ] {
-        if query.boolean(theirs) {
+        if options.get(theirs).and_then(Ref::as_bool) == Some(true) {
             params.add(ours, "1");
         }
     }
-    for command in query.all("command") {
+    for command in options.list("command").filter_map(Ref::as_str) {
         params.add("command", command);
     }
     params
@@ -129,10 +130,15 @@ fn since_time(query: &Query) -> Result<bool, RegistryError> {
 }
 
 /// `portforward`.
-pub(super) fn ports(query: &Query) -> Params {
+pub(super) fn ports(options: Ref<'_>) -> Params {
     let mut params = Params::default();
-    for port in query.all("ports") {
-        params.add("port", port);
+    let ports: Vec<String> = options
+        .list("ports")
+        .filter_map(Ref::as_i64)
+        .map(|port| port.to_string())
+        .collect();
+    if !ports.is_empty() {
+        params.add("port", &ports.join(","));
     }
     params
 }

@@ -20,19 +20,23 @@ impl ProxiedPath {
         let decoded = decoded(path);
         let segments: Vec<&[u8]> = trimmed(&decoded).split(|byte| *byte == b'/').collect();
         let (prefix, rest) = segments.split_at(segments.len().saturating_sub(below));
-        let mut rest = match rest {
-            [] => Vec::new(),
-            rest => cleaned(rest),
-        };
-        if decoded.ends_with(b"/") && !rest.ends_with(b"/") {
-            rest.push(b'/');
-        }
+        let rest = joined(rest, decoded.ends_with(b"/"));
         let mut whole = vec![b'/'];
         whole.extend(prefix.join(&b'/'));
         Self {
             prefix: encoded(&whole),
             rest: encoded(&rest),
         }
+    }
+
+    /// Puts a decoded path in the place of the requested one. The slash at the end of the address stays.
+    pub(super) fn lead_to(&mut self, path: &str) {
+        let slash = path.ends_with('/') || self.rest.ends_with('/');
+        let segments: Vec<&[u8]> = match path {
+            "" => Vec::new(),
+            path => path.as_bytes().split(|byte| *byte == b'/').collect(),
+        };
+        self.rest = encoded(&joined(&segments, slash));
     }
 
     /// The requested path, as a client writes it.
@@ -48,6 +52,18 @@ fn trimmed(path: &[u8]) -> &[u8] {
         .rposition(|byte| *byte != b'/')
         .map_or(start, |last| last + 1);
     &path[start..end]
+}
+
+/// Segments below the proxy as one path, empty where there are none.
+fn joined(segments: &[&[u8]], slash: bool) -> Vec<u8> {
+    let mut path = match segments {
+        [] => Vec::new(),
+        segments => cleaned(segments),
+    };
+    if slash && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path
 }
 
 /// Go's `path.Join("/", …)`: no empty segments, no dots, no way above the root.
@@ -139,5 +155,24 @@ mod tests {
         check(3, "/../../b", "/b");
         check(1, "/100%", "/100%25");
         check(1, "/%zz", "/%25zz");
+    }
+
+    #[test]
+    fn path_of_admission_takes_the_place_of_the_requested_one() {
+        for (asked, instead, rest) in [
+            ("/a", "/b c", "/b%20c"),
+            ("/a", "b/../c/", "/c/"),
+            ("/a/", "/b", "/b/"),
+            ("/a", "", ""),
+            ("/a/", "", "/"),
+            ("", "/b", "/b"),
+        ] {
+            let mut path = ProxiedPath::cut(
+                &format!("/api/v1/nodes/n/proxy{asked}"),
+                usize::from(asked.len() > 1),
+            );
+            path.lead_to(instead);
+            assert_eq!(path.rest, rest, "{asked} {instead}");
+        }
     }
 }

@@ -74,6 +74,9 @@ pub(super) async fn route(
         query => format!("?{query}"),
     };
     let mut proxied = ProxiedPath::cut(asked.path, info.parts.len().saturating_sub(NAMED_PARTS));
+    if let Some(path) = asked.path_instead {
+        proxied.lead_to(path);
+    }
     // A proxied root without its slash would break relative links.
     let reads = matches!(*asked.method, Method::GET | Method::HEAD);
     if proxied.rest.is_empty() && reads && !asked.upgrades {

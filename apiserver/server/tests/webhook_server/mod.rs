@@ -183,6 +183,8 @@ fn patch(path: &str, request: &Value) -> Option<Value> {
             let broken = json!([{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"x": 1}}]);
             json!([{"op": "replace", "path": "/metadata/managedFields", "value": broken}])
         }
+        "/other-container" => json!([{"op": "add", "path": "/container", "value": "other"}]),
+        "/detour" => json!([{"op": "add", "path": "/path", "value": "/detour of/it"}]),
         "/replicas" => json!([{"op": "add", "path": "/spec/minReplicas", "value": 2}]),
         "/more" => {
             json!([{"op": "add", "path": "/spec/unknown", "value": 1}, {"op": "add", "path": "/spec/known", "value": "yes"}])
