@@ -18,6 +18,7 @@ mod remote;
 pub mod service;
 mod trust;
 mod tunnel;
+mod turned_away;
 
 pub use hyper::body::Bytes;
 
@@ -32,3 +33,4 @@ pub use hooks::{
 pub use remote::{Remote, RemoteAccess, RemoteAnswer, RemoteError, RemoteOptions};
 pub use trust::{ClientIdentity, Trusted};
 pub use tunnel::tunnel;
+pub use turned_away::TurnedAway;

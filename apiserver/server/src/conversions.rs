@@ -1,7 +1,7 @@
 //! Calls of conversion webhooks, over the connections that webhooks of admission have.
 
 use crate::metrics::ConversionMetrics;
-use apiserver_egress::{HookCall, HookClient, HookPlace, HookTarget, TargetError};
+use apiserver_egress::{HookCall, HookClient, HookPlace, HookTarget, TargetError, TurnedAway};
 use apiserver_registry::version_webhook::{
     ConversionCall, ConversionCallError, ConversionCalls, ConversionOutcome,
 };
@@ -29,12 +29,14 @@ pub(crate) struct Conversions {
     client: Arc<HookClient>,
     runtime: Runtime,
     metrics: Arc<ConversionMetrics>,
+    turned_away: Arc<TurnedAway>,
 }
 
 impl Conversions {
     pub(crate) fn new(client: &Arc<HookClient>, runtime: &Runtime, metrics: Arc<ConversionMetrics>) -> Self {
         Self {
             client: Arc::clone(client),
+            turned_away: Arc::new(TurnedAway::new(runtime)),
             runtime: runtime.clone(),
             metrics,
         }
@@ -48,6 +50,7 @@ impl ConversionCalls for Conversions {
             client: Arc::clone(&self.client),
             runtime: self.runtime.clone(),
             metrics: Arc::clone(&self.metrics),
+            turned_away: Arc::clone(&self.turned_away),
         })
     }
 }
@@ -93,6 +96,7 @@ struct Webhook {
     client: Arc<HookClient>,
     runtime: Runtime,
     metrics: Arc<ConversionMetrics>,
+    turned_away: Arc<TurnedAway>,
 }
 
 #[async_trait]
@@ -100,7 +104,8 @@ impl ConversionCall for Webhook {
     async fn post(&self, namespace: &str, review: Vec<u8>) -> Result<Vec<u8>, ConversionCallError> {
         let target = self.target.as_ref();
         let target = target.map_err(|why| ConversionCallError::Failed(why.clone()))?;
-        let place = place(&self.runtime, target, namespace, review.len()).await?;
+        let place = place(&self.runtime, target, namespace, review.len()).await;
+        let place = place.inspect_err(|_| self.turned_away.note("ConversionReview"))?;
         let query = format!("timeout={}s", TIMEOUT.as_secs());
         let limit = most_of_answer(review.len());
         let call = HookCall {

@@ -14,6 +14,9 @@ use machinery_meta::syntax;
 use machinery_schema::Tree;
 use std::time::Duration;
 
+/// The kind of the reviews that are sent.
+const REVIEW: &str = "AdmissionReview";
+
 /// Bytes of an answer: a patch in base64 of the largest object, and some more.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 /// The code of a call that came to no answer.
@@ -51,16 +54,6 @@ pub(super) struct Invocation<'a> {
     pub(super) selection: &'a Selection<'a>,
 }
 
-/// Counts the memory that a request holds while so many webhooks are called at once: its objects, and a review of them for
-/// each.
-pub(super) fn hold(
-    selection: &Selection<'_>,
-    objects: Objects<'_>,
-    calls: usize,
-) -> Result<Held, AdmissionError> {
-    selection.host.hold(bytes(objects).saturating_mul(1 + calls))
-}
-
 /// Bytes of a request's objects in memory.
 fn bytes(objects: Objects<'_>) -> usize {
     let both = [objects.new, objects.old].into_iter().flatten();
@@ -68,6 +61,18 @@ fn bytes(objects: Objects<'_>) -> usize {
 }
 
 impl Webhooks {
+    /// Counts the memory that a request holds while so many webhooks are called at once: its objects, and a review of them for
+    /// each.
+    pub(super) fn hold(
+        &self,
+        selection: &Selection<'_>,
+        objects: Objects<'_>,
+        calls: usize,
+    ) -> Result<Held, AdmissionError> {
+        let held = selection.host.hold(bytes(objects).saturating_mul(1 + calls));
+        held.inspect_err(|_| self.turned_away.note(REVIEW))
+    }
+
     /// Calls a webhook with these objects. Warnings and annotations of its answer are passed on.
     pub(super) async fn call(
         &self,
@@ -174,11 +179,10 @@ impl Webhooks {
         let entered = target.enter(selection.namespace(), bytes(objects));
         match selection.host.time_left() {
             None => Ok(entered.await),
-            Some(left) => self
-                .runtime
-                .timeout(left, entered)
-                .await
-                .map_err(|_| CallError::Request(too_late())),
+            Some(left) => self.runtime.timeout(left, entered).await.map_err(|_| {
+                self.turned_away.note(REVIEW);
+                CallError::Request(too_late())
+            }),
         }
     }
 

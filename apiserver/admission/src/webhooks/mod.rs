@@ -27,7 +27,7 @@ pub use observer::{WebhookCall, WebhookObserver};
 pub use validating::ValidatingWebhooks;
 
 use crate::Request;
-use apiserver_egress::{HookCall, HookClient, HookError};
+use apiserver_egress::{HookCall, HookClient, HookError, TurnedAway};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
@@ -60,6 +60,7 @@ pub struct Webhooks {
     reader: Arc<dyn ObjectReader>,
     runtime: Runtime,
     observer: Arc<dyn WebhookObserver>,
+    turned_away: TurnedAway,
 }
 
 impl fmt::Debug for Webhooks {
@@ -80,6 +81,7 @@ impl Webhooks {
             validating: ArcSwap::default(),
             client,
             reader,
+            turned_away: TurnedAway::new(&runtime),
             runtime,
             observer,
         })

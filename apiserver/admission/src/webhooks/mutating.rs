@@ -2,7 +2,7 @@
 //! before it have changed.
 
 use super::Webhooks;
-use super::call::{CallError, Invocation, hold};
+use super::call::{CallError, Invocation};
 use super::conditions;
 use crate::matching::{Candidate, Objects, Selection, patched};
 use crate::{AdmissionError, Caller, Operation, Plugin, Request, Step};
@@ -131,7 +131,7 @@ impl MutatingWebhooks {
                 selection,
             };
             let place = format!("round_{}_index_{index}", u8::from(is_second));
-            let held = hold(selection, candidate.objects(), 1)?;
+            let held = self.0.hold(selection, candidate.objects(), 1)?;
             let begun = self.0.runtime.monotonic();
             let called = self.call(&invocation, candidate, &place).await;
             drop(held);

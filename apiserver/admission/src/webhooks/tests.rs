@@ -102,6 +102,30 @@ fn patch_without_a_turn_is_busy() {
     }
 }
 
+/// The client of a request for which there is no memory is to come again, and is counted.
+#[test]
+fn webhook_that_is_not_called_for_want_of_memory_is_counted() {
+    let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]});
+    let reader: Arc<dyn ObjectReader> = Arc::new(OneNamespace);
+    let runtime = machinery_runtime::Simulation::new(1).runtime();
+    let webhooks = super::Webhooks::new(Arc::new(Patching), reader, runtime.clone(), Arc::new(Nobody));
+    webhooks.set_mutating(vec![webhook(json!({"rules": [rule.clone()]}))]);
+    webhooks.set_validating(vec![webhook(json!({"rules": [rule]}))]);
+    let user = UserInfo::named("anna", ["staff"]);
+    let mut host = deployments("");
+    host.is_full = true;
+    let mut object = Tree::from_json("{}").unwrap();
+    let request = request(&user, &host, "ns");
+    let changing = super::MutatingWebhooks::new(&webhooks);
+    let changed = futures::executor::block_on(changing.mutate(&request, &mut object, None));
+    assert!(matches!(changed, Err(AdmissionError::Busy)), "{changed:?}");
+    let checking = super::ValidatingWebhooks::new(&webhooks);
+    let checked = futures::executor::block_on(checking.validate(&request, Some(&object), None));
+    assert!(matches!(checked, Err(AdmissionError::Busy)), "{checked:?}");
+    let counted = "knarr_webhook_calls_turned_away_total{review=\"AdmissionReview\"} 2";
+    assert!(runtime.metrics().text().contains(counted));
+}
+
 /// Calls of others are not the webhook's failure: with `Ignore`, too, a request waits for a place however long that takes.
 #[test]
 fn webhook_is_passed_by_nobody_while_its_places_are_taken() {
@@ -276,6 +300,8 @@ pub(crate) struct Deployments {
     pub(crate) answers_later: bool,
     /// The authorizer has not decided, and heavy work has no turn.
     pub(crate) is_busy: bool,
+    /// There is no memory for reviews.
+    is_full: bool,
     /// Bytes of work that were announced.
     pub(crate) work: AtomicUsize,
     pub(crate) interrupt: Option<Arc<dyn machinery_cel::Interrupt>>,
@@ -375,7 +401,10 @@ impl Host for Deployments {
     }
 
     fn hold(&self, _: usize) -> Result<crate::Held, AdmissionError> {
-        Ok(Box::new(()))
+        match self.is_full {
+            true => Err(AdmissionError::Busy),
+            false => Ok(Box::new(())),
+        }
     }
 
     async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
@@ -421,6 +450,7 @@ pub(crate) fn deployments(subresource: &str) -> Deployments {
         subresource: subresource.to_owned(),
         answers_later: false,
         is_busy: false,
+        is_full: false,
         interrupt: None,
     }
 }

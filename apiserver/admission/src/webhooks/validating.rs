@@ -1,7 +1,7 @@
 //! ValidatingAdmissionWebhook: all webhooks that a request matches are called at once, and any may refuse it.
 
 use super::Webhooks;
-use super::call::{Invocation, hold, in_time};
+use super::call::{Invocation, in_time};
 use super::conditions;
 use crate::host::Equivalent;
 use crate::matching::{Objects, Selection};
@@ -73,7 +73,7 @@ impl Plugin for ValidatingWebhooks {
             return Ok(());
         }
         in_time(&selection)?;
-        let _held = hold(&selection, objects, called.len())?;
+        let _held = self.0.hold(&selection, objects, called.len())?;
         let calls = called.iter().enumerate().map(|(index, (webhook, to, at))| {
             let invocation = Invocation {
                 webhook,

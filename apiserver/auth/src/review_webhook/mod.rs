@@ -11,7 +11,7 @@ mod kubeconfig;
 pub use kubeconfig::KubeconfigError;
 
 use apiserver_egress::Bytes;
-use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, answer_message};
+use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, TurnedAway, answer_message};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::RETRY_AFTER;
@@ -66,6 +66,7 @@ pub struct ReviewWebhook {
     timeout: Duration,
     of_users: Turns,
     of_strangers: Turns,
+    turned_away: TurnedAway,
 }
 
 /// Turns and places of reviews.
@@ -198,6 +199,7 @@ impl ReviewWebhook {
         let remote = kubeconfig::remote(kubeconfig, &query)?;
         Ok(Self {
             remote,
+            turned_away: TurnedAway::new(dialer.runtime()),
             dialer,
             timeout,
             of_users: Turns::new(CallGate::new()),
@@ -223,12 +225,24 @@ impl ReviewWebhook {
         flow: ReviewFlow<'_>,
         made: &(dyn Fn(CallMade) + Send + Sync),
     ) -> Result<Value, ReviewCallError> {
+        let answered = self.answered(review, flow, made).await;
+        if matches!(answered, Err(ReviewCallError::Busy)) {
+            self.turned_away.note(kind);
+        }
+        self.read(kind, &answered?)
+    }
+
+    async fn answered(
+        &self,
+        review: &Value,
+        flow: ReviewFlow<'_>,
+        made: &(dyn Fn(CallMade) + Send + Sync),
+    ) -> Result<Vec<u8>, ReviewCallError> {
         let body = Bytes::from(review.to_string());
         let place = self.turns_of(flow).waiting.enter(flow.name, body.len());
         let _place = place.ok_or(ReviewCallError::Busy)?;
         let call = || self.call(body.clone()).boxed();
-        let text = self.called(flow, &call, made).await?;
-        self.read(kind, &text)
+        self.called(flow, &call, made).await
     }
 
     /// Makes the calls of a review, each in its turn: one that pauses leaves its turn to others.
@@ -372,6 +386,8 @@ mod tests {
             let answer = webhook.review("TokenReview", &Value::Null, OWN, &|_| {}).await;
             assert_eq!(answer, Err(ReviewCallError::Busy));
             assert_eq!(runtime.monotonic() - begun, LINE_TIMEOUT);
+            let counted = "knarr_webhook_calls_turned_away_total{review=\"TokenReview\"} 1";
+            assert!(runtime.metrics().text().contains(counted));
         });
     }
 

@@ -245,7 +245,8 @@ impl ConversionCall for Call {
     }
 
     fn ended(&self, outcome: ConversionOutcome<'_>) {
-        assert!(outcome.failure.is_none() || self.0.places > 0);
+        // A call without a place is not the webhook's failure.
+        assert!(outcome.failure.is_none());
     }
 }
 

@@ -41,7 +41,7 @@ const MAX_BYTES: usize = 2 << 20;
 /// Upstream's word for a call without an answer.
 const CALL_FAILURE: &str = "conversion_webhook_call_failure";
 
-/// The end of a conversion, for metrics.
+/// The end of a conversion for which the webhook was called, for metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversionOutcome<'a> {
     pub definition: &'a str,
@@ -117,15 +117,6 @@ enum Failure {
     Busy,
 }
 
-impl Failure {
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Failed(_, word) => word,
-            Self::Busy => CALL_FAILURE,
-        }
-    }
-}
-
 impl VersionWebhook {
     /// The webhook of a definition's spec.
     pub(crate) fn new(
@@ -178,13 +169,21 @@ impl VersionWebhook {
         let first = first.to_owned();
         let begun = self.call.now();
         let converted = self.reviewed(objects, to, turns).await;
-        self.call.ended(ConversionOutcome {
-            definition: &self.definition,
-            from: first.rsplit('/').next().unwrap_or_default(),
-            to: &to.version,
-            took: self.call.now().saturating_sub(begun),
-            failure: converted.as_ref().err().map(Failure::word),
-        });
+        let failure = match &converted {
+            Ok(_) => Some(None),
+            Err(Failure::Failed(_, word)) => Some(Some(*word)),
+            // Others were in the way; the webhook has not failed.
+            Err(Failure::Busy) => None,
+        };
+        if let Some(failure) = failure {
+            self.call.ended(ConversionOutcome {
+                definition: &self.definition,
+                from: first.rsplit('/').next().unwrap_or_default(),
+                to: &to.version,
+                took: self.call.now().saturating_sub(begun),
+                failure,
+            });
+        }
         converted.map_err(|failure| match failure {
             Failure::Busy => RegistryError::busy(),
             Failure::Failed(mut why, _) => {
