@@ -339,7 +339,18 @@ async fn unenforced_objects_that_guard_are_refused_however_they_come() {
     let warning = stored.is(201).headers["warning"].to_str().unwrap().to_owned();
     assert!(warning.contains("traffic is not filtered"), "{warning}");
 
+    allowing
+        .admin()
+        .post(policies, policy("wide", json!([{}])))
+        .await
+        .is(201);
+
     let cluster = start_on(config(), storage).await;
+    // The one that guards nothing is counted as the server starts.
+    let counted = "knarr_unenforced_objects{group=\"networking.k8s.io\",resource=\"networkpolicies\"} 1\n";
+    while !cluster.admin().get("/metrics").await.body.contains(counted) {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
     let refused = cluster
         .admin()
         .post(policies, policy("shut", json!([])))

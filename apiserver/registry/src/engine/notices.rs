@@ -13,6 +13,11 @@ impl Kind {
         ))
     }
 
+    /// Reports whether there are objects of this kind that are not stored.
+    pub fn may_be_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// The reason not to store an object that nothing enforces; `None` for objects that may be stored with a warning.
     ///
     /// Refused is what denies by itself: requests (webhooks and policies whose failure refuses them, bindings that deny),

@@ -15,6 +15,7 @@ pub(crate) mod kubernetes_service;
 mod legacy_token_tracking;
 mod rbac;
 mod time_to_live;
+mod unenforced_objects;
 
 use self::error::StartupError;
 use crate::state::ServerState;
@@ -63,7 +64,7 @@ const fn row(name: &'static str, hooks: &'static [&'static str], run: Step) -> R
 }
 
 /// In order.
-static STEPS: [Row; 15] = [
+static STEPS: [Row; 16] = [
     row(
         "system namespaces",
         // The first that reads and writes.
@@ -137,6 +138,7 @@ static STEPS: [Row; 15] = [
     ),
     row("times to live", &[], time_to_live::sweep),
     row("events of components", &[], component_events::record),
+    row("unenforced objects", &[], unenforced_objects::name),
 ];
 
 /// Upstream's hooks, each with the place of its step.
