@@ -14,7 +14,7 @@ mod heavy;
 pub mod history;
 pub mod manager;
 mod metrics;
-pub mod owners;
+mod owners;
 pub mod pod_claim;
 pub mod pod_control;
 pub mod views;

@@ -25,7 +25,7 @@ use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::history::{History, RevisionView};
 use crate::metrics::own_writes;
-use crate::owners::owners_of;
+use crate::owners::{Owners, watch_owned};
 use crate::pod_control::PodControl;
 use crate::views::{DaemonSetView, NodeView, PodView};
 use futures::future::BoxFuture;
@@ -61,17 +61,18 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
     let revisions: Informer<RevisionView> = context.informers.of::<ControllerRevision, _>();
-    let (by_pod, by_revision, by_node) = (sets.clone(), sets.clone(), sets.clone());
+    let by_node = sets.clone();
     let controller = ROW
         .controller(&context.runtime)
         .watches(&sets, |change| [change.key().clone()])
-        .watches(&pods, move |change| {
-            owners_of(change, KIND, &by_pod, |set| &set.selector)
-        })
-        .watches(&revisions, move |change| {
-            owners_of(change, KIND, &by_revision, |set| &set.selector)
-        })
         .watches(&nodes, move |change| sets_of_node(&by_node, change));
+    let owners = || Owners {
+        kind: KIND.into(),
+        cache: sets.clone(),
+        selector: |set: &DaemonSetView| &set.selector,
+    };
+    let controller = watch_owned(controller, &pods, owners(), |key| key);
+    let controller = watch_owned(controller, &revisions, owners(), |key| key);
     let expectations = Expectations::default();
     let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);
     let reconciler = DaemonSetReconciler {

@@ -20,7 +20,7 @@ mod tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
-use crate::owners::owners_of;
+use crate::owners::{Owners, watch_owned};
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -44,14 +44,17 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let deployments: Informer<DeploymentView> = context.informers.of::<Deployment, _>();
     let sets: Informer<ReplicaSetView> = context.informers.of::<ReplicaSet, _>();
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let (by_set, by_pod) = (deployments.clone(), sets.clone());
+    let by_pod = sets.clone();
     let controller = ROW
         .controller(&context.runtime)
         .watches(&deployments, |change| [change.key().clone()])
-        .watches(&sets, move |change| {
-            owners_of(change, "Deployment", &by_set, |own| &own.selector)
-        })
         .watches(&pods, move |change| deployment_of_gone_pod(&by_pod, change));
+    let owners = Owners {
+        kind: "Deployment".into(),
+        cache: deployments.clone(),
+        selector: |deployment: &DeploymentView| &deployment.selector,
+    };
+    let controller = watch_owned(controller, &sets, owners, |key| key);
     let expectations = Expectations::default();
     let woken = expectations.requeue_after_lists(&sets, controller.queue(), ObjectKey::clone);
     let reconciler = DeploymentReconciler {

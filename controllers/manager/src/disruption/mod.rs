@@ -47,7 +47,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let controller = ROW
         .controller(&context.runtime)
         .watches(&budgets, |change| [Key::Budget(change.key().clone())])
-        .watches(&pods, move |change| keys_of_pod(&by_pod, change))
+        // Each pod is compared with all budgets of its namespace.
+        .watches_in_turns(&pods, |_| true, move |change| keys_of_pod(&by_pod, change))
         .watches(&sets, move |change| {
             keys_of_size(&by_set, change, |set| set.view().replicas)
         })

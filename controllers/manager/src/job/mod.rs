@@ -28,7 +28,7 @@ mod tracking;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::metrics::own_writes;
-use crate::owners::owners_of;
+use crate::owners::{Owners, watch_owned};
 use crate::pod_control::PodControl;
 use crate::views::{JobView, PodView};
 use futures::future::BoxFuture;
@@ -78,11 +78,14 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
             of_pods.pod_changed(change);
             let held = change.sides().filter(|pod| has_finalizer(pod));
             let left = held.filter(|pod| !has_job(pod, &known));
-            let mut keys: Vec<_> = left.map(|pod| Key::Orphan(pod.key().clone())).collect();
-            let jobs = owners_of(change, "Job", &known, |job| &job.selector);
-            keys.extend(jobs.into_iter().map(Key::Job));
-            keys
+            left.map(|pod| Key::Orphan(pod.key().clone())).collect::<Vec<_>>()
         });
+    let owners = Owners {
+        kind: "Job".into(),
+        cache: jobs.clone(),
+        selector: |job: &JobView| &job.selector,
+    };
+    let controller = watch_owned(controller, &pods, owners, Key::Job);
     let expectations = Expectations::default();
     let of = |job: &ObjectKey| Key::Job(job.clone());
     let woken = expectations.requeue_after_lists(&pods, controller.queue(), of);

@@ -14,7 +14,7 @@ mod tests;
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::metrics::own_writes;
-use crate::owners::owners_of;
+use crate::owners::{Owners, watch_owned};
 use crate::pod_control::PodControl;
 use crate::views::{PodView, ReplicaSetView, SetView};
 use futures::future::BoxFuture;
@@ -61,16 +61,16 @@ pub(crate) fn run<P: SetView>(
     let recorder = context.recorder(&client, row.service_account);
     let sets: Informer<P> = context.informers.informer(ListWatch::all(P::resource()));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let by_pod = sets.clone();
+    let kind = P::resource();
     let controller = row
         .controller(&context.runtime)
-        .watches(&sets, |change| [change.key().clone()])
-        .watches(&pods, move |change| {
-            owners_of(change, &by_pod.source().resource.kind, &by_pod, |set| {
-                &set.view().selector
-            })
-        });
-    let kind = P::resource();
+        .watches(&sets, |change| [change.key().clone()]);
+    let owners = Owners {
+        kind: kind.kind.clone(),
+        cache: sets.clone(),
+        selector: |set: &P| &set.view().selector,
+    };
+    let controller = watch_owned(controller, &pods, owners, |key| key);
     let expectations = Expectations::default();
     let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);
     let reconciler = ReplicaSetReconciler {

@@ -26,7 +26,7 @@ use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;
 use crate::history::{History, RevisionView};
 use crate::metrics::own_writes;
-use crate::owners::owners_of;
+use crate::owners::{Owners, watch_owned};
 use crate::pod_control::{PodControl, Wording};
 use crate::views::{PodView, StatefulSetView};
 use futures::future::BoxFuture;
@@ -62,19 +62,22 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
     let revisions: Informer<RevisionView> = context.informers.of::<ControllerRevision, _>();
     let claims: Informer<()> = context.informers.of::<PersistentVolumeClaim, _>();
-    let (by_pod, by_revision, by_claim) = (sets.clone(), sets.clone(), sets.clone());
+    let by_claim = sets.clone();
     let controller = ROW
         .controller(&context.runtime)
         .watches(&sets, |change| [change.key().clone()])
-        .watches(&pods, move |change| {
-            owners_of(change, KIND, &by_pod, |set| &set.selector)
-        })
-        .watches(&revisions, move |change| {
-            owners_of(change, KIND, &by_revision, |set| &set.selector)
-        })
-        .watches(&claims, move |change| {
-            sets_near(&by_claim, &change.latest().header)
-        });
+        .watches_in_turns(
+            &claims,
+            |_| true,
+            move |change| sets_near(&by_claim, &change.latest().header),
+        );
+    let owners = || Owners {
+        kind: KIND.into(),
+        cache: sets.clone(),
+        selector: |set: &StatefulSetView| &set.selector,
+    };
+    let controller = watch_owned(controller, &pods, owners(), |key| key);
+    let controller = watch_owned(controller, &revisions, owners(), |key| key);
     let readings = metrics::read(context.runtime.metrics(), &sets);
     let expectations = Expectations::default();
     let woken = expectations.requeue_after_lists(&pods, controller.queue(), ObjectKey::clone);

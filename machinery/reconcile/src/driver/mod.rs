@@ -7,12 +7,15 @@
 //! rests after a look that took long, in proportion: however many events there are, looking at one key takes no more
 //! than a fixed part of a core. What is cheap to look at does not rest.
 
+mod dear_changes;
+
 use crate::outcome::{Outcome, ReconcileError};
 use crate::queue::WorkQueue;
 use crate::running::Running;
 use crate::stats::{ControllerStats, DEPTH, LONGEST, UNFINISHED};
-use futures::future::BoxFuture;
-use machinery_client::{Informer, Projection, Subscription};
+use dear_changes::DearChanges;
+use futures::future::{BoxFuture, join_all, select};
+use machinery_client::{Change, Informer, Projection, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::metrics::{Family, Reading};
 use machinery_runtime::{LogThrottle, Runtime};
@@ -55,6 +58,8 @@ pub struct Controller<R: Reconciler> {
     lines: Arc<LogThrottle>,
     caches: Vec<BoxFuture<'static, ()>>,
     subscriptions: Vec<Subscription>,
+    /// Looks at changes that are dear to look at; none of them ends.
+    looks: Vec<BoxFuture<'static, ()>>,
     _readings: [Reading; 3],
 }
 
@@ -99,6 +104,7 @@ impl<R: Reconciler> Controller<R> {
             lines: Arc::new(LogThrottle::new(LINES_AN_HOUR, HOUR)),
             caches: Vec::new(),
             subscriptions: Vec::new(),
+            looks: Vec::new(),
         }
     }
 
@@ -132,7 +138,7 @@ impl<R: Reconciler> Controller<R> {
     pub fn watches<P, I>(
         self,
         cache: &Informer<P>,
-        keys: impl Fn(&machinery_client::Change<P>) -> I + Send + Sync + 'static,
+        keys: impl Fn(&Change<P>) -> I + Send + Sync + 'static,
     ) -> Self
     where
         P: Projection,
@@ -141,6 +147,37 @@ impl<R: Reconciler> Controller<R> {
         let queue = self.queue.clone();
         let subscription =
             cache.on_change(move |change| keys(change).into_iter().for_each(|key| queue.add(key)));
+        self.keeps(subscription).needs(cache)
+    }
+
+    /// As [`watches`](Self::watches), of those changes that `concerns` picks, where finding the keys takes a time that a namespace can
+    /// make as long as it likes: the controller looks at them in turns of their namespaces.
+    #[must_use]
+    pub fn watches_in_turns<P, I>(
+        mut self,
+        cache: &Informer<P>,
+        concerns: impl Fn(&Change<P>) -> bool + Send + Sync + 'static,
+        keys: impl Fn(&Change<P>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Projection,
+        I: IntoIterator<Item = R::Key>,
+    {
+        let waiting = Arc::new(DearChanges::new(&self.runtime));
+        let (queue, line) = (self.queue.clone(), Arc::clone(&waiting));
+        let subscription = cache.on_change(move |change| {
+            if concerns(change) {
+                let (old, new) = (change.old.clone(), change.new.clone());
+                line.add(change.key().to_string(), old, new);
+            }
+        });
+        self.looks.push(Box::pin(async move {
+            let look = |old, new| {
+                let change = Change { old, new };
+                keys(&change).into_iter().for_each(|key| queue.add(key));
+            };
+            waiting.run(look).await;
+        }));
         self.keeps(subscription).needs(cache)
     }
 
@@ -160,16 +197,24 @@ impl<R: Reconciler> Controller<R> {
             tracing::debug!(controller = self.name, "caches synced");
             // Reconciliations of one namespace that take long hold all workers but one.
             self.queue.limit_shares(self.workers.saturating_sub(1).max(1));
-            let reconciler = Arc::new(reconciler);
-            let mut running = Running::new(self.runtime.clone(), self.workers);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = running.changed(), if !running.is_empty() => {}
-                    key = self.queue.next(), if running.has_room() => running.push(self.work(reconciler.clone(), key)),
-                }
+            let looks = std::mem::take(&mut self.looks);
+            match looks.is_empty() {
+                true => self.reconcile(reconciler).await,
+                false => drop(select(pin!(self.reconcile(reconciler)), join_all(looks)).await),
             }
         })
+    }
+
+    async fn reconcile(self, reconciler: R) {
+        let reconciler = Arc::new(reconciler);
+        let mut running = Running::new(self.runtime.clone(), self.workers);
+        loop {
+            tokio::select! {
+                biased;
+                () = running.changed(), if !running.is_empty() => {}
+                key = self.queue.next(), if running.has_room() => running.push(self.work(reconciler.clone(), key)),
+            }
+        }
     }
 
     fn work(&self, reconciler: Arc<R>, key: R::Key) -> BoxFuture<'static, ()> {
