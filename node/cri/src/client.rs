@@ -13,7 +13,7 @@ use tonic::transport::{Endpoint, Uri};
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
-use crate::CriError;
+use crate::{CriError, exec_output};
 
 /// Carries calls to a runtime: over its socket, or to a model of it. Everything above it, the clients and their
 /// decoding included, is the same for both.
@@ -33,6 +33,8 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 pub struct CriClient {
     channel: Transport,
     runtime: RuntimeServiceClient<Transport>,
+    /// For commands, whose output is cut as it comes.
+    commands: RuntimeServiceClient<Transport>,
     images: ImageServiceClient<Transport>,
     socket: PathBuf,
 }
@@ -73,9 +75,12 @@ impl CriClient {
     pub fn connect_through(channel: Transport, socket: PathBuf) -> Self {
         let runtime = RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         let images = ImageServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let cut = |answer: http::Response<Body>| answer.map(exec_output::cut);
+        let commands = Transport::new(channel.clone().map_response(cut));
         Self {
             channel,
             runtime,
+            commands: RuntimeServiceClient::new(commands),
             images,
             socket,
         }
@@ -135,14 +140,15 @@ impl CriClient {
         })
     }
 
-    /// Runs a command in a container and waits. A timeout of zero is none.
+    /// Runs a command in a container and waits. A timeout of zero is none. The answer has the first
+    /// [`EXEC_OUTPUT_BYTES_MAX`](crate::EXEC_OUTPUT_BYTES_MAX) of each stream.
     pub fn exec_sync(
         &self,
         id: &str,
         command: Vec<String>,
         timeout_seconds: i64,
     ) -> BoxFuture<'static, Result<v1::ExecSyncResponse, CriError>> {
-        let mut client = self.runtime.clone();
+        let mut client = self.commands.clone();
         let request = v1::ExecSyncRequest {
             container_id: id.to_string(),
             cmd: command,

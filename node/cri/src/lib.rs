@@ -11,12 +11,14 @@ pub mod archive;
 mod client;
 mod error;
 pub mod events;
+mod exec_output;
 pub mod image_view;
 pub mod import;
 pub mod process;
 
 pub use client::{CriClient, Transport};
 pub use error::CriError;
+pub use exec_output::EXEC_OUTPUT_BYTES_MAX;
 /// The messages of CRI v1.
 pub use k8s_cri::v1;
 
