@@ -13,6 +13,7 @@ use machinery_client::Client;
 use machinery_runtime::Runtime;
 use node_cri::CriClient;
 use node_dns::DnsConfig;
+use node_kubelet::cdi::CdiSource;
 use node_kubelet::containerd::config::ContainerdConfig;
 use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
@@ -346,6 +347,10 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         register_with_taints: arguments.node.register_with_taints.clone(),
         cgroup_root: arguments.node.cgroup_root.clone(),
         static_pods: static_pods(arguments)?,
+        cdi: CdiSource {
+            decode: decode_manifest,
+            ..CdiSource::default()
+        },
         max_pods: arguments.node.max_pods,
         pod_max_pids: arguments.node.pod_max_pids,
         reserve: arguments.node.reserve.clone().into(),

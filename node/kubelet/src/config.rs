@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use node_network::host_ports::HostPortsConfig;
 use node_sys::machine::Machine;
 
+use crate::cdi::CdiSource;
 use crate::eviction::config::EvictionConfig;
 use crate::images::collection::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
@@ -52,6 +53,8 @@ pub struct KubeletConfig {
     pub image_collection: ImageCollectionConfig,
     /// Source of pods that run without an API server.
     pub static_pods: Option<StaticPodSource>,
+    /// Source of descriptions of devices, for a runtime that reads none.
+    pub cdi: CdiSource,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
@@ -96,6 +99,7 @@ impl KubeletConfig {
             eviction: EvictionConfig::default(),
             image_collection: ImageCollectionConfig::default(),
             static_pods: None,
+            cdi: CdiSource::default(),
             max_pods: 110,
             pod_max_pids: None,
             port: 10250,

@@ -17,12 +17,14 @@ use crate::api::deadline::bounded;
 use crate::api::events::NodeEvents;
 use crate::api::objects::{Objects, WakePod};
 use crate::api::services::Services;
+use crate::cdi;
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
 use crate::containers::dns::NodeDns;
 use crate::containers::tiers;
 use crate::csi::Csi;
 use crate::devices::manager::DeviceManager;
+use crate::dra::Dra;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
@@ -189,6 +191,7 @@ async fn assemble(
     let workers = worker_context(&runtime, &config, &client, host);
     workers.devices.load().await;
     workers.csi.load().await;
+    workers.dra.load().await;
     let pods = Pods::new(workers.clone());
     wake_on_change(&workers, &pods);
     let context = ManagerContext {
@@ -271,7 +274,8 @@ fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
         }
     });
     workers.objects.on_change(wake.clone());
-    workers.csi.on_change(wake);
+    workers.csi.on_change(wake.clone());
+    workers.dra.on_change(wake);
 }
 
 /// Reads name, version and features of the container runtime.
@@ -307,18 +311,20 @@ pub(crate) fn worker_context(
     let sockets = host.sockets.clone();
     let objects = Arc::new(Objects::new(runtime.clone(), client.clone(), certificates));
     let csi = Csi::new(runtime, client, config, &objects, &sockets);
+    let dra = Dra::new(runtime, client, config, &sockets);
     let devices = DeviceManager::new(runtime.clone(), sockets, config.device_plugins_folder());
     let devices = Arc::new(devices);
     Arc::new(WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
-        control: container_control(runtime, config, client, &events, &devices, host),
+        control: container_control(runtime, config, client, &events, (&devices, &dra), host),
         objects,
         mounter,
         events,
         allocations: NodeAllocations::default(),
         devices,
         csi,
+        dra,
         preempt: OnceLock::new(),
         node,
         node_known: Watched::new(false),
@@ -337,7 +343,7 @@ fn container_control(
     config: &Arc<KubeletConfig>,
     client: &Client,
     events: &NodeEvents,
-    devices: &Arc<DeviceManager>,
+    (devices, dra): (&Arc<DeviceManager>, &Dra),
     host: Host,
 ) -> ContainerControl {
     let Host {
@@ -360,9 +366,11 @@ fn container_control(
         images: ImageManager::new(runtime.clone(), cri.clone(), events.clone(), &config.data_dir),
         cri,
         runtime_name: facts.runtime_name().to_owned(),
+        runtime_has_cdi: cdi::is_known_to(&facts.runtime_version),
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
         devices: devices.clone(),
+        dra: dra.clone(),
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
         pod_pids: config.pod_pids(&facts.machine),

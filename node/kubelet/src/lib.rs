@@ -7,7 +7,7 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`trust_bundles`] and
+//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`dra`] (devices of claims), [`cdi`] (how some of both get into containers), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`trust_bundles`] and
 //! [`pod_certificates`] (projections of the certificates API). [`managers`] lists what runs, in start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
@@ -15,6 +15,7 @@
 //! restarts none. What it knows of its pods from the API server alone lies in their folders ([`pods::saved`]).
 
 mod api;
+pub mod cdi;
 pub mod config;
 pub mod containerd;
 pub mod containers;
@@ -22,6 +23,7 @@ pub mod containers;
 mod cri_answers;
 mod csi;
 pub mod devices;
+mod dra;
 pub mod eviction;
 pub mod images;
 pub mod kubelet;
@@ -34,6 +36,7 @@ mod pod_certificates;
 mod pod_resources;
 mod pods;
 mod probes;
+mod saving;
 mod server;
 mod shown;
 pub mod static_pods;

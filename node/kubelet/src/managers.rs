@@ -15,7 +15,9 @@ use crate::node::status::StatusKeeper;
 use crate::plugins::sockets::PluginSockets;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{containers, csi, devices, eviction, images, logs, node, plugins, pod_resources, static_pods};
+use crate::{
+    containers, csi, devices, dra, eviction, images, logs, node, plugins, pod_resources, static_pods,
+};
 
 /// Context of a manager.
 #[derive(Clone)]
@@ -66,7 +68,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 21] {
+pub(crate) fn rows() -> [ManagerRow; 22] {
     [
         ManagerRow {
             name: "component events",
@@ -101,6 +103,10 @@ pub(crate) fn rows() -> [ManagerRow; 21] {
         ManagerRow {
             name: "plugins",
             run: |context| Box::pin(plugins::run(context)),
+        },
+        ManagerRow {
+            name: "devices of claims",
+            run: |context| Box::pin(dra::run(context)),
         },
         ManagerRow {
             name: "staged volumes",

@@ -11,6 +11,8 @@ use crate::calls::{Transport, answer, call, unknown};
 pub const CSI_PLUGIN: &str = "CSIPlugin";
 /// Type of a device plugin.
 pub const DEVICE_PLUGIN: &str = "DevicePlugin";
+/// Type of a driver of dynamic resource allocation.
+pub const DRA_PLUGIN: &str = "DRAPlugin";
 
 const GET_INFO: &str = "/pluginregistration.Registration/GetInfo";
 const NOTIFY: &str = "/pluginregistration.Registration/NotifyRegistrationStatus";
@@ -24,7 +26,7 @@ pub struct InfoRequest {}
 /// A plugin's description of itself.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PluginInfo {
-    /// [`CSI_PLUGIN`], [`DEVICE_PLUGIN`] or another word.
+    /// [`CSI_PLUGIN`], [`DEVICE_PLUGIN`], [`DRA_PLUGIN`] or another word.
     #[prost(string, tag = "1")]
     pub r#type: String,
     /// Name of the plugin: of the driver, or of the resource.

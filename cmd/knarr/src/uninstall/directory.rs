@@ -81,6 +81,7 @@ const AGENT: Layout = Layout {
         "containerd",
         "device-plugins",
         "dns-zone",
+        "dra_manager_state",
         "host-settings",
         "image_manager",
         "images",

@@ -46,6 +46,10 @@ const SCENARIOS: &[Scenario] = &[
         pages::page_device_plugins_commands_work,
     ),
     (
+        "page_dynamic_resources_commands_work",
+        pages::page_dynamic_resources_commands_work,
+    ),
+    (
         "a_log_that_grows_is_rotated",
         commands::a_log_that_grows_is_rotated,
     ),

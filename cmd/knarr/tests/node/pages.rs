@@ -1,8 +1,10 @@
-//! The commands of `docs/workloads.md`, `docs/volumes.md`, `docs/csi.md` and `docs/device-plugins.md`, in their order, on a real node.
+//! The commands of `docs/workloads.md`, `docs/volumes.md`, `docs/csi.md`, `docs/device-plugins.md` and
+//! `docs/dynamic-resources.md`, in their order, on a real node.
 
 use crate::support::cluster::Cluster;
 use crate::support::csi_driver::TestDriver;
 use crate::support::device_plugin::TestPlugin;
+use crate::support::dra_driver::TestDraDriver;
 use crate::support::image::TOOLS;
 use crate::support::page::{blocks, script};
 use crate::support::{Kubectl, text};
@@ -103,4 +105,17 @@ pub(crate) fn page_device_plugins_commands_work(cluster: &Cluster) {
         "page-device-plugins",
         include_str!("../../../../docs/device-plugins.md"),
     );
+}
+
+pub(crate) fn page_dynamic_resources_commands_work(cluster: &Cluster) {
+    let driver = TestDraDriver::start(&cluster.agent_dir(), "dongles.example", &cluster.kubectl);
+    check(
+        cluster,
+        "page-dynamic-resources",
+        include_str!("../../../../docs/dynamic-resources.md"),
+    );
+    // Everything was taken back while the driver was there.
+    cluster
+        .kubectl
+        .until("no claim is prepared any more", || driver.prepared().is_empty());
 }

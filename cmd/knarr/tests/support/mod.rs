@@ -7,6 +7,7 @@
 pub(crate) mod cluster;
 pub(crate) mod csi_driver;
 pub(crate) mod device_plugin;
+pub(crate) mod dra_driver;
 pub(crate) mod etcd;
 pub(crate) mod harness;
 pub(crate) mod image;

@@ -33,7 +33,7 @@ impl ContainerdConfig {
         directory.join("config.toml")
     }
 
-    /// Its content, for containerd 1.6 and 1.7.
+    /// Its content, for containerd 1.6 and 1.7; the first passes over the interface of devices.
     pub fn toml(&self) -> String {
         let quoted = |path: &std::path::Path| format!("{:?}", path.display().to_string());
         let below = |name: &str| quoted(&self.directory.join(name));
@@ -51,6 +51,8 @@ state = {state}
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
+  enable_cdi = true
+  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
   [plugins."{plugin}".containerd]
     snapshotter = "overlayfs"
     default_runtime_name = "runc"

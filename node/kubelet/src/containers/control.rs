@@ -20,8 +20,10 @@ use super::{
 };
 use crate::api::events::{EventType, NodeEvents};
 use crate::api::services::Services;
+use crate::cdi;
 use crate::config::KubeletConfig;
 use crate::devices::manager::DeviceManager;
+use crate::dra::Dra;
 use crate::images::{ImageManager, PresentImage};
 use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
@@ -46,6 +48,8 @@ pub(crate) struct ContainerControl {
     pub(crate) cri: CriClient,
     /// Name that the runtime reports.
     pub(crate) runtime_name: String,
+    /// It gives devices of the Container Device Interface to containers.
+    pub(crate) runtime_has_cdi: bool,
     /// Recorder of events.
     pub(crate) events: NodeEvents,
     /// Brings images in.
@@ -56,6 +60,8 @@ pub(crate) struct ContainerControl {
     pub(crate) host_ports: HostPorts,
     /// Devices of plugins.
     pub(crate) devices: Arc<DeviceManager>,
+    /// Devices of claims.
+    pub(crate) dra: Dra,
     /// Pod groups.
     pub(crate) cgroups: Arc<dyn Cgroups>,
     /// DNS settings of the node.
@@ -102,14 +108,6 @@ impl std::fmt::Debug for PodFacilities<'_> {
 impl ContainerControl {
     /// Makes the pod's group and folders.
     pub(crate) async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
-        let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref());
-        if claims.is_some_and(|claims| !claims.is_empty()) {
-            // A container must not run without the devices that it asks for.
-            return Err(StartError {
-                reason: "FailedPrepareDynamicResources",
-                message: "Failed to prepare dynamic resources: this node has no DRA drivers".to_owned(),
-            });
-        }
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
         let limits = resources::pod_limits(pod, self.pod_pids);
         let folders = [
@@ -287,6 +285,8 @@ impl ContainerControl {
         let target = target_id(pod, &container.name, with.observed)?;
         let devices = self.devices.container_options(pod, container).await;
         let devices = devices.map_err(StartError::config)?;
+        let of_claims = self.dra.cdi_devices(pod, container);
+        let of_claims = of_claims.map_err(StartError::config)?;
         let services = self.services.variables(pod).await;
         let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
         if let Some(problem) = services.problem() {
@@ -322,6 +322,10 @@ impl ContainerControl {
             .await;
         let mut config = files_made.unwrap_or_else(|error| Err(create_failed(&error)))?;
         devices.apply(&mut config);
+        config
+            .cdi_devices
+            .extend(of_claims.into_iter().map(|name| v1::CdiDevice { name }));
+        let config = self.inject_devices(config, with.lane).await?;
         unusable::check(&config)?;
         let sandbox_config = sandbox::config(&self.config, pod, &self.dns_now().await, with.sandbox.attempt);
         let request = v1::CreateContainerRequest {
@@ -335,6 +339,22 @@ impl ContainerControl {
         answer
             .map(|answer| answer.container_id)
             .map_err(|error| create_failed(&error.message()))
+    }
+
+    /// Gives devices of the Container Device Interface in the place of a runtime that does not.
+    async fn inject_devices(
+        &self,
+        mut config: v1::ContainerConfig,
+        lane: &BlockingLane,
+    ) -> Result<v1::ContainerConfig, StartError> {
+        if self.runtime_has_cdi || config.cdi_devices.is_empty() {
+            return Ok(config);
+        }
+        let own = self.config.clone();
+        let inject = move || cdi::inject(&own.cdi, &mut config).map(|()| config);
+        let injected = lane.run("looking for descriptions of devices", inject).await;
+        let injected = injected.unwrap_or_else(|error| Err(error.to_string()));
+        injected.map_err(|error| create_failed(&error))
     }
 
     fn addresses(&self, pod: &Pod, sandbox: &ObservedSandbox) -> Vec<String> {

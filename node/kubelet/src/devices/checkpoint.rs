@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::allocations::{Allocation, Allocations};
 use super::inventory::Inventory;
 
-const FILE: &str = "kubelet_internal_checkpoint";
+pub(super) const FILE: &str = "kubelet_internal_checkpoint";
 /// No larger one is written or read.
 const BYTES_MAX: u64 = 64 << 20;
 /// Stands for the place of a device that has none, as upstream's `nodeWithoutTopology`.

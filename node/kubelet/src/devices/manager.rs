@@ -15,10 +15,10 @@ use tonic::Status;
 use super::checkpoint::Data;
 use super::inventory::{KnownDevice, NodeDevices, is_extended_resource};
 use super::metrics::DeviceMetrics;
-use super::saving::Saver;
 use super::state::State;
 use crate::plugins::sockets::PluginSockets;
 use crate::pods::uid;
+use crate::saving::Saver;
 
 /// The devices of a node.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct DeviceManager {
     /// Of the sockets, and of the checkpoint.
     folder: PathBuf,
     pub(super) state: Arc<Mutex<State>>,
-    pub(super) saver: Saver,
+    pub(super) saver: Saver<State>,
     /// One pod at a time is given devices of a resource, until it is admitted or rejected: see [`super::admission`].
     pub(super) turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Numbers of devices, as the Node object is to show them.

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use machinery_runtime::{Runtime, Simulation};
-use node_plugin_api::calls::Transport;
+use node_plugin_api::calls::{Connection, Transport};
 use node_plugin_api::device_plugin::messages::{
     AllocateRequest, AllocateResponse, ContainerAllocateResponse, Device, DevicePluginOptions,
     ListAndWatchResponse, PreStartContainerRequest, PreferredAllocationRequest, PreferredAllocationResponse,
@@ -25,8 +25,8 @@ use super::claims::Claim;
 use super::inventory::STOP_GRACE;
 use super::manager::DeviceManager;
 use super::registration::register;
-use super::saving::RETRY_AFTER;
 use crate::plugins::sockets::{FoundSockets, PluginSockets};
+use crate::saving::RETRY_AFTER;
 
 const GPU: &str = "example.com/gpu";
 
@@ -90,6 +90,10 @@ impl PluginSockets for Plugin {
 
     async fn connect(&self, _: &Path) -> Result<Transport, Status> {
         Ok(service(Arc::new(self.clone())))
+    }
+
+    async fn connect_once(&self, _: &Path) -> Result<Connection, Status> {
+        Err(Status::unimplemented("no end of it is of interest"))
     }
 
     async fn list(&self, _: &Path) -> std::io::Result<FoundSockets> {

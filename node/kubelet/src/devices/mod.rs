@@ -4,7 +4,7 @@
 //! [`inventory`] knows them, [`manager`] keeps all of it, and the Node object shows how many there are. A new pod is given devices before anything of it
 //! starts ([`allocating`], [`claims`]): which ones is [`choice`]'s to say, who has them [`allocations`]' to know. What the plugin answers
 //! for them goes into the container's configuration ([`container_options`]). [`checkpoint`] is what the next agent goes on
-//! with, which [`saving`] writes; [`admission`] is a pod's turn. Calls are carried by [`plugins::sockets`](crate::plugins::sockets).
+//! with, which [`saving`](crate::saving) writes; [`admission`] is a pod's turn. Calls are carried by [`plugins::sockets`](crate::plugins::sockets).
 //!
 //! Never: a device given to two pods, a call under a lock that other plugins' pods need, an answer without a bound.
 
@@ -20,7 +20,6 @@ pub(crate) mod manager;
 mod metrics;
 mod plugin;
 mod registration;
-mod saving;
 mod state;
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Everything about devices that changes, under one lock.
 
+use std::io;
+use std::path::Path;
+
 use super::allocations::Allocations;
-use super::checkpoint::Data;
+use super::checkpoint::{Data, FILE};
 use super::inventory::Inventory;
+use crate::saving::Checkpointed;
 
 /// Everything that changes.
 #[derive(Debug, Default)]
@@ -21,14 +25,27 @@ impl State {
         self.inventory.is_registered(resource) || self.allocations.has(resource)
     }
 
-    /// Everything that outlives the agent.
-    pub(super) fn data(&self) -> Data {
-        Data::new(&self.inventory, &self.allocations)
-    }
-
     /// A plugin has listed: remembers which containers' devices are there and healthy.
     pub(super) fn see(&mut self, resource: &str) {
         let healthy = self.inventory.healthy(resource).unwrap_or_default();
         self.allocations.see(resource, |device| healthy.contains(device));
+    }
+}
+
+impl Checkpointed for State {
+    type Data = Data;
+
+    const FILE: &'static str = FILE;
+
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn data(&self) -> Data {
+        Data::new(&self.inventory, &self.allocations)
+    }
+
+    fn store(data: Data, folder: &Path) -> io::Result<()> {
+        data.store(folder)
     }
 }

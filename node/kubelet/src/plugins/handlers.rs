@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use node_plugin_api::plugin_registration::CSI_PLUGIN;
+use node_plugin_api::plugin_registration::{CSI_PLUGIN, DRA_PLUGIN};
 
 use crate::managers::ManagerContext;
 
@@ -17,6 +17,8 @@ pub(crate) struct Plugin {
     pub(crate) endpoint: PathBuf,
     /// Versions of that API.
     pub(crate) versions: Vec<String>,
+    /// Socket at which it registers: that of no other plugin.
+    pub(crate) registered_at: PathBuf,
 }
 
 /// A part of the agent that uses plugins of one type.
@@ -44,5 +46,8 @@ pub(crate) type HandlerRow = (&'static str, Arc<dyn PluginHandler>);
 
 /// The handlers of all types.
 pub(crate) fn rows(context: &ManagerContext) -> Vec<HandlerRow> {
-    vec![(CSI_PLUGIN, Arc::new(context.workers.csi.clone()))]
+    vec![
+        (CSI_PLUGIN, Arc::new(context.workers.csi.clone())),
+        (DRA_PLUGIN, Arc::new(context.workers.dra.clone())),
+    ]
 }

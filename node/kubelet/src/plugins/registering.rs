@@ -163,6 +163,7 @@ fn plugin_of(info: PluginInfo, socket: &Path) -> Result<Plugin, String> {
         name,
         endpoint,
         versions,
+        registered_at: socket.to_owned(),
     })
 }
 

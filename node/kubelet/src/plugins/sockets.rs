@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use machinery_runtime::{ConnectionSlots, Runtime};
-use node_plugin_api::calls::{self, Transport};
+use node_plugin_api::calls::{self, Connection, Transport};
 use node_sys::folder_events::{FolderChanges, FolderEvents, FolderWatch};
 use parking_lot::Mutex;
 use tokio::net::UnixListener;
@@ -52,6 +52,12 @@ pub trait PluginSockets: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// It does not listen.
     async fn connect(&self, socket: &Path) -> Result<Transport, Status>;
+
+    /// Connects to a plugin whose end is of interest.
+    ///
+    /// # Errors
+    /// It does not listen.
+    async fn connect_once(&self, socket: &Path) -> Result<Connection, Status>;
 
     /// Returns the sockets at and below a folder.
     ///
@@ -137,6 +143,10 @@ impl PluginSockets for UnixSockets {
 
     async fn connect(&self, socket: &Path) -> Result<Transport, Status> {
         calls::connect(socket).await
+    }
+
+    async fn connect_once(&self, socket: &Path) -> Result<Connection, Status> {
+        calls::connect_once(socket).await
     }
 
     async fn list(&self, folder: &Path) -> std::io::Result<FoundSockets> {
@@ -254,6 +264,19 @@ mod tests {
         };
         assert_eq!(refused.message(), "not a/b");
         assert!(late.try_exists().unwrap() && folder.path().join("plugins/kept").try_exists().unwrap());
+    }
+
+    #[tokio::test]
+    async fn connection_ends_with_the_plugin_and_without_a_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("plugin.sock");
+        let sockets = UnixSockets::new(Runtime::real());
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (connection, accepted) = tokio::join!(sockets.connect_once(&socket), listener.accept());
+        let (mut connection, (stream, _)) = (connection.unwrap(), accepted.unwrap());
+        assert!(connection.ended.wait().now_or_never().is_none());
+        drop(stream);
+        connection.ended.wait().await;
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use super::*;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use machinery_runtime::{Simulation, Watched};
-use node_plugin_api::calls::Transport;
+use node_plugin_api::calls::{Connection, Transport};
 use node_plugin_api::plugin_registration::{PluginInfo, RegisteringPlugin, RegistrationStatus, service};
 use parking_lot::Mutex;
 use tonic::Status;
@@ -96,6 +96,10 @@ impl PluginSockets for Sockets {
         let all = self.all.get();
         let found = all.get(socket).map(|(_, model)| service(model.clone()));
         found.ok_or_else(|| Status::unavailable("no such file or directory"))
+    }
+
+    async fn connect_once(&self, _: &Path) -> Result<Connection, Status> {
+        Err(Status::unimplemented("no end of it is of interest"))
     }
 
     async fn list(&self, _: &Path) -> std::io::Result<FoundSockets> {

@@ -18,6 +18,7 @@ mod certificates;
 mod critical;
 mod csi;
 mod devices;
+mod dra;
 mod env_files;
 mod eviction;
 mod greedy;
@@ -25,6 +26,7 @@ mod host_ports;
 mod late_sidecar;
 mod machine;
 mod model_csi;
+mod model_dra;
 mod model_plugins;
 mod out_of_memory;
 mod panics;
@@ -219,5 +221,26 @@ fn driver_that_hangs_holds_up_its_own_pods_alone() {
 fn volumes_in_pods_come_with_what_their_driver_asks_for() {
     for seed in seeds(3) {
         csi::run_inline(seed);
+    }
+}
+
+#[test]
+fn claims_are_prepared_and_taken_back_across_restarts() {
+    for seed in seeds(3) {
+        dra::run_life(seed);
+    }
+}
+
+#[test]
+fn dra_driver_that_hangs_holds_up_its_own_pods_alone() {
+    for seed in seeds(3) {
+        dra::run_hanging(seed);
+    }
+}
+
+#[test]
+fn containers_run_with_their_devices_whatever_happens_to_driver_and_agent() {
+    for seed in seeds(6) {
+        dra::run_storm(seed);
     }
 }

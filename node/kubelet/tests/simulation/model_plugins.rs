@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt as _};
 use machinery_runtime::{Runtime, Watched};
 use node_kubelet::plugins::sockets::{FoundSockets, PluginSockets, SocketStamp};
-use node_plugin_api::calls::Transport;
+use node_plugin_api::calls::{Connection, Ended, Live, Transport};
 use node_plugin_api::device_plugin::client::register;
 use node_plugin_api::device_plugin::messages::{
     AllocateRequest, AllocateResponse, ContainerAllocateResponse, ContainerPreferredAllocationResponse,
@@ -24,6 +24,8 @@ use tonic::Status;
 #[derive(Debug, Default)]
 pub(crate) struct ModelSockets {
     services: Mutex<BTreeMap<String, Transport>>,
+    /// Connections that are there as long as the programs behind their sockets are.
+    lives: Mutex<BTreeMap<String, Vec<Live>>>,
     /// Sockets in the folder where plugins of all types register, each with its number.
     registry: Watched<BTreeMap<String, u64>>,
     /// As it was listed last.
@@ -50,6 +52,13 @@ impl PluginSockets for ModelSockets {
     async fn connect(&self, socket: &Path) -> Result<Transport, Status> {
         let found = self.services.lock().get(&name(socket)).cloned();
         found.ok_or_else(|| Status::unavailable("no such file or directory"))
+    }
+
+    async fn connect_once(&self, socket: &Path) -> Result<Connection, Status> {
+        let transport = self.connect(socket).await?;
+        let (live, ended) = Ended::of_live();
+        self.lives.lock().entry(name(socket)).or_default().push(live);
+        Ok(Connection { transport, ended })
     }
 
     async fn list(&self, folder: &Path) -> std::io::Result<FoundSockets> {
@@ -87,6 +96,7 @@ impl ModelSockets {
     /// A program removes its socket.
     pub(crate) fn remove(&self, socket: &str) {
         self.services.lock().remove(socket);
+        self.lives.lock().remove(socket);
         if let Some(name) = socket.strip_prefix("plugins_registry/") {
             self.registry.change(|all| all.remove(name).is_some());
         }

@@ -13,6 +13,7 @@ use machinery_meta::{ObjectKey, UserInfo};
 use machinery_runtime::{Runtime, Scope};
 use node_cri::CriClient;
 use node_cri_model::{Containerd, FaultProfile};
+use node_kubelet::cdi::CdiSource;
 use node_kubelet::node::facts::NodeFacts;
 use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Host, Kubelet, KubeletConfig};
@@ -99,6 +100,11 @@ impl World {
     /// The folder of static pods, which is not there unless a test makes it.
     pub(crate) fn manifests(&self) -> PathBuf {
         self.folder.path().join("manifests")
+    }
+
+    /// The folder in which drivers describe devices.
+    pub(crate) fn cdi(&self) -> PathBuf {
+        self.folder.path().join("cdi")
     }
 
     /// No request reaches the API server any more.
@@ -214,6 +220,10 @@ impl World {
                 path: self.manifests(),
                 decode,
             }),
+            cdi: CdiSource {
+                folders: vec![self.cdi()],
+                ..CdiSource::default()
+            },
             node_name: NODE.to_owned(),
             node_ip: [192, 0, 2, 1].into(),
             resolv_conf,

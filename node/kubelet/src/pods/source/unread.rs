@@ -18,7 +18,7 @@ impl Pods {
     }
 
     /// Reports whether the node knows a pod: it has a worker, or the API server has it and it cannot be decoded.
-    pub(super) fn is_known(&self, uid: &str) -> bool {
+    pub(crate) fn is_known(&self, uid: &str) -> bool {
         // In this order: one that can be decoded again has a worker before it is taken out of the others.
         self.unread.lock().contains(uid) || self.inboxes.lock().contains_key(uid)
     }

@@ -79,6 +79,10 @@ impl PodWorker {
         if !self.set_up_volumes(pod).await {
             return Ok(ActOutcome::Failed);
         }
+        // Of claims that were prepared for the sandbox nothing may be known, as after a damaged checkpoint.
+        if self.context.dra.has_unknown(pod) && !self.prepare_claims(pod).await {
+            return Ok(ActOutcome::Failed);
+        }
         // A container that is to start does not wait for what another cannot give.
         let started = self.start_containers(pod, observed, plan).await?;
         Ok(if resized == ActOutcome::Failed {
@@ -179,6 +183,9 @@ impl PodWorker {
         if !self.set_up_volumes(pod).await {
             return Ok(ActOutcome::Failed);
         }
+        if !self.prepare_claims(pod).await {
+            return Ok(ActOutcome::Failed);
+        }
         let created = context.control.create_sandbox(pod, attempt).await;
         match created {
             Ok(id) => {
@@ -187,6 +194,19 @@ impl PodWorker {
             }
             Err(_) => Ok(ActOutcome::Failed),
         }
+    }
+
+    /// Has the devices of the pod's claims prepared, and reports whether they are.
+    pub(super) async fn prepare_claims(&self, pod: &Pod) -> bool {
+        let prepared = self.context.dra.prepare(pod).await;
+        let Err(error) = prepared else { return true };
+        let events = &self.context.events;
+        let (reason, text) = (
+            "FailedPrepareDynamicResources",
+            format!("Failed to prepare dynamic resources: {error}"),
+        );
+        events.pod(pod, EventType::Warning, reason, text);
+        false
     }
 
     /// Sets up the volumes and reports whether all are mounted. A volume that keeps old content counts, and is updated later.

@@ -41,6 +41,10 @@ impl PodWorker {
         }
         self.probes.stop();
         termination::release_host_ports(&self.context.control, &self.uid, &observed).await;
+        // After all containers, and before it is said that the pod has ended: the claims may be another's at once.
+        if !self.unprepare_claims(pod).await {
+            return Ok(self.after(RETRY_AFTER));
+        }
         // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
         self.context.allocations.release(&self.uid);
         self.context.devices.release(&self.uid);
@@ -58,6 +62,15 @@ impl PodWorker {
         }
         self.remove_everything(&observed).await?;
         Ok(self.delete_object(pod).await)
+    }
+
+    /// Has the preparation of the pod's claims taken back, and reports whether it is.
+    async fn unprepare_claims(&self, pod: &Pod) -> bool {
+        let unprepared = self.context.dra.unprepare(&self.uid).await;
+        if let Err(error) = &unprepared {
+            tracing::warn!(pod = %full_name(pod), error, "ResourceClaims not unprepared");
+        }
+        unprepared.is_ok()
     }
 
     /// Stops everything, in less time if meanwhile less is given, and says so when it is ready no longer. Hooks that
@@ -207,6 +220,9 @@ impl PodWorker {
         termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;
         // Nothing runs: a volume that does not come off holds no device.
         self.context.devices.release(&self.uid);
+        if !self.unprepare_claims(pod).await {
+            return Ok(self.after(RETRY_AFTER));
+        }
         if !self.clean_up(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }

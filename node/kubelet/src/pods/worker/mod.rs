@@ -42,6 +42,7 @@ use crate::containers::files;
 use crate::containers::resources::pod_limits;
 use crate::csi::Csi;
 use crate::devices::manager::DeviceManager;
+use crate::dra::Dra;
 use crate::eviction::metrics::EvictionMetrics;
 use crate::eviction::pod_storage::StorageLooks;
 use crate::logs::following::FollowedLogs;
@@ -86,6 +87,8 @@ pub(crate) struct WorkerContext {
     pub(crate) devices: Arc<DeviceManager>,
     /// Volumes of drivers.
     pub(crate) csi: Csi,
+    /// Devices of claims.
+    pub(crate) dra: Dra,
     /// Ends the pod with this uid for a critical one.
     pub(crate) preempt: OnceLock<WakePod>,
     /// The newest version of the Node object; the agent's own until one was received from the API server.
@@ -295,6 +298,7 @@ impl PodWorker {
         self.context.control.services.forget_pod(&self.uid);
         self.context.allocations.release(&self.uid);
         self.context.devices.release(&self.uid);
+        self.context.dra.forget_pod(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
 
@@ -468,6 +472,8 @@ impl PodWorker {
         if written && (has_object_volumes(pod) || calls_again || is_taken_over) {
             self.set_up_volumes(pod).await;
         }
+        // Claims of which nothing is written down are their drivers' to say again, and would not be taken back.
+        let is_unprepared = self.context.dra.has_unknown(pod) && !self.prepare_claims(pod).await;
         self.collect_ended(observed).await;
         self.save().await;
         let mut times = vec![
@@ -478,6 +484,9 @@ impl PodWorker {
         ];
         if has_object_volumes(pod) {
             times.push(self.now().checked_add(REFRESH_AFTER).ok());
+        }
+        if is_unprepared {
+            times.push(self.now().checked_add(RETRY_AFTER).ok());
         }
         if !written {
             times.push(self.now().checked_add(RETRY_WRITE_AFTER).ok());

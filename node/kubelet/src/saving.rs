@@ -1,25 +1,62 @@
-//! Writing of the checkpoint: one task at a time, which goes on where those who wait for it do not.
+//! Writing of checkpoints: of each, one task at a time, which goes on where those who wait for it do not.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use machinery_runtime::{Runtime, Watched};
 use parking_lot::Mutex;
 
-use super::checkpoint::Data;
-use super::state::State;
-
 /// Pause after a failed write, if no other is requested before.
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// The writer of the checkpoint. Clones are the same one.
-#[derive(Debug, Clone)]
-pub(super) struct Saver {
+/// A state that outlives the agent.
+pub(crate) trait Checkpointed: Send + 'static {
+    /// The part that is written.
+    type Data: Send + 'static;
+
+    /// Name of the checkpoint's file.
+    const FILE: &'static str;
+
+    /// Number of changes of what is written; 0 needs no writing.
+    fn generation(&self) -> u64;
+
+    /// Everything that is written, as it is now.
+    fn data(&self) -> Self::Data;
+
+    /// Writes it into a folder. Blocks.
+    ///
+    /// # Errors
+    /// It is too large, or cannot be written.
+    fn store(data: Self::Data, folder: &Path) -> io::Result<()>;
+}
+
+/// The writer of a checkpoint. Clones are the same one.
+pub(crate) struct Saver<S> {
     runtime: Runtime,
     folder: PathBuf,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<S>>,
     writes: Arc<Watched<Writes>>,
+}
+
+impl<S> Clone for Saver<S> {
+    fn clone(&self) -> Self {
+        Self {
+            runtime: self.runtime.clone(),
+            folder: self.folder.clone(),
+            state: Arc::clone(&self.state),
+            writes: Arc::clone(&self.writes),
+        }
+    }
+}
+
+impl<S> std::fmt::Debug for Saver<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Saver")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Writes so far.
@@ -39,9 +76,9 @@ struct Writes {
     is_retrying: bool,
 }
 
-impl Saver {
-    /// A writer into this folder. Generation 0 needs no writing.
-    pub(super) fn new(runtime: Runtime, folder: PathBuf, state: Arc<Mutex<State>>) -> Self {
+impl<S: Checkpointed> Saver<S> {
+    /// A writer into this folder.
+    pub(crate) fn new(runtime: Runtime, folder: PathBuf, state: Arc<Mutex<S>>) -> Self {
         Self {
             runtime,
             folder,
@@ -54,8 +91,8 @@ impl Saver {
     ///
     /// # Errors
     /// Upstream's sentence. The next call tries again.
-    pub(super) async fn save(&self) -> Result<(), String> {
-        let wanted = self.state.lock().generation;
+    pub(crate) async fn save(&self) -> Result<(), String> {
+        let wanted = self.state.lock().generation();
         if self.writes.get().saved >= wanted {
             return Ok(());
         }
@@ -69,7 +106,7 @@ impl Saver {
 
     /// Begins to write what is not on the disk yet, or sees to it that the task that writes does so next. A failure is logged.
     /// Returns the number of this request.
-    pub(super) fn save_soon(&self) -> u64 {
+    pub(crate) fn save_soon(&self) -> u64 {
         let (mut own, mut begins) = (0, false);
         self.writes.change(|writes| {
             writes.asked += 1;
@@ -80,7 +117,7 @@ impl Saver {
         if begins {
             let saver = self.clone();
             let writing = async move { while saver.write().await {} };
-            self.runtime.spawn("device checkpoint", writing).detach();
+            self.runtime.spawn("checkpoint", writing).detach();
         }
         own
     }
@@ -90,15 +127,15 @@ impl Saver {
         let before = self.writes.get();
         let (data, generation) = {
             let state = self.state.lock();
-            let data = (state.generation > before.saved).then(|| state.data());
-            (data, state.generation)
+            let data = (state.generation() > before.saved).then(|| state.data());
+            (data, state.generation())
         };
         let outcome = match data {
             Some(data) => self.store(data).await,
             None => Ok(()),
         };
         if let Err(error) = &outcome {
-            tracing::error!(error, "allocated devices not saved");
+            tracing::error!(error, "checkpoint not saved");
             self.retry();
         }
         let mut goes_on = false;
@@ -134,15 +171,14 @@ impl Saver {
             });
             saver.save_soon();
         };
-        self.runtime.spawn("device checkpoint", retrying).detach();
+        self.runtime.spawn("checkpoint", retrying).detach();
     }
 
-    async fn store(&self, data: Data) -> Result<(), String> {
+    async fn store(&self, data: S::Data) -> Result<(), String> {
         let folder = self.folder.clone();
-        let stored = self.runtime.blocking(move || data.store(&folder)).await;
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("failed to write checkpoint file \"kubelet_internal_checkpoint\": {error}")
-        };
+        let stored = self.runtime.blocking(move || S::store(data, &folder)).await;
+        let failed =
+            |error: &dyn std::fmt::Display| format!("failed to write checkpoint file {:?}: {error}", S::FILE);
         stored
             .map_err(|error| failed(&error))?
             .map_err(|error| failed(&error))
