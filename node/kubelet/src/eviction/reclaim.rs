@@ -1,10 +1,11 @@
-//! Room that the node takes back before a pod has to end: containers and sandboxes of pods that have ended, and images that
+//! Room that the node takes back before a pod has to end: containers, sandboxes and logs of pods that have ended, and images that
 //! no container uses.
 
 use std::collections::HashSet;
 
 use node_cri::{CriError, v1};
 
+use crate::containers::files;
 use crate::managers::ManagerContext;
 use crate::pods::observed::label;
 use crate::pods::uid;
@@ -25,7 +26,8 @@ pub(crate) async fn reclaim(context: &ManagerContext) {
     }
 }
 
-/// Removes what the runtime has of pods that have ended. Their logs stay until the pods are deleted, as upstream's.
+/// Removes what the runtime has of pods that have ended, and their logs, as upstream's: one that was evicted for what it printed would
+/// hold its node's disk for as long as its author does not delete it.
 async fn remove_ended_pods(context: &ManagerContext) -> Result<(), CriError> {
     let ended: HashSet<String> = context
         .pods
@@ -53,5 +55,13 @@ async fn remove_ended_pods(context: &ManagerContext) -> Result<(), CriError> {
             context.pods.wake_to_list(uid);
         }
     }
+    let config = context.config.clone();
+    let remove = move || {
+        for folder in ended.iter().flat_map(|uid| files::log_folders_of(&config, uid)) {
+            // What is left is removed with the pod.
+            let _ = node_sys::fs::remove_tree(&folder);
+        }
+    };
+    let _ = context.runtime.blocking(remove).await;
     Ok(())
 }

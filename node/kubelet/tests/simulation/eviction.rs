@@ -111,12 +111,26 @@ pub(crate) fn run_disk(seed: u64) {
         world.runtime.sleep(Duration::from_secs(60)).await;
         assert_eq!(phase(&world, "main").await, "Running", "an image was enough");
         assert_eq!(condition(&world, "DiskPressure").await, "True");
+        assert_eq!(logs(&world).count(), 1, "the pod prints");
         world.vitals.set_disk(|| SHORT);
         let status = until(&world, "main", |status| status.phase.as_deref() == Some("Failed"));
         let message = status.await.message.unwrap();
         let words = "The node was low on resource: ephemeral-storage. Threshold quantity: ";
         assert!(message.starts_with(words), "{message}");
+        let patience = world.runtime.monotonic() + PATIENCE;
+        while logs(&world).next().is_some() {
+            assert!(world.runtime.monotonic() < patience, "its logs stay");
+            world.runtime.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(phase(&world, "main").await, "Failed", "it is not deleted");
     });
+}
+
+/// Folders of logs on the node.
+fn logs(world: &World) -> impl Iterator<Item = String> + use<> {
+    let found = std::fs::read_dir(world.data_dir().join("agent/logs/pods"));
+    let names = found.into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 fn pod(world: &World, name: &str, memory: &str, class: &str) -> Value {
