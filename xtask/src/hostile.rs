@@ -169,6 +169,8 @@ impl TestCluster {
                 &PORT.to_string(),
                 "--cgroup-root",
                 &host.cgroup_root(),
+                // A node whose disk was full takes pods again before the hour is over.
+                "--eviction-pressure-transition-period=10s",
             ]),
             None => {
                 let [port] = upstream::free_ports()?;

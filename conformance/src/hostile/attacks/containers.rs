@@ -1,7 +1,7 @@
 //! Attacks by what pods print, mount and have refreshed.
 
 use super::node::upgraded;
-use super::{Scene, head, named, own};
+use super::{Scene, delete, head, named, own};
 use crate::bench::connection::Connection;
 use crate::hostile::fixture::PROGRAM;
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The pod that prints without an end.
 const PRINTER: &str = "printer";
 const LINE_BYTES: usize = 1_000;
+const RUNNING: &str = "Running";
+const FAILED: &str = "Failed";
+/// One of so many clients deletes a pod that was evicted.
+const LEFT: u64 = 20;
 /// Time for which a stream is held, and a pod.
 const HELD: Duration = Duration::from_secs(20);
 /// Volumes of one pod.
@@ -48,16 +52,18 @@ fn pod(name: &str, command: &[&str], volumes: Vec<Value>) -> Value {
         "terminationGracePeriodSeconds": 0, "containers": [container], "volumes": volumes}})
 }
 
-async fn is_running(client: &mut Connection, pod: &str) -> Result<bool> {
+async fn phase(client: &mut Connection, pod: &str) -> Result<String> {
     let found = client.call(Method::GET, pod, &[], Bytes::new()).await?;
     let found: Value = serde_json::from_slice(&found)?;
-    Ok(found["status"]["phase"] == "Running")
+    Ok(found["status"]["phase"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Waits until a pod runs.
 async fn until_running(client: &mut Connection, runtime: &Runtime, pod: &str) -> Result<()> {
     for _ in 0..30 {
-        if is_running(client, pod).await? {
+        let phase = phase(client, pod).await?;
+        ensure!(phase != FAILED, "{pod} was evicted");
+        if phase == RUNNING {
             return Ok(());
         }
         runtime.sleep(Duration::from_secs(1)).await;
@@ -73,7 +79,14 @@ pub(super) async fn unread_log(scene: Scene, runtime: Runtime) -> Result<()> {
     // Another client may have made it.
     let _ = client.send_json(Method::POST, &pods, printer.to_string()).await;
     let one = format!("{pods}/{PRINTER}");
-    until_running(&mut client, &runtime, &one).await?;
+    if let Err(error) = until_running(&mut client, &runtime, &one).await {
+        // One that was evicted for its log is left there: its node has to do without it being deleted.
+        runtime.sleep(HELD).await;
+        if runtime.random_u64() % LEFT == 0 {
+            delete(&mut client, &one).await?;
+        }
+        return Err(error);
+    }
     let follow = match runtime.random_u64() % 2 {
         0 => "?follow=true",
         _ => "",
@@ -115,7 +128,7 @@ async fn kept(scene: &Scene, runtime: &Runtime, name: &str, pod: &Value) -> Resu
     client.send_json(Method::POST, &pods, pod.to_string()).await?;
     let one = format!("{pods}/{name}");
     runtime.sleep(HELD).await;
-    let ran = is_running(&mut client, &one).await;
+    let ran = phase(&mut client, &one).await.map(|phase| phase == RUNNING);
     let path = format!("{one}?gracePeriodSeconds=1");
     client.call(Method::DELETE, &path, &[], Bytes::new()).await?;
     ran

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Bytes of the longest invented token: a head has room for as many and few more.
-const LONGEST: usize = 200 << 10;
+const LONGEST: usize = 100 << 10;
 /// Some clients leave then: the review goes on without them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
