@@ -123,7 +123,7 @@ impl Table {
             .find(|own| own.gvk.kind == kind && own.is_in(group, version))
     }
 
-    /// By lower-case plural, as paths name it.
+    /// Finds a kind by its lower-case plural, as paths name it.
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&KindInfo> {
         self.kinds
             .iter()

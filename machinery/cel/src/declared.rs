@@ -307,7 +307,7 @@ impl Declared {
         }
     }
 
-    /// So many of these values fit in a request.
+    /// Number of these values that fit in a request.
     pub fn max_cardinality(&self) -> u64 {
         u64::try_from(MAX_REQUEST / (self.min_size + 1)).unwrap_or_default()
     }

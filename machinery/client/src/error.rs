@@ -39,7 +39,7 @@ pub enum ClientError {
     /// The request could not be built.
     #[error("building the request")]
     Request(#[from] http::Error),
-    /// No object has such a name, so that it is asked for at no path.
+    /// No object has such a name, so that it is requested at no path.
     #[error("invalid resource name {name:?}: {problems}")]
     Name {
         /// The name, or the namespace.
@@ -94,12 +94,12 @@ impl ClientError {
         self.reason() == "Invalid"
     }
 
-    /// The revision asked for is no longer to be had.
+    /// The revision requested is no longer to be had.
     pub fn is_expired(&self) -> bool {
         self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// The revision asked for is beyond the server's newest: it has come back with an older state.
+    /// The revision requested is beyond the server's newest: it has come back with an older state.
     pub fn is_revision_too_large(&self) -> bool {
         self.has_cause("ResourceVersionTooLarge")
     }

@@ -57,7 +57,7 @@ impl<T: Clone + Default + DeserializeOwned> Folded<T> {
     }
 }
 
-/// It was decoded when it came: there is nothing in it that could not be read.
+/// Decodes text that was decoded when it came: there is nothing in it that could not be read.
 fn decoded<T: Default + DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use machinery_meta::{ObjectHeader, ObjectKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The headers of a change, for readers who do not know the projection.
+/// The headers of a change, for readers that do not know the projection.
 #[derive(Debug)]
 pub struct HeaderChange<'a> {
     /// The header before.
@@ -35,9 +35,9 @@ pub trait HeaderStore: Send + Sync {
     fn has_synced(&self) -> bool;
     /// Waits until the first list is in the store.
     fn synced(&self) -> BoxFuture<'_, ()>;
-    /// As [`Informer::on_change`], with headers.
+    /// The same as [`Informer::on_change`], with headers.
     fn on_header_change(&self, handler: Box<dyn Fn(&HeaderChange<'_>) + Send + Sync>) -> Subscription;
-    /// As [`Informer::on_list`].
+    /// The same as [`Informer::on_list`].
     fn on_list(&self, handler: Box<dyn Fn() + Send + Sync>) -> Subscription;
 }
 

@@ -1,4 +1,4 @@
-//! An object as informers keep it: parsed header, projection, and (where readers ask for them) its shared bytes.
+//! An object as informers keep it: parsed header, projection, and (where readers request them) its shared bytes.
 
 use crate::error::ClientError;
 use bytes::Bytes;
@@ -22,7 +22,7 @@ pub struct Object<P> {
     /// Projection of its readers.
     pub projection: P,
     pub(crate) bytes: Slices,
-    /// Room that it takes, where an API extension said it.
+    /// Room that it takes, where an API extension sent it.
     pub(crate) _room: Option<Box<HeldRoom>>,
 }
 
@@ -126,9 +126,9 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
 pub(crate) struct RawObject {
     pub(crate) header: ObjectHeader,
     pub(crate) revision: Revision,
-    /// Nothing for those who read the header alone.
+    /// Empty for readers of the header alone.
     pub(crate) bytes: Slices,
-    /// Room that it takes, where an API extension said it.
+    /// Room that it takes, where an API extension sent it.
     pub(crate) room: Option<Box<HeldRoom>>,
     /// The header has name, namespace, uid and the time of deletion alone: the rest cannot be read.
     pub(crate) is_partial: bool,
@@ -219,7 +219,7 @@ fn metadata(json: &[u8]) -> Result<Meta<'_>, serde_json::Error> {
     }
 }
 
-/// Reads header and revision from an object's JSON. What stands behind the metadata is not looked at, and that is most
+/// Reads header and revision from an object's JSON. The part behind the metadata is not looked at, and that is most
 /// of an object.
 pub fn parse_header(json: &[u8]) -> Result<(ObjectHeader, Revision), serde_json::Error> {
     let meta = metadata(json)?;

@@ -6,7 +6,7 @@ use machinery_meta::{ObjectHeader, Uid};
 /// The slim form of an object that its readers share, made once per event.
 ///
 /// `project` gets the JSON; decode it into a private struct that names only the fields that are read (tens of times
-/// cheaper than a whole `k8s-openapi` type), and keep no more of it than readers ask for.
+/// cheaper than a whole `k8s-openapi` type), and keep no more of it than readers request.
 pub trait Projection: Send + Sync + Sized + 'static {
     /// The indexes that stores of this projection keep.
     const INDEXES: &'static [Index<Self>] = &[];
@@ -19,7 +19,7 @@ pub trait Projection: Send + Sync + Sized + 'static {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>;
 }
 
-/// Readers who need the header only.
+/// Readers that need the header only.
 impl Projection for () {
     const READS_OBJECT: bool = false;
 
@@ -54,7 +54,7 @@ pub struct Index<P> {
 }
 
 impl<P> Index<P> {
-    /// By namespace.
+    /// Index by namespace.
     pub const NAMESPACE: Self = Self {
         name: IndexName::NAMESPACE,
         values: |object, each| each(&object.header.key.namespace),
@@ -69,7 +69,7 @@ impl<P> Index<P> {
             }
         },
     };
-    /// By every owner's uid.
+    /// Index by every owner's uid.
     pub const OWNER: Self = Self {
         name: IndexName::OWNER,
         values: |object, each| object.header.owners.iter().for_each(|owner| each(&owner.uid.0)),

@@ -137,21 +137,21 @@ impl ListWatch {
         Self::all(ApiResource::of::<K>())
     }
 
-    /// Only in this namespace.
+    /// Narrows it to this namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// Only with these labels.
+    /// Narrows it to these labels.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.label_selector = selector.into();
         self
     }
 
-    /// Only with these fields.
+    /// Narrows it to these fields.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.field_selector = selector.into();

@@ -18,7 +18,7 @@ const PAIRS: &[(&str, &str)] = &[
 ];
 /// Separators of parts.
 const SEPARATORS: &[u8] = b",&/.; \n:=|+-";
-/// Grown inputs are not larger; builders may be asked for more.
+/// Grown inputs are not larger; builders may get more.
 const MAX_GROWN: usize = 1 << 14;
 /// Counts at which something may begin to matter: the bounds of depth, of small vectors, of hashes.
 const COUNTS: &[usize] = &[

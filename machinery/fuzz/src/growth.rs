@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Four times the length may cost so many times as much: twice of what is in proportion. What is looked at for each of its
+/// Four times the length may cost so many times as much: twice of what is in proportion. Work that is done for each of its
 /// items costs sixteen times as much.
 const MAX_GROWTH: f64 = 8.0;
 /// Less is not measured well, and is nothing to worry about.
@@ -25,7 +25,7 @@ fn on_processor() -> Duration {
 pub struct Stages(BTreeMap<&'static str, Duration>);
 
 impl Stages {
-    /// Does the work, which is a part of this stage.
+    /// Runs work that is a part of this stage.
     pub fn of<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
         let before = on_processor();
         let made = work();

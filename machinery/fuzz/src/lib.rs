@@ -4,8 +4,8 @@
 //! pieces move, double or vanish, numbers grow and parts are nested, repeated and drawn out; [`fuzz_built`] takes a builder for
 //! the format's own structure as well. Everything comes from a seed, so that a failure can be run again. [`in_proportion`]
 //! asserts that what is held and done is in proportion to the input; [`growth`] finds what takes longer than in proportion to it.
-//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more, `KNARR_FUZZ_SECONDS` ends them after a time and
-//! `KNARR_FUZZ_FROM` asks for other seeds. `KNARR_FUZZ_REPORT` names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
+//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` requests more, `KNARR_FUZZ_SECONDS` ends them after a time and
+//! `KNARR_FUZZ_FROM` sets the first seed. `KNARR_FUZZ_REPORT` names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
 //! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
 //!
 //! Only tests use this crate.
@@ -41,7 +41,7 @@ const WORDS: &[&[u8]] = &[
     b"\xc3\x28",
     "\u{2028}".as_bytes(),
 ];
-/// Longer pieces are not moved or doubled at once.
+/// Longest piece that is moved or doubled at once.
 const PIECE: usize = 24;
 const COPIES: usize = 40;
 
@@ -119,8 +119,8 @@ fn number(name: &str) -> Option<u64> {
     setting(name)?.parse().ok()
 }
 
-/// Shows `attempt` every input of the corpus as it is, then mutations of it, of which every second one is grown. Whatever
-/// comes in, it has to come back; the seed and the input that kept it from that are named.
+/// Shows `attempt` every input of the corpus as it is, then mutations of it, of which every second one is grown. It has
+/// to come back from each; the seed and the input that kept it from that are named.
 #[track_caller]
 pub fn fuzz<I>(corpus: I, attempt: impl Fn(&[u8]))
 where
@@ -134,7 +134,7 @@ where
     rounds(corpus, make, attempt);
 }
 
-/// As [`fuzz`], with half of the inputs from a builder that knows the format.
+/// The same as [`fuzz`], with half of the inputs from a builder that knows the format.
 #[track_caller]
 pub fn fuzz_built<I>(corpus: I, build: impl Fn(&mut Random) -> Vec<u8>, attempt: impl Fn(&[u8]))
 where

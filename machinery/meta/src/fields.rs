@@ -29,7 +29,7 @@ const REMEMBERED: usize = 512;
 const LOOK_BACK: usize = 64;
 
 thread_local! {
-    /// By their hash.
+    /// Names by their hash.
     static KNOWN: RefCell<HashMap<u64, Arc<Names>>> = RefCell::default();
 }
 
@@ -146,7 +146,7 @@ fn shared(names: &[&str]) -> Arc<Names> {
 }
 
 impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Fields {
-    /// In any order; of a path that comes twice, the last value counts.
+    /// Fields in any order; of a path that comes twice, the last value counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(fields: I) -> Self {
         let fields: Vec<(N, V)> = fields.into_iter().collect();
         let mut sorted: Vec<(&str, &str)> = fields

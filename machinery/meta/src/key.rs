@@ -49,7 +49,7 @@ impl fmt::Display for Uid {
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Before every change.
+    /// The revision before every change.
     pub const ZERO: Self = Self(0);
 
     #[must_use]

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
-//! who asks ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
+//! a request's user ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
 //! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
 //! for connections that fail ([`dial`]) and what release this is ([`version`]).
 

@@ -281,7 +281,7 @@ pub fn http_header_name(value: &str) -> Problems {
     )]
 }
 
-/// A user or group id that may be asked for.
+/// A user or group id that may be requested.
 pub fn user_id(id: i64) -> Problems {
     let max = i64::from(i32::MAX);
     if (0..=max).contains(&id) {

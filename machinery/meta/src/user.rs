@@ -12,9 +12,9 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// Everyone who proved an identity is in this group.
+    /// Group of users that proved an identity.
     pub const AUTHENTICATED: &'static str = "system:authenticated";
-    /// Everyone who did not is in this one.
+    /// Group of users that did not.
     pub const UNAUTHENTICATED: &'static str = "system:unauthenticated";
     /// Members may do everything.
     pub const MASTERS: &'static str = "system:masters";

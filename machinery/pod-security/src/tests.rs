@@ -22,7 +22,7 @@ struct Row {
     restricted: Vec<Change>,
 }
 
-/// From a minor version on the pod has these violations, by their places.
+/// Violations that the pod has from a minor version on, by their places.
 #[derive(Deserialize)]
 struct Change(u64, Vec<usize>);
 

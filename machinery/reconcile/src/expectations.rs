@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Outstanding creations and deletions by the key of who asked for them.
+/// Outstanding creations and deletions by the key of the owner that requested them.
 #[derive(Debug)]
 pub struct Expectations<K> {
     pending: Arc<Mutex<BTreeMap<K, Pending>>>,
@@ -61,12 +61,12 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         })
     }
 
-    /// A create is about to be sent.
+    /// Notes that a create is about to be sent.
     pub fn creating(&self, key: &K, object: ObjectKey) {
         self.change(key, |pending| pending.creations.extend([(object, None)]));
     }
 
-    /// It was acknowledged.
+    /// Notes that a create was acknowledged.
     pub fn created(&self, key: &K, object: &ObjectKey, revision: Revision) {
         self.change(key, |pending| {
             if let Some(known) = pending.creations.get_mut(object) {
@@ -75,17 +75,17 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         });
     }
 
-    /// It was refused: nothing was made.
+    /// Notes that a create was refused: nothing was made.
     pub fn not_created(&self, key: &K, object: &ObjectKey) {
         self.change(key, |pending| pending.creations.retain(|own, _| own != object));
     }
 
-    /// A change of an object that the cache shows is about to be sent.
+    /// Notes that a change of an object that the cache shows is about to be sent.
     pub fn changing(&self, key: &K, object: ObjectKey) {
         self.change(key, |pending| pending.changes.extend([(object, None)]));
     }
 
-    /// It was acknowledged, or the object was looked up and is at this revision.
+    /// Notes that a change was acknowledged, or that the object was looked up and is at this revision.
     pub fn changed(&self, key: &K, object: &ObjectKey, revision: Revision) {
         self.change(key, |pending| {
             if let Some(known) = pending.changes.get_mut(object) {
@@ -94,24 +94,24 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         });
     }
 
-    /// It was refused, or the object is gone: nothing is to be seen.
+    /// Notes that a change was refused, or the object is gone: nothing is to be seen.
     pub fn not_changed(&self, key: &K, object: &ObjectKey) {
         self.change(key, |pending| pending.changes.retain(|own, _| own != object));
     }
 
-    /// A delete is about to be sent.
+    /// Notes that a delete is about to be sent.
     pub fn deleting(&self, key: &K, object: ObjectKey, uid: Uid) {
         self.change(key, |pending| drop(pending.deletions.insert(uid, object)));
     }
 
-    /// It failed, or its outcome is unknown: it may be sent again, to no harm.
+    /// Notes that a delete failed, or that its outcome is unknown: it may be sent again, to no harm.
     pub fn not_deleted(&self, key: &K, uid: &Uid) {
         self.change(key, |pending| drop(pending.deletions.remove(uid)));
     }
 
     /// Drops what the cache shows by now and answers what is left.
     pub fn settle<P: Projection>(&self, key: &K, cache: &Informer<P>) -> Awaited {
-        // The position first: what it promises is in the store by the time the store is read.
+        // The position first: all up to it is in the store by the time the store is read.
         let position = cache.position();
         let mut awaited = Awaited::default();
         self.change(key, |pending| {
@@ -246,7 +246,7 @@ mod tests {
             expectations.creating(&key, made.clone());
             expectations.created(&key, &made, Revision(5));
             assert!(expectations.settle(&key, &maps).events);
-            // It was made, and removed again, while no one watched.
+            // The object was made, and removed again, while no watch ran.
             assert_eq!(queue.next().await, key);
             assert!(expectations.settle(&key, &maps).is_settled());
         });

@@ -166,7 +166,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.done_with_cooldown(key, Duration::ZERO);
     }
 
-    /// As [`WorkQueue::done`], but the key is not in line again before it has rested so long.
+    /// The same as [`WorkQueue::done`], but the key is not in line again before it has rested so long.
     pub fn done_with_cooldown(&self, key: &K, rest: Duration) {
         let now = self.inner.runtime.monotonic();
         let (since, waiting) = self.inner.state.lock().done(key, now, rest);

@@ -19,9 +19,9 @@ pub(crate) const WAITING_PER_WORKER: usize = 16;
 pub(crate) struct Running {
     runtime: Runtime,
     workers: usize,
-    /// Those that have a worker; each ends with the rest of it once it has lasted long.
+    /// Reconciliations with a worker; each ends with the rest of it once it has lasted long.
     working: FuturesUnordered<BoxFuture<'static, Option<BoxFuture<'static, ()>>>>,
-    /// Those without one.
+    /// Reconciliations without one.
     waiting: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
@@ -48,7 +48,7 @@ impl Running {
 
     /// Begins a reconciliation.
     pub(crate) fn push(&mut self, reconciliation: BoxFuture<'static, ()>) {
-        // One worker is a promise that no two reconciliations overlap.
+        // With one worker no two reconciliations may overlap.
         let stays = self.workers == 1;
         let runtime = self.runtime.clone();
         self.working.push(Box::pin(async move {

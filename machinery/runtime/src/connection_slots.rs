@@ -1,4 +1,4 @@
-//! Places for connections whose client has shown nothing yet: bounded altogether and by address, so that one who holds many
+//! Places for connections whose client has shown nothing yet: bounded altogether and by address, so that a client with many
 //! of them keeps no other client out.
 //!
 //! A new connection always finds a place: the oldest one of the same address, or else of the address that has the most,
@@ -16,7 +16,7 @@ const PART_OF_ADDRESS: usize = 8;
 /// One client of IPv6 has a whole network of this many bits of prefix.
 const V6_PREFIX_BITS: u32 = 64;
 
-/// Returns what counts as one client among those who connect: an address of IPv4, a network of IPv6.
+/// Returns the addresses that count as one client: an address of IPv4, a network of IPv6.
 pub fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -31,7 +31,7 @@ pub fn client_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub struct ConnectionSlots {
     limit: usize,
-    /// Returns what counts as one client among those who connect.
+    /// Returns the address or network that counts as one client.
     client: fn(IpAddr) -> IpAddr,
     open: Mutex<Open>,
 }

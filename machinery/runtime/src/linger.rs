@@ -56,7 +56,7 @@ impl UnreadFlag {
         self.0.unread.store(false, Ordering::Relaxed);
     }
 
-    /// From here on the connection carries no HTTP/1 requests: it speaks HTTP/2, or was upgraded.
+    /// Notes that the connection carries no HTTP/1 requests from here on: it speaks HTTP/2, or was upgraded.
     pub fn leave(&self) {
         self.0.foreign.store(true, Ordering::Relaxed);
     }
@@ -215,7 +215,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// More than the buffers of two sockets hold.
+    /// A size beyond what the buffers of two sockets hold.
     const BODY_BYTES: usize = 16 << 20;
 
     /// Answers a client that sends a large body behind eight bytes, after what `told` says of those.

@@ -13,7 +13,7 @@ pub struct LogThrottle {
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Its beginning, on the monotonic clock of whoever logs.
+    /// Its beginning, on the caller's monotonic clock.
     since: Duration,
     written: u32,
     left_out: u64,
@@ -27,7 +27,7 @@ impl Default for LogThrottle {
 }
 
 impl LogThrottle {
-    /// So many lines in an interval.
+    /// A throttle of so many lines in an interval.
     pub fn new(lines: u32, interval: Duration) -> Self {
         Self {
             lines,

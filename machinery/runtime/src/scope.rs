@@ -1,4 +1,4 @@
-//! Tasks and who ends them.
+//! Tasks, and the scopes that end them.
 
 use crate::runtime::Runtime;
 use std::any::Any;

@@ -1,10 +1,10 @@
 //! Silence of a connection's other side while something is on its way there.
 //!
-//! TCP keepalive asks on connections that are idle alone. What was sent and is not acknowledged is sent again, for a quarter
+//! TCP keepalive asks on connections that are idle alone. Unacknowledged bytes are sent again, for a quarter
 //! of an hour by `net.ipv4.tcp_retries2`, and the buffers of a connection whose other side has vanished stay as long.
 //! `TCP_USER_TIMEOUT` would end it, and with it connections whose other side is there and does not read: Linux counts the
-//! time for which the window is shut, whatever is answered. The kernel of one who pauses answers every probe of its window,
-//! so that what distinguishes it from one that has vanished is here: several questions in a row without any answer, for so long.
+//! time for which the window is shut, whatever is answered. The kernel of a client that pauses answers every probe of its
+//! window; several questions in a row without any answer, for so long, distinguish one that has vanished.
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::GetStruct;

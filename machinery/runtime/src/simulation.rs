@@ -47,7 +47,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(365 * 24 * 3600);
 const LONGEST_PAUSE_MICROS: u64 = 3_000;
 
 /// Seeds of a test run: `KNARR_SEEDS` says how many (`1000`) or which (`5000..6000`),
-/// `KNARR_SEED` names one; `default` many where nothing is said.
+/// `KNARR_SEED` names one; without either there are `default` many.
 ///
 /// # Panics
 /// When a variable says something else.

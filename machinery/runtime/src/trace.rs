@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::fmt::Write as _;
 
-/// The running hash of everything that happened in a simulation, in order. FNV-1a: it need not resist anyone.
+/// The running hash of everything that happened in a simulation, in order. FNV-1a: it need not resist an attacker.
 #[derive(Debug)]
 pub(crate) struct Trace {
     state: Mutex<State>,

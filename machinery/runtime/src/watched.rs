@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A value that changes, and those who wait until it is as they want it.
+/// A value that changes, and tasks that wait until it is as they want it.
 ///
 /// They go on in the order in which they came. `tokio::sync::watch` wakes them in an order of its own chance, which
 /// no seed decides.
@@ -29,7 +29,7 @@ impl<T> Watched<T> {
         before
     }
 
-    /// Changes the value in its place; those who wait are woken where `change` returns true.
+    /// Changes the value in its place; waiting tasks are woken where `change` returns true.
     pub fn change(&self, change: impl FnOnce(&mut T) -> bool) {
         if change(&mut self.value.lock()) {
             self.changed.notify_waiters();

@@ -114,7 +114,7 @@ impl<T: Send + 'static> FutureState<T> {
         let membership = scope.membership();
         let (told, result) = oneshot::channel();
         let task = async move {
-            // What it panics with is a panic of who waits.
+            // Its panic is rethrown in the task that waits.
             let ended = AssertUnwindSafe(future).catch_unwind().await;
             let _ = told.send(ended);
             drop(membership);

@@ -1,4 +1,4 @@
-//! Filling in what the schema says where a document said nothing.
+//! Filling in the schema's defaults where a document has no value.
 
 use crate::normal::is_zero;
 use crate::table::{Field, Schema, Shape, TypeId};

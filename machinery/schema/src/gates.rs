@@ -17,7 +17,7 @@ pub struct DisabledFields {
 }
 
 impl DisabledFields {
-    /// With these gates on. A field may name several gates, all of which must be.
+    /// Fields with these gates on. A field may name several gates, all of which must be.
     pub fn of(schema: &Schema, is_enabled: impl Fn(&str) -> bool) -> Self {
         let types = (0u32..).map(TypeId).take(schema.type_count());
         let off = |id: TypeId, position: usize| {

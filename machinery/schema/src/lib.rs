@@ -4,7 +4,7 @@
 //! types from the generated table of `machinery-api`, custom kinds from their CRD's structural schema;
 //! nothing below distinguishes the two except where upstream itself does.
 //!
-//! How a request body passes through: [`decode_json`] parses, matches fields, reports unknown and duplicate
+//! A request body's way: [`decode_json`] parses, matches fields, reports unknown and duplicate
 //! ones by full path and leaves the *normal form* behind: what upstream's typed decoder and encoder would
 //! make of the document. `apply_defaults` fills what the table says, patches change the tree, [`encode_json`]
 //! or [`encode_split`] writes it. The normal form has one shape per value, so two trees are equal exactly

@@ -1,4 +1,4 @@
-//! A small table for tests: pod-like types with every attribute that the engines ask for.
+//! A small table for tests: pod-like types with every attribute that the engines request.
 
 use crate::table::{FieldSpec, Group, ListType, Schema, SchemaBuilder, Shape, TypeId, Wire};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Ports of its node that a pod asks for.
+//! Ports of its node that a pod requests.
 
 use k8s_openapi::api::core::v1::PodSpec;
 
@@ -16,7 +16,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// As a container's port says it; `None` where it asks for none.
+    /// The host port of a container's port; `None` where it requests none.
     pub fn new(ip: &str, protocol: &str, port: u16) -> Option<Self> {
         (port > 0).then(|| Self {
             ip: if ip == "0.0.0.0" {

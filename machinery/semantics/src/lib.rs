@@ -1,4 +1,4 @@
-//! Rules that several components share: what a pod asks for, how it is ranked, whether it is ready, where it may run,
+//! Rules that several components share: what a pod requests, how it is ranked, whether it is ready, where it may run,
 //! which endpoints a service has, and when a schedule runs.
 //!
 //! Pure functions over `k8s-openapi` values and plain ones; nothing waits or reads a clock (callers pass the time).

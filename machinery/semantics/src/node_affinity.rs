@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 /// A node as affinity sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFacts<'a, L> {
-    /// The node's name, the only field a term may ask for.
+    /// The node's name, the only field a term may request.
     pub name: &'a str,
     /// Its labels.
     pub labels: L,

@@ -35,7 +35,7 @@ pub fn is_terminal_phase(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// It still counts for its controller: not finished, not being deleted.
+/// Reports whether a pod still counts for its controller: not finished, not being deleted.
 pub fn is_active(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     !is_terminal_phase(phase) && pod.metadata.deletion_timestamp.is_none()

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 /// Pods that do not tolerate it are not placed here.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// They are not placed here, and leave.
+/// Pods that do not tolerate it are not placed here, and leave.
 pub const NO_EXECUTE: &str = "NoExecute";
 
 /// Members of a taint; the value is mostly empty.

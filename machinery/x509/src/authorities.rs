@@ -23,7 +23,7 @@ pub enum AuthoritiesError {
     Unusable(#[from] Malformed),
 }
 
-/// All certificates of a PEM bundle. What else it has is passed over, as upstream's servers do: blocks of other kinds, with headers or
+/// All certificates of a PEM bundle. Its other contents are passed over, as upstream's servers do: blocks of other kinds, with headers or
 /// broken ones, and text around them.
 ///
 /// # Errors
@@ -137,7 +137,7 @@ impl Authorities {
         Ok(Self(ArcSwap::from_pointee(Set::new(certificates, 0)?)))
     }
 
-    /// From now on these authorities count, for connections that are open too.
+    /// Replaces the authorities, for connections that are open too.
     ///
     /// # Errors
     /// [`AuthoritiesError`] where one of them cannot be read; those before stay.
@@ -152,7 +152,7 @@ impl Authorities {
         set.roots.iter().map(|own| own.certificate.clone()).collect()
     }
 
-    /// Returns the identity in the peer's certificate, if one of the authorities vouches for it at this moment.
+    /// Returns the identity in the peer's certificate, if it chains to one of the authorities at this moment.
     ///
     /// The finding is kept with the connection as long as the chain counts, and until the authorities change; a refusal for ten
     /// seconds.

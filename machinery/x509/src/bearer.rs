@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 
 const WEBSOCKET_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
-/// As lenient as Go's `base64.RawURLEncoding`: bits behind the last byte count for nothing.
+/// An encoding as lenient as Go's `base64.RawURLEncoding`: bits behind the last byte count for nothing.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// The token of a WebSocket cannot be read.
@@ -27,7 +27,7 @@ pub fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = Result<String,
 }
 
 /// Returns what stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
-/// each other. What is no UTF-8 is no token.
+/// each other. Bytes that are no UTF-8 are no token.
 fn bearer_credentials(headers: &HeaderMap) -> Option<String> {
     let value = String::from_utf8_lossy(headers.get(http::header::AUTHORIZATION)?.as_bytes());
     let mut words = value.trim().split(' ');
@@ -42,7 +42,7 @@ pub fn ignored_token_warning(headers: &HeaderMap) -> Option<&'static str> {
     bearer_credentials(headers)?.is_empty().then_some(WARNING)
 }
 
-/// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.
+/// Reads one token, and a protocol beside it to answer with, as upstream's `authentication/request/websocket/protocol.go`.
 fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, MalformedToken> {
     let refused = |why| Err(MalformedToken(why));
     if !is_websocket(headers) {
@@ -72,7 +72,7 @@ fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, MalformedToken
     Ok(token)
 }
 
-/// As `IsWebSocketRequest` of `k8s.io/streaming`.
+/// The same as `IsWebSocketRequest` of `k8s.io/streaming`.
 fn is_websocket(headers: &HeaderMap) -> bool {
     let upgrades = headers.get(UPGRADE);
     let mut connections = headers.get_all(CONNECTION).iter();

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 /// Issuers that are tried for one chain, as in Go.
 pub const MAX_SIGNATURE_CHECKS: usize = 100;
-/// Those of them that the peer brings: it is a stranger, who chooses how many there are and what their keys cost.
+/// Such issuers that the peer brings: an unknown peer chooses how many there are and what their keys cost.
 const MAX_INTERMEDIATE_CHECKS: usize = 32;
 
 /// Comparisons of names with constraints for one chain; Go's limit, until it sorted them.
@@ -24,7 +24,7 @@ enum Part {
     Root,
 }
 
-/// From the first to the last moment at which all certificates of a chain count.
+/// Time from the first to the last moment at which all certificates of a chain count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) from: Timestamp,
@@ -34,7 +34,7 @@ pub(crate) struct Validity {
 /// A search for a chain.
 pub(crate) struct Search<'a> {
     pub(crate) intermediates: &'a [Certificate<'a>],
-    /// Those whose names a certificate of the peer has as its issuer.
+    /// Authorities whose names a certificate of the peer has as its issuer.
     pub(crate) roots: &'a [Certificate<'a>],
     pub(crate) now: Timestamp,
     checks: usize,

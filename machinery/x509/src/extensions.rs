@@ -1,4 +1,4 @@
-//! Extensions of a certificate: those that say something about whom it may vouch for, as Go's `processExtensions` reads them.
+//! Extensions of a certificate: those that restrict what it may sign, as Go's `processExtensions` reads them.
 
 use crate::constraints::NameConstraints;
 use crate::der::{

@@ -9,8 +9,8 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureScheme,
 };
 
-/// Requests a client certificate and checks that the peer holds its key, as Go's `RequestClientCert` does: whether an authority vouches
-/// for it is the authenticator's question, so that a bad one is answered with a reason instead of a broken handshake. Bytes that
+/// Requests a client certificate and checks that the peer holds its key, as Go's `RequestClientCert` does: the authenticator
+/// verifies its chain, so that a bad one is answered with a reason instead of a broken handshake. Bytes that
 /// are no certificate end the handshake, here and in Go.
 #[derive(Debug)]
 pub struct RequestClientCertificate {

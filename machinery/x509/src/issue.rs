@@ -2,7 +2,7 @@
 //! `PermissiveSigningPolicy`).
 //!
 //! Subject and key are carried over as they came, alternative names of the kinds that Go knows; extensions that a request
-//! asks for otherwise are not.
+//! requests otherwise are not.
 
 use crate::certificate::Certificate;
 use crate::der::{BOOLEAN, Malformed, OBJECT_IDENTIFIER, OCTET_STRING, constructed, context};

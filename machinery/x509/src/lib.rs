@@ -1,18 +1,18 @@
-//! Client certificates: what a peer presented in its TLS handshake, whether an authority vouches for it, and whom it names.
+//! Client certificates: what a peer presented in its TLS handshake, whether it chains to an authority, and whom it names.
 //!
 //! The handshake requests a certificate and checks that the peer has its key ([`RequestClientCertificate`]). Each request is then
 //! authenticated with the connection's [`PeerCertificate`] by [`Authorities`]: `chain` looks for a way to an authority by the rules
 //! of Go's `crypto/x509`, which upstream's servers go by, and [`Verified`] has the user. Findings are kept with the connection.
 //!
-//! What else both listeners authenticate by is here too: the bearer token of a request ([`bearer_tokens`]), tokens that were good a
-//! while ago ([`KnownTokens`]), and the group of those who proved an identity ([`with_authenticated_group`]).
+//! Both listeners authenticate by more that is here: the bearer token of a request ([`bearer_tokens`]), tokens that were good a
+//! while ago ([`KnownTokens`]), and the group of authenticated users ([`with_authenticated_group`]).
 //!
-//! A client of servers that no known authority vouches for judges what they show by a function ([`ServerCheck`]).
+//! A client of servers without a known authority judges what they show by a function ([`ServerCheck`]).
 //!
 //! Signing requests are read here too ([`CertificateRequest`]), by the reader of certificates, and certificates are written for them
 //! ([`Issue`]); the key that signs them is elsewhere. RSA keys are generated here ([`generate_rsa_key`]), for `ring` does not.
 //!
-//! Every byte of a certificate is a stranger's until its chain is verified: reading is linear in its length, a chain has
+//! Every byte of a certificate is untrusted until its chain is verified: reading is linear in its length, a chain has
 //! at most [`MAX_CERTIFICATES`], and verifying it costs at most [`MAX_SIGNATURE_CHECKS`].
 //!
 //! Never here: clocks, sockets, files. Time is passed in.

@@ -1,6 +1,6 @@
 //! Certificates of PEM text, as upstream's `ParseCertsPEM` takes them from Go's `pem.Decode`.
 //!
-//! What is no whole block is passed over: text around blocks, a block without its end, one whose lines are no base64. So are
+//! Everything but whole blocks is passed over: text around blocks, a block without its end, one whose lines are no base64. So are
 //! blocks of other kinds and with headers.
 
 use crate::certificate::Certificate;

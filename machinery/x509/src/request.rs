@@ -1,6 +1,6 @@
 //! Certificate signing requests (PKCS #10), read as Go's `x509.ParseCertificateRequest` reads them.
 //!
-//! One reader serves those who decide on a request and those who sign it: what is looked at is what is signed.
+//! One reader serves the code that decides on a request and the code that signs it: what is checked is what is signed.
 
 use crate::der::{Malformed, Reader, SEQUENCE, SET, constructed};
 use crate::extensions::Extensions;
@@ -18,7 +18,7 @@ const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14]
 /// Attributes of a subject that Go's `pkix.Name` knows, all of them `id-at` (2.5.4) and a number, in the order in which it writes
 /// them. Others are not signed.
 const KNOWN_ATTRIBUTES: [u8; 9] = [6, 10, 11, 7, 8, 9, 17, COMMON_NAME, SERIAL_NUMBER];
-/// Of these two Go takes the last: readers that take the first must not see another name than the approver.
+/// The attribute of which Go takes the last of two: readers that take the first must not see another name than the approver.
 const COMMON_NAME: u8 = 3;
 const SERIAL_NUMBER: u8 = 5;
 
@@ -70,7 +70,7 @@ impl CertificateRequest {
         }
     }
 
-    /// Reads what the first block of a text of PEM requests, by whomever it is signed: for those who refuse by names.
+    /// Reads what the first block of a text of PEM requests, whatever its signature: for checks of its names.
     ///
     /// # Errors
     /// It is no request, or one that is never signed.

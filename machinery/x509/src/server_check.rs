@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use std::fmt;
 
-/// Chain that a server shows, the name that its client asked for, and the time.
+/// Chain that a server shows, the name that its client requested, and the time.
 #[derive(Debug)]
 pub struct ShownChain<'a> {
     pub leaf: &'a CertificateDer<'a>,

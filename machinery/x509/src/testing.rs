@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// From 2026 to the end of 2035.
+/// Parameters of a certificate from 2026 to the end of 2035.
 pub(crate) fn params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(&[(DnType::CommonName, name.into())]);

@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
         let error = match self.eval(filter) {
             Ok(Value::Bool(true)) => return Ok(true),
             Ok(Value::Bool(false)) => {
-                // The accumulator is asked for, so it is evaluated now if it was not.
+                // The accumulator is requested, so it is evaluated now if it was not.
                 let _ = self.local(slot);
                 return Ok(false);
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) enum Slot<'a> {
     Value(Value<'a>),
     Failed(EvalError),
-    /// Evaluated when it is asked for.
+    /// Evaluated when it is requested.
     Later(&'a Node),
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) enum Node {
     Const(Value<'static>),
     Attribute(Box<Attribute>),
-    /// `has`; the last qualifier is what is asked for.
+    /// `has`; the last qualifier is what is requested.
     Test(Box<Attribute>),
     And(Box<[Node; 2]>),
     Or(Box<[Node; 2]>),
@@ -64,7 +64,7 @@ pub(crate) struct Call {
     pub(crate) rule: CallRule,
     /// Arguments after one that failed are not evaluated, and the call costs nothing then.
     pub(crate) in_turn: bool,
-    /// The value of an argument that failed is asked for as well.
+    /// The value of an argument that failed is requested as well.
     pub(crate) lenient: bool,
 }
 

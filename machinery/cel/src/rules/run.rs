@@ -26,7 +26,7 @@ pub struct Verdict {
     pub cost: u64,
 }
 
-/// A value and its past, which are compared once: all elements of a list without keys ask for the list.
+/// A value and its past, which are compared once: all elements of a list without keys look up the list.
 #[derive(Clone)]
 struct Pair<'o> {
     now: Data<'o>,

@@ -107,7 +107,7 @@ impl<'a> List<'a> {
         if depth <= MAX_JOINED {
             return (joined, 0);
         }
-        // Elements of objects that cannot be read are errors where they are asked for; they stay null here.
+        // Elements of objects that cannot be read are errors where they are requested; they stay null here.
         let values = joined.iter().map(|own| own.unwrap_or(Value::Null)).collect();
         (Self::new(values), len)
     }

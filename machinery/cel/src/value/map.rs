@@ -10,11 +10,11 @@ pub enum Map<'a> {
     Values(Arc<Entries<'a>>),
     /// An object, or a part of one.
     Foreign(Foreign<'a>),
-    /// Values that are made when they are asked for.
+    /// Values that are made when they are requested.
     Fields(&'a dyn Fields),
 }
 
-/// Values by name that are made when they are asked for, such as the variables of a policy.
+/// Values by name that are made when they are requested, such as the variables of a policy.
 pub trait Fields: std::fmt::Debug + Send + Sync {
     /// The value with a name, when there is one.
     fn get<'s>(&'s self, name: &str) -> Option<Evaluated<'s>>;
@@ -65,7 +65,7 @@ pub struct Entries<'a> {
     index: HashMap<Key<'a>, usize>,
 }
 
-/// So many keys are compared one by one.
+/// Number of keys that are compared one by one.
 const FEW: usize = 8;
 
 impl<'a> Entries<'a> {

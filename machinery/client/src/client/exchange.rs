@@ -51,7 +51,7 @@ impl Outgoing {
 pub(crate) type Opened = (BoxStream<'static, Result<Bytes, ClientError>>, Option<AnswerRoom>);
 
 impl Client {
-    /// As [`Client::get_path`], with the room of the API extension that answers, if one does.
+    /// The same as [`Client::get_path`], with the room of the API extension that answers, if one does.
     pub(crate) async fn get_answer(
         &self,
         path: &str,
@@ -70,7 +70,7 @@ impl Client {
         self.limited(exchange).await?
     }
 
-    /// As [`Client::stream`], with the room of the API extension that answers, if one does.
+    /// The same as [`Client::stream`], with the room of the API extension that answers, if one does.
     pub(crate) async fn open(&self, path: &str, query: &[(&str, String)]) -> Result<Opened, ClientError> {
         let request = self
             .request(Method::GET, &with_query(path, query))

@@ -31,7 +31,7 @@ pub struct Precondition {
 }
 
 impl Precondition {
-    /// It is still this object.
+    /// The condition that it is still this object.
     pub fn uid(uid: &Uid) -> Self {
         Self {
             uid: Some(uid.clone()),

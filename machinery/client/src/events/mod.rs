@@ -1,8 +1,8 @@
 //! Records what happened for users, as `Event` objects: the same event again raises a count, and no object can flood.
 //!
 //! The one recorder of all components over HTTP. Recording never waits and never fails its caller: events go out through
-//! bounded [`lane`]s by tasks that live only while there are some; what does not fit is dropped and counted. What is the same
-//! event, and how it is written, is that of the [`EventForm`] that upstream's component uses ([`body`]); bursts about one
+//! bounded [`lane`]s by tasks that live only while there are some; what does not fit is dropped and counted. The form of an
+//! event, and which ones are the same, is the [`EventForm`] of upstream's component ([`body`]); bursts about one
 //! object are bounded by [`bursts`].
 //!
 //! The server itself records by `apiserver-registry`'s recorder, since it needs no client of itself.
@@ -116,21 +116,21 @@ impl NewEvent {
         }
     }
 
-    /// With what the component was doing, which `events.k8s.io/v1` demands.
+    /// Adds what the component was doing, which `events.k8s.io/v1` demands.
     #[must_use]
     pub fn action(mut self, action: &'static str) -> Self {
         self.action = action;
         self
     }
 
-    /// With a second object, such as the pod in whose favour another was preempted.
+    /// Adds a second object, such as the pod in whose favour another was preempted.
     #[must_use]
     pub fn related(mut self, related: Option<ObjectReference>) -> Self {
         self.related = related;
         self
     }
 
-    /// With annotations for programs.
+    /// Adds annotations for programs.
     #[must_use]
     pub fn annotations(mut self, annotations: BTreeMap<String, String>) -> Self {
         self.annotations = annotations;
@@ -170,7 +170,7 @@ impl Reporter {
         }
     }
 
-    /// On this node, or as this one of several.
+    /// Names the node, or the instance among several.
     #[must_use]
     pub fn instance(mut self, instance: &str) -> Self {
         instance.clone_into(&mut self.instance);
@@ -184,7 +184,7 @@ impl Reporter {
         self
     }
 
-    /// Without a bound of events about one object.
+    /// Removes the bound of events about one object.
     #[must_use]
     pub fn unbounded_bursts(mut self) -> Self {
         self.bounds_bursts = false;

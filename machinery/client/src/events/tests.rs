@@ -183,7 +183,7 @@ fn events_of_one_object_and_their_messages_are_bounded() {
     );
 }
 
-/// In real time, as a panic fails a simulation.
+/// Real time, as a panic fails a simulation.
 #[tokio::test]
 async fn recorder_that_panics_loses_one_event_and_writes_the_next() {
     let scope = Runtime::real().child_scope();

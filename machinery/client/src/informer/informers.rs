@@ -109,7 +109,7 @@ impl Informers {
         found.unwrap_or_else(|| Arc::new(self.informer::<()>(source)))
     }
 
-    /// Waits until every informer asked for so far has its first list.
+    /// Waits until every informer requested so far has its first list.
     pub async fn synced(&self) {
         let stores: Vec<_> = {
             let known = self.inner.known.lock();

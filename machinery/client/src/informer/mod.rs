@@ -1,4 +1,4 @@
-//! Shared informers: who watches the same thing shares one watch, one store and one projection per object.
+//! Shared informers: users of the same resource share one watch, one store and one projection per object.
 //!
 //! A change is applied to the store first and passed to handlers after, in the store's order, from the reflector's
 //! task. Handlers are short and synchronous: they map a change to the keys of a work queue. A subscriber that comes
@@ -48,7 +48,7 @@ impl<P> Change<P> {
         self.latest().key()
     }
 
-    /// Both sides that exist, old first.
+    /// The sides that exist, old first.
     pub fn sides(&self) -> impl Iterator<Item = &Arc<Object<P>>> {
         self.old.iter().chain(&self.new)
     }

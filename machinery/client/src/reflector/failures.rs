@@ -6,10 +6,10 @@ use std::time::Duration;
 /// The shortest and longest wait after an error, as client-go's reflector has them.
 const BACKOFF_MIN: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// After this much quiet the back-off starts from the shortest wait again.
+/// Quiet time after which the back-off starts from the shortest wait again.
 const BACKOFF_RESET: Duration = Duration::from_secs(120);
-/// Least time between two warnings of one source, and time for which a resource may be away without one: that a definition
-/// is gone its watches learn before those who began them.
+/// Least time between two warnings of one source, and time for which a resource may be away without one: its watches end
+/// before the components that began them see that its definition is gone.
 const WARNING_PAUSE: Duration = Duration::from_secs(60);
 
 /// Doubles up to the longest wait, with as much again at random, and forgets after a quiet time.

@@ -34,7 +34,7 @@ pub(crate) trait Sink: Send + Sync {
     fn upsert(&self, object: RawObject);
     /// An object is gone; this is how it last was.
     fn delete(&self, object: RawObject);
-    /// These are all objects there are.
+    /// Replaces all objects.
     fn replace(&self, objects: Vec<RawObject>);
     /// Everything up to this revision has been delivered.
     fn reached(&self, revision: Revision);
@@ -80,7 +80,7 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
         }
         match outcome {
             Ok(Ended::SinkGone) => return,
-            // Every watch ends or breaks sooner or later, and is resumed at once: who waits is blind meanwhile.
+            // Every watch ends or breaks sooner or later, and is resumed at once: a wait would leave the informer behind.
             Ok(Ended::StreamClosed) => continue,
             Ok(Ended::TooSoon) => {}
             // Refusals of the watch list are expected once and answered by the fallback, without a wait.
@@ -192,7 +192,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Notes who answers from here on.
+    /// Notes the room of the server that answers from here on.
     fn answered(&mut self, room: Option<AnswerRoom>) {
         if let Some(sink) = self.sink.upgrade() {
             sink.answered(room.is_some());

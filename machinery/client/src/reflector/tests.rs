@@ -57,11 +57,11 @@ const TOO_LARGE: &str = concat!(
 struct Asked {
     /// Seconds after the start, rounded down.
     at: u64,
-    /// It asked for everything there is first.
+    /// It requested everything there is first.
     is_fresh: bool,
 }
 
-/// Revisions reached, and how long after the start each watch was asked for, in seconds rounded down.
+/// Revisions reached, and how long after the start each watch was requested, in seconds rounded down.
 fn reflect(watches: Vec<Watch>) -> (Vec<u64>, Vec<u64>) {
     let (told, asked) = observe(watches);
     (told, asked.iter().map(|asked| asked.at).collect())

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A watch is asked to last between once and twice this long, so that many do not end together.
 const WATCH_SECONDS_MIN: u64 = 300;
-/// A watch that said nothing and ended sooner than this is not resumed at once.
+/// A watch that sent nothing and ended sooner than this is not resumed at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// Time beyond the requested timeout for which a silent stream is kept.
 const WATCH_GRACE: Duration = Duration::from_secs(30);

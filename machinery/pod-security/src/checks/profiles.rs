@@ -94,7 +94,7 @@ pub(super) fn app_armor_profile(pod: &Pod<'_>) -> Verdict {
     })
 }
 
-/// Before 1.19, profiles are annotations.
+/// Checks the profiles in annotations, which they are before 1.19.
 pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Verdict {
     let is_good =
         |value: &str| value == RUNTIME_DEFAULT || value == "docker/default" || value.starts_with(LOCALHOST);

@@ -38,7 +38,7 @@ impl QueueKey for ObjectKey {
     }
 }
 
-/// Moves the world towards what one object asks for.
+/// Moves the world towards what one object requests.
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the object to look at.
     type Key: QueueKey;
@@ -85,7 +85,7 @@ const LINES_AN_HOUR: u32 = 200;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Bytes of an error that is logged.
 const MAX_LOGGED_BYTES: usize = 1_024;
-/// From this failure on a failing key is logged as a warning.
+/// Failure from which on a failing key is logged as a warning.
 const WARN_FROM_FAILURE: u32 = 4;
 
 impl<R: Reconciler> Controller<R> {
@@ -118,7 +118,7 @@ impl<R: Reconciler> Controller<R> {
         self.stats.clone()
     }
 
-    /// At most this many reconciliations at a time.
+    /// Sets the most reconciliations at a time.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;

@@ -58,7 +58,7 @@ impl Locks {
         }))
     }
 
-    /// Everyone's hold is gone, as when the machine goes down.
+    /// Drops all holds, as when the machine goes down.
     pub(super) fn forget(&self) {
         self.0.lock().held.clear();
     }

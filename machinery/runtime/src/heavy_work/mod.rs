@@ -40,7 +40,7 @@ pub struct HeavyFigures {
     pub busy: Duration,
 }
 
-/// The threads and those who wait for them. Cloning is cheap.
+/// The threads and the tasks that wait for them. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct HeavyWork(Arc<Shared>);
 
@@ -58,7 +58,7 @@ impl HeavyWork {
         Self::with_threads(handle, processors.max(2))
     }
 
-    /// So many threads for all, and the reserved one.
+    /// Heavy work with so many threads for all, and the reserved one.
     fn with_threads(handle: Handle, threads: usize) -> Self {
         Self(Arc::new(Shared {
             turns: Mutex::new(Turns::new(threads)),
@@ -96,7 +96,7 @@ impl HeavyWork {
     fn enqueue(&self, task: Arc<Task>) {
         let mut turns = self.0.turns.lock();
         turns.push(task, now());
-        // Who waits for a debt to become little needs a thread that looks again.
+        // A task that waits for its debt to become little needs a thread that checks again.
         let is_missing = turns.idle == 0 || turns.ready(now()) > turns.idle;
         let is_missing = is_missing && turns.threads < self.0.threads;
         self.0.woken.notify_one();

@@ -149,7 +149,7 @@ impl ComponentMetrics {
         })
     }
 
-    /// Every family that was asked for, with and without samples.
+    /// Every family that was requested, with and without samples.
     pub fn described(&self) -> Vec<Described> {
         let known = self.known.lock();
         let described = known.values().map(|known| Described {

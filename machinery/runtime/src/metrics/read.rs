@@ -44,7 +44,7 @@ impl Samples {
     }
 }
 
-/// A family and those who read it.
+/// A family and its readers.
 pub(super) struct ReadFamily {
     family: Family,
     description: Desc,
@@ -85,7 +85,7 @@ impl ReadFamily {
     }
 }
 
-/// As the registry holds it.
+/// A family as the registry holds it.
 struct Shared(Arc<ReadFamily>);
 
 impl Collector for Shared {

@@ -8,7 +8,7 @@ use crate::table::{Schema, Shape};
 use crate::tree::{Kind, Ref};
 use std::collections::BTreeSet;
 
-/// At most this many problems are listed.
+/// Most problems that are listed.
 const MAX_PROBLEMS: usize = 100;
 
 pub(super) fn problems(typed: Typed<'_>) -> Vec<String> {

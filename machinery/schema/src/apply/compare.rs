@@ -142,7 +142,7 @@ impl<'s> Walk<'s> {
         self.changed(before, after, place, depth)
     }
 
-    /// As [`value`](Self::value), where both sides are not equal as a whole or too deep for a look at that.
+    /// The same as [`value`](Self::value), where both sides are not equal as a whole or too deep for a look at that.
     fn changed(
         &self,
         before: Option<Ref<'_>>,

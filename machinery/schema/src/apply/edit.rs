@@ -1,5 +1,5 @@
-//! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied. What
-//! stands behind the last member of the root that changes is not even read.
+//! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied. The text
+//! behind the last member of the root that changes is not even read.
 
 use super::fields_v1::element;
 use super::initial_fields::Open;
@@ -173,7 +173,7 @@ impl<'t> Cursor<'t> {
         self.text.get(start..self.at)
     }
 
-    /// Behind a member: whether another one follows.
+    /// Reads on behind a member: whether another one follows.
     fn next(&mut self) -> Option<bool> {
         if self.takes(b',') {
             return Some(true);

@@ -135,7 +135,7 @@ fn write_twice(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// As [`write_twice`], of what needs no escapes.
+/// The same as [`write_twice`], of what needs no escapes.
 fn write_plain(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b"\\\"");
     out.extend_from_slice(text.as_bytes());

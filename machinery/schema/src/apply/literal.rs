@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Literal(Box<str>);
 
 impl Literal {
-    /// From valid JSON.
+    /// A literal of valid JSON.
     pub(super) fn new(json: String) -> Self {
         Self(json.into())
     }

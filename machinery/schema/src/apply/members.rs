@@ -21,7 +21,7 @@ pub(super) fn each_member<'a>(
     each_where(before, after, |_, _| true, visit);
 }
 
-/// Of members that are on both sides only those that are `wanted`.
+/// Visits members, of those on both sides only those that are `wanted`.
 fn each_where<'a>(
     before: Option<Ref<'a>>,
     after: Option<Ref<'a>>,

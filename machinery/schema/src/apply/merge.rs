@@ -23,7 +23,7 @@ pub(super) fn merge(live: Typed<'_>, configuration: &Tree) -> Vec<u8> {
 
 fn value(schema: &Schema, out: &mut Vec<u8>, live: Ref<'_>, wanted: Ref<'_>, place: SchemaPosition<'_>) {
     let form = place.form(schema, live);
-    // An item by item or member by member value is not taken away by saying null.
+    // An item by item or member by member value is not taken away by null.
     if wanted.is_null() && form != ListForm::Leaf && !live.is_empty() {
         return encode_node(live, out);
     }

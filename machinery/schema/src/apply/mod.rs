@@ -1,4 +1,4 @@
-//! Server-side apply: who owns which fields, and what a configuration changes.
+//! Server-side apply: owners of fields, and what a configuration changes.
 //!
 //! Objects and configurations come as free-form documents; how a value merges (as a whole, member by member, by
 //! the keys of its items) is read from the schema ([`rules`]). [`FieldSet`] is a set of paths with upstream's

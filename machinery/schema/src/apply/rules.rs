@@ -120,7 +120,7 @@ impl<'s> SchemaPosition<'s> {
         Ok(self.identity(schema, item)?.element())
     }
 
-    /// As [`element`](Self::element), for one look at it.
+    /// The same as [`element`](Self::element), for one look at it.
     pub(super) fn identity<'v>(self, schema: &'s Schema, item: Ref<'v>) -> Result<Identity<'s, 'v>, String> {
         if self.list_type(schema) == ListType::Set {
             return Ok(Identity::Value(KeyValue::of(item)));

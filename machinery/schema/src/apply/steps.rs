@@ -10,7 +10,7 @@ use std::cell::Cell;
 pub struct Steps(Cell<u64>);
 
 impl Default for Steps {
-    /// As many as a patch may take.
+    /// The steps that a patch may take.
     fn default() -> Self {
         Self::new(MAX_STEPS)
     }

@@ -219,7 +219,7 @@ fn parts_are_there_for_what_they_hold() {
     );
 }
 
-/// Few fields below long names: what differs is said once, and shown within bounds.
+/// Few fields below long names: a difference is written once, and shown within bounds.
 #[test]
 fn fields_below_long_names_are_shown_within_bounds() {
     let leaves: Vec<String> = (0..2_000).map(|at| format!(r#""k{at}":1"#)).collect();

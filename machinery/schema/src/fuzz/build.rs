@@ -62,7 +62,7 @@ fn member_name(random: &mut Random) -> String {
     }
 }
 
-/// So many parts, until there is enough of it.
+/// Adds so many parts, until there is enough of it.
 fn many(random: &mut Random, times: usize, mut part: impl FnMut(&mut Random, usize) -> String) -> String {
     let mut out = String::new();
     for at in 0..times {

@@ -1,7 +1,7 @@
 //! Hostile bytes: whatever comes in, decoders, patches, apply and validation answer, and what they keep and do is bounded
 //! by what came: bytes of arenas and steps are counted, no clock is read.
 //!
-//! See `machinery-fuzz` for how to ask for more.
+//! See `machinery-fuzz` for how to request more.
 
 mod build;
 
@@ -16,7 +16,7 @@ use crate::{
 use machinery_fuzz::{fuzz, fuzz_built};
 use machinery_meta::FieldPath;
 
-/// Nodes and text of a tree may be this many times the input, plus a constant: two bytes can ask for a zero struct.
+/// Nodes and text of a tree may be this many times the input, plus a constant: two bytes can request a zero struct.
 const GROWTH: usize = 160;
 
 const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","generation":-5,"creationTimestamp":"2026-01-02T02:04:05Z","labels":{"a":"","b":"1"},"finalizers":["x","y"]},"spec":{"containers":[{"name":"a","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"500m","memory":"1Gi"}},"livenessProbe":{"httpGet":{"path":"/x\u00e4\n","port":"http"},"periodSeconds":3},"stdin":true},{"name":"b"}],"nodeSelector":{"k":"v"},"overhead":{"z":1e3,"a":[null]},"token":"aGk="},"status":{"phase":"Running"}}"#;

@@ -260,7 +260,7 @@ impl<'i> Decoder<'i> {
         self.close(mark, Node::map)
     }
 
-    /// Of a field's values, which stand together in the order of the document, the last one stays.
+    /// Keeps the last of a field's values, which stand together in the order of the document.
     #[cold]
     fn drop_repeated(&mut self, mark: usize) {
         let children = self.pending.split_off(mark);

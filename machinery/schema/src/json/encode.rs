@@ -211,7 +211,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     write_prefixed_string(out, b"", text);
 }
 
-/// As [`write_string`], with a beginning that needs no escape.
+/// The same as [`write_string`], with a beginning that needs no escape.
 pub(crate) fn write_prefixed_string(out: &mut Vec<u8>, prefix: &[u8], text: &str) {
     out.reserve(prefix.len() + text.len() + 2);
     out.push(b'"');
@@ -261,7 +261,7 @@ fn plain_prefix(bytes: &[u8]) -> usize {
 
 const BLOCK: usize = 16;
 
-/// Without a branch between the bytes, so that all of a block are compared at once.
+/// Compares all bytes of a block at once, without a branch between them.
 fn is_plain(block: &[u8; BLOCK]) -> bool {
     let look = block.iter().fold(0, |look, byte| {
         look | u8::from(*byte < 0x20)

@@ -2,7 +2,7 @@
 //!
 //! [`decode_json`] is one pass: a hand-written scanner drives typed decoding directly, strings stay where they
 //! lie in the input, fields are found by name in the schema, and each struct is put into normal form when it
-//! closes. What is wrong is said in upstream's words: the first wrong type fails the decode, unknown and
+//! closes. Problems are in upstream's words: the first wrong type fails the decode, unknown and
 //! duplicate fields are collected by full path and are the caller's to refuse, to warn of or to ignore.
 
 mod decode;
@@ -54,7 +54,7 @@ pub enum DecodeError {
     Value(String),
     #[error("exceeded max depth")]
     TooDeep,
-    /// Few bytes that ask for more than a tree may hold.
+    /// Few bytes that request more than a tree may hold.
     #[error("the document has more values than an object may have")]
     TooManyValues,
     #[error("the document has {size} bytes, more than the {limit} that are read")]

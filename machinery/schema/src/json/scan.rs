@@ -301,7 +301,7 @@ impl<'i> Scanner<'i> {
         Ok(key)
     }
 
-    /// After a member or an item: is there another one?
+    /// Reads on after a member or an item: whether there is another one.
     #[inline]
     pub(super) fn more(&mut self, close: u8, context: &str) -> Result<bool, DecodeError> {
         if self.take(b',') {

@@ -3,7 +3,7 @@
 use crate::table::{Schema, TypeId};
 use std::fmt::Write;
 
-/// At most this many unknown and duplicate fields are listed, as upstream does.
+/// Most unknown and duplicate fields that are listed, as upstream does.
 const MAX_STRICT_ERRORS: usize = 100;
 /// And no more once they have this many bytes: paths repeat the names of maps, which may be long.
 const MAX_STRICT_BYTES: usize = 1 << 20;

@@ -84,7 +84,7 @@ fn one<'a>(text: &'a str, whole_text: &str) -> Result<(i128, &'a str), String> {
     Ok((i128::from(whole) * size + part, rest))
 }
 
-/// As Go's `Duration.String`.
+/// The text of Go's `Duration.String`.
 pub fn write(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };

@@ -24,7 +24,7 @@ pub(super) fn canonical_micro(text: &str) -> Result<Option<String>, String> {
     Ok((canonical != text).then_some(canonical))
 }
 
-/// Go's layout asks for exactly six digits.
+/// Go's layout requires exactly six digits.
 fn has_micros(text: &str) -> bool {
     let fraction = text.as_bytes().get(19..).unwrap_or_default();
     let digits = fraction.iter().skip(1).take_while(|byte| byte.is_ascii_digit());

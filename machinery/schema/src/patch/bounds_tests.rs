@@ -132,7 +132,7 @@ fn strategic_merge_patch_growth_is_bounded() {
     assert_eq!(outcome.err(), Some(PatchError::TooLarge(Exceeded::Size)));
 }
 
-/// By keys, by values, in an order, and deleted: one look per item, not one per pair of them.
+/// Lists by keys, by values, in an order, and deleted: one look per item, not one per pair of them.
 #[test]
 fn strategic_merge_patch_lists_are_hashed() {
     const ITEMS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! The three patches that change a document without knowing who owns what.
+//! The three patches that change a document without knowledge of its fields' owners.
 //!
 //! [`apply_patch`] is how the server uses them: the live object becomes a free-form document, the patch is
 //! applied there, and the result goes through the typed decoder again, which is where unknown fields and
@@ -38,7 +38,7 @@ pub enum PatchError {
     /// The patch itself cannot be read: 400 `BadRequest`.
     #[error("{0}")]
     BadPatch(String),
-    /// It asks for more operations than are allowed: 413.
+    /// It requests more operations than are allowed: 413.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}")]
     TooManyOperations { count: usize, limit: usize },
     /// It takes more memory or steps than are allowed: 413.

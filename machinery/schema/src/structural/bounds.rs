@@ -1,7 +1,7 @@
 //! One validation: the errors it found, and the steps and bytes it may take.
 //!
 //! Schemas and values multiply: alternatives within items within alternatives, and every error quotes its path and its
-//! value. What a definition and an object may make of a few hundred kilobytes is therefore counted.
+//! value. The work of a definition and an object is therefore counted.
 
 use super::Constraints;
 use crate::tree::Ref;

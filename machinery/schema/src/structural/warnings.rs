@@ -4,7 +4,7 @@ use super::{MAX_SCHEMA_DEPTH, format};
 use crate::tree::{Kind, Ref};
 use std::collections::BTreeSet;
 
-/// At most so many formats are named.
+/// Most formats that are named.
 const MAX_FORMATS: usize = 64;
 
 /// Warnings of the schemas of a definition's versions, each once: formats that are not known, then sets that are not of scalars.

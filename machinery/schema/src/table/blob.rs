@@ -11,7 +11,7 @@ use super::{
 
 const MAGIC: &[u8; 4] = b"knT1";
 const FORMAT: u32 = 2;
-/// No count in a blob may exceed this; a damaged one must not ask for memory.
+/// No count in a blob may exceed this; a damaged one must not request memory.
 const MAX_RECORDS: u32 = 1 << 20;
 
 /// The schema as a blob.
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
         Ok(std::array::from_fn(|at| byte >> at & 1 == 1))
     }
 
-    /// A counted list; the count is checked before memory is asked for.
+    /// A counted list; the count is checked before memory is requested.
     pub fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, SchemaError>,

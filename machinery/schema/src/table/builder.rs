@@ -307,7 +307,7 @@ impl SchemaBuilder {
         Ok(schema)
     }
 
-    /// As [`finish`](Self::finish), for arrays that came from a blob.
+    /// The same as [`finish`](Self::finish), for arrays that came from a blob.
     pub(super) fn finish_read(mut self) -> Result<Schema, SchemaError> {
         self.defined = vec![true; self.types.len()];
         self.finish()

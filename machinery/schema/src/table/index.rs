@@ -42,7 +42,7 @@ impl NameIndex {
         if names.len() == 0 {
             return Self::default();
         }
-        // Half of the slots or more stay empty: most names that are asked for are found missing at the first of them.
+        // Half of the slots or more stay empty: most names that are looked up are found missing at the first of them.
         let size = (names.len() * 2).next_power_of_two();
         let start = slots.len();
         slots.resize(start + size, EMPTY);

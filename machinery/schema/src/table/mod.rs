@@ -251,7 +251,7 @@ pub struct Schema {
     pub(crate) types: Box<[Type]>,
     pub(crate) fields: Box<[Field]>,
     pub(crate) extras: Box<[Extra]>,
-    /// Positions (within their struct) of fields that appear even when nothing was said.
+    /// Positions (within their struct) of fields that appear even when they have no value.
     pub(crate) always: Box<[u16]>,
     /// Positions (within their struct) of fields with a default that does something.
     pub(crate) defaults: Box<[u16]>,

@@ -56,7 +56,7 @@ pub(crate) struct Growth {
 
 impl Tree {
     /// # Errors
-    /// The first bound that a write would have exceeded; what the tree holds then is not what was asked for.
+    /// The first bound that a write would have exceeded; what the tree holds then is not what was requested.
     pub fn check_bounds(&self) -> Result<(), Exceeded> {
         self.bounds.exceeded.map_or(Ok(()), Err)
     }

@@ -37,7 +37,7 @@ impl Ref<'_> {
     }
 }
 
-/// Of values of one type the types below are not compared: children at the same places have the same ones.
+/// Compares values of one type; the types below are not compared: children at the same places have the same ones.
 fn same((tree, one): (&Tree, Node), (other_tree, other): (&Tree, Node)) -> bool {
     let tag = one.tag();
     if tag != other.tag() {
@@ -87,7 +87,7 @@ fn same_text((tree, own): (&Tree, (u32, u32)), (other_tree, other): (&Tree, (u32
     bytes(tree, own) == bytes(other_tree, other)
 }
 
-/// Does not check that a text begins and ends between two characters, as a slice of a `str` would.
+/// Bytes of a text, without the check of a `str` that it begins and ends between two characters.
 fn bytes(tree: &Tree, (start, len): (u32, u32)) -> &[u8] {
     let start = start as usize;
     &tree.text.as_bytes()[start..start + len as usize]

@@ -4,8 +4,8 @@
 //! order in which they are written: fields of a struct in the type's order (named by position), map keys
 //! sorted (named by a slice of the text). Strings are slices of one text, which begins as a copy of the
 //! input, so that a string without escapes costs nothing. A change appends: the replaced nodes stay behind
-//! until the tree is dropped, which is soon, for stores keep encoded bytes. How deep a tree nests, how large
-//! it is and how much a change may add is bounded by the tree itself ([`Tree::check_bounds`]).
+//! until the tree is dropped, which is soon, for stores keep encoded bytes. A tree's depth and size,
+//! and the growth by a change, are bounded by the tree itself ([`Tree::check_bounds`]).
 //!
 //! [`Ref`] reads, [`Mut`] and the path methods of [`Tree`] write.
 
@@ -219,7 +219,7 @@ impl Node {
         self.x != 0
     }
 
-    /// Of text: where it is. Of parents: first child and count.
+    /// Place of text; first child and count of parents.
     pub(crate) fn span(self) -> (u32, u32) {
         (self.x, self.y)
     }

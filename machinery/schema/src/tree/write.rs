@@ -1,7 +1,7 @@
 //! Writing a tree: [`Mut`] is a cursor into it, the path methods of [`Tree`] are made of it.
 //!
 //! Setting a member that is not there inserts it at its place, so the normal order survives any change.
-//! What a writer sets stays, also where the normal form would leave it out (an empty `omitempty` list):
+//! A set member stays, also where the normal form would leave it out (an empty `omitempty` list):
 //! [`Mut::prune_empty`] and decoding know that rule, defaults and strategies rarely need it.
 
 use super::read::find;

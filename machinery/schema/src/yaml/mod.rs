@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::sync::Arc;
 
-/// By its aliases a document may grow to this, and by its form to eight times its bytes.
+/// Size to which a document may grow by its aliases, and by its form to eight times its bytes.
 const MAX_EXPANDED: usize = 2 << 20;
 /// Documents below this are read as YAML in the time that 64 KiB of JSON take.
 const SHORT_BYTES: usize = 8 << 10;
@@ -32,7 +32,7 @@ pub struct Document {
     pub duplicate: Option<(u64, String)>,
 }
 
-/// Reads JSON or YAML. What clients send is nearly always JSON, which is YAML too, but costs a tenth to read as what it is.
+/// Reads JSON or YAML. Clients send JSON nearly always; it is YAML too, but costs a tenth to read as what it is.
 ///
 /// # Errors
 /// In the words of the reader of YAML, but for JSON that is too deep or too large.

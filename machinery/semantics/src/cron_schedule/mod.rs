@@ -210,7 +210,7 @@ impl Field {
     }
 }
 
-/// As Go's `strconv.Atoi` reads and complains.
+/// Reads a number as Go's `strconv.Atoi` does, with its errors.
 fn number(text: &str) -> Result<u64, String> {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let complaint = |why: &str| {

@@ -31,7 +31,7 @@ impl Default for Usage {
     }
 }
 
-/// Time for which a pod counts with what it asks for, and not as an object alone.
+/// Time for which a pod counts with what it requests, and not as an object alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Counted {
     #[default]

@@ -1,4 +1,4 @@
-//! Pods: what they ask for, under several names, until they have ended.
+//! Pods: what they request, under several names, until they have ended.
 
 use super::measured::{Counted, Measured, PodScopes, Scopes, Usage, amounts};
 use crate::ResourceList;
@@ -65,7 +65,7 @@ pub(super) fn matches_resource(name: &str) -> bool {
     RESOURCES.contains(&name) || huge || is_extended_for_quota(name)
 }
 
-/// Usage of a pod that asks for this; of one that has ended, that it is there.
+/// Usage of a pod that requests this; of one that has ended, that it is there.
 pub(super) fn usage(requests: &ResourceList, limits: &ResourceList, is_counted: bool) -> ResourceList {
     let one = Quantity::from_units(1);
     let mut usage = BTreeMap::from([(COUNT.to_owned(), one)]);
@@ -128,7 +128,7 @@ fn counted(pod: &Pod) -> Counted {
 /// The node's word on the containers, by their names.
 struct Reported<'p> {
     statuses: HashMap<&'p str, &'p ContainerStatus>,
-    /// The node will never grant what the spec asks for now.
+    /// The node will never grant what the spec requests now.
     is_infeasible: bool,
 }
 
@@ -215,7 +215,7 @@ fn limits(resources: Option<&ResourceRequirements>) -> Option<&Api> {
     resources.and_then(|own| own.limits.as_ref())
 }
 
-/// Replaces amounts by those that the pod itself asks for.
+/// Replaces amounts by those that the pod itself requests.
 fn override_by_pod(total: &mut ResourceList, own: Option<&Api>) {
     let own = ResourceList::from_api(own);
     let own = own.iter().filter(|(name, _)| is_pod_level_resource(name));
@@ -288,7 +288,7 @@ fn has_cross_namespace_affinity(spec: &PodSpec) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingResources(BTreeMap<&'static str, BTreeSet<String>>);
 
-/// The containers of a pod that would be refused under quotas for what they do not name. A pod that asks for itself need
+/// The containers of a pod that would be refused under quotas for what they do not name. A pod that requests itself need
 /// not.
 pub fn missing_resources(spec: &PodSpec) -> MissingResources {
     let mut missing = MissingResources::default();

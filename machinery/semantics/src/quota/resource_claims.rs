@@ -14,7 +14,7 @@ const REQUESTS: &str = "requests.";
 /// A claim's most devices (upstream's `AllocationResultsMaxSize`).
 const MAX_DEVICES: i64 = 32;
 
-/// The extended resources by which pods may ask for devices of a class, by the classes' names.
+/// The extended resources by which pods may request devices of a class, by the classes' names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceClasses(pub BTreeMap<String, String>);
 

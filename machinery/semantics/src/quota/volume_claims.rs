@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: their number and the storage they ask for, in all and by class.
+//! PersistentVolumeClaims: their number and the storage they request, in all and by class.
 
 use super::measured::{Measured, Scopes, Usage};
 use crate::ResourceList;
@@ -52,7 +52,7 @@ fn class(claim: &PersistentVolumeClaim) -> &str {
     annotated.or(named).map_or("", String::as_str)
 }
 
-/// The storage that is asked for, or that a growth which failed may still take.
+/// The storage that is requested, or that a growth which failed may still take.
 fn storage(claim: &PersistentVolumeClaim) -> Option<Quantity> {
     let asked = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
     let asked = ResourceList::from_api(asked.and_then(|own| own.requests.as_ref()));

@@ -79,7 +79,7 @@ const ITEM: [Action; 3] = [
         codes: OK,
     },
 ];
-/// Of objects alone.
+/// The delete of single objects.
 const DELETE: Action = Action {
     name: "delete",
     verb: "delete",

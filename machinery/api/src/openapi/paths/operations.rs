@@ -93,7 +93,7 @@ const CREATE: Action = Action {
     gives: Gives::Object,
     codes: OK_CREATED_ACCEPTED,
 };
-/// At a path of its own.
+/// The watch at a path of its own.
 const WATCH_LIST: Action = Action {
     name: "watchlist",
     verb: "watch",

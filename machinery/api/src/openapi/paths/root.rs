@@ -33,7 +33,7 @@ fn get(
     }
 }
 
-/// Of the resources of a group version.
+/// The route of the resources of a group version.
 pub(in crate::openapi) fn group_version(group: &str, version: &str) -> Route<'static> {
     let path = format!("{}/", base(group, version));
     discovery(

@@ -1,6 +1,6 @@
 //! Kinds of another server, out of its own v2 document: what stands below one group version, and what that refers to.
 //!
-//! A document is a stranger's. Members that a v2 document does not have, members of another type and references that lead
+//! The document is another server's. Members that a v2 document does not have, members of another type and references that lead
 //! nowhere are left out, since clients read the documents of all servers as one and would fail as a whole.
 
 use super::protobuf::{self, Section};

@@ -1,4 +1,4 @@
-//! Faults of the simulated disk, as a test asks for them.
+//! Faults of the simulated disk, as a test requests them.
 
 use super::SimDisk;
 use rand::Rng;
@@ -37,7 +37,7 @@ enum SyncFailures {
 }
 
 impl SimDisk {
-    /// From now on one sync in `n` fails; zero stops it.
+    /// Fails one sync in `n` from now on; zero stops it.
     pub fn fail_syncs(&self, one_in: u32) {
         self.shared.lock().faults.syncs = if one_in == 0 {
             SyncFailures::Never
@@ -51,12 +51,12 @@ impl SimDisk {
         self.shared.lock().faults.syncs = SyncFailures::Next;
     }
 
-    /// From now on one read in `n` fails; zero stops it.
+    /// Fails one read in `n` from now on; zero stops it.
     pub fn fail_reads(&self, one_in: u32) {
         self.shared.lock().faults.reads = one_in;
     }
 
-    /// From now on one rename or removal in `n` fails, done or not done; zero stops it.
+    /// Fails one rename or removal in `n` from now on, done or not done; zero stops it.
     pub fn fail_names(&self, one_in: u32) {
         self.shared.lock().faults.names = one_in;
     }
@@ -66,7 +66,7 @@ impl SimDisk {
         self.shared.lock().faults.failed_names
     }
 
-    /// There is room for so many more bytes. A write beyond that is refused, or done in part and then refused; files
+    /// Leaves room for so many more bytes. A write beyond that is refused, or done in part and then refused; files
     /// that are removed give their room back.
     pub fn fill_after(&self, bytes: u64) {
         let mut shared = self.shared.lock();
@@ -80,7 +80,7 @@ impl SimDisk {
         self.shared.lock().faults.crowded = true;
     }
 
-    /// There is room without end.
+    /// Gives room without end.
     pub fn make_room(&self) {
         let mut shared = self.shared.lock();
         shared.faults.capacity = u64::MAX;

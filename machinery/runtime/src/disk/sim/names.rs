@@ -61,7 +61,7 @@ impl Names {
         }
     }
 
-    /// Keeps some of the changes that were not synced. What is in a directory that is lost is lost with it.
+    /// Keeps some of the changes that were not synced. A lost directory loses its files.
     pub(super) fn lose_power(&mut self, mut keeps: impl FnMut() -> bool) {
         for change in std::mem::take(&mut self.unsynced) {
             if keeps() {

@@ -123,7 +123,7 @@ impl ItemKey {
 pub(super) struct ItemIndex(HashMap<ItemKey, usize>);
 
 impl ItemIndex {
-    /// Of a list's items by their keys; items without one are not found.
+    /// Index of a list's items by their keys; items without one are not found.
     pub(super) fn of(keys: impl Iterator<Item = Option<ItemKey>>) -> Self {
         let mut places = Self::default();
         for (at, key) in keys.enumerate() {

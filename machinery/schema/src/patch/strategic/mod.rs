@@ -271,7 +271,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// As Go prints a map or a list.
+    /// A map or a list as Go prints it.
     fn shown(&self, node: Node) -> String {
         crate::leaf::go_value(self.free(node))
     }

@@ -164,7 +164,7 @@ impl Merge<'_> {
     }
 }
 
-/// Both in their orders; where places in the list itself are known, the earlier one comes first.
+/// Joins both in their orders; where places in the list itself are known, the earlier one comes first.
 fn woven(named: Vec<Placed>, others: Vec<Placed>) -> Vec<Node> {
     let mut merged = Vec::with_capacity(named.len() + others.len());
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());

@@ -56,7 +56,7 @@ fn is_old_address(text: &str) -> bool {
     }
 }
 
-/// As Go before 1.17 read it: with leading zeros.
+/// Reports whether Go before 1.17 read it: with leading zeros.
 fn is_old_ipv4(text: &str) -> bool {
     let mut parts = 0;
     let all = text.split('.').all(|part| {
@@ -83,7 +83,7 @@ fn number(text: &str, radix: u32) -> Option<(u32, &str)> {
     (value < MAX_NUMBER).then_some((value, &text[digits..]))
 }
 
-/// As Go before 1.17 read it; its last four bytes may be an old IPv4 address.
+/// Reports whether Go before 1.17 read it; its last four bytes may be an old IPv4 address.
 fn is_old_ipv6(text: &str) -> bool {
     let (mut rest, mut bytes, mut has_gap) = (text, 0, false);
     if let Some(after) = rest.strip_prefix("::") {

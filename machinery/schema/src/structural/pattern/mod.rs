@@ -1,7 +1,7 @@
 //! Patterns as Go's `regexp` reads them (RE2's syntax with Perl's classes), run by the `regex` crates' engines.
 //!
 //! [`parse`](parse::parse) reads Go's syntax and makes the engines' own syntax tree of it, so that nothing is
-//! written in another dialect in between; what Go refuses is refused in its words. What all patterns of a definition may
+//! written in another dialect in between; what Go refuses is refused in its words. The size that all patterns of a definition may
 //! take is counted by [`Patterns`].
 
 mod class;
@@ -137,7 +137,7 @@ impl Patterns {
         self.bytes
     }
 
-    /// They take more memory than is allowed.
+    /// Reports whether the patterns take more memory than is allowed.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }

@@ -81,7 +81,7 @@ struct Part {
 struct Level {
     alternatives: Vec<Part>,
     parts: Vec<Part>,
-    /// Those before the group, which come back behind it.
+    /// Flags before the group, which come back behind it.
     flags: Flags,
 }
 
