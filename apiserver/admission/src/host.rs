@@ -81,7 +81,7 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Time left for the request; `None` without a bound.
     fn time_left(&self) -> Option<Duration>;
 
-    /// Ends evaluations of expressions once nobody waits for the request's answer.
+    /// Ends evaluations of expressions once the request's client has gone.
     fn interrupt(&self) -> Option<Arc<dyn Interrupt>>;
 
     /// Counts bytes that the request holds while it waits for another server.

@@ -50,7 +50,7 @@ pub trait Plugin: Send + Sync {
     /// Reports whether the plugin applies to the request; the chain calls `mutate` and `validate` only then.
     fn handles(&self, request: &Request<'_>) -> bool;
 
-    /// May change the object.
+    /// Mutates the object.
     async fn mutate(
         &self,
         _request: &Request<'_>,
@@ -60,7 +60,7 @@ pub trait Plugin: Send + Sync {
         Ok(())
     }
 
-    /// May refuse; the object is absent on delete.
+    /// Validates the request; the object is absent on delete.
     async fn validate(
         &self,
         _request: &Request<'_>,

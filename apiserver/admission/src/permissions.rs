@@ -1,4 +1,4 @@
-//! Rights beyond the request's own that a plugin asks for.
+//! Rights beyond the request's own that a plugin requests.
 
 use crate::AdmissionError;
 use async_trait::async_trait;

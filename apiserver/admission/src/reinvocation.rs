@@ -27,7 +27,7 @@ struct State {
 /// Calls of one plugin.
 #[derive(Debug, Default)]
 struct Calls {
-    /// Those that have been called and want to see later changes.
+    /// Webhooks and policies that have been called and want to see later changes.
     called: BTreeSet<String>,
     /// Of these, those that a later change has reached.
     again: BTreeSet<String>,
@@ -36,7 +36,7 @@ struct Calls {
 }
 
 impl Reinvocation {
-    /// Begins the second pass, where the first one asked for it.
+    /// Begins the second pass, where the first one requested it.
     pub(crate) fn begin_second(&self) -> bool {
         let mut state = self.0.lock();
         let begins = state.wanted && !state.is_second;
@@ -65,7 +65,7 @@ impl Reinvocation {
         self.0.lock().of(by).again.contains(name)
     }
 
-    /// At the beginning of a second pass: changes of plugins since the first one count as the plugin's own.
+    /// Begins a second pass: changes of plugins since the first one count as the plugin's own.
     pub fn compare(&self, by: Caller, object: Option<&Tree>) {
         let mut state = self.0.lock();
         if state.is_second && state.of(by).left.as_ref() != object {
@@ -73,7 +73,7 @@ impl Reinvocation {
         }
     }
 
-    /// At the end of a first pass; what is to be compared is kept where there may be a second one.
+    /// Ends a first pass; what is to be compared is kept where there may be a second one.
     pub fn leave(&self, by: Caller, object: Option<&Tree>) {
         let mut state = self.0.lock();
         let waits = by == Caller::Policies && !state.of(by).called.is_empty();

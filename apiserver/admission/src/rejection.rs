@@ -61,7 +61,7 @@ fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     Ok(u16::try_from(given.clamp(0, LAST_CODE)).unwrap_or_default())
 }
 
-/// The beginning of a message: what a stranger or an expression says has no bound.
+/// The beginning of a message: the text of a webhook or an expression has no bound.
 pub(crate) fn cut(text: String) -> String {
     cut_to(text, MAX_MESSAGE_BYTES)
 }

@@ -25,7 +25,7 @@ pub trait Remarks: fmt::Debug + Send + Sync {
     async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError>;
 }
 
-/// A request whose warnings and annotations nobody reads.
+/// A request whose warnings and annotations are dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct Unheard;
 

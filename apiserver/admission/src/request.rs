@@ -18,7 +18,7 @@ impl Operation {
     /// All of them.
     pub const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// As upstream's messages have it.
+    /// The word of upstream's messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -65,7 +65,7 @@ impl Request<'_> {
         self.subresource.is_empty() && self.group == group && self.resource == resource
     }
 
-    /// Reports whether webhooks and policies may see the request at all: without reviews of who may do what nobody could do anything.
+    /// Reports whether webhooks and policies may see the request at all: if they refused reviews of access, no request could pass.
     pub(crate) fn may_be_seen(&self) -> bool {
         self.host.is_some() && !UNSEEN_REVIEWS.contains(&(self.group, self.resource))
     }

@@ -87,7 +87,7 @@ pub struct TokenIssuer {
     pub key: SigningKey,
 }
 
-/// The account asked for.
+/// The account requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
     pub namespace: &'a str,

@@ -1,4 +1,4 @@
-//! Reading objects that decide who may do what: absence and failure both mean no.
+//! Reading objects that grant access: absence and failure both mean no.
 
 use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey};

@@ -114,7 +114,7 @@ mod tests {
             ..own
         };
         check(AllowedAddresses::Any, &other_port, "127.0.0.1", true);
-        // A documentation network is nobody's here.
+        // A documentation network is on no interface here.
         check(AllowedAddresses::Global, &other_port, "192.0.2.77", true);
     }
 }

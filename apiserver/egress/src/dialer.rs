@@ -143,7 +143,7 @@ impl Dialer {
         self.answer_timeout
     }
 
-    /// From now on connections with our client certificate are opened with this configuration, by every clone.
+    /// Replaces the configuration of new connections with our client certificate, for every clone.
     pub fn replace(&self, mutual: Arc<ClientConfig>) {
         self.mutual.store(mutual);
     }

@@ -5,8 +5,8 @@
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
 //! Connecting, the handshake and the beginning of an answer have time limits; the rest of an answer may take as long as the
-//! client waits. A [`AllowedAddresses`] says which addresses a destination may have, however it is named. Certificates come from whoever
-//! makes the [`Dialer`].
+//! client waits. A [`AllowedAddresses`] says which addresses a destination may have, however it is named. Certificates come from the
+//! maker of the [`Dialer`].
 
 mod address;
 mod dialer;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Connections that wait for the next call.
 const MAX_IDLE: usize = 16;
-/// The head of an answer, and what is read of a body before somebody takes it.
+/// The head of an answer, and what is read of a body before its caller takes it.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 /// Go's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);

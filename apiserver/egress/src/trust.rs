@@ -33,7 +33,7 @@ pub(crate) struct Trust(Arc<ClientConfig>);
 /// Certificates that a server may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trusted<'a> {
-    /// Those of the authorities of a bundle in PEM, or of this machine's where it is empty.
+    /// Certificates of the authorities of a bundle in PEM, or of this machine's where it is empty.
     Bundle(&'a [u8]),
     /// Any (`insecureSkipTLSVerify`).
     Any,

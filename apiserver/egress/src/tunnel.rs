@@ -43,7 +43,7 @@ enum Ended {
     Refused,
 }
 
-/// The client hears all that the upstream said, also where the upstream closes without hearing the client out.
+/// The client receives all that the upstream sent, also where the upstream closes without reading on.
 async fn join(runtime: &Runtime, client: impl AsyncRead + AsyncWrite, upstream: impl AsyncRead + AsyncWrite) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_upstream, mut to_upstream) = tokio::io::split(upstream);

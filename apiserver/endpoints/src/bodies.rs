@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Upstream's limit for a request's body: for what a filter reads before, and for what handlers take of it.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-/// The limit for reviews and requests for tokens, which anybody may send: they are short, and read and answered as a whole.
+/// The limit for reviews and requests for tokens, which any user may send: they are short, and read and answered as a whole.
 pub(crate) const MAX_QUESTION_BYTES: usize = 256 * 1024;
 
 /// The type that a body is expected to have.

@@ -27,9 +27,9 @@ pub struct Priority {
 pub struct ExtensionVersion {
     pub group: String,
     pub version: String,
-    /// As that server said last.
+    /// From that server's last discovery.
     pub resources: Arc<[ExtensionResource]>,
-    /// That server has answered the last time.
+    /// Reports whether that server answered the last request.
     pub is_current: bool,
     /// The address of its OpenAPI v3 document, where it has one.
     pub openapi_v3: Option<Arc<str>>,

@@ -1,6 +1,6 @@
 //! From stored slices to bodies: kind, apiVersion and the revision are supplied here and nowhere else.
 //!
-//! A list is framed while it is sent: each frame is copied from the shared slices when the connection asks for it, so
+//! A list is framed while it is sent: each frame is copied from the shared slices when the connection requests it, so
 //! that a list of any length needs one frame of memory beyond its slices. Watch events go through the same
 //! writer.
 
@@ -208,7 +208,7 @@ impl FrameSource for ListFrames {
     }
 }
 
-/// So much is compressed in one go, however little comes of it.
+/// Bytes that are compressed in one go, however little comes of it.
 const MAX_READ_BYTES: usize = 1 << 20;
 
 /// Any frames, compressed on the way.

@@ -1,4 +1,4 @@
-//! JSON with line breaks, as `pretty` asks for it.
+//! JSON with line breaks, as `pretty` requests it.
 
 /// JSON for eyes: two spaces, member order kept.
 pub(crate) fn indented(json: &str) -> Vec<u8> {

@@ -3,10 +3,10 @@
 //! A request has its [`RequestInfo`] and passed the filters of `server` when it comes to [`Endpoints::handle`]. There
 //! its address finds a row of the registry, its method a handler; [`params`] reads the query, [`negotiation`] the form
 //! of body and answer, `bodies` the object, the registry does the work, `respond` frames the answer from shared
-//! slices. Whatever goes wrong becomes a `Status` in [`status`] and nowhere else.
+//! slices. Every error becomes a `Status` in [`status`] and nowhere else.
 //!
-//! Not here: TLS, authentication, authorization, limits (`server`); rules of kinds and keys (`registry`). What needs
-//! another part of the server (reviews, tokens, streams to kubelets) stands behind [`Hooks`].
+//! Not here: TLS, authentication, authorization, limits (`server`); rules of kinds and keys (`registry`). Requests that need
+//! another part of the server (reviews, tokens, streams to kubelets) go through [`Hooks`].
 
 mod bodies;
 pub mod body;

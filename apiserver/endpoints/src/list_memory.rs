@@ -21,9 +21,9 @@ use std::time::Duration;
 const COPIES: usize = 2;
 /// One entry of a page that is framed on demand.
 const REFERENCE_BYTES: usize = 16;
-/// Of all memory one user may hold this part.
+/// Part of all memory that one user may hold.
 const PART_OF_USER: usize = 4;
-/// Of a user's part this part is left for lists that are framed while they are sent.
+/// Part of a user's part that is left for lists that are framed while they are sent.
 const PART_OF_FRAMED: usize = 8;
 
 /// See the module.
@@ -49,7 +49,7 @@ impl ListMemory {
         &self.waiting
     }
 
-    /// Room for one page, or an answer that says when to come again. What is larger than all a user may have gets all of
+    /// Room for one page, or an answer that says when to come again. A page larger than all a user may have gets all of
     /// that.
     pub(crate) fn admit(
         &self,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Of all memory this part is not for ordinary users.
+/// Part of all memory that is not for ordinary users.
 const RESERVED_PART: usize = 4;
 
 /// See the module.
@@ -87,7 +87,7 @@ struct Waiting {
 }
 
 impl MemoryShares {
-    /// So many bytes, of which one user may hold so many.
+    /// Shares of so many bytes, of which one user may hold so many.
     pub fn new(bytes: usize, bound_of_user: usize) -> Arc<Self> {
         let bounds = Bounds {
             most: bound_of_user,
@@ -96,7 +96,7 @@ impl MemoryShares {
         Self::bounded(bytes, bytes / RESERVED_PART, bounds)
     }
 
-    /// So many bytes without a reserve, of which one user may hold so many, and no more than it leaves to others.
+    /// Shares of so many bytes without a reserve, of which one user may hold so many, and no more than it leaves to others.
     pub fn leaving_free(bytes: usize, bound_of_user: usize) -> Arc<Self> {
         let bounds = Bounds {
             most: bound_of_user.min(bytes / 2),
@@ -135,7 +135,7 @@ impl MemoryShares {
     }
 
     /// Bytes of an owner's share, of memory that knows no classes ([`MemoryShares::leaving_free`]); `None` where it holds too
-    /// much already. One who wants more than any owner may have gets all of that.
+    /// much already. A request for more than any owner may have gets all of that.
     pub fn hold_share(self: &Arc<Self>, owner: &str, bytes: usize) -> Option<HeldMemory> {
         let class = UserClass::Ordinary;
         let mut held = self.hold(class, owner);
@@ -157,7 +157,7 @@ impl State {
         self.held.get(user).copied().unwrap_or(0)
     }
 
-    /// Reports whether there is so much, and whether a user who holds so much already may take it.
+    /// Reports whether there is so much, and whether a user with so much already may take it.
     fn may_take(&self, free: Free, class: UserClass, own: usize, more: usize) -> bool {
         let is_bounded = class != UserClass::Administrator;
         let wanted = own.saturating_add(more);
@@ -188,7 +188,7 @@ impl State {
         self.wake();
     }
 
-    /// Wakes those for whom there is memory once those before them have taken theirs, and nobody else.
+    /// Wakes exactly those for whom there is memory once those before them have taken theirs.
     fn wake(&self) {
         let mut free = self.free;
         let mut promised: BTreeMap<&str, usize> = BTreeMap::new();
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-/// A place among those who wait; dropped, it is given up.
+/// A place in the queue for memory; dropped, it is given up.
 struct Place {
     shares: Arc<MemoryShares>,
     id: u64,
@@ -388,7 +388,7 @@ mod tests {
         let woken: Vec<bool> = waiting.iter().map(|one| one.is_woken()).collect();
         assert_eq!(woken, [true, false, true, false]);
         let halves = [waiting[0].poll().unwrap(), waiting[2].poll().unwrap()];
-        // Who was woken and leaves makes room for the next.
+        // A woken request that leaves makes room for the next.
         drop(other);
         assert!(waiting[3].is_woken());
         drop(halves);

@@ -146,7 +146,7 @@ pub struct ErrorForm {
 }
 
 /// The form of an answer that says what went wrong, in the accepted format; JSON where it was to be a view of something, and
-/// for whoever accepts nothing there is.
+/// for a client that accepts no served format.
 pub fn of_errors<B>(request: &Request<B>) -> ErrorForm {
     let (uri, headers) = (request.uri(), request.headers());
     let says = uri.query().is_some_and(|query| query.contains("pretty"));

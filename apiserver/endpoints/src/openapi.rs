@@ -1,4 +1,4 @@
-//! OpenAPI: v3 with an index and one document per group version, v2 with one for all; rendered when asked for
+//! OpenAPI: v3 with an index and one document per group version, v2 with one for all; rendered when requested
 //! ([`crate::shared_document`]).
 //!
 //! A v3 document's address carries a hash of what it is made from, so that clients keep their copy until that changes.

@@ -56,7 +56,7 @@ fn revision_match(raw: &Raw<'_>, limit: usize) -> Result<RevisionMatch, Registry
     })
 }
 
-/// The revision a `get` asks for.
+/// The revision a `get` requests.
 pub fn get(query: &Query) -> Result<RevisionMatch, RegistryError> {
     Ok(
         match plain_revision(query.get("resourceVersion").unwrap_or_default())? {
@@ -67,7 +67,7 @@ pub fn get(query: &Query) -> Result<RevisionMatch, RegistryError> {
     )
 }
 
-/// Of a get or watch, where upstream answers a failure of its own.
+/// Reads the revision of a get or watch, where upstream answers a failure of its own.
 fn plain_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
     parse_revision(text).map_err(|_| {
         RegistryError::Unclassified(format!(
@@ -91,11 +91,11 @@ fn parse_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
 /// none.
 ///
 /// # Errors
-/// A selector that asks for other names too.
+/// A selector that requests other names too.
 pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
     let mut raw = raw(query)?;
     default_watch(&mut raw, query);
-    // By a `/watch/` path upstream checks what a list may ask for.
+    // By a `/watch/` path upstream checks what a list may request.
     let problems = match query.boolean("watch") {
         true => check_watch(&raw),
         false => check_list(&raw),
@@ -113,7 +113,7 @@ pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
     })
 }
 
-/// A watch from the beginning asks for the state and for its end (upstream's `SetListOptionsDefaults`); one by a `/watch/`
+/// A watch from the beginning requests the state and for its end (upstream's `SetListOptionsDefaults`); one by a `/watch/`
 /// path does not.
 fn default_watch(raw: &mut Raw<'_>, query: &Query) {
     let says_nothing = raw.send_initial_events.is_none() && raw.resource_version_match.is_empty();
@@ -364,7 +364,7 @@ pub(crate) fn unreadable_collection() -> RegistryError {
 }
 
 impl RawDeleteOptions {
-    /// From the query; a body, where there is one, is used instead.
+    /// Reads the query; a body, where there is one, is used instead.
     pub fn from_query(query: &Query) -> Result<Self, RegistryError> {
         // Preconditions, and none where they are empty (`Convert_url_Values_To_v1_DeleteOptions`).
         let precondition = |name: &str| query.get(name).filter(|own| !own.is_empty());

@@ -43,7 +43,7 @@ pub(crate) fn apply(
     Ok(patched.tree)
 }
 
-/// A patch may not make an object of another kind. What a strategic merge patch says of the kind is not looked at.
+/// A patch may not make an object of another kind. The kind in a strategic merge patch is not looked at.
 pub(crate) fn check_kind(
     expected: &Expected<'_>,
     kind: PatchType,

@@ -49,7 +49,7 @@ impl ReadBody {
         Body::read_on(ReadOn { rest: self, pace })
     }
 
-    /// Drops what is left; `false` where it is asked for just now, or waits for work of the server's own.
+    /// Drops what is left; `false` where it is requested just now, or waits for work of the server's own.
     pub(crate) fn end(&self) -> bool {
         let Some(mut rest) = self.0.try_lock() else {
             return false;

@@ -132,7 +132,7 @@ impl RequestInfo {
         self.resource.clone_from(&rest[0]);
     }
 
-    /// Without a name a get is a list or a watch, and a delete is a deletecollection.
+    /// Makes a get without a name a list or a watch, and a delete a deletecollection.
     fn refine_verb(&mut self, query: &Query) {
         if self.name.is_empty() && self.verb == "get" {
             self.verb = if query.boolean("watch") { "watch" } else { "list" }.to_owned();
@@ -144,7 +144,7 @@ impl RequestInfo {
         }
     }
 
-    /// Those that authorization looks at: not of `/watch/` paths, where a selector need not count (upstream's rule).
+    /// Reads the selectors for authorization: not of `/watch/` paths, where a selector need not count (upstream's rule).
     fn read_selectors(&mut self, query: &Query) {
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
             self.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
@@ -168,7 +168,7 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// The name in a field selector that asks for exactly one (`metadata.name=x`), when it could be a path segment. The
+/// The name in a field selector that requests exactly one (`metadata.name=x`), when it could be a path segment. The
 /// selector is parsed as the store parses it, so that both see the same name.
 fn exact_name(selector: &str) -> Option<String> {
     let fields = FieldSelector::parse(selector).ok()?;
@@ -178,7 +178,7 @@ fn exact_name(selector: &str) -> Option<String> {
 }
 
 /// A query string, decoded as Go's `URL.Query` does: the first value of a name counts, and a pair with a semicolon or a broken
-/// escape is none. How long it may be is the address's bound.
+/// escape is none. Its length is bounded by the address's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 

@@ -59,7 +59,7 @@ fn bytes(
     framed(status, form, content_type, CopiedFrames::new([Bytes::from(body)]))
 }
 
-/// A JSON text in the format asked for (never protobuf).
+/// A JSON text in the format requested (never protobuf).
 pub(crate) fn json_text(
     status: StatusCode,
     form: ResponseFormat,
@@ -206,7 +206,7 @@ pub(crate) fn is_current(row: &ResourceRow, entry: &Entry) -> bool {
     row.stored.conversion.is_none() && entry.record.fingerprint == row.stored.fingerprint
 }
 
-/// One object as a tree, with these columns where a table is asked for.
+/// One object as a tree, with these columns where a table is requested.
 pub(crate) fn tree_answer(
     columns: &Columns,
     showing: ResponseOptions,

@@ -1,5 +1,5 @@
-//! Large documents: rendered once, off the threads that serve requests and one at a time, shared by all who ask, and kept for
-//! as long as clients ask for it now and then.
+//! Large documents: rendered once, off the threads that serve requests and one at a time, shared by all requests for them, and
+//! kept for as long as clients request them now and then.
 
 use crate::framing::GZIP_FROM_BYTES;
 use apiserver_registry::RegistryError;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A document for which nobody asked so long is let go.
+/// A document without requests for so long is dropped.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Documents beyond these bytes are shared while they are sent, and not kept.
 const MAX_KEPT_BYTES: usize = 32 << 20;
@@ -104,7 +104,7 @@ impl SharedDocuments {
         made.ok_or_else(|| RegistryError::Internal("the document could not be rendered".into()))
     }
 
-    /// A document, or the promise of one.
+    /// A document, or one that is being made.
     fn find(&self, key: &str) -> Result<Arc<Document>, Option<Coming>> {
         let slots = self.0.slots.lock();
         match slots.all.iter().find(|(own, _)| own == key) {
@@ -164,7 +164,7 @@ impl SharedDocuments {
         made
     }
 
-    /// Holds a document until nobody asks for it any more.
+    /// Holds a document until no client requests it any more.
     async fn keep(&self, runtime: &Runtime, document: Arc<Document>) {
         let size = document.bytes.len();
         {

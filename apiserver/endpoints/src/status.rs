@@ -229,7 +229,7 @@ pub fn of(error: &RegistryError) -> Status {
             429,
             "TooManyRequests",
             message,
-            // Where nobody knows when there is room again, upstream has no details.
+            // Where it is unknown when there is room again, upstream has no details.
             (*seconds > 0 || !causes.is_empty()).then(|| Details::default().causes(causes).retry(*seconds)),
         ),
         E::TooLargeRevision { requested, current } => Status::failure(

@@ -2,7 +2,7 @@
 //!
 //! They report writes that are done, so that they cannot be refused as reads are. Each refers to a version of an object that
 //! may be there for this client alone, and is counted for as long as it waits: by account, for ordinary users by namespace as well,
-//! and in all. What finds no place is answered as a request that was not answered in time, and what it refers to is dropped.
+//! and in all. An answer without a place becomes that to a request out of time, and what it refers to is dropped.
 
 use apiserver_registry::{RegistryError, RequestContext, TIME_IS_UP, UserClass};
 use futures::future::{self, Either};
@@ -25,7 +25,7 @@ pub(crate) struct WaitingAnswers(Mutex<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     all: Count,
-    /// By account and by namespace; nobody who waits for nothing is there.
+    /// By account and by namespace; without entries of owners that wait for nothing.
     owners: HashMap<Arc<str>, Count>,
 }
 
@@ -57,11 +57,11 @@ impl Bound {
 
 impl WaitingAnswers {
     /// Waits for `room`, for an answer that refers to objects of so many bytes. The request goes on among the heavy work, so
-    /// that it holds no seat of priority and fairness, and for as long as somebody waits for its answer.
+    /// that it holds no seat of priority and fairness, and for as long as its client waits for the answer.
     ///
     /// # Errors
-    /// [`RegistryError::Timeout`] where there is no place, and where nobody waits for the answer any more. What was done
-    /// stands, as after any other timeout.
+    /// [`RegistryError::Timeout`] where there is no place, and where the client has stopped waiting for the answer. Writes that were made
+    /// stand, as after any other timeout.
     pub(crate) async fn wait<T>(
         &self,
         ctx: &RequestContext,

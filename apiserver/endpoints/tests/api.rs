@@ -527,7 +527,7 @@ async fn apply_configuration_has_its_manager() {
     }
 }
 
-/// As upstream's `connecter.ConnectMethods()`: whoever may patch a subresource must not get a shell by it.
+/// As upstream's `connecter.ConnectMethods()`: a user who may patch a subresource must not get a shell by it.
 #[tokio::test]
 async fn connect_accepts_its_methods_only() {
     let api = Api::new().await;

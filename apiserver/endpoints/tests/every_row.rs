@@ -145,7 +145,7 @@ impl<'a> Life<'a> {
         self.api.get(&self.object).await
     }
 
-    /// Does something that is to write nothing.
+    /// Runs something that is to write nothing.
     async fn writes_nothing(&self, what: &str, doing: impl Future<Output = Answer>) -> Result<(), Wrong> {
         let before = self.api.revision().await;
         doing

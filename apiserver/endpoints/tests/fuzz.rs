@@ -12,7 +12,7 @@ use machinery_fuzz::{Random, fuzz_built, in_proportion, lines};
 
 /// Bytes held for each byte of the input: it is read a few times, and its parts are kept.
 const HELD: usize = 64;
-/// Longer ones are refused before they are read.
+/// Longest input; longer ones are refused before they are read.
 const LONGEST: usize = 1 << 16;
 
 #[test]

@@ -111,7 +111,7 @@ async fn sent(api: &Api, door: Door, input: Vec<u8>) {
     }
 }
 
-/// The clock is the simulation's: it goes on once nobody has anything to do any more.
+/// The clock is the simulation's: it goes on once all tasks wait.
 async fn settled(api: &Api) {
     api.runtime.sleep(Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! Answers that nobody reads: they are counted until their clients have them, in other forms than the stored one with their
+//! Answers that their clients do not read: they are counted until their clients have them, in other forms than the stored one with their
 //! copies, in the stored one with the objects that they keep from being freed.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
@@ -153,7 +153,7 @@ fn unread_reads_of_the_stored_form_are_refused_to_one_owner() {
             assert_eq!(refused, 429);
             let other = api.sent_by(access::operator()).answer(&path, JSON).await;
             assert_eq!(other.status(), 200);
-            // Nobody has read for a while: there is room again.
+            // The clients have not read for a while: there is room again.
             runtime.sleep(Duration::from_secs(11)).await;
             drop(api.stream(&path, JSON).await);
         }

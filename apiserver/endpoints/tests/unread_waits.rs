@@ -92,7 +92,7 @@ fn answers_that_wait_for_room_are_bounded_by_account() {
             for code in over {
                 assert_eq!(code.await.unwrap(), 504);
             }
-            // Those who wait are answered once there is room, and leave their places to others.
+            // Waiting requests are answered once there is room, and leave their places to others.
             crowded.unread.clear();
             for code in waiting {
                 assert_eq!(code.await.unwrap(), 200);

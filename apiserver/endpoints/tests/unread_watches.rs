@@ -1,4 +1,4 @@
-//! Watches that nobody reads: their memory is counted by owner, and those behind for longest end where the share is spent.
+//! Watches that their clients do not read: their memory is counted by owner, and those behind for longest end where the share is spent.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -91,7 +91,7 @@ fn unread_watches_of_stored_objects_hold_references() {
         let (held, ended) = api.endpoints.unread_memory().figures();
         assert_eq!((held.encoded, ended), (0, 0));
         assert!(held.referred > WATCHES * (LARGE - PIECE));
-        // References may be of objects that are there for nobody else: their share is counted as well.
+        // References may be to objects that no other request holds: their share is counted as well.
         for _ in 0..400 {
             watches.push(unread(&api, JSON, "").await.0);
         }

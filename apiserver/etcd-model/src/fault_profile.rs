@@ -18,7 +18,7 @@ pub struct FaultProfile {
     pub partition: Duration,
     /// Messages that wait for a stream before its watcher is a victim (128 in etcd).
     pub queue: usize,
-    /// Messages under way to a reader who takes none.
+    /// Messages under way to a reader that takes none.
     pub window: usize,
     /// Revisions sent at once to a watcher that is behind (1000 in etcd).
     pub batch_revisions: usize,

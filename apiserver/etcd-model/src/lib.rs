@@ -1,12 +1,12 @@
-//! An etcd in memory, for tests: etcd's messages, its answers, and no more than it promises.
+//! An etcd in memory, for tests: etcd's messages, its answers, and no more than its guarantees.
 //!
 //! [`Etcd::transport`] stands where `etcd-client` has its connections, so the product's own code and the real client
 //! above it are what runs. A request is decoded by tonic's server half ([`serve`]); a write is agreed on and applied by
 //! every member in its own time ([`members`], [`store`]); a watch is a stream of its own ([`stream`], [`watchers`]).
 //! With a simulated runtime the seed decides the [`FaultProfile`]: delays, lost answers, broken streams, members that are
-//! behind or cut off, slow readers that become victims, and who is too late for a compaction.
+//! behind or cut off, slow readers that become victims, and watchers that are too late for a compaction.
 //!
-//! What it does not know it refuses by name. That it is honest is shown beside the backend that uses it: the same
+//! Requests that it does not know it refuses by name. Its likeness is shown beside the backend that uses it: the same
 //! operations on a real etcd get the same answers.
 
 mod fault_profile;
@@ -146,7 +146,7 @@ impl BalancedChannelBuilder for Transport {
         self,
         buffer: usize,
     ) -> Result<(Channel, mpsc::Sender<Change<http::Uri, Endpoint>>), Self::Error> {
-        // The client names its endpoints here; nobody asks, but it has to be possible.
+        // The client names its endpoints here; they are not read, but the channel has to be open.
         let (endpoints, named) = mpsc::channel(buffer);
         let named = Arc::new(named);
         let service = tower::service_fn(move |request| {

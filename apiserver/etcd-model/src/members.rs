@@ -238,7 +238,7 @@ impl Members {
 fn replayed(commands: &[Command]) -> Store {
     let mut store = Store::new();
     for command in commands {
-        // Whether it was refused was known to who asked.
+        // Its sender received whether it was refused.
         drop(store.apply(command));
     }
     store
@@ -251,7 +251,7 @@ fn rounds_micros(rounds: Duration) -> u64 {
 impl State {
     fn apply(&mut self, command: &Command) {
         let before = self.store.revision();
-        // Whether it was refused is the same for all, and known to who asked.
+        // Whether it was refused is the same for all members, and its sender has the answer.
         drop(self.store.apply(command));
         for (revision, events) in self.store.changes_from(before + 1) {
             self.watchers.notify(revision, events);

@@ -38,7 +38,7 @@ pub(crate) fn lost() -> Status {
     Status::unavailable("the connection was lost")
 }
 
-/// Not a word of etcd's: whoever begins to use more of etcd than this model knows has to teach it first.
+/// An answer that is not etcd's: code that begins to use more of etcd than this model knows has to teach it first.
 pub(crate) fn unknown_here(what: &str) -> Status {
     Status::unimplemented(format!("this model of etcd does not know {what}"))
 }

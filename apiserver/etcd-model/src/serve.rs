@@ -39,7 +39,7 @@ pub(crate) async fn serve(
     let path = request.uri().path().to_owned();
     let answer = async {
         let answer = answer(members, Arc::clone(&cut), &path, request).await;
-        // Cut off after it was sent: nobody receives it.
+        // Cut off after it was sent: no client receives it.
         if cut.get() { lost() } else { answer }
     };
     tokio::select! {

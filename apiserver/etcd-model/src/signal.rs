@@ -1,4 +1,4 @@
-//! A value to wait on. (tokio's own `watch` wakes those who wait in an order that no seed decides.)
+//! A value to wait on. (tokio's own `watch` wakes waiting tasks in an order that no seed decides.)
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;

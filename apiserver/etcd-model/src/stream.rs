@@ -36,7 +36,7 @@ pub(crate) fn needs_leader(metadata: &MetadataMap) -> bool {
     metadata.get("hasleader").is_some_and(|value| value == "true")
 }
 
-/// Registers what the first request asks for.
+/// Registers the watch of the first request.
 pub(crate) async fn open(
     members: Arc<Members>,
     cut: Arc<Signal<bool>>,
@@ -64,7 +64,7 @@ pub(crate) async fn open(
     Ok(answers)
 }
 
-/// The request as etcd understands it, unless it asks for more than this model knows.
+/// The request as etcd understands it, unless it requests more than this model knows.
 fn known(asked: WatchCreate) -> Result<WatchCreate, Status> {
     if asked.fragment || asked.watch_id != 0 || !asked.filters.is_empty() || asked.start_revision < 0 {
         return Err(refusals::unknown_here("an option of a watch"));
@@ -88,7 +88,7 @@ impl Stream {
         };
         self.members.with(self.member, |state| state.watchers.remove(id));
         if let End::Said(status) = end {
-            // Behind what is under way; a reader who has gone does not hear it.
+            // Behind what is under way; a reader that has gone does not receive it.
             drop(out.send(Err(status)).await);
         }
     }
@@ -116,7 +116,7 @@ impl Stream {
     }
 }
 
-/// A watch that asked for a leader ends without one; another waits and gets nothing.
+/// A watch that requested a leader ends without one; another waits and gets nothing.
 async fn cut_off(members: &Members, member: usize, needs_leader: bool) -> End {
     if !needs_leader {
         return pending().await;
@@ -178,7 +178,7 @@ async fn deliver(
         let message = messages.recv().await;
         next = message.map(|message| response_of(members, member, asked, message));
     }
-    // The watcher is no more; its stream stays open until somebody closes it.
+    // The watcher is no more; its stream stays open until one side closes it.
     pending().await
 }
 

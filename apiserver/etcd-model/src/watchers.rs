@@ -2,7 +2,7 @@
 //!
 //! As in etcd, a change is offered to watchers that are in step; one whose queue is full is a victim and gets the same
 //! again later, then catches up from its own revision in batches of whole revisions. Only those in step are notified of
-//! progress, and only who is behind can be too late for what a compaction left.
+//! progress, and only a watcher that is behind can be too late for what a compaction left.
 
 use crate::messages::{Event, WatchCreate};
 use crate::store::Store;
@@ -83,7 +83,7 @@ impl Watchers {
         }
     }
 
-    /// One round for those who are not in step, at most so many revisions to each.
+    /// One round for watchers that are not in step, at most so many revisions to each.
     pub(crate) fn catch_up(&mut self, store: &Store, batch_revisions: usize) {
         self.watchers
             .retain(|_, watcher| watcher.catch_up(store, batch_revisions));

@@ -1,7 +1,7 @@
 //! Expressions about a request: match conditions of webhooks, and all that policies say.
 //!
 //! An [`Expression`] is compiled once, with its configuration. [`evaluate`] evaluates several on one request within one budget, as upstream's
-//! `ForInput` does: variables of the policy are evaluated when an expression asks for them, once, and cost what they cost ([`session`]). An
+//! `ForInput` does: variables of the policy are evaluated when an expression requests them, once, and cost what they cost ([`session`]). An
 //! authorizer answers an expression at once; where ours cannot, the question is noted, answered, and the expressions evaluated again
 //! ([`questions`]).
 

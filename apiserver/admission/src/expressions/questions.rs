@@ -29,7 +29,7 @@ pub(super) struct Answers<'a> {
     end: Arc<End>,
 }
 
-/// Ends an evaluation that waits for an answer or has none, and any once nobody waits for the request.
+/// Ends an evaluation that waits for an answer or has none, and any once the request's client has gone.
 #[derive(Debug)]
 struct End {
     waits: AtomicBool,

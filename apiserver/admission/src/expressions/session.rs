@@ -1,4 +1,4 @@
-//! Values of variables in one evaluation; those of the policy are evaluated when they are asked for, once.
+//! Values of variables in one evaluation; those of the policy are evaluated when they are requested, once.
 
 use super::questions::Answers;
 use super::{Expression, Inputs, Variables};
@@ -30,7 +30,7 @@ pub(super) struct Session<'a> {
     known: Vec<Known<'a>>,
     /// Depth of the variables that are under way.
     depth: AtomicUsize,
-    /// Cost of variables since it was asked for.
+    /// Cost of variables since it was read last.
     spent: AtomicU64,
     /// Steps of variables, which costs do not count.
     worked: AtomicU64,

@@ -100,7 +100,7 @@ fn variables_are_evaluated_where_they_are_used_once() {
         "expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: gone",
     );
     check(&[("a", "object.")], "variables.a == 1 || true", "Some(true)");
-    // The last one of a name counts, and one that asks for itself has no value.
+    // The last one of a name counts, and one that refers to itself has no value.
     check(&[("a", "1"), ("a", "2")], "variables.a", "2");
     check(
         &[("a", "1"), ("a", "variables.a + 1")],
@@ -157,12 +157,12 @@ fn budget_is_for_all_expressions() {
         found.unwrap_err(),
         "validation failed due to running out of cost budget, no further validation rules will be run"
     );
-    // Variables are paid for by the expression that asks for them.
+    // Variables are paid for by the expression that requests them.
     let found = futures::executor::block_on(values(&[("a", loops)], &["variables.a"], 100));
     assert!(found.unwrap_err().starts_with("validation failed"));
 }
 
-/// Steps that costs do not count are bounded for all expressions of a request, those of variables included, whoever asks.
+/// Steps that costs do not count are bounded for all expressions of a request, those of variables included, for every user.
 #[test]
 fn work_of_all_expressions_of_a_request_is_bounded() {
     let (user, host) = (UserInfo::named("anna", ["staff"]), deployments(""));

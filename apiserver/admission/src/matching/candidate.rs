@@ -91,7 +91,7 @@ pub(crate) enum PatchFailure {
     Unknown(String),
 }
 
-/// Applies a JSON patch as upstream does: to the object's JSON, which is then read as its kind again. What the kind does not know is dropped.
+/// Applies a JSON patch as upstream does: to the object's JSON, which is then read as its kind again. Members unknown to the kind are dropped.
 pub(crate) fn patched(object: &Tree, patch: &[u8]) -> Result<Tree, PatchFailure> {
     Ok(read_patched(object, patch, Strictness::Ignore)?.tree)
 }

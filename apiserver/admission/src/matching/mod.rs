@@ -1,6 +1,6 @@
 //! Matching of requests by rules and selectors, for webhooks and policies alike.
 //!
-//! [`Constraints`] are what a configuration says of the requests that it is for, compiled; a [`Selection`] is one request, asked for each of
+//! [`Constraints`] are what a configuration says of the requests that it is for, compiled; a [`Selection`] is one request, matched with each of
 //! them: what it reads for one (equivalent resources, the namespace) it keeps for the others. [`request`] is the request as webhooks are sent
 //! it and as expressions see it.
 

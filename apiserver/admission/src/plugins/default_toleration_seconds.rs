@@ -9,7 +9,7 @@ use machinery_schema::{Ref, Tree};
 const SECONDS: i64 = 300;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// With a pod that has the tolerations.
+/// The plugin, with a pod that has the tolerations.
 pub(super) struct DefaultTolerationSeconds(Tree);
 
 impl DefaultTolerationSeconds {

@@ -1,5 +1,5 @@
-//! DenyServiceExternalIPs: no service asks for external addresses that it does not have. Whoever may write services could
-//! take others' traffic with them (CVE-2020-8554), so it is on here (decision 0044); upstream leaves it off.
+//! DenyServiceExternalIPs: no service requests external addresses that it does not have. With them a writer of services could
+//! take others' traffic (CVE-2020-8554), so it is on here (decision 0044); upstream leaves it off.
 
 use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaimResize: a claim asks for more only once it is bound, and where its class says that volumes grow.
+//! PersistentVolumeClaimResize: a claim requests more only once it is bound, and where its class says that volumes grow.
 
 use super::objects::{annotation, find};
 use crate::{AdmissionError, Operation, Plugin, Request, Step};

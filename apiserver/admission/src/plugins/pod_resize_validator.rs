@@ -1,4 +1,4 @@
-//! PodResizeValidator: a pod on a node is not resized beyond what the node has. The scheduler counts what a pod asks for from
+//! PodResizeValidator: a pod on a node is not resized beyond what the node has. The scheduler counts what a pod requests from
 //! the moment at which it is stored, so that one pod would close its node to all others.
 
 use super::objects::find;

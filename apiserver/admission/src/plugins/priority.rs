@@ -56,7 +56,7 @@ impl Priority {
         )))
     }
 
-    /// Of the global defaults the lowest one counts.
+    /// The lowest of the global defaults.
     async fn default_class(&self) -> Result<Class, AdmissionError> {
         let all = self.reader.list(&GroupResource::new(GROUP, CLASSES), "").await?;
         let mut known = self.known.lock();

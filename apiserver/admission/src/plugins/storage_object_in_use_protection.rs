@@ -1,4 +1,4 @@
-//! StorageObjectInUseProtection: volumes, claims and attribute classes carry a finalizer until nobody uses them.
+//! StorageObjectInUseProtection: volumes, claims and attribute classes carry a finalizer until they are no longer in use.
 //! The protection controllers take it away.
 
 use crate::{AdmissionError, Operation, Plugin, Request, Step};

@@ -124,7 +124,7 @@ pub(super) fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
     )
 }
 
-/// Nothing is enforced that a namespace does not ask for.
+/// Nothing is enforced that a namespace does not request.
 pub(super) fn pod_security(reader: &Arc<dyn ObjectReader>) -> PodSecurity {
     let clock: pod_security::Clock = Arc::new(|| std::time::Duration::ZERO);
     let configuration = pod_security::Configuration::default();

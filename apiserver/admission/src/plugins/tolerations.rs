@@ -37,7 +37,7 @@ struct Toleration<'a> {
 /// value) and the effect.
 type Class<'a> = (Option<&'a str>, Option<&'a str>, &'a str);
 
-/// Longer than any number of seconds.
+/// A time longer than any number of seconds.
 const FOREVER: i128 = i128::MAX;
 
 impl<'a> Toleration<'a> {

@@ -184,7 +184,7 @@ impl ValidatingPolicy {
         let spec: ValidatingSpec = read(json)?;
         let (policy, environments) = Policy::compile(name, spec.shared);
         let env = environments.usual();
-        // Messages are made for whoever is refused, and may not reveal what others may do.
+        // Messages are made for the refused user, and may not reveal what others may do.
         let messages = environments.of(AdmissionVariables::default());
         let check = |own: Validation| Check {
             expression: Expression::compile(&env, &own.expression, &[Type::Bool]).0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Cost of all policies for one request. Upstream has no bound for all of them together.
 const REQUEST_BUDGET: u64 = 20 * RUNTIME_BUDGET;
-/// From this cost on others get a turn before the next evaluation.
+/// Cost from which on others get a turn before the next evaluation.
 const LONG: u64 = 1_000_000;
 
 /// A policy that cannot be evaluated, or one of its bindings.

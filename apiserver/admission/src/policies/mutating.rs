@@ -37,7 +37,7 @@ impl Plugin for MutatingPolicies {
         &[Step::Admit]
     }
 
-    /// There is nothing to change in what is deleted.
+    /// All but deletes: there is nothing to change in what is deleted.
     fn operations(&self) -> &'static [Operation] {
         &[Operation::Create, Operation::Update, Operation::Connect]
     }
@@ -190,7 +190,7 @@ impl Dispatch<'_> {
             return Ok(());
         }
         let id = invocation.id();
-        // A second pass calls nobody for the first time.
+        // A second pass makes no first call.
         if let Some(state) = self.state.filter(|state| state.is_second())
             && !state.is_due(Caller::Policies, &id)
         {

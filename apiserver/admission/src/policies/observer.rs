@@ -13,7 +13,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// As labels have it.
+    /// The value of a label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "no_error",

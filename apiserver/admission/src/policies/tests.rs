@@ -11,7 +11,7 @@ use machinery_schema::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// No parameters, and nobody who counts.
+/// No parameters, and no count of runs.
 #[derive(Debug)]
 struct Nobody;
 

@@ -114,7 +114,7 @@ fn check_kind(review: &Review, version: ReviewVersion) -> Result<(), BadAnswer> 
     )))
 }
 
-/// The type of the patch; in v1beta1 nobody checks what a webhook says of it.
+/// The type of the patch; in v1beta1 upstream does not check what a webhook names.
 fn patch_type(
     version: ReviewVersion,
     patch: &[u8],

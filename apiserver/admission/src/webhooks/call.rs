@@ -30,12 +30,12 @@ pub(super) enum CallError {
         why: String,
         code: u16,
     },
-    /// The webhook said no.
+    /// The webhook refused the request.
     Rejected(Box<Rejection>),
     /// The request ends, whatever the failure policy says: its time was over before the webhook had a place for it, or there is
     /// no turn for its work.
     Request(AdmissionError),
-    /// The server cannot do what the webhook asks for.
+    /// The server cannot do what the webhook requests.
     Internal(String),
     BadRequest(String),
 }

@@ -6,8 +6,8 @@
 //! [`validating`] calls all at once. [`review`] is what is sent, [`answer`] what may come back, [`call`] the call with its time limit
 //! and its errors.
 //!
-//! Requests for configurations of admission are never sent, so that a broken webhook can be removed; nor are reviews of who may do
-//! what, without which nobody could.
+//! Requests for configurations of admission are never sent, so that a broken webhook can be removed; nor are reviews of
+//! access, without which no request could pass.
 
 mod answer;
 mod call;

@@ -118,7 +118,7 @@ impl MutatingWebhooks {
                 candidate.convert(&to).await?;
             }
             let matches = conditions::hold(webhook, selection, &to, candidate.objects(), &self.0.runtime);
-            // A second pass calls nobody for the first time.
+            // A second pass makes no first call.
             let is_due =
                 || !is_second || state.is_some_and(|state| state.is_due(Caller::Webhooks, &webhook.id));
             if !matches.await? || !is_due() {

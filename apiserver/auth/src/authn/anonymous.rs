@@ -5,7 +5,7 @@ use machinery_meta::UserInfo;
 
 pub(super) const NAME: &str = "anonymous";
 
-/// With paths, only requests to exactly these are let through; the others are unauthorized.
+/// Anonymous access. With paths, only requests to exactly these are let through; the others are unauthorized.
 #[derive(Debug, Clone, Default)]
 pub struct Anonymous {
     pub paths: Option<Vec<String>>,

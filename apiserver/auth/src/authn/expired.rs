@@ -1,13 +1,13 @@
 //! Credentials that say of themselves that their time is over.
 //!
-//! Such credentials are good for nothing, whoever signed them: they are refused without a signature being checked. A
+//! Such credentials are good for nothing, whatever signed them: they are refused without a signature being checked. A
 //! client that gets `Unauthorized` for them fetches new ones (client-go's exec plugins and token files).
 
 use super::Credentials;
 use super::token::tokens_of;
 use crate::jwt;
 
-/// As much as clocks may differ for a token that is verified.
+/// Difference of clocks that is tolerated, as for a token that is verified.
 const LEEWAY_SECONDS: i64 = super::service_account::LEEWAY_SECONDS;
 
 /// Reports whether all credentials of a request, a certificate or a token that names its times, are over by their own word.

@@ -55,7 +55,7 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// A user who proved who they are.
+/// A user with a proven identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticated {
     pub user: UserInfo,
@@ -201,7 +201,7 @@ impl From<String> for Refusal {
     }
 }
 
-/// Takes the credentials out of a request that has been let in, so that nobody whom it is handed on to sees them: tokens,
+/// Takes the credentials out of a request that has been let in, so that no handler or extension behind sees them: tokens,
 /// the usual headers of front proxies and those of ours.
 pub fn forget_credentials(headers: &mut HeaderMap, of_proxies: &FrontProxyHeaders) {
     machinery_x509::forget_token(headers);
@@ -209,7 +209,7 @@ pub fn forget_credentials(headers: &mut HeaderMap, of_proxies: &FrontProxyHeader
     of_proxies.forget(headers);
 }
 
-/// A user who proved an identity, in the group of all who did.
+/// A user with a proven identity, in the group of all such users.
 pub(crate) fn authenticated(user: UserInfo) -> Authenticated {
     Authenticated::new(machinery_x509::with_authenticated_group(user))
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// As upstream: how long a verified token is believed without looking again.
+/// Time for which a verified token is believed without looking again, as upstream.
 const REMEMBER_SECONDS: i64 = 10;
 /// Verified tokens kept in memory at most.
 const REMEMBER_TOKENS: usize = 4_096;
@@ -120,7 +120,7 @@ pub(super) fn accepted(own: &[String], audiences: &[String]) -> Result<Vec<Strin
     Ok(common)
 }
 
-/// Those of the first audiences that are among the others. Both are lists of clients, tens of thousands long where they want.
+/// Audiences of the first list that are in the second. Both are clients' lists, tens of thousands long where they want.
 pub(crate) fn common(own: &[String], audiences: &[String]) -> Vec<String> {
     let audiences: HashSet<&String> = audiences.iter().collect();
     let common = own.iter().filter(|one| audiences.contains(one));

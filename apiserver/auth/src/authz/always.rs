@@ -8,7 +8,7 @@ use machinery_meta::UserInfo;
 #[derive(Debug)]
 pub(super) struct AlwaysAllow;
 
-/// Has an opinion on nothing, in words that say so.
+/// The authorizer without an opinion on anything, in words that say so.
 #[derive(Debug)]
 pub(super) struct AlwaysDeny;
 

@@ -6,7 +6,7 @@ use machinery_meta::{FieldSelector, LabelSelector, UserInfo};
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes<'a> {
     pub user: &'a UserInfo,
-    /// Name of the user who asks about another, and whose share of a webhook's calls this is.
+    /// Name of the user that reviews another's access, and whose share of a webhook's calls this is.
     pub asker: Option<&'a str>,
     pub verb: &'a str,
     pub target: AttributesTarget<'a>,

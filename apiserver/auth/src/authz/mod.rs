@@ -135,7 +135,7 @@ pub struct AuthorizerChain(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     current: ArcSwap<Vec<Counted>>,
-    /// Those of all authorizers that there ever were, by mode and name.
+    /// Decisions of all authorizers that there ever were, by mode and name.
     counts: Mutex<BTreeMap<(&'static str, String), Arc<Counts>>>,
 }
 

@@ -87,7 +87,7 @@ struct Patch {
     aggregation_rule: Option<Option<AggregationRule>>,
 }
 
-/// Compares what is stored with the default. One that its annotation does not protect (`"false"`) is completed. Unreadable input asks for nothing: it is not ours to overwrite.
+/// Compares what is stored with the default. One that its annotation does not protect (`"false"`) is completed. Unreadable input changes nothing: it is not ours to overwrite.
 pub fn missing(existing: &[u8], default: &str) -> Missing {
     let (Ok(existing), Ok(default)) = (
         serde_json::from_slice::<Object>(existing),

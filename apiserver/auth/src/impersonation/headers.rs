@@ -12,7 +12,7 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 /// Impersonation headers that one request may carry.
 const MAX_HEADERS: usize = 256;
 
-/// The user that the headers ask for, as they say it.
+/// The user that the headers request, as they say it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Wanted {
     pub(super) name: String,
@@ -30,15 +30,15 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// All values of a header. One that is no UTF-8 names nobody, and is not passed over: the request would go on as the
-/// user who sent it.
+/// All values of a header. One that is no UTF-8 names no user, and is not passed over: the request would go on as its
+/// sender.
 fn values(headers: &HeaderMap, name: &str) -> Result<Vec<String>, ImpersonationError> {
     let all = headers.get_all(name).iter();
     all.map(|value| String::from_utf8(value.as_bytes().to_vec()).map_err(|_| ImpersonationError::NotText))
         .collect()
 }
 
-/// `None` where no header asks for anybody.
+/// `None` where no header requests impersonation.
 pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, ImpersonationError> {
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
         return Ok(None);
@@ -93,7 +93,7 @@ fn unescaped(key: &str) -> Option<String> {
 }
 
 impl Wanted {
-    /// As Go prints the user that is asked for.
+    /// The requested user as Go prints it.
     fn described(&self) -> String {
         let list = |items: &[String]| {
             let items: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();

@@ -1,4 +1,4 @@
-//! Acting as another: the `Impersonate-*` headers, what they need to be allowed, and who results.
+//! Acting as another: the `Impersonate-*` headers, the rights that they need, and the resulting user.
 //!
 //! There are five [`modes`]. Four are constrained: the user needs `impersonate:MODE` on whom they act as, and
 //! `impersonate-on:MODE:VERB` on what they do as them. The fifth is the old verb `impersonate`, which allows everything
@@ -60,7 +60,7 @@ fn key(user: &UserInfo) -> [u8; 32] {
 }
 
 impl Impersonation {
-    /// The user to go on as, when the headers ask for one and the user of `request` may act as it there.
+    /// The user to go on as, when the headers request one and the user of `request` may act as it there.
     ///
     /// # Errors
     /// [`ImpersonationError::Forbidden`] with the refusal of the first mode that applies, as upstream answers;
@@ -97,7 +97,7 @@ impl Impersonation {
         if is_busy {
             return Err(Busy.into());
         }
-        // The old mode applies to everybody, so there is a refusal.
+        // The old mode applies to every user, so there is a refusal.
         Err(refused.map_or(ImpersonationError::TooMany, |forbidden| {
             ImpersonationError::Forbidden(Box::new(forbidden))
         }))

@@ -9,7 +9,7 @@ use machinery_meta::syntax::{dns1123_label, dns1123_subdomain};
 
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
-/// From so many groups or extras on, the right to all of them is asked for first.
+/// Number of groups or extras from which on the right to all of them is checked first.
 const MANY: usize = 4;
 
 /// One way to act as another.
@@ -31,7 +31,7 @@ enum Kind {
     Legacy,
 }
 
-/// In the order in which they are tried.
+/// Modes in the order in which they are tried.
 pub(super) const MODES: [Mode; 5] = [
     Mode {
         kind: Kind::AssociatedNode,
@@ -220,7 +220,7 @@ impl Questions<'_> {
         Forbidden::new(&attributes, &Decision::Deny(Reason::Text(why.to_owned()))).into()
     }
 
-    /// Of uids and extras, and in constrained modes of users and groups too.
+    /// Target of uids and extras, and in constrained modes of users and groups too.
     fn authentication(&self) -> ResourceTarget<'static> {
         ResourceTarget {
             group: "authentication.k8s.io",

@@ -31,7 +31,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// As a token's header names it.
+    /// The name in a token's header.
     pub fn name(self) -> &'static str {
         match self {
             Self::Es256 => "ES256",

@@ -45,7 +45,7 @@ impl SignatureAlgorithm {
         Self::Rs512,
     ];
 
-    /// As a token's header names it.
+    /// The name in a token's header.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",

@@ -90,7 +90,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// Reports whether this authority vouches now for an identity of the user, in that group alone: the key is the
+    /// Reports whether this authority has signed an identity of the user, in that group alone, that is valid now: the key is the
     /// certificate's, and more than a third of its life is left.
     pub fn vouches_for(&self, identity: &Identity, user: &str, group: Option<&str>, now: Timestamp) -> bool {
         let Ok(authorities) = Authorities::new(vec![self.der.clone()]) else {

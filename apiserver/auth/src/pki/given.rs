@@ -151,7 +151,7 @@ impl ServingCertificate {
         faults
     }
 
-    /// Reports whether a client that asks for this name accepts it; a wildcard stands for the first label.
+    /// Reports whether a client that requests this name accepts it; a wildcard stands for the first label.
     pub(super) fn covers(&self, name: &str) -> bool {
         self.dns_names.iter().any(|own| match own.strip_prefix("*.") {
             Some(rest) => name

@@ -10,7 +10,7 @@ use rcgen::{
 };
 use std::time::Duration;
 
-/// Clocks of others may be behind by so much. Always below the shortest life that a request may ask for.
+/// Clocks of others may be behind by so much. Always below the shortest life that a request may name.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// A certificate of a shorter life has all of it after now.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
@@ -32,7 +32,7 @@ pub enum IssueError {
     Signing(#[from] rcgen::Error),
 }
 
-/// A certificate that somebody approved.
+/// An approved certificate request.
 #[derive(Debug, Clone, Copy)]
 pub struct ApprovedRequest<'a> {
     /// In PEM.

@@ -53,7 +53,7 @@ pub enum PkiError {
 }
 
 /// The user that the API server is to kubelets. A default binding gives it `system:kubelet-api-admin` and nothing more:
-/// were it a master, whoever points a node's address at the API server would be one.
+/// were it a master, a client that points a node's address at the API server would be one.
 pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 /// The names and addresses a serving certificate answers to.

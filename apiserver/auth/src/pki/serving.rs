@@ -2,7 +2,7 @@
 //!
 //! The choice among them is upstream's (its `dynamiccertificates` above Go's TLS): an explicit name, a name of a certificate,
 //! then the first certificate that fits the client. Under [`LOOPBACK_CLIENT_NAME`] the server always shows its own: by that
-//! name those find it who trust the cluster's authority, whatever the operator serves.
+//! name clients find it that trust the cluster's authority, whatever the operator serves.
 
 use super::given::ServingCertificate;
 use super::{Identity, PkiError, ServingNames};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The name by which clients of this cluster's own making ask for the server's own certificate; upstream's name for its
+/// The name by which clients of this cluster's own making request the server's own certificate; upstream's name for its
 /// client of itself.
 pub const LOOPBACK_CLIENT_NAME: &str = "apiserver-loopback-client";
 
@@ -25,7 +25,7 @@ pub const LOOPBACK_CLIENT_NAME: &str = "apiserver-loopback-client";
 pub struct GivenCertificates {
     /// Shown in place of the server's own.
     pub default: Option<Arc<ServingCertificate>>,
-    /// Shown to clients that ask for one of these names; without, for one of the certificate's. Earlier ones go before later.
+    /// Shown to clients that request one of these names; without, for one of the certificate's. Earlier ones go before later.
     pub named: Vec<(Arc<ServingCertificate>, Vec<String>)>,
 }
 
@@ -34,7 +34,7 @@ pub struct GivenCertificates {
 pub struct ServingIdentity {
     own: ArcSwap<OwnCertificate>,
     given: ArcSwap<GivenCertificate>,
-    /// Shown behind the server's own certificate: whoever has its hash finds it there (`knarr agent --token`).
+    /// Shown behind the server's own certificate: a client that has its hash finds it there (`knarr agent --token`).
     authority: CertificateDer<'static>,
     pub(super) provider: Arc<CryptoProvider>,
 }
@@ -139,7 +139,7 @@ impl ServingIdentity {
         &self.provider
     }
 
-    /// The configuration for a connection to this address of the machine: a client that names nobody, because it goes by an
+    /// The configuration for a connection to this address of the machine: a client that sends no server name, because it goes by an
     /// address, may be served by what is listed under it.
     pub fn for_address(self: &Arc<Self>, config: Arc<ServerConfig>, address: IpAddr) -> Arc<ServerConfig> {
         let address = address.to_canonical().to_string();
@@ -154,7 +154,7 @@ impl ServingIdentity {
         Arc::new(config)
     }
 
-    /// The certificate for a client that asks for this name, or goes by an address; `fits` says whether the client can
+    /// The certificate for a client that requests this name, or goes by an address; `fits` says whether the client can
     /// verify signatures of its key.
     fn choose(
         &self,
@@ -327,7 +327,7 @@ mod tests {
         world.check(Some("api.example.com"), None, "first");
         world.check(None, None, "own");
         world.check(Some("nobody.example.org"), None, "own");
-        // Nobody takes the name of the server's own clients.
+        // No given certificate takes the name of the server's own clients.
         world.check(Some(LOOPBACK_CLIENT_NAME), None, "own");
         world.identity.give(&GivenCertificates::default());
         world.check(Some("api.example.com"), None, "own");

@@ -33,7 +33,7 @@ impl fmt::Debug for SharedKeys {
 }
 
 impl SharedKeys {
-    /// Those of a folder; what is not there is made, and not written.
+    /// Keys and certificates of a folder; missing ones are made, and not written.
     pub fn offer(folder: &Path, now: Timestamp) -> Result<Self, PkiError> {
         let store = Store::draft(folder);
         Authority::load(&store, "ca", "kubernetes", now)?;
@@ -51,12 +51,12 @@ impl SharedKeys {
         Ok(Self(files))
     }
 
-    /// As one value to store.
+    /// Encodes them as one value to store.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(&self.0).expect("texts by name are JSON")
     }
 
-    /// From a stored value; whoever wrote it, every part is what it should be.
+    /// Decodes a stored value; every part is checked, whatever wrote it.
     pub fn decode(value: &[u8]) -> Result<Self, PkiError> {
         let unreadable = |what: &str| PkiError::Unreadable {
             what: what.to_owned(),

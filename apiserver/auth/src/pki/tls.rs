@@ -36,7 +36,7 @@ pub fn client_config(
         .with_client_auth_cert(identity.chain().to_vec(), identity.key())?)
 }
 
-/// A client that trusts whoever answers and shows nothing of ours: upstream's towards pods, services and what else listens on
+/// A client that trusts any server and shows nothing of ours: upstream's towards pods, services and what else listens on
 /// a node.
 pub fn unverified_client_config(provider: &Arc<CryptoProvider>) -> Result<ClientConfig, PkiError> {
     let any = ServerCheck::any_certificate(provider.signature_verification_algorithms);

@@ -3,7 +3,7 @@
 //!
 //! Reviews of credentials that nothing is known of have turns and places of their own, so that strangers take none of those of users.
 //! A call that fails for a moment is made again, as upstream does: with pauses that grow, five times at most. Bounded: calls under way
-//! and those that wait for one, the bytes of an answer, the time in line and that of all calls. What waits in line is a matter of
+//! and those that wait for one, the bytes of an answer, the time in line and that of all calls. Waiting is a matter of
 //! others' reviews and no failure of the webhook. Neither what is sent nor what is answered is logged.
 
 mod kubeconfig;

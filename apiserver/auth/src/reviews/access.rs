@@ -1,4 +1,4 @@
-//! May somebody do something? `SubjectAccessReview` and its local and self forms.
+//! A user's access: `SubjectAccessReview` and its local and self forms.
 
 use super::selectors;
 use super::spec::{NonResourceAttributes, SubjectAccessReviewSpec};

@@ -60,8 +60,8 @@ impl ExtensionTarget {
         &self.pool
     }
 
-    /// The endpoint to connect to now: only what pods and others outside of this machine can have, since those who write
-    /// services need not be those who register extensions.
+    /// The endpoint to connect to now: only what pods and others outside of this machine can have, since writers of services
+    /// need not be registrars of extensions.
     pub(super) async fn destination(
         &self,
         reader: &dyn ObjectReader,

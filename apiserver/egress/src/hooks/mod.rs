@@ -41,7 +41,7 @@ pub enum HookError {
     /// In the words of Go's client.
     #[error("Post {url:?}: {why}")]
     Failed { url: String, why: String },
-    /// Another answer than what was asked for.
+    /// Another answer than what was requested.
     #[error("{message}")]
     Answered { code: u16, message: String },
 }
@@ -64,7 +64,7 @@ impl fmt::Debug for HookClient {
 #[derive(Debug)]
 pub struct HookCall<'a> {
     pub target: &'a HookTarget,
-    /// The target's places for it ([`HookTarget::enter`]): who has none has no reason to make a body.
+    /// The target's places for it ([`HookTarget::enter`]): a caller without one has no reason to make a body.
     pub place: HookPlace<'a>,
     /// Without a question mark; empty for none.
     pub query: &'a str,

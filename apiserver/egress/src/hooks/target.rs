@@ -162,7 +162,7 @@ impl HookTarget {
             reach,
         };
         match &self.place {
-            // What a service leads to others decide than those who configure webhooks.
+            // A service's endpoints are up to others than the operators that configure webhooks.
             Place::Service {
                 namespace,
                 name,

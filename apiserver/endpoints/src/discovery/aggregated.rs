@@ -9,7 +9,7 @@ use http::header::ACCEPT;
 use machinery_meta::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
-/// The version of the aggregated form the client asks for first, if it asks for one before plain JSON.
+/// The version of the aggregated form the client requests first, if it requests one before plain JSON.
 pub(super) fn wanted(request: &Request<Body>) -> Option<&'static str> {
     let accepted: Vec<&str> = request
         .headers()

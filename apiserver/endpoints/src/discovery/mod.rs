@@ -96,7 +96,7 @@ fn verbs(row: &ResourceRow, verbs: Verbs) -> Value {
     names.into()
 }
 
-/// Paths that the server serves, for people who explore it (`/`).
+/// Paths that the server serves, listed at `/`.
 fn index(groups: &[ShownGroup<'_>]) -> Value {
     let mut paths: Vec<String> = OWN_PATHS.iter().map(|path| (*path).to_owned()).collect();
     for group in groups {
@@ -116,7 +116,7 @@ fn index(groups: &[ShownGroup<'_>]) -> Value {
     json!({ "paths": paths })
 }
 
-/// A document in the form asked for; what is no kind of the API, such as the version, is JSON.
+/// A document in the form requested; what is no kind of the API, such as the version, is JSON.
 fn formed(form: ResponseFormat, value: &Value) -> Response<Body> {
     let (text, kind) = (value.to_string(), value.get("kind").and_then(Value::as_str));
     let (format, body) = match (form.format, kind) {

@@ -1,4 +1,4 @@
-//! `componentstatuses`: how the parts of the control plane fare, made when asked for and stored nowhere
+//! `componentstatuses`: how the parts of the control plane fare, made when requested and stored nowhere
 //! (upstream's `registry/core/componentstatus/rest.go`).
 
 use super::{Call, read};

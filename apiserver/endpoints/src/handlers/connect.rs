@@ -66,7 +66,7 @@ pub(super) async fn log(
     this.0.hooks.log(&call.ctx, request).await
 }
 
-/// `exec`, `attach` and `portforward` need the right to create, also where a WebSocket asks for them by GET: reading
+/// `exec`, `attach` and `portforward` need the right to create, also where a WebSocket requests them by GET: reading
 /// rights open no shells (upstream's `AuthorizePodWebsocketUpgradeCreatePermission`). Upstream's refusal gives only the
 /// authorizer's reason, which RBAC leaves empty; ours says what is missing.
 fn opens_a_process(info: &RequestInfo) -> bool {

@@ -82,7 +82,7 @@ fn unknown_field(row: &ResourceRow, field: &str) -> String {
     }
 }
 
-/// Only declared fields can be selected by.
+/// Checks that only declared fields are selected by.
 pub(crate) fn check_fields(row: &ResourceRow, fields: &FieldSelector) -> Result<(), RegistryError> {
     for term in fields.terms() {
         let field = term.field.as_str();

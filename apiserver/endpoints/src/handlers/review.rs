@@ -26,7 +26,7 @@ pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     respond::tree(StatusCode::CREATED, showing.form, &answered)
 }
 
-/// Notes who asks, as upstream does; its answer about a user's own rules is another object than the one asked with.
+/// Records the review's sender as field manager, as upstream does; a SelfSubjectRulesReview's answer is another object.
 fn track(call: &Call, named: &str, object: &mut Tree) -> Result<(), RegistryError> {
     if call.row().gvk.kind == "SelfSubjectRulesReview" {
         managed_fields::forget(object);

@@ -334,7 +334,7 @@ impl ScaleChange {
         Err(RegistryError::conflict(&resource, &self.name, detail))
     }
 
-    /// Of a custom object upstream looks at the object that the scale would make.
+    /// The error for negative replicas. Of a custom object upstream looks at the object that the scale would make.
     fn negative(&self, replicas: i64) -> RegistryError {
         let (kind, path, detail) = if self.paths.custom {
             let path = FieldPath::new(&format!(".{}", self.paths.spec_replicas.join(".")));

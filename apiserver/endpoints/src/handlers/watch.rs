@@ -155,7 +155,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
     if !state.unsent.is_empty() {
         return Some((state.piece(BytesMut::with_capacity(PIECE_BYTES)), state));
     }
-    // Not before: until a client has read, nobody is late.
+    // Not before: until a client has read, no event is late.
     state.free_at = state.runtime.monotonic();
     loop {
         if state.over {
@@ -226,7 +226,7 @@ async fn heavy_frame(mut state: Streaming) -> Option<(Frame, Streaming)> {
 impl Streaming {
     /// Time of the next frame, if it is delayed so that it carries more.
     fn delay_until(&self) -> Option<Duration> {
-        // Whoever is behind catches up first.
+        // A watch that is behind catches up first.
         if self.watcher.is_behind() {
             return None;
         }

@@ -157,7 +157,7 @@ pub(super) async fn carry_out(
         .await
 }
 
-/// Longer patches are not searched for the record of owners.
+/// Longest patch that is searched for the record of owners.
 const MAX_SEARCHED_BYTES: usize = 16 << 10;
 
 /// A patch under way: applied to the live object in every attempt.

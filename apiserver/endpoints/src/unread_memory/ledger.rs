@@ -33,7 +33,7 @@ impl Share {
         }
     }
 
-    /// Reports whether one who holds something may not hold more.
+    /// Reports whether a holder of something may not hold more.
     fn is_spent(self, own: usize, all: usize, more: usize) -> bool {
         more > 0 && own > 0 && (own + more > self.of_owner || all + more > self.all)
     }
@@ -164,7 +164,7 @@ impl Ledger {
         })
     }
 
-    /// Returns where to wait for room: for what the owner gives back, or anybody where all together hold too much.
+    /// Returns where to wait for room: for what the owner gives back, or any owner where all together hold too much.
     pub(super) fn given_back(&self, owner: &Arc<str>, more: HeldUnread, by_all: &Arc<Notify>) -> Arc<Notify> {
         let own = self.owners.get(owner).map(|own| Arc::clone(&own.given_back));
         match self.spent(owner, more) {
@@ -175,7 +175,7 @@ impl Ledger {
 
     /// The next answer to end for room for more of this holder's: of the account that holds most, or else of its own, one
     /// that has been behind for long. The account that holds most gives way to an answer or a watch of one that holds less also
-    /// where it reads on, as does the owner who holds most where all together hold too much.
+    /// where it reads on, as does the owner with most where all together hold too much.
     pub(super) fn next_to_end(
         &mut self,
         spent: &Spent,
@@ -229,7 +229,7 @@ impl Ledger {
         expired.take(EXPIRED_AT_ONCE).collect()
     }
 
-    /// Those who hold answers.
+    /// The holders of answers.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let of_owner = |(owner, own): (&Arc<str>, &Owner)| {
             let holder = |account: &Arc<str>| Holder {

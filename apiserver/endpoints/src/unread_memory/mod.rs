@@ -5,7 +5,7 @@
 //! answers that have been behind for [`PATIENCE`] end, the longest behind first: those of the account that holds most, or else of the
 //! one that needs the room.
 //!
-//! **Watches.** What is sent as it is stored costs references; what is encoded anew is counted before it is made. A client that reads
+//! **Watches.** Bytes that are sent as they are stored cost references; others are counted before they are made. A client that reads
 //! a little now and then holds as much as one that reads nothing. A watch that has something to encode waits for that, or until others
 //! have read. References may keep objects from being freed, and most of them keep none; their share is larger, and where it is
 //! spent watches end in the same way, and no watch waits.
@@ -45,7 +45,7 @@ const COUNTED_BYTES: usize = 2 << 10;
 #[derive(Debug)]
 pub struct UnreadMemory {
     ledger: Mutex<Ledger>,
-    /// Of whomever, for those who wait since all together hold too much.
+    /// Room that any owner gives back, for answers that wait since all together hold too much.
     given_back: Arc<Notify>,
     ended: AtomicUsize,
     waiting: Arc<WaitingAnswers>,
@@ -117,7 +117,7 @@ impl UnreadMemory {
         }
     }
 
-    /// Wakes those who wait for this owner's room, and those who wait for anybody's.
+    /// Wakes answers that wait for this owner's room, and those that wait for any owner's.
     fn give_back(&self, own: &Notify) {
         own.notify_waiters();
         self.given_back.notify_waiters();

@@ -87,8 +87,8 @@ fn unread_answers_are_looked_at_in_order() {
     });
 }
 
-/// An owner who holds less still gets answers when the answers of slow owners hold all of the memory, at the cost of
-/// the owner who holds most.
+/// An owner with less still gets answers when the answers of slow owners hold all of the memory, at the cost of the owner with
+/// most.
 #[test]
 fn unread_answers_of_the_owner_with_most_give_way_where_all_is_spent() {
     let simulation = Simulation::new(1);
@@ -114,7 +114,7 @@ fn unread_answers_of_the_owner_with_most_give_way_where_all_is_spent() {
     });
 }
 
-/// One of those who hold most takes nothing of the others.
+/// An owner that holds as much as any takes nothing of the others.
 #[test]
 fn unread_answers_give_way_to_none_that_would_hold_as_much() {
     let simulation = Simulation::new(1);

@@ -21,12 +21,12 @@ pub(crate) fn tenant() -> UserInfo {
     UserInfo::named("tenant", [UserInfo::AUTHENTICATED])
 }
 
-/// Sends what is for the cluster, with rights by a ClusterRole: nobody here is in `system:masters`.
+/// Sends what is for the cluster, with rights by a ClusterRole: no user here is in `system:masters`.
 pub(crate) fn operator() -> UserInfo {
     UserInfo::named("operator", [UserInfo::AUTHENTICATED])
 }
 
-/// May change what is in the namespace `n`, and make nothing there.
+/// A user who may change what is in the namespace `n`, and make nothing there.
 pub(crate) fn updater() -> UserInfo {
     UserInfo::named("updater", [UserInfo::AUTHENTICATED])
 }

@@ -88,7 +88,7 @@ pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) runtime: Runtime,
     access: Access,
-    /// Sends everything; `None`: whoever has the rights.
+    /// Sends everything; `None`: a user with the rights for the request.
     pub(crate) user: Option<UserInfo>,
 }
 

@@ -48,7 +48,7 @@ pub enum ConfigurationError {
     Invalid(String),
 }
 
-/// As it is written.
+/// The configuration as it is written.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]

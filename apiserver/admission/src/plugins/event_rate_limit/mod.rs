@@ -4,7 +4,7 @@
 //! one for each namespace, user, or source with involved object. An event takes a token of each limit, also where another
 //! limit refuses it, as upstream's. Dry runs take none.
 //!
-//! Upstream looks at core/v1 events alone, so that whoever writes `events.k8s.io/v1` passes; here both count.
+//! Upstream limits core/v1 events alone, so that writers of `events.k8s.io/v1` pass; here both count.
 
 mod buckets;
 mod configuration;

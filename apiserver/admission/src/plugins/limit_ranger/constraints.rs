@@ -32,7 +32,7 @@ impl Violations {
         self.0.extend(new);
     }
 
-    /// As upstream's `Aggregate`: each text once, in brackets where there are several.
+    /// The problems as upstream's `Aggregate` writes them: each text once, in brackets where there are several.
     fn refusal(self) -> Result<(), AdmissionError> {
         match self.0.as_slice() {
             [] => Ok(()),
@@ -58,7 +58,7 @@ impl Amounts {
         }
     }
 
-    /// Amounts of the whole pod: of cpu and memory, what the pod itself asks for counts.
+    /// Amounts of the whole pod: of cpu and memory, what the pod itself requests counts.
     fn of_pod(pod: &PodSpec) -> Self {
         let own = Self::of(pod.resources.as_ref());
         let mut all = Self {

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::LimitRangeItem;
 use machinery_schema::{Mut, Tree};
 use std::collections::BTreeMap;
 
-/// The annotation that says what was set, for whoever wonders.
+/// The annotation that lists the amounts that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Amounts by resource name.

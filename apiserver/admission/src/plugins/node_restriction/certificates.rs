@@ -72,7 +72,7 @@ impl NodeRestriction {
         ))
     }
 
-    /// The pod mounts a certificate of the signer, or the node has a right to ask for one.
+    /// The pod mounts a certificate of the signer, or the node has a right to request one.
     async fn signer(
         &self,
         asked: NodeRequest<'_>,
@@ -125,7 +125,7 @@ fn runs_here(pod: PodView<'_>, node: &str, full_name: &str, account: &str) -> Ve
     ))
 }
 
-/// May be over with the next try: another object of that name may be on its way.
+/// A refusal that may be over with the next try: another object of that name may be on its way.
 fn again(why: String) -> Verdict {
     Err(AdmissionError::Internal(why))
 }

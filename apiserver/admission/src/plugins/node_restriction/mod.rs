@@ -145,7 +145,7 @@ impl NodeRestriction {
     }
 }
 
-/// As upstream's listers name what they do not find.
+/// The error for an absent object, in the words of upstream's listers.
 fn missing(group: &str, singular: &str, name: &str) -> AdmissionError {
     AdmissionError::NotFound {
         resource: GroupResource::new(group, singular),

@@ -38,7 +38,7 @@ fn create(node: &str, object: &Tree) -> Verdict {
     ))
 }
 
-/// Every node's packets to pods go where ranges say: who makes routes by them (this binary's agents do, upstream's network plugins
+/// Every node's packets to pods go where ranges say: makers of routes (this binary's agents, upstream's network plugins
 /// and clouds) believes the allocator, not the node. Upstream's plugin lets a node write them.
 fn ranges(node: &str, object: &Tree, old: Option<&Tree>) -> Verdict {
     let paths = [["spec", "podCIDR"], ["spec", "podCIDRs"]];

@@ -31,7 +31,7 @@ const FIELDS: [(&str, &[&str]); 3] = [
     ("exemptions", &["usernames", "namespaces", "runtimeClasses"]),
 ];
 
-/// The plugin's configuration; without one nothing is enforced that a namespace does not ask for, and nobody is exempt.
+/// The plugin's configuration; without one nothing is enforced that a namespace does not request, and no user is exempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     pub(super) defaults: Policy,

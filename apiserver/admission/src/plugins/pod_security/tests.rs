@@ -7,7 +7,7 @@ use machinery_meta::UserInfo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Takes what is said of a request.
+/// Records warnings and annotations of a request.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) warnings: Mutex<Vec<String>>,

@@ -22,7 +22,7 @@ pub(super) struct Batches {
     writer: Arc<dyn UsageWriter>,
     configuration: Configuration,
     runtime: Runtime,
-    /// Those that wait, by namespace; a namespace is here while a task works on it.
+    /// Waiting requests by namespace; a namespace is here while a task works on it.
     waiting: Mutex<HashMap<String, Vec<Waiter>>>,
 }
 
@@ -108,7 +108,7 @@ impl Batches {
         let failed = self.check(namespace, &mut batch).await;
         for checked in batch {
             let answer = checked.decided.unwrap_or_else(|| failed.clone());
-            // Whoever asked may have gone.
+            // The request may have ended.
             drop(checked.waiter.answer.send(answer));
         }
     }
@@ -179,7 +179,7 @@ impl Batches {
     }
 }
 
-/// The turn of a namespace's task. It ends with nobody waiting, or with the task: then those that wait are answered.
+/// The turn of a namespace's task. It ends when no request waits, or with the task: then those that wait are answered.
 struct Turn<'b>(&'b Batches, &'b str);
 
 impl Turn<'_> {

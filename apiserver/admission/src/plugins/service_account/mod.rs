@@ -185,7 +185,7 @@ impl Plugin for ServiceAccount {
     }
 }
 
-/// Mounts the token volume wherever nothing is mounted at its place, and adds it when anybody needs it.
+/// Mounts the token volume wherever nothing is mounted at its place, and adds it when a container needs it.
 fn mount(pod: &mut Tree, fresh_name: &str, pieces: Ref<'_>) {
     let existing = pod
         .at(&["spec", "volumes"])

@@ -1,7 +1,7 @@
 //! Client certificates: the common name is the user, the organizations are the groups.
 //!
 //! The TLS layer requests a certificate and checks only that the peer holds its key; the chain is verified here, so that
-//! a bad certificate is answered with 401 and not with a broken handshake. One that names nobody passes.
+//! a bad certificate is answered with 401 and not with a broken handshake. One without a common name passes.
 
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
 use jiff::Timestamp;
@@ -39,7 +39,7 @@ impl ClientCertificates {
         drop(self.lifetimes.set(Box::new(lifetimes)));
     }
 
-    /// From now on these authorities count, for connections that are open too.
+    /// Replaces the authorities, for connections that are open too.
     pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), AuthoritiesError> {
         self.authorities.replace(authorities.to_vec())
     }

@@ -85,7 +85,7 @@ fn client_certificate_is_measured_with_every_request() {
     assert_eq!(*measured.lock(), [year, year - 3_600.0, year]);
 }
 
-/// Made by `openssl req -x509` and `openssl x509 -req` without extensions; nobody has the keys any more.
+/// Made by `openssl req -x509` and `openssl x509 -req` without extensions; their keys were deleted.
 fn version_one(file: &str) -> rustls::pki_types::CertificateDer<'static> {
     use rustls::pki_types::pem::PemObject;
     let path = format!(

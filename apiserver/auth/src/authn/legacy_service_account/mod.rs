@@ -1,6 +1,6 @@
 //! Tokens kept in Secrets of type `kubernetes.io/service-account-token`: good as long as the Secret has them and the
-//! account is there. They name no audience and do not expire; their use is noted on the Secret, so that those that
-//! nobody uses can be found.
+//! account is there. They name no audience and do not expire; their use is noted on the Secret, so that unused ones can be
+//! found.
 
 use super::token::{ShownToken, TokenAuthenticator, accepted};
 use super::{Authenticated, AuthenticationNotes, AuthnFuture, Outcome, Refusal};
@@ -212,7 +212,7 @@ impl LegacyServiceAccountTokens {
         Ok(account)
     }
 
-    /// Once a day is enough. Where the clocks of servers are on two sides of midnight they do not take turns.
+    /// Notes the use of a token once a day. Where the clocks of servers are on two sides of midnight they do not take turns.
     async fn note_use(&self, secret: &ReadObject, now: Timestamp) {
         let today = now.to_zoned(TimeZone::UTC).date();
         let tomorrow = today.saturating_add(1.day()).to_string();

@@ -26,7 +26,7 @@ impl Claims {
         Ok(Self(Value::Object(claims)))
     }
 
-    /// As expressions see them.
+    /// The claims as expressions see them.
     pub(super) fn value(&self) -> &Value {
         &self.0
     }
@@ -64,7 +64,7 @@ impl Claims {
         let issuer: String = self.get("iss").unwrap_or_default();
         match full_issuer(&issuer) == expected {
             true => Ok(()),
-            // What the token says is not shown: nobody has verified it.
+            // The token's issuer is not shown: its signature is not verified yet.
             false => Err(format!(
                 "oidc: id token issued by a different provider, expected {expected:?}"
             )),

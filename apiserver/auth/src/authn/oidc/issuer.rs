@@ -2,8 +2,8 @@
 //!
 //! The address of the keys is looked for until it is found. Keys are fetched when the first token needs them, again when none of them
 //! verifies a token, and beside a request when they are old, so that a key that the issuer took back is forgotten.
-//! Fetching is one task that all wait for who need it; it goes on when they leave. Tokens make it begin a few times in a row
-//! and then at an interval, whoever sends them and however many.
+//! Fetching is one task for all requests that need the keys; it goes on when they leave. Tokens make it begin a few times in
+//! a row and then at an interval, whatever their senders and number.
 
 use super::observer::JwtObserver;
 use crate::authn::Refusal;

@@ -4,7 +4,7 @@
 //! and the others never look at it. [`issuer`] finds the issuer's keys and keeps them fresh, [`claims`] checks what a token
 //! says, [`user`] makes a user of it by the rules of the configuration.
 //!
-//! Hostile here: tokens, which anybody sends, and answers of issuers. Both are bounded in size; no token makes this server ask an
+//! Hostile here: tokens, which any client sends, and answers of issuers. Both are bounded in size; no token makes this server ask an
 //! issuer more often than [`issuer`] allows, and a slow issuer delays its own tokens alone. Tokens and claims are never logged.
 
 mod claims;

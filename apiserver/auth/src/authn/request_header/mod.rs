@@ -86,7 +86,7 @@ fn first(headers: &HeaderMap, names: &[HeaderName]) -> Result<Option<String>, Re
     Ok(None)
 }
 
-/// Go takes the bytes as they are. What is no UTF-8 could not be compared with any rule, and counts as no name at all.
+/// Go takes the bytes as they are. Values that are no UTF-8 could not be compared with any rule, and count as no name at all.
 fn text(value: &HeaderValue) -> Result<String, Refusal> {
     String::from_utf8(value.as_bytes().to_vec())
         .map_err(|_| Refusal::new("a header of the front proxy is no UTF-8"))
@@ -116,8 +116,8 @@ impl RequestHeader {
         })
     }
 
-    /// Refuses the certificates of those who are no front proxies, as upstream does where it is given front proxies: a peer whom
-    /// another authenticator knows is still that one, and nobody else is anonymous.
+    /// Refuses the certificates of clients that are no front proxies, as upstream does where it is given front proxies: a peer
+    /// that another authenticator knows is still that user, and no other is anonymous.
     #[must_use]
     pub fn refusing_others(self) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl RequestHeader {
         }
     }
 
-    /// From now on these authorities count, for connections that are open too.
+    /// Replaces the authorities, for connections that are open too.
     pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), AuthoritiesError> {
         self.authorities.replace(authorities.to_vec())
     }

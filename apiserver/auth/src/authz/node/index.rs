@@ -2,8 +2,8 @@
 //! its pods.
 //!
 //! The server feeds it every change of pods and PersistentVolumes. A change of a pod is noted by its header alone; what the
-//! pod needs is read from it when its node asks for something in its namespace next, once however often it changed since.
-//! So a pod that nobody asks about costs nothing, and a node's questions cost one decode per change of its pods. A pod
+//! pod needs is read from it when its node requests something in its namespace next, once however often it changed since.
+//! So a pod of an idle node costs nothing, and a node's requests cost one decode per change of its pods. A pod
 //! that goes, or goes elsewhere, takes its needs with it at once.
 
 use machinery_meta::{ObjectHeader, ObjectKey, Revision};

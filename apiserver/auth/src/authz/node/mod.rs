@@ -68,7 +68,7 @@ fn refuse(why: impl Into<String>) -> Step {
     })
 }
 
-/// Everything that can be said without reading an object.
+/// Decides all that can be decided without reading an object.
 fn first_step(node: &str, verb: &str, target: &ResourceTarget<'_>) -> Step {
     match (target.group, target.resource) {
         ("", "secrets") => read_namespaced(verb, target, Kind::Secret),

@@ -76,7 +76,7 @@ fn feed(index: &NodeIndex, objects: &Objects) {
     index.replace_volumes(volumes.map(|own| (own.header.key.clone(), own.revision, own.json)));
 }
 
-/// By the index, and by an index that knows nothing yet.
+/// Upstream's cases, by the index and by an index that knows nothing yet.
 #[test]
 fn node_authorizer_answers_as_upstream() {
     for is_fed in [true, false] {
@@ -361,7 +361,7 @@ fn node_index_reads_a_pod_once_for_all_questions() {
     assert_eq!(reads("s18", false), 0);
 }
 
-/// A volume that the index has not heard of, that changed, and that went.
+/// A volume that the index has not seen, that changed, and that went.
 #[test]
 fn node_index_follows_volumes() {
     let objects = Arc::new(objects_with_csi_volume());

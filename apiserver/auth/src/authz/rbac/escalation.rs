@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold (upstream's `policybased` stores).
+//! Escalation: no user grants rules that they do not hold (upstream's `policybased` stores).
 //!
 //! [`check_role`] and [`check_binding`] decide, from the change and the rules its author holds; [`check`] asks them with
 //! what the authorizers and the roles of the moment say.
@@ -28,7 +28,7 @@ pub enum GrantCheck {
     Allowed,
     /// The words behind `… is forbidden: `.
     Refused(String),
-    /// The role a binding names does not exist, and only one who may bind it anyway can name it.
+    /// The role a binding names does not exist, and only a user with the verb `bind` can name it.
     RoleMissing(RoleRef),
 }
 
@@ -97,7 +97,7 @@ fn is_nothing(value: Ref<'_>) -> bool {
     }
 }
 
-/// May this role be written by one who holds these rules?
+/// Checks that a user who holds these rules may write this role.
 pub fn check_role(change: GrantChange<'_>, held: &Held) -> Result<(), Escalation> {
     if change.is_only_garbage_collection() {
         return Ok(());
@@ -111,7 +111,7 @@ pub fn check_role(change: GrantChange<'_>, held: &Held) -> Result<(), Escalation
     Ok(())
 }
 
-/// May this binding of a role with the rules `granted` be written by one who holds the rules `held`?
+/// Checks that a user who holds the rules `held` may write this binding of a role with the rules `granted`.
 pub fn check_binding(change: GrantChange<'_>, granted: &[PolicyRule], held: &Held) -> Result<(), Escalation> {
     if change.is_only_garbage_collection() {
         return Ok(());
@@ -157,7 +157,7 @@ fn has_aggregation_rule(role: &Tree) -> bool {
         .is_some_and(|selectors| !is_nothing(selectors))
 }
 
-/// May `user` make this change?
+/// Checks that `user` may make this change.
 ///
 /// # Errors
 /// [`Busy`] where no authorizer has decided about the rights `bind` and `escalate`.
@@ -198,7 +198,7 @@ pub async fn check(
     })
 }
 
-/// The roles that the author's bindings name in vain, as upstream's refusals list them: all under the resource asked for.
+/// The roles that the author's bindings name in vain, as upstream's refusals list them: all under the resource requested.
 fn resolution_errors(rbac: &RbacAuthorizer, user: &UserInfo, target: GrantTarget<'_>) -> String {
     let missing = rbac.0.read().visit(user, target.namespace, |_, _| {});
     let errors = missing

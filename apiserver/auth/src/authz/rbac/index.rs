@@ -1,5 +1,5 @@
-//! Roles and bindings, compiled: from a subject to the rules it was granted. Who writes them in a namespace decides how many names they
-//! have: each takes about what it was written with.
+//! Roles and bindings, compiled: from a subject to the rules it was granted. Their writers decide how many names they have:
+//! each takes about what it was written with.
 
 use super::lookup::Rules;
 use super::rules::PolicyRule;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// Among so many groups of a user nobody looks for the same one.
+/// Groups of a user up to which the index does not look for repeated ones.
 const FEW_GROUPS: usize = 16;
 /// Missing roles that a refusal names.
 const MAX_MISSING: usize = 64;

@@ -1,6 +1,6 @@
 //! The rules of one role, found by what a request is for: a role may have thousands of rules, and a rule as many names.
 //!
-//! Words of roles are packed, since whoever writes roles in a namespace decides how many they have: all words of a role are one
+//! Words of roles are packed, since writers of roles in a namespace decide how many they have: all words of a role are one
 //! text, in which lists are ranges. A name of two letters took eighty bytes in lists and sets of its own.
 
 use super::rules::{PolicyRule, is_path_of};
@@ -195,7 +195,7 @@ impl From<Vec<PolicyRule>> for Rules {
 }
 
 impl Rules {
-    /// The rules as the role has them, read anew: who wants them wants few.
+    /// The rules as the role has them, parsed for each call: reviews and escalation checks need those of few roles.
     pub(super) fn list(&self) -> Vec<PolicyRule> {
         serde_json::from_slice(&self.0.json).expect("rules are read as they were written")
     }

@@ -1,7 +1,7 @@
 //! Role-based access control.
 //!
 //! The four RBAC resources are kept compiled in an [`index`] by subject, which the follower of their changes keeps up with
-//! each one ([`RbacAuthorizer::apply`]): a change costs what its object costs, whoever else has bindings. A decision is
+//! each one ([`RbacAuthorizer::apply`]): a change costs what its object costs, whatever the number of bindings. A decision is
 //! then two hash lookups per user and group, and for each role found a [`lookup`] by what is requested. [`rules`] says what a rule matches,
 //! [`coverage`] when rules cover others, [`escalation`] what one may grant.
 
@@ -27,10 +27,10 @@ use std::fmt;
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 
-/// Memory of the rules that one review lists: whoever writes roles in a namespace decides about what everybody holds there.
+/// Memory of the rules that one review lists: writers of roles in a namespace decide how many rules every user holds there.
 const MAX_LISTED_BYTES: usize = 4 << 20;
 
-/// Among so many grants nobody looks for the same role.
+/// Grants up to which the authorizer does not look for repeated roles.
 const FEW_GRANTS: usize = 16;
 
 /// Answers from roles and bindings.

@@ -434,7 +434,7 @@ fn rbac_subjects_take_about_what_they_were_written_with() {
     assert!(left < binding.len(), "{left} bytes are left");
 }
 
-/// Neither a grant beyond what its author holds, nor its refusal: nobody has decided whether the author may escalate.
+/// Neither a grant beyond what its author holds, nor its refusal: no authorizer has decided whether the author may escalate.
 #[test]
 fn grant_that_nobody_decided_is_no_refusal() {
     let rbac = rbac();

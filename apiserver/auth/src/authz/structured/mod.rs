@@ -165,7 +165,7 @@ pub enum AuthorizerRules {
 }
 
 impl AuthorizerRules {
-    /// As the configuration names it.
+    /// The name in the configuration.
     pub fn mode(&self) -> &'static str {
         match self {
             Self::AlwaysAllow => "AlwaysAllow",

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Longer questions are not remembered; upstream's.
+/// Longest question that is remembered; upstream's.
 const MAX_REMEMBERED_BYTES: usize = 10_000;
 
 /// Bytes that are kept of an answer's reason, which answers, audit events and the memory have.
@@ -42,7 +42,7 @@ enum Failure {
 }
 
 /// The share of calls that a question takes: service accounts of a namespace have one together. Those of the control plane work for
-/// all namespaces, and each has one in each of them; but what a SubjectAccessReview names is up to those who ask its sender.
+/// all namespaces, and each has one in each of them; but the sender of a SubjectAccessReview chooses what it names.
 fn flow_of<'a>(attributes: &Attributes<'a>) -> Cow<'a, str> {
     let asker = attributes.asker.unwrap_or(&attributes.user.name);
     let account = asker.strip_prefix("system:serviceaccount:");
@@ -112,7 +112,7 @@ impl WebhookAuthorizer {
                     }
                     status
                 }
-                // Whoever asks too much at once has no way past the webhook by it.
+                // A user that sends too many at once has no way past the webhook by it.
                 Err(Failure::Busy) => return Err(Busy),
                 Err(Failure::Webhook(why)) => return Ok(self.failed(why)),
             },
