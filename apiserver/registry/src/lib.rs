@@ -9,7 +9,7 @@
 //! A built-in kind is a folder of [`kinds`]. It is served as a [`row`] (all that others need to know) with a strategy (what it decides
 //! itself, here by the hooks of its [`Kind`]). Custom resources are rows with a strategy over a schema; the rest treats them alike. [`registry`] holds the rows.
 //!
-//! Absent: HTTP, authorization, protobuf, any knowledge of who is asking beyond [`RequestContext`].
+//! Absent: HTTP, authorization, protobuf, any knowledge of the requesting user beyond [`RequestContext`].
 
 pub mod custom;
 mod engine;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The key of upstream's bitmap of node ports.
 const BITMAP: &str = "/registry/ranges/servicenodeports";
-/// Longer than the loop needs after a change, shorter than its rounds.
+/// A time longer than the loop needs after a change, shorter than its rounds.
 const A_MOMENT: Duration = Duration::from_secs(1);
 const A_ROUND: Duration = Duration::from_secs(181);
 
@@ -287,7 +287,7 @@ fn repair_unused_addresses_are_released_after_a_grace_period() {
             for (address, left) in [
                 ("10.96.0.7", true),
                 ("10.96.0.20", false),
-                // Nobody says that it was made for a service.
+                // Without labels it does not count as made for a service.
                 ("10.96.0.21", true),
                 ("10.96.0.22", false),
                 ("10.96.0.23", false),

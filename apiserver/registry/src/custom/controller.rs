@@ -135,7 +135,7 @@ impl Definitions {
         }
     }
 
-    /// In a task of its own, once.
+    /// Starts to clean, once, in a task of its own.
     fn start_cleaning(&self, name: String) {
         if !self.cleaning.lock().insert(name.clone()) {
             return;

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const NAME: &str = "boats.knarr.test";
 const BOATS: usize = 3;
-/// More than what is converted at once.
+/// A size beyond what is converted at once.
 const LARGE: usize = 100 << 10;
 
 struct World {

@@ -66,7 +66,7 @@ async fn rules_run_once_and_warn_of_what_an_update_leaves() {
     assert!(again.is_empty(), "{again:?}");
 }
 
-/// Nobody waits for what the rules of a request come to whose client has left, or whose time is over.
+/// Rules of a request whose client has left, or whose time is over, end early.
 #[tokio::test]
 async fn rules_end_where_nobody_waits_for_them() {
     let rows = rows(&definition("[1].all(e, self.n < 3)"), None);

@@ -98,7 +98,7 @@ fn is_blocking(kind: FieldErrorKind) -> bool {
 }
 
 impl Strategy for SchemaStrategy {
-    /// Qualified names are asked for of kinds of the core alone.
+    /// Qualified names are required of kinds of the core alone.
     fn wants_qualified_finalizers(&self) -> bool {
         false
     }

@@ -117,7 +117,7 @@ pub trait Admission: Send + Sync {
         old: Option<&Tree>,
     ) -> Result<(), RegistryError>;
 
-    /// May only refuse. `object` is absent on delete.
+    /// Validates the candidate. `object` is absent on delete.
     async fn validate(
         &self,
         ctx: &RequestContext,
@@ -169,7 +169,7 @@ impl SystemWriter {
 pub struct SystemDoors(());
 
 impl SystemDoors {
-    /// The doors of whoever could write to the storage itself.
+    /// The doors, for an owner of the storage itself.
     pub fn of(_storage: &Arc<dyn Storage>) -> Self {
         Self(())
     }

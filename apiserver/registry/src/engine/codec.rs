@@ -136,7 +136,7 @@ pub(crate) fn encode(row: &ResourceRow, object: &Tree) -> Result<Record, Registr
     })
 }
 
-/// An object that a write to it would have made too deep or too large is not what the client asked for.
+/// An object that a write to it would have made too deep or too large is not what the client requested.
 fn within_bounds(object: &Tree) -> Result<(), RegistryError> {
     object.check_bounds().map_err(|bound| match bound {
         Exceeded::Depth => RegistryError::BadRequest(bound.to_string()),

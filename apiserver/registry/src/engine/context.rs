@@ -113,7 +113,7 @@ impl RequestContext {
         }
     }
 
-    /// Ends evaluations of expressions once nobody waits for what they come to.
+    /// Ends evaluations of expressions once the client has left or the deadline is over.
     pub fn interrupt(&self) -> Arc<dyn Interrupt> {
         Arc::new(Unawaited {
             runtime: self.runtime.clone(),
@@ -122,7 +122,7 @@ impl RequestContext {
         })
     }
 
-    /// Ends once nobody waits for the answer any more: the client has left, or the deadline is over.
+    /// Ends once the answer is no longer awaited: the client has left, or the deadline is over.
     pub async fn unawaited(&self) {
         let left = self.point_of_no_return.client_left();
         let Some(deadline) = self.deadline else {
@@ -189,9 +189,9 @@ impl RequestContext {
 }
 
 impl RequestContext {
-    /// Owner of the request's turns among the heavy work. The accounts of a namespace are one, since whoever may make one
-    /// makes a thousand. What ordinary users do in a namespace is charged to it as well; nodes, controllers and
-    /// administrators work in everybody's namespaces, and owe nothing for their tenants.
+    /// Owner of the request's turns among the heavy work. The accounts of a namespace are one, since a tenant that may make one
+    /// makes a thousand. Work of ordinary users in a namespace is charged to it as well; nodes, controllers and
+    /// administrators work in all namespaces, and owe nothing for their tenants.
     pub fn heavy_flow(&self) -> HeavyFlow {
         flow_of(&self.user, &self.namespace)
     }
@@ -320,7 +320,7 @@ mod tests {
     fn warnings_are_cut_once_they_say_too_much() {
         check(&[(1, MAX_WARNING_CHARACTERS)], &[MAX_WARNING_CHARACTERS]);
         check(&[(2, 2048)], &[2048; 2]);
-        // All are cut, the one that was too much as well, and go on until as much is said again.
+        // All are cut, the one that was too much as well, and go on until as much is sent again.
         check(&[(3, 2048)], &[CUT_WARNING_CHARACTERS; 3]);
         check(&[(30, 2048)], &[CUT_WARNING_CHARACTERS; 16]);
         check(&[(200, 40)], &[40; 103]);
@@ -337,7 +337,7 @@ mod tests {
         let anna = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
         let of_anna = HeavyFlow::of_account("anna").within("green");
         assert_eq!(flow(anna, "green"), of_anna);
-        // Those who work for everybody owe nothing for a namespace.
+        // Users that work for all namespaces owe nothing for one.
         let node = HeavyFlow::of_account("system:node:n");
         assert_eq!(flow(UserInfo::node("n"), "green"), node);
         let admin = UserInfo::named("admin", [UserInfo::MASTERS]);

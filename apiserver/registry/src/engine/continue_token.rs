@@ -6,7 +6,7 @@ use base64::{DecodeError, Engine};
 use machinery_schema::{Ref, Strictness, Tree, decode_json};
 use serde::Serialize;
 
-/// As Go's `RawURLEncoding`, which does not look at bits beyond the last byte.
+/// Go's `RawURLEncoding`, which does not look at bits beyond the last byte.
 const ENCODING: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, TAIL);
 const TAIL: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
@@ -17,7 +17,7 @@ token in this response to retrieve the remainder of the results. Continuing with
 inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned \
 and now may show up in the list.";
 
-/// Longer tokens are nobody's.
+/// Longest token of this server.
 const MAX_TOKEN_BYTES: usize = 4096;
 
 /// The position of a paged list: the revision of its first page and the next key.
@@ -25,7 +25,7 @@ const MAX_TOKEN_BYTES: usize = 4096;
 pub(crate) struct ContinueToken {
     #[serde(rename = "v")]
     api_version: String,
-    /// -1 asks for the newest state instead (an inconsistent continuation).
+    /// -1 requests the newest state instead (an inconsistent continuation).
     #[serde(rename = "rv")]
     pub(crate) resource_version: i64,
     /// Relative to the collection's prefix.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 /// Brings objects from one version's form into another's.
 pub trait Conversion: Send + Sync + std::fmt::Debug {
-    /// From the stored form to this row's.
+    /// Converts the stored form to this row's.
     fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
-    /// From this row's form to the stored one.
+    /// Converts this row's form to the stored one.
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const MAX_BYTES: usize = 64 << 20;
 /// Bytes of what is kept of one namespace, or of the cluster's own objects.
 const MAX_NAMESPACE_BYTES: usize = MAX_BYTES / 4;
-/// Refusals for each object of a namespace, after which an entry that nobody reads goes: a list that is so many times as long
+/// Refusals for each object of a namespace, after which an unread entry goes: a list that is so many times as long
 /// as the part that is kept of it leaves that in its place.
 const PATIENCE: u64 = 16;
 /// Bytes beside an entry's record and header: its keys, and its places in a shelf.

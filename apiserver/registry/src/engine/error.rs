@@ -88,7 +88,7 @@ pub enum RegistryError {
     Unavailable(String),
     #[error("{0}")]
     Unauthorized(String),
-    /// A patch with more operations than are allowed, or a body that asks for more memory or steps.
+    /// A patch with more operations than are allowed, or a body that requests more memory or steps.
     #[error("{0}")]
     TooLargePatch(String),
     /// A patch that does not fit the object; upstream keeps the cause to itself.
@@ -166,7 +166,7 @@ impl RegistryError {
         }
     }
 
-    /// Too much is under way: the client is to come back in a second.
+    /// The error for too much work under way: the client is to come back in a second.
     pub fn busy() -> Self {
         Self::TooManyRequests {
             message: "Too many requests, please try again later.".to_owned(),
@@ -203,7 +203,7 @@ impl RegistryError {
         }
     }
 
-    /// The revision moved: whoever tried an unconditional change may try again.
+    /// The revision moved: an unconditional change may be tried again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Warnings of a written object; the second is the object before.
 pub(crate) type WarningsOf = fn(Ref<'_>, Option<Ref<'_>>) -> Vec<String>;
 
-/// Seconds of grace of a delete, of the object and the seconds that the request asks for.
+/// Seconds of grace of a delete, of the object and the seconds in the request.
 pub(crate) type GraceOf = fn(Ref<'_>, Option<i64>) -> Option<i64>;
 
 /// A built-in kind.
@@ -37,7 +37,7 @@ pub struct Kind {
     pub(crate) list_order: Option<fn(Ref<'_>) -> i64>,
     /// The result of an object that has completed.
     pub(crate) completed: Option<fn(Ref<'_>) -> Option<Completed>>,
-    /// Fields that field selectors may ask for, besides name and namespace. Fingerprints of records depend on their order.
+    /// Fields that field selectors may request, besides name and namespace. Fingerprints of records depend on their order.
     pub(crate) selectable: fn() -> Vec<Selectable>,
     /// The warning that every answer carries.
     pub(crate) deprecation: Option<&'static str>,

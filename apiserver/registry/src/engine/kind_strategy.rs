@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KindStrategy {
     pub(crate) kind: &'static Kind,
-    /// Those of the version that is served.
+    /// Defaults of the served version.
     pub(crate) default_lines: Option<&'static Additions>,
 }
 

@@ -23,7 +23,7 @@ impl fmt::Display for NodePorts {
 }
 
 impl NodePorts {
-    /// Both ends belong to it.
+    /// A range with both ends.
     pub fn new(first: u16, last: u16) -> Self {
         Self {
             first,

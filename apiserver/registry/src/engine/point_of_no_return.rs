@@ -48,7 +48,7 @@ impl PointOfNoReturn {
         }
     }
 
-    /// The first who settles it is the one that counts.
+    /// The first call decides.
     fn settle(&self, end: u8) -> bool {
         let state = &self.0.state;
         let settled = state.compare_exchange(BEFORE, end, Ordering::AcqRel, Ordering::Acquire);

@@ -40,7 +40,7 @@ struct Inner {
     node_growth: Arc<NodeGrowth>,
     converted: Arc<ConvertedObjects>,
     allocators: Allocators,
-    /// Shared with whoever reads stored values for storage.
+    /// Shared with the codec that reads stored values for storage.
     rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
     changing: parking_lot::Mutex<()>,

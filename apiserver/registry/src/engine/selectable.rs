@@ -1,8 +1,8 @@
-//! Fields that field selectors may ask for.
+//! Fields that field selectors may request.
 
 use machinery_schema::Ref;
 
-/// A field that field selectors may ask for.
+/// A field that field selectors may request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selectable {
     /// The name in selectors: `spec.nodeName`.

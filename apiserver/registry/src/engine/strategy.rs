@@ -48,7 +48,7 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         self.rules().of_new(object)
     }
 
-    /// The same for a request: checks that may be long end where nobody waits for its answer.
+    /// The same for a request: checks that may be long end once its client has left.
     fn validate_within(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
         self.validate(object)
     }

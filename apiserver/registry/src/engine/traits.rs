@@ -55,7 +55,7 @@ impl Traits {
         ttl: None,
     };
 
-    /// With a `metadata.generation` that counts.
+    /// Traits with a `metadata.generation` that counts.
     pub(crate) const COUNTED: Self = Self {
         generation: true,
         ..Self::PLAIN

@@ -5,7 +5,7 @@ use machinery_meta::UserInfo;
 use machinery_runtime::{HeavyFlow, Runtime};
 use std::sync::Arc;
 
-/// The account of work that no request asked for.
+/// The account of work that no request caused.
 const OWN_ACCOUNT: &str = "system:apiserver";
 
 /// The user of a request and the namespace of its address: the owner of the work that reading for it takes.

@@ -5,14 +5,14 @@ use machinery_meta::UserInfo;
 /// The service accounts that the control plane itself runs as.
 const SYSTEM_GROUP: &str = "system:serviceaccounts:kube-system";
 const SYSTEM_USERS: [&str; 2] = ["system:kube-controller-manager", "system:kube-scheduler"];
-/// Namespaces whose objects are the system's own. `default` is anybody's.
+/// Namespaces whose objects are the system's own. `default` is open to tenants.
 pub const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// A user's class. Nodes that cannot renew their leases are lost and a cluster whose controllers stand still does not heal,
 /// so that what is scarce is never all ordinary users'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserClass {
-    /// `system:masters`, who repair the cluster.
+    /// `system:masters`, for repairs of the cluster.
     Administrator,
     /// Nodes, controllers, the scheduler.
     System,

@@ -1,7 +1,7 @@
 //! Records as the plain objects that etcd holds, readable by upstream's servers and read from theirs.
 //!
 //! The row is found by the key. Written is JSON in the version the row is stored in; read is JSON and protobuf, in
-//! whichever served version the value says it is. What lies under a key that no row serves (a bitmap of ports, objects
+//! whichever served version the value says it is. A value under a key that no row serves (a bitmap of ports, objects
 //! of a definition that is going) is read by the type its value names.
 
 use crate::engine::codec;

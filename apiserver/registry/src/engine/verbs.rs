@@ -65,7 +65,7 @@ impl Verbs {
         self.0 & verb.bit() != 0
     }
 
-    /// In the order of discovery.
+    /// Verbs in the order of discovery.
     pub fn iter(self) -> impl Iterator<Item = Verb> {
         Verb::ALL.into_iter().filter(move |verb| self.has(*verb))
     }

@@ -2,7 +2,7 @@
 //!
 //! A folder `<group>/<kind>/` has everything about its kind, under the same names everywhere: `mod.rs` with the constant `KIND`
 //! and what the kind is, `validation.rs`, `defaults.rs`, `columns.rs`, `not_enforced.rs`, and a file for each further subject of its
-//! own. What several kinds of a group share lies beside their folders. `rows.rs` makes the rows that are served from the list and
+//! own. Files that several kinds of a group share lie beside their folders. `rows.rs` makes the rows that are served from the list and
 //! the generated table.
 
 pub mod admissionregistration;

@@ -1,6 +1,6 @@
 //! Long lists are looked at in one pass: four times the length costs about four times as much.
 //!
-//! What is measured is the time that processors give to the test's own thread, beside that for a quarter of the length.
+//! Measured is the processor time of the test's own thread, beside that for a quarter of the length.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

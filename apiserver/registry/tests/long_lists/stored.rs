@@ -9,9 +9,9 @@ use machinery_runtime::Simulation;
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 use std::sync::Arc;
 
-/// As many as a service may have (decision 0095).
+/// Ports that a service may have (decision 0095).
 const PORTS: usize = 1_000;
-/// As many as one service had with which a tenant held up everybody.
+/// Ports of a service with which a tenant held up all others.
 const TOO_MANY_PORTS: usize = 20_000;
 
 /// Number of problems of a service with these ports.

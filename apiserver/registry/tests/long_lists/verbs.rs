@@ -8,7 +8,7 @@ use machinery_meta::UserInfo;
 use machinery_runtime::Simulation;
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
 
-/// Those that are looked at with rules of their own.
+/// Parts that have rules of their own.
 const PARTS: [ObjectPart; 4] = [
     ObjectPart::Main,
     ObjectPart::Status,
@@ -64,7 +64,7 @@ pub(crate) fn create_and_update(
     true
 }
 
-/// Notes who changed what, and applies the new object over the old one.
+/// Records the fields that a manager changed, and applies the new object over the old one.
 fn owners(stages: &mut Stages, row: &ResourceRow, old: &Tree, new: &Tree) {
     let subject = Subject::part(row, ObjectPart::Main, &());
     let writer = |manager: &str| Writer {

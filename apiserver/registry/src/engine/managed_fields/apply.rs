@@ -22,7 +22,7 @@ pub enum ApplyError {
     /// It does not fit the schema.
     #[error("failed to create typed patch object ({object}): {problems}")]
     Misfit { object: String, problems: String },
-    /// The live object says of its owners what nobody can read.
+    /// The live object's `managedFields` cannot be decoded.
     #[error("failed to decode managed fields: {0}")]
     Record(String),
     #[error("the managers of the object's fields take more room than an object has for them")]
@@ -190,7 +190,7 @@ fn known_owners(
     Ok(updated(steps, subject, &before, nothing, live, owners)?)
 }
 
-/// Removes the fields that the manager applied before, does not apply now, and nobody else owns.
+/// Removes the fields that the manager applied before, does not apply now, and no other manager owns.
 fn prune(
     steps: &Steps,
     merged: Typed<'_>,
@@ -201,7 +201,7 @@ fn prune(
     if last.is_empty() {
         return Ok(merged.document.clone());
     }
-    // The configuration counts with what nobody owns: an object keeps the name by which it is applied.
+    // The configuration counts with unowned fields: an object keeps the name by which it is applied.
     let mut owned = wanted.clone();
     for entry in others {
         steps.absorb(&mut owned, &entry.fields.set())?;
@@ -210,7 +210,7 @@ fn prune(
     let (last, owned, all) = (named(last), named(&owned), named(&merged.fields()));
     let without_last = merged.remove(&last)?;
     let left = named(&merged.with(&without_last).fields());
-    // Back comes what somebody has, then what was not the manager's own.
+    // Back come owned fields, then what was not the manager's own.
     let with_owned = merged.remove(&steps.difference(&all, &steps.union(&left, &owned)?)?)?;
     let left = named(&merged.with(&with_owned).fields());
     let unowned = steps.difference(&all, &left)?;

@@ -42,7 +42,7 @@ pub(super) struct Entry {
 /// Distinguishes managers, in the order of upstream's identifiers; of appliers the version does not matter.
 pub(super) type Key<'a> = (&'a str, Operation, &'a str, &'a str);
 
-/// More managers than these by updates are joined, the oldest first, as upstream does it.
+/// Managers by updates beyond which they are joined, the oldest first, as upstream does it.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const JOINED_MANAGER: &str = "ancient-changes";
 /// A record is not larger than this, whatever managers there are: it is read and compared with every write of its object.
@@ -92,7 +92,7 @@ impl Entry {
 /// The entries of a record; of two of one manager the last counts.
 ///
 /// # Errors
-/// Upstream's words on an entry that nobody can read.
+/// Upstream's words on an entry that cannot be decoded.
 pub(super) fn read(record: Option<Ref<'_>>) -> Result<Vec<Entry>, String> {
     let mut owners = stored(record)?;
     for entry in &mut owners {

@@ -22,7 +22,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// The set; text that nobody can read has no fields.
+    /// The set; text that cannot be decoded has no fields.
     pub(super) fn set(&self) -> Cow<'_, FieldSet> {
         match self {
             Self::Text(text) => Cow::Owned(FieldSet::from_json(text).unwrap_or_default()),

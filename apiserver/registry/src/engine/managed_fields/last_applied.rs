@@ -13,8 +13,8 @@ const KUBECTL: &str = "kubectl";
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Fields that a manager may change although others own them: those that the client applied last and nobody has
-/// changed since.
+/// Fields that a manager may change although others own them: those that the client applied last and that are unchanged
+/// since.
 pub(super) fn continued(
     steps: &Steps,
     subject: Subject<'_>,

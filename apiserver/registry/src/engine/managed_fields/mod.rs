@@ -1,4 +1,4 @@
-//! Managed fields: who set which fields of an object, kept in `metadata.managedFields` from its create on.
+//! Managed fields: the manager that set each field of an object, kept in `metadata.managedFields` from its create on.
 //!
 //! [`track`] notes what a create, an update or a patch changed; [`apply`] is server-side apply: a configuration is merged
 //! into the live object, what its manager applied before and leaves out now goes, and fields of other managers are

@@ -1,4 +1,4 @@
-//! The record of a `Scale`: of its object's owners those who have the replicas, and back.
+//! The record of a `Scale`: of its object's owners those of the replicas, and back.
 //!
 //! Upstream: `scalehandler.go`. An entry of an update is known by its version, and that of a scale is another one
 //! than its object's: each write of a scale moves the replicas out of such entries into one of their own, without a time.
@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 const API_VERSION: &str = "autoscaling/v1";
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-/// Puts into a scale who owns the replicas of its object.
+/// Puts the owners of its object's replicas into a scale.
 pub fn to_scale(parent: Subject<'_>, window: Subject<'_>, object: &Tree, scale: &mut Tree) {
     let owners = entries::read(record(object)).unwrap_or_default();
     let owners = owners.into_iter().filter(|entry| {
@@ -29,7 +29,7 @@ pub fn to_scale(parent: Subject<'_>, window: Subject<'_>, object: &Tree, scale: 
     put(window, scale, owners.collect());
 }
 
-/// Puts into an object who owns its replicas now, as its scale says.
+/// Puts the owners of its replicas, as its scale has them, into an object.
 pub fn from_scale(parent: Subject<'_>, scale: &Tree, object: &mut Tree) {
     let former = entries::read(record(object)).unwrap_or_default();
     let scaled = entries::read(record(scale)).unwrap_or_default();

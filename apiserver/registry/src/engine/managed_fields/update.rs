@@ -1,4 +1,4 @@
-//! Creates, updates and patches: who changed what.
+//! Creates, updates and patches: the fields that a manager changed.
 
 use super::entries::{self, Entry, Operation};
 use super::fields::Fields;
@@ -8,8 +8,8 @@ use machinery_schema::apply::{Comparison, FieldSet, Steps, UnownedMembers};
 use machinery_schema::{Exceeded, Ref, Tree};
 use std::collections::HashMap;
 
-/// Notes in a new or changed object who changed what. `live` is the object as it was; of a new object, one of its kind that
-/// says nothing. An existing object without a record stays without one until somebody applies it.
+/// Records the writer's fields in a new or changed object. `live` is the object as it was; of a new object, an empty one of
+/// its kind. An existing object without a record stays without one until a client applies it.
 ///
 /// # Errors
 /// It takes more steps than are allowed.
@@ -79,7 +79,7 @@ pub(super) fn updated(
 }
 
 /// The owners to go on from: a writer of the whole object may hand fields from one manager to another, or, with a list
-/// of nothing, forget them all. Who leaves the list out, or breaks it, changes nothing.
+/// of nothing, forget them all. A writer that leaves the list out, or breaks it, changes nothing.
 fn owners_before(subject: Subject<'_>, live: &Tree, object: &Tree) -> Vec<Entry> {
     let before = || entries::stored(record(live)).unwrap_or_default();
     if !subject.subresource.is_empty() {
@@ -172,7 +172,7 @@ impl<'a> Changes<'a> {
         Ok(contested)
     }
 
-    /// All lose the fields that changed or went; whoever has none left, or is of a version that is gone, goes. The
+    /// All lose the fields that changed or went; an entry that has none left, or is of a version that is gone, goes. The
     /// writer's `own` entry gets its fields in the same go, where it is there.
     pub(super) fn give_up(&mut self, owners: &mut Vec<Entry>, own: Option<&Entry>) -> Result<(), Exceeded> {
         let mut kept = Vec::with_capacity(owners.len() + 1);

@@ -15,7 +15,7 @@ pub(crate) const GRACE: &str = "deletionGracePeriodSeconds";
 const RANDOM_SUFFIX: usize = 5;
 const MAX_NAME: usize = 63;
 const MAX_GENERATED_BASE: usize = MAX_NAME - RANDOM_SUFFIX;
-/// Without vowels and look-alikes, as upstream has it.
+/// Letters without vowels and look-alikes, as upstream has it.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Finalizers without a domain, which the server itself knows.
 pub(crate) const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

@@ -32,7 +32,7 @@ impl Store {
         self.create_tracked(ctx, scope, object, options, door).await
     }
 
-    /// The rest of a create, once the object says who made it.
+    /// The rest of a create, once the object has its field manager.
     pub(super) async fn create_tracked(
         &self,
         ctx: &RequestContext,

@@ -48,7 +48,7 @@ pub enum DeletionStep {
         mark: Mark,
         then_remove: bool,
     },
-    /// Somebody deleted it already and nothing changes.
+    /// An earlier request deleted it and nothing changes.
     AlreadyDeleting,
 }
 

@@ -31,7 +31,7 @@ pub enum Followed {
 }
 
 impl Followed {
-    /// Changes, of all objects there are where all were read: for readers who keep nothing that could be gone.
+    /// Changes, of all objects there are where all were read: for readers that keep nothing that could be gone.
     pub fn changes(self) -> Vec<ObjectChange> {
         match self {
             Self::All(entries) => entries.into_iter().map(ObjectChange::Set).collect(),
@@ -39,7 +39,7 @@ impl Followed {
         }
     }
 
-    /// Objects as they are now, for readers who do not ask what has gone.
+    /// Objects as they are now, for readers that do not need to know what has gone.
     pub fn present(self) -> impl Iterator<Item = Arc<Entry>> {
         self.changes().into_iter().filter_map(|change| match change {
             ObjectChange::Set(entry) => Some(entry),

@@ -36,7 +36,7 @@ impl Store {
     /// converted once: storage keeps the new form where it holds records in memory, and nothing is written and no event is
     /// sent. Where the content differs (a field is pruned or has a default), storage keeps what was written, with the
     /// header of now: the next schema may have the field again. The new form is then among the registry's converted
-    /// objects, as long as there is room. What cannot be read stays as it is, and a read of it returns the reason.
+    /// objects, as long as there is room. An unreadable entry stays as it is, and a read of it returns the reason.
     ///
     /// It takes time in proportion to the entry: large ones are converted in turns.
     pub(super) fn migrate_entry(&self, entry: Arc<Entry>) -> Arc<Entry> {

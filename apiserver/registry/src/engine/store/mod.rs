@@ -145,7 +145,7 @@ impl Store {
         codec::encode(&self.row, object)
     }
 
-    /// A cluster's object as if it were stored now, for kinds that are made when they are asked for.
+    /// A cluster's object as if it were stored now, for kinds that are made when they are requested.
     pub async fn made(&self, name: &str, object: &Tree) -> Result<Entry, RegistryError> {
         // Where storage does not answer, that may be what the object is to show.
         let now = self.storage().current_revision().await.unwrap_or_default();
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// The namespace of a scope in which this kind's objects can be. A cluster-scoped kind has none below a namespace,
-    /// whoever asks.
+    /// for any client.
     pub(crate) fn place<'s>(&self, scope: &'s Scope) -> Result<&'s str, RegistryError> {
         match scope {
             Scope::Namespace(_) if !self.row.namespaced => Err(RegistryError::NoSuchResource),

@@ -9,7 +9,7 @@ use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
 use machinery_runtime::Simulation;
 use machinery_schema::{Strictness, decode_json};
 
-/// Write that a permit is asked for.
+/// Write for which a permit is requested.
 fn attributes(operation: Operation, (group, resource): (&str, &str), place: (&str, &str)) -> Attributes {
     let (namespace, name) = place;
     Attributes {

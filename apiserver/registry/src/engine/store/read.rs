@@ -31,7 +31,7 @@ impl ListPage {
 
 /// A list at a revision that history no longer has.
 const LIST_TOO_OLD_MESSAGE: &str = "The resourceVersion for the provided list is too old.";
-/// With a selector and a limit, this many are looked at in one go.
+/// Objects that are looked at in one go with a selector and a limit.
 pub(super) const SCAN_PAGE: usize = 1_000;
 
 /// The part of the collection that a page is taken from.

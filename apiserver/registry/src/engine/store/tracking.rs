@@ -58,7 +58,7 @@ impl Store {
         debug_assert!(tracked.is_ok(), "an object of ours has few fields");
     }
 
-    /// Notes who made a new object.
+    /// Records the manager that made a new object.
     pub(super) async fn track_new(
         &self,
         ctx: &RequestContext,
@@ -74,7 +74,7 @@ impl Store {
             .await
     }
 
-    /// Notes who changed what of a live object, unless the change has done so itself.
+    /// Records the fields that a manager changed of a live object, unless the change has done so itself.
     pub(super) async fn track_changed(
         &self,
         ctx: &RequestContext,

@@ -21,7 +21,7 @@ enum Found {
 
 impl Store {
     /// Deletes an object that cannot be read. Preconditions, finalizers, admission plugins and addresses that the object
-    /// may have are left aside: nobody knows them.
+    /// may have are left aside: they are unknown.
     ///
     /// # Errors
     /// [`RegistryError::Conflict`] where the object can be read.

@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// writers of one object at the same moment are a client's mistake.
 pub const UPDATE_ATTEMPTS: usize = 16;
 
-/// The change a client asks for, applied to the live object afresh in every attempt.
+/// The change a client requests, applied to the live object afresh in every attempt.
 #[async_trait]
 pub trait UpdatedObject: Send + Sync {
     /// The candidate made from the live object, defaults and all; `None` when there is none yet.
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
 
-    /// The candidate already says who owns what.
+    /// Reports whether the candidate already has its field owners.
     fn has_field_owners(&self) -> bool {
         false
     }
@@ -275,8 +275,8 @@ impl Store {
         Ok(found.is_some_and(|own| own.revision == live.revision && own.record.fingerprint != fingerprint))
     }
 
-    /// A deleted object loses its finalizers however full the store is: where the record of who changed what has no room,
-    /// it goes, as one goes that makes its object too large. Room of the system's would be anybody's, some of it with each
+    /// A deleted object loses its finalizers however full the store is: where its `managedFields` have no room, they go, as
+    /// they do where they make their object too large. Room of the system's would be any user's, some of it with each
     /// of an object's finalizers.
     fn make_release_fit(
         &self,
@@ -364,7 +364,7 @@ impl Store {
         strategy.prepare_for_update(ctx, part, object, old);
         self.drop_disabled_fields(object, Some(old));
         if strategy.counts_generation() && part != ObjectPart::Status {
-            // Binding a pod is no change of what it asks for.
+            // Binding a pod is no change of what it requests.
             let grown = part != ObjectPart::Other("binding") && strategy.spec_changed(object, old);
             metadata::set_generation(object, metadata::generation(old) + i64::from(grown));
         }

@@ -179,7 +179,7 @@ impl Watcher {
         self.cursor.as_ref()?.outstanding_since()
     }
 
-    /// There may be more changes without waiting.
+    /// Reports whether there may be more changes without waiting.
     pub fn is_behind(&self) -> bool {
         self.behind
     }
@@ -242,8 +242,8 @@ impl Watcher {
 }
 
 impl Watcher {
-    /// Events of changes that a webhook has converted; they are kept until then, so that nothing is lost when nobody waits
-    /// any more.
+    /// Events of changes that a webhook has converted; they are kept until then, so that none is lost when the caller stops
+    /// waiting.
     async fn next_converted(&mut self) -> Option<Vec<WatchEvent>> {
         let store = self
             .converting

@@ -142,7 +142,7 @@ impl VersionWebhook {
         self.lists.enter(namespace, bytes).await
     }
 
-    /// Objects of other versions in this one, as documents, in their order. What is large is written and read in turns.
+    /// Objects of other versions in this one, as documents, in their order. Large ones are written and read in turns.
     pub(crate) async fn convert(
         &self,
         objects: Vec<Tree>,
@@ -265,7 +265,7 @@ fn answered(review: &Review, answer: &[u8], objects: &[Tree]) -> Result<Vec<Tree
     restored.collect()
 }
 
-/// So many objects go into one review.
+/// Number of objects that go into one review.
 fn batch_length(objects: &[Tree]) -> usize {
     let mut bytes = 0;
     let fitting = objects.iter().take(MAX_OBJECTS).take_while(|own| {

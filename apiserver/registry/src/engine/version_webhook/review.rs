@@ -69,7 +69,7 @@ impl Review {
         }
         let response = answer.get("response").filter(|own| own.kind() == Kind::Map);
         let response = response.ok_or("no response provided")?;
-        // In v1beta1 nobody looks at it.
+        // In v1beta1 upstream does not check it.
         if self.version == ReviewVersion::V1 && response.str("uid") != self.uid {
             let (wanted, got) = (&self.uid, response.str("uid"));
             return Err(format!("expected response.uid={wanted:?}, got {got:?}"));

@@ -8,7 +8,7 @@ use machinery_schema::Ref;
 /// The members of a kind's status, in upstream's order.
 struct Members {
     counts: &'static [&'static str],
-    /// Those that are counted out of `replicas`.
+    /// Counts that are a part of `replicas`.
     of_replicas: &'static [&'static str],
     /// Upstream's message when more pods are available than ready.
     not_ready: &'static str,

@@ -1,4 +1,4 @@
-//! Kinds of certificates.k8s.io: what is asked for, what is signed, whom to trust.
+//! Kinds of certificates.k8s.io: what is requested, what is signed, whom to trust.
 
 pub mod certificate_signing_request;
 pub mod cluster_trust_bundle;

@@ -150,7 +150,7 @@ fn scheme_of(kind: Kind, algorithm: &Oid<'_>) -> Option<&'static dyn Verificatio
         .map(|(_, _, scheme)| scheme)
 }
 
-/// Small keys were always taken in requests; who signs may refuse them.
+/// Small keys were always taken in requests; signers may refuse them.
 fn rsa_scheme(algorithm: &Oid<'_>) -> Option<&'static dyn VerificationAlgorithm> {
     let known: [(Oid<'_>, &'static dyn VerificationAlgorithm); 3] = [
         (

@@ -47,8 +47,8 @@ pub(super) fn check_signature(request: &X509CertificationRequest<'_>) -> Result<
     )
 }
 
-/// The organizations of the subject that the text of a request asks for; `None` for one whose text does not read.
-/// A text that is no request has none at all. The reader of those who sign is heard too: what is looked at is what is signed.
+/// The organizations of the subject in the text of a request; `None` for one whose text does not read.
+/// A text that is no request has none at all. The signers' reader counts too: what is checked is what is signed.
 pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
     let all = pem_blocks(text);
     let Some(request) = all.first().and_then(|block| request(&block.content)) else {
@@ -61,7 +61,7 @@ pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
     subject.iter_organization().map(read).chain(signed).collect()
 }
 
-/// The common name of the subject that the text of a request asks for: the last one, as Go has it.
+/// The common name of the subject in the text of a request: the last one, as Go has it.
 ///
 /// # Errors
 /// Why the text is no request, in Go's words.
@@ -81,7 +81,7 @@ pub fn common_name(text: &[u8]) -> Result<String, String> {
         .map(AttributeTypeAndValue::as_str);
     let unreadable = || "unable to read the common name".to_owned();
     let name = name.unwrap_or(Ok("")).map_err(|_| unreadable())?;
-    // Who signs it must read the same.
+    // The signers' reader must read the same.
     let signed = CertificateRequest::unverified(text).map_or_else(|_| name.to_owned(), |own| own.common_name);
     if signed == name {
         Ok(signed)

@@ -11,7 +11,7 @@ use machinery_schema::{Ref, Tree};
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Refuses a claim, a template or a result that asks for it elsewhere.
+/// Refuses a claim, a template or a result that requests it elsewhere.
 ///
 /// # Errors
 /// [`RegistryError::Invalid`] where the namespace lacks the label.
@@ -23,7 +23,7 @@ pub(crate) async fn check(
 ) -> Result<(), RegistryError> {
     let found = match change {
         AllocationChange::Create => asked(object.root(), plural == "resourceclaimtemplates"),
-        // What was asked for stays; what is given may be new.
+        // What was requested stays; what is given may be new.
         AllocationChange::Update { old } if granted(old).is_none() => granted(object.root()),
         AllocationChange::Update { .. } | AllocationChange::Delete => None,
     };

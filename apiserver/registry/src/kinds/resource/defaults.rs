@@ -4,7 +4,7 @@ use crate::engine::context::RequestContext;
 use crate::engine::metadata;
 use machinery_schema::{Mut, Ref, Tree};
 
-/// Requests for an exact number ask for one.
+/// Requests for an exact number request one.
 pub(super) fn device_counts(object: &mut Tree, path: &[&str]) {
     let count = |request: &mut Mut<'_>| {
         let exact = request.as_ref().str("allocationMode") == "ExactCount";

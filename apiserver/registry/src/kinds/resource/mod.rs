@@ -1,4 +1,4 @@
-//! Kinds of resource.k8s.io: what asks for devices, what was given, what taints them.
+//! Kinds of resource.k8s.io: what requests devices, what was given, what taints them.
 //!
 //! Upstream declares part of the rules beside its types and reports what is declared after what it checks itself:
 //! [`Problems`] keeps the two apart.

@@ -100,7 +100,7 @@ impl Columns {
         }
     }
 
-    /// Name and creation time, for kinds nobody wrote columns for.
+    /// Name and creation time, for kinds without columns of their own.
     pub fn name_and_created() -> Self {
         let headers = vec![
             name_header(),

@@ -46,7 +46,7 @@ pub fn legacy_ip(errors: &mut Errors, path: &Path<'_>, text: &str) -> bool {
     problem.is_none()
 }
 
-/// More than one address, or range, is a pair of an IPv4 and an IPv6 one.
+/// Reports whether several addresses, or ranges, are a pair of an IPv4 and an IPv6 one.
 pub fn is_pair(texts: &[&str]) -> bool {
     let family = |text: &&str| lenient_ip(text.split('/').next()?).map(|own| own.is_ipv6());
     let families: Vec<_> = texts.iter().map(family).collect();

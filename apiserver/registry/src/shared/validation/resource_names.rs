@@ -74,7 +74,7 @@ pub fn is_quota_resource(name: &str) -> bool {
     name != "storage" && is_standard(name)
 }
 
-/// Reports whether a resource may be promised more than once: native ones other than huge pages.
+/// Reports whether limits of a resource may exceed what there is: native ones other than huge pages.
 pub fn may_overcommit(name: &str) -> bool {
     is_native_resource(name) && !is_huge_page(name)
 }

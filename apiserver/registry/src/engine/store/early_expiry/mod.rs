@@ -1,6 +1,6 @@
 //! Early expiry: a namespace that holds too many objects of a kind with a time to live (events) loses its own oldest ones.
 //!
-//! Anybody who may create events could otherwise fill the memory of the server within their time to live. No client sees
+//! A user who may create events could otherwise fill the memory of the server within their time to live. No client sees
 //! an error, and no other namespace loses anything. The oldest is the one whose last write is the longest ago, which would
 //! expire first anyway. Where a namespace has too many bytes its large objects go before the ordinary ones, so that a few of
 //! megabytes do not drive out thousands. All namespaces together have a part of the store ([`STORE_PART`]); where they have
@@ -37,7 +37,7 @@ impl Default for ExpiryBounds {
     }
 }
 
-/// Objects with a time to live have this part of the store's bytes at most: whoever may write events into many namespaces, as
+/// Objects with a time to live have this part of the store's bytes at most: a user with events in many namespaces, as
 /// each node may, could otherwise fill it.
 const STORE_PART: u64 = 8;
 

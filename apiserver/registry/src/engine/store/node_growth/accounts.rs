@@ -11,8 +11,8 @@ const NODE: &str = "system:node:";
 /// Stands before the names of users; no node has a space in its name.
 const USER: &str = "user ";
 
-/// The account of a user's writes to a resource: that of a node, of the bearer of a bootstrap token, or of whoever requests a
-/// certificate. Requests have no namespace whose share would bound them, and stay for a day where nobody decides.
+/// The account of a user's writes to a resource: that of a node, of the bearer of a bootstrap token, or of a requester of
+/// certificates. Requests have no namespace whose share would bound them, and undecided ones stay for a day.
 pub(super) fn of<'a>(user: &'a UserInfo, resource: &GroupResource) -> Option<Cow<'a, str>> {
     if let Some(node) = user.node_name() {
         return Some(Cow::Borrowed(node));

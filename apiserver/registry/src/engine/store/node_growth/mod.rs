@@ -1,6 +1,6 @@
 //! Bytes that each node has added to what is stored.
 //!
-//! A node writes statuses, mirror pods, leases and requests for certificates, in everybody's namespaces and in none. Within the
+//! A node writes statuses, mirror pods, leases and requests for certificates, in all namespaces and in none. Within the
 //! bounds of namespaces and of the system alone, the holder of one node's key could use them up, so that each node has a
 //! bound of its own; so have bearers of bootstrap tokens, and each user in what certificates he requests ([`accounts`]). An account has what the node's own writes added to each object; its writes that shrink an object give
 //! back, as does a deletion by any user. Objects with a time to live have bounds of their own.
@@ -293,7 +293,7 @@ impl Drop for NodeRoom {
 }
 
 impl Store {
-    /// Room for what a node writes, or who else has an account; `None` for other users.
+    /// Room for the writes of a node or of another user with an account; `None` for other users.
     ///
     /// Errors: [`RegistryError::Forbidden`], where it grows beyond the bound of the node. Deletions, and their marks, do
     /// not.

@@ -1,8 +1,8 @@
 //! A node's account after a start: the growth that can be read from what is stored.
 //!
-//! An object does not say who wrote how much of it, and tenants may write most of what names a node. So only that is
+//! An object does not name the writer of each of its bytes, and tenants may write most of what names a node. So only that is
 //! counted which the node (or an administrator) alone writes: its own objects, its requests for certificates, its slices of devices, its mirror
-//! pods, and the statuses of its other pods, as far as they exceed the rest of the pod. What it made beside these is
+//! pods, and the statuses of its other pods, as far as they exceed the rest of the pod. Its other growth is
 //! forgotten. Of the accounts of users only requests for certificates are recalled.
 
 use super::super::Store;
@@ -46,8 +46,8 @@ impl Written {
     }
 }
 
-/// Reports whether a pod is the mirror of a static pod: one that is annotated as such and owned by its node. Who makes one
-/// that looks like it charges the node with it, in a namespace that is full first.
+/// Reports whether a pod is the mirror of a static pod: one that is annotated as such and owned by its node. A tenant's pod
+/// that looks like it is charged to the node, in a namespace that is full first.
 fn is_mirror_pod(pod: &Tree, node: &str) -> bool {
     let metadata = pod.get("metadata");
     let mut owners = metadata

@@ -5,7 +5,7 @@ use crate::shared::validation::{Errors, Path, dns_subdomain, label_selector, one
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 
-/// There is nothing to change in what is deleted.
+/// Operations without DELETE: there is nothing to change in what is deleted.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// The constraints of a policy or binding.

@@ -5,7 +5,7 @@ use crate::kinds::admissionregistration::static_names;
 use machinery_meta::GroupResource;
 use machinery_schema::Ref;
 
-/// Reviews that no webhook is called for: the server answers them before it knows what anybody may do.
+/// Reviews that no webhook is called for: without their answers no user has any rights.
 const EXCLUDED: [(&str, &str); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),

@@ -116,7 +116,7 @@ fn mark_deleting(object: &mut Tree) {
     });
 }
 
-/// Every version that was ever the storage version stays listed until somebody takes it out.
+/// Every version that was ever the storage version stays listed until a client takes it out.
 fn remember_stored(object: &mut Tree) {
     let listed = object
         .get("status")

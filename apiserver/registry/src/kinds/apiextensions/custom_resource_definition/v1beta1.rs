@@ -17,7 +17,7 @@ pub(crate) fn to_v1(document: &[u8]) -> Result<Vec<u8>, String> {
     if let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut) {
         versions(spec);
         conversion(spec);
-        // Of old, what no schema names was kept unless the definition said otherwise.
+        // Of old, fields that no schema names were kept unless the definition refused them.
         spec.entry("preserveUnknownFields").or_insert(json!(true));
     }
     serde_json::to_vec(&document).map_err(|error| error.to_string())

@@ -11,7 +11,7 @@ pub(super) fn set(object: &mut Tree) {
     behavior(object);
 }
 
-/// Without metrics the CPU is to be used to four fifths (`autoscaling/v2`; `v1` shows it as a number of its own).
+/// Sets the metric of an object without any: CPU used to four fifths (`autoscaling/v2`; `v1` shows it as a number of its own).
 fn metrics(object: &mut Tree) {
     let second = object.str_at(&["apiVersion"]) == "autoscaling/v2";
     let said = object

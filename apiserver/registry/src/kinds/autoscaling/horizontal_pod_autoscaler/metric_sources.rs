@@ -11,7 +11,7 @@ const TARGETS: [&str; 3] = ["Utilization", "Value", "AverageValue"];
 /// Each look of the controller fetches all of them.
 const MAX_METRICS: usize = 100;
 
-/// Validates the metrics of a spec that asks for no fewer than `least` pods.
+/// Validates the metrics of a spec that requests no fewer than `least` pods.
 pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, least: Option<i64>) {
     let count = spec.list("metrics").count();
     if count > MAX_METRICS {

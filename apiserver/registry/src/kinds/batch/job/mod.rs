@@ -42,7 +42,7 @@ fn selectable() -> Vec<Selectable> {
     }]
 }
 
-/// Of old, pods of a deleted job stay; clients rarely mean it.
+/// Warns that, as of old, pods of a deleted job stay; clients rarely mean it.
 fn delete_warnings(options: &DeleteOptions) -> Vec<String> {
     if options.propagation.is_some() || options.orphan_dependents.is_some() {
         return Vec::new();

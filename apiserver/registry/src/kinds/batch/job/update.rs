@@ -67,7 +67,7 @@ fn template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Ref<'_>) {
     }
 }
 
-/// It is suspended and none of its pods runs.
+/// Reports whether the Job is suspended and none of its pods runs.
 fn waits(job: Ref<'_>) -> bool {
     let said = super::status::condition(job, "Suspended");
     let never_started = job

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 /// Conditions that are true where they are there, and never go.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
-/// Those made through `approval` alone.
+/// Conditions that are set through `approval` alone.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
@@ -36,7 +36,7 @@ pub(crate) fn validate_approval(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// The same through `status`: who signs neither approves nor denies, and signs once.
+/// The same through `status`: a signer neither approves nor denies, and signs once.
 pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let status = Path::of("status");

@@ -25,7 +25,7 @@ pub(crate) static KIND: Kind = Kind::of("certificates.k8s.io", "certificatesigni
     .columns(columns::cells)
     .selectable(|| Selectable::texts(["spec.signerName"]));
 
-/// A signing request names who made it, and from where where that counts.
+/// Sets the requesting user, and for serving certificates the address of the request.
 fn requested_by(ctx: &RequestContext, object: &mut Tree) {
     object.set_str(&["spec", "username"], &ctx.user.name);
     object.remove(&["spec", "groups"]);

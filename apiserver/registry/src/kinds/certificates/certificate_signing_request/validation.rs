@@ -87,7 +87,7 @@ pub(crate) fn prepare_for_update(part: ObjectPart, object: &mut Tree, old: &Tree
     stamp(object, old, now);
 }
 
-/// Address from which a kubelet's request for a serving certificate came. Nobody else writes it: the approver goes by it.
+/// Address from which a kubelet's request for a serving certificate came. Only this server writes it: the approver goes by it.
 const REQUESTED_FROM: [&str; 3] = ["metadata", "annotations", "knarr.dev/requested-from"];
 
 /// Notes the address of a new request for a serving certificate.

@@ -25,7 +25,7 @@ fn names(bundle: Ref<'_>) -> Errors {
         bundle.str_at(&["metadata", "name"]),
         bundle.str_at(&["spec", "signerName"]),
     );
-    // That there must be one is said of every kind.
+    // A missing name is reported for every kind.
     if !name.is_empty() {
         let problems = trust_bundle_name_problems(signer, name, false);
         errors.all_invalid(&Path::of("metadata").child("name"), name, problems);
@@ -53,7 +53,7 @@ fn anchors(errors: &mut Errors, bundle: Ref<'_>) {
             None => indices.entry(&block.content).or_default().push(index),
         }
     }
-    // Of a malformed bundle nothing more is said.
+    // Of a malformed bundle nothing more is reported.
     if errors.len() > before {
         return;
     }

@@ -1,6 +1,6 @@
 //! PodCertificateRequest: a node asks a signer for the certificate of one of its pods.
 //!
-//! [`validation`] is what may be asked, [`proof`] that who asks has the key, [`outcome`] what a signer may answer.
+//! [`validation`] is what may be requested, [`proof`] that the requester has the key, [`outcome`] what a signer may answer.
 
 mod columns;
 mod defaults;

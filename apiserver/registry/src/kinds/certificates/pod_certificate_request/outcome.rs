@@ -32,7 +32,7 @@ const MAX_CHAIN_BYTES: usize = 100 * 1024;
 /// Tolerated difference between a signer's clock and the server's.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 const MIN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
-/// Nobody asks for the next certificate sooner after the start, or later before the end.
+/// Least time from the start of a certificate to the request for the next one, and from there to its end.
 const MIN_REFRESH: SignedDuration = SignedDuration::from_mins(10);
 
 /// Every problem of a changed status.
@@ -249,7 +249,7 @@ fn lifetime_problem(request: Ref<'_>, lifetime: SignedDuration) -> Option<String
         .then(|| format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})"))
 }
 
-/// Those that vouch for the first are certificates too.
+/// The signers of the first are certificates too.
 fn rest_of_chain(errors: &mut Errors, path: &Path<'_>, chain: &str, rest: &[PemBlock]) {
     for block in rest {
         if !is_certificate(block) {

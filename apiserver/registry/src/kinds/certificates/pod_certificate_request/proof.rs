@@ -14,7 +14,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 const STUB: &str = "stubPKCS10Request";
 const KEY: &str = "pkixPublicKey";
 const PROOF: &str = "proofOfPossession";
-/// Of both, and of the stub.
+/// Longest key, proof and stub.
 const MAX_BYTES: usize = 10 * 1024;
 const RSA_BITS: [usize; 2] = [3072, 4096];
 
@@ -32,7 +32,7 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// The key that was asked for, in the form that certificates have it; or what is wrong with it.
+/// The key that was requested, in the form that certificates have it; or what is wrong with it.
 pub(super) fn wanted_key(errors: &mut Errors, spec: Ref<'_>) -> Option<Vec<u8>> {
     let path = Path::of("spec");
     if spec.str(STUB).is_empty() {

@@ -43,7 +43,7 @@ pub fn validate(request: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Nothing that was asked for changes.
+/// Nothing that was requested changes.
 pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let (new, old) = (new.get("spec"), old.get("spec"));

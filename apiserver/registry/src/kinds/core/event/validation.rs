@@ -96,7 +96,7 @@ pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// In Go a member that is absent is one that is empty.
+/// Reports whether a value is Go's zero: there an absent member is an empty one.
 fn is_zero(value: Ref<'_>) -> bool {
     match value.kind() {
         Kind::Map | Kind::List => value.is_empty(),

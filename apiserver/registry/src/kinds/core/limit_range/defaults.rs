@@ -2,7 +2,7 @@
 
 use machinery_schema::{Ref, Tree};
 
-/// For containers: the limit is the maximum, the request the limit or the minimum, unless said otherwise.
+/// Sets defaults for containers: the limit is the maximum, the request the limit or the minimum, unless they are set.
 pub(super) fn set(object: &mut Tree) {
     object.with(&["spec"], |mut spec| {
         spec.each("limits", |mut limit| {

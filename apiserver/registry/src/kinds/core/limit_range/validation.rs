@@ -99,7 +99,7 @@ fn amounts(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>, list: &str) -> A
         .collect()
 }
 
-/// Those of a list that limits of whole pods do not have.
+/// Amounts of a list that limits of whole pods do not have.
 fn defaults(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>, list: &str) -> Amounts {
     if item.str("type") != "Pod" {
         return amounts(errors, path, item, list);

@@ -25,7 +25,7 @@ pub(super) fn validate_update(namespace: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// A share that nobody could read would bound nothing.
+/// Checks that shares can be read: others would bound nothing.
 fn own_share(errors: &mut Errors, namespace: Ref<'_>) {
     let bytes = "must be a quantity of bytes, such as 2Gi; 0 sets no bound";
     own_label(errors, namespace, OWN_SHARE, bytes, |share| {

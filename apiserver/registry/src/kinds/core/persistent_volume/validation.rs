@@ -53,7 +53,7 @@ fn node_affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// Nobody empties a whole node.
+/// Refuses to recycle the root of a node.
 fn recycled_root(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let folder = spec.str_at(&["hostPath", "path"]);
     let is_root = folder.starts_with('/') && sources::is_root(folder);

@@ -82,7 +82,7 @@ fn text<'a>(claim: Ref<'a>, path: &[&str]) -> Option<&'a str> {
 struct Free {
     volume: bool,
     class: bool,
-    /// The size asked for and the class of attributes, of claims that have their volume.
+    /// The size requested and the class of attributes, of claims that have their volume.
     of_bound: bool,
 }
 

@@ -23,7 +23,7 @@ pub fn validate(claim: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Also of a claim within a StatefulSet or a volume.
+/// Validates the spec, also of a claim within a StatefulSet or a volume.
 pub fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if spec.list("accessModes").len() == 0 {
         errors.required(&path.child("accessModes"), "at least 1 access mode is required");

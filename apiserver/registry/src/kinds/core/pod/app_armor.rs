@@ -218,7 +218,7 @@ mod tests {
         check(&of_c("unconfined"), "{}", "{}", UNCONFINED, 1);
         check(&of_c("runtime/default"), "{}", "{}", RUNTIME, 1);
         check(&of_c("localhost/strict"), RUNTIME, "{}", STRICT, 1);
-        // The field is what counts, and what the pod says already need not be said again.
+        // The field is what counts, and an annotation of the same is not needed.
         check(&of_c("localhost/strict"), "{}", UNCONFINED, UNCONFINED, 0);
         check(&of_c("localhost/strict"), STRICT, "{}", "{}", 0);
     }

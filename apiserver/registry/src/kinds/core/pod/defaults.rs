@@ -29,7 +29,7 @@ pub(crate) fn pod(object: &mut Tree) {
     }
 }
 
-/// Annotations by which pods said their init containers before they had a field.
+/// Annotations in which pods had their init containers before there was a field.
 const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
     "pod.alpha.kubernetes.io/init-containers",
@@ -51,7 +51,7 @@ pub(crate) fn metadata(metadata: &mut Mut<'_>) {
     }
 }
 
-/// Of a pod's spec, also in a template.
+/// Sets defaults of a pod's spec, also in a template.
 pub(crate) fn spec(spec: &mut Mut<'_>) {
     let host_network = spec.as_ref().get("hostNetwork").and_then(Ref::as_bool) == Some(true);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -95,7 +95,7 @@ fn http_get(handler: &mut Mut<'_>) {
     }
 }
 
-/// On the host's network a container port is the host's.
+/// Sets the host's port, which on the host's network is the container's.
 fn host_port(port: &mut Mut<'_>) {
     let own = port
         .as_ref()
@@ -108,7 +108,7 @@ fn host_port(port: &mut Mut<'_>) {
     }
 }
 
-/// Both spellings of the service account are kept.
+/// Keeps both spellings of the service account.
 fn service_account(spec: &mut Mut<'_>) {
     let (new, old) = {
         let spec = spec.as_ref();

@@ -14,7 +14,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Of a spec that reads; another is refused for what it is.
+    /// Sums over the containers of a spec that reads; another is refused for what it is.
     pub(crate) fn of(spec: Ref<'_>) -> Option<Self> {
         let spec = serde_json::from_str(&spec.to_json()).ok()?;
         Some(Self {

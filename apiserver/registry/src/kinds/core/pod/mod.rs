@@ -92,7 +92,7 @@ fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree
 }
 
 fn own_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
-    // As upstream: who changes a pod is a scheduler or an agent, mostly, and does so all the time.
+    // As upstream: pods are changed by schedulers and agents, mostly, and all the time.
     if old.is_some() {
         return Vec::new();
     }

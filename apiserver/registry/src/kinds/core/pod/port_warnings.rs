@@ -34,7 +34,7 @@ impl PortPlace {
 #[derive(Default)]
 pub(super) struct Ports<'a>(HashMap<(i64, &'a str), SamePort<'a>>);
 
-/// Those that have number and protocol in common, in order, and where each stands among them.
+/// Ports with the same number and protocol, in order, and the place of each among them.
 #[derive(Default)]
 struct SamePort<'a> {
     all: Vec<(HostPort<'a>, PortPlace)>,

@@ -14,7 +14,7 @@ pub(crate) const fn at(path: &'static [&'static str]) -> PodTemplate {
     }
 }
 
-/// Of a pod's spec, wherever one stands.
+/// Defaults of a pod's spec, wherever one stands.
 const POD_SPEC: &[&str] = &[
     "dnsPolicy=\"ClusterFirst\"",
     "restartPolicy=\"Always\"",
@@ -45,7 +45,7 @@ const POD_SPEC: &[&str] = &[
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
-/// Of a container.
+/// Defaults of a container.
 const CONTAINER: &[&str] = &[
     "env[].valueFrom.fieldRef.apiVersion=\"v1\"",
     "env[].valueFrom.fileKeyRef.optional=false",
@@ -54,7 +54,7 @@ const CONTAINER: &[&str] = &[
     "terminationMessagePolicy=\"File\"",
 ];
 
-/// Of a probe.
+/// Defaults of a probe.
 const PROBE: &[&str] = &[
     "failureThreshold=3",
     "grpc.service=\"\"",
@@ -63,7 +63,7 @@ const PROBE: &[&str] = &[
     "timeoutSeconds=1",
 ];
 
-/// Of a pod's spec with its containers and their probes.
+/// Defaults of a pod's spec with its containers and their probes.
 fn pod_lines() -> Vec<String> {
     let containers = CONTAINER_LISTS.iter().flat_map(|list| {
         let probes = PROBES

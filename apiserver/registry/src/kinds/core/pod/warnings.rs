@@ -212,7 +212,7 @@ impl Warnings {
         }
     }
 
-    /// Half a byte is nothing anybody can have.
+    /// Warns of fractions of a byte, which no container can have.
     fn fractions(&mut self, path: &Path<'_>, amounts: Option<Ref<'_>>) {
         for resource in ["memory", "ephemeral-storage"] {
             let value = amounts.and_then(|amounts| amounts.get(resource));

@@ -9,7 +9,7 @@ use machinery_schema::Ref;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Scopes, and those among them that must be asked for by `Exists` alone.
+/// Scopes, and those among them that may have the operator `Exists` alone.
 const SCOPES: [&str; 7] = [
     "Terminating",
     "NotTerminating",

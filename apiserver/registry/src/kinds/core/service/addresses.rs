@@ -60,7 +60,7 @@ fn held(service: Ref<'_>) -> Option<String> {
     (needs_address(service) && !address.is_empty()).then(|| address.to_owned())
 }
 
-/// The address a service asks for; empty for any.
+/// The address a service requests; empty for any.
 fn wanted(service: Ref<'_>) -> Option<String> {
     needs_address(service).then(|| service.str_at(&["spec", "clusterIP"]).to_owned())
 }

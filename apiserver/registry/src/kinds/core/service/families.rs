@@ -4,7 +4,7 @@ use super::{may_have_node_ports, needs_health_port, service_type};
 use machinery_schema::{Ref, Step, Tree, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Three hours, the stickiness of `ClientIP` when nothing else is said.
+/// Three hours, the stickiness of `ClientIP` when none is set.
 const DEFAULT_STICKINESS_SECONDS: i64 = 10800;
 
 /// Defaults that depend on other fields.

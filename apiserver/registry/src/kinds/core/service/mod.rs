@@ -2,8 +2,8 @@
 //!
 //! `families` fills what follows from others before anything is taken; [`addresses`] and [`ports`] take and give back, within
 //! the [`shares`] of namespaces; there is no
-//! state in the process, and the group of writes makes it impossible to lose an address halfway. What was broken by
-//! other ways is put right by [`repair`].
+//! state in the process, and the group of writes makes it impossible to lose an address halfway. Damage from
+//! elsewhere is put right by [`repair`].
 
 mod addresses;
 mod cluster_ips;

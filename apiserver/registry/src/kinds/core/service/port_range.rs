@@ -33,7 +33,7 @@ pub(super) struct PortRange {
 }
 
 impl PortRange {
-    /// The ports taken. A bitmap of an earlier range is carried over: ports outside of the range now are nobody's.
+    /// The ports taken. A bitmap of an earlier range is carried over: ports outside of the range now are free.
     pub(super) async fn read(registry: &Registry, at: ReadAt) -> Result<Self, RegistryError> {
         let key = Key::parse(KEY).map_err(|error| RegistryError::Internal(error.to_string()))?;
         let found = registry.storage().get(&key, at).await;
@@ -68,7 +68,7 @@ impl PortRange {
         moved
     }
 
-    /// As it would be if nobody had a port.
+    /// The range as if no service had a port.
     pub(super) fn cleared(&self) -> Self {
         Self {
             read: self.read.clone(),
@@ -103,7 +103,7 @@ impl PortRange {
         }
     }
 
-    /// The ports somebody has.
+    /// The taken ports.
     pub(super) fn taken(&self) -> impl Iterator<Item = i64> {
         self.ports.all().filter(|port| self.is_set(*port))
     }

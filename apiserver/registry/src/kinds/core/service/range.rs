@@ -43,7 +43,7 @@ impl Range {
     /// An address of it that a service may have.
     pub(super) fn contains(self, address: Ipv4Addr) -> bool {
         let offset = u32::from(address).wrapping_sub(self.base);
-        // The network's own address and the last one are nobody's.
+        // No service has the network's own address or the last one.
         offset > 0 && offset < self.size().saturating_sub(1)
     }
 

@@ -2,7 +2,7 @@
 
 use machinery_schema::Ref;
 
-/// The annotation that topology hints were asked for with, and its successor.
+/// The annotation that topology hints were requested with, and its successor.
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 

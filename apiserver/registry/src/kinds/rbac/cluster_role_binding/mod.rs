@@ -1,4 +1,4 @@
-//! ClusterRoleBinding: a role in the whole cluster, and those who have it.
+//! ClusterRoleBinding: a role in the whole cluster, and its subjects.
 
 use crate::engine::kind::Kind;
 use crate::engine::validation_rules::ValidationRules;

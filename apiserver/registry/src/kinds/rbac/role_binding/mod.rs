@@ -1,4 +1,4 @@
-//! RoleBinding: a role in a namespace, and those who have it.
+//! RoleBinding: a role in a namespace, and its subjects.
 
 use crate::engine::kind::Kind;
 use crate::engine::validation_rules::ValidationRules;

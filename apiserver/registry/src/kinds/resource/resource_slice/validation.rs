@@ -11,7 +11,7 @@ use machinery_schema::Ref;
 use std::collections::HashSet;
 
 const MAX_DEVICES: usize = 128;
-/// Of those with taints, counters or lists of values.
+/// Most devices of a slice with taints, counters or lists of values.
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const ONE_OF: &str =

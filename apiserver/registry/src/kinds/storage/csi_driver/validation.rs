@@ -47,7 +47,7 @@ fn period(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// Every problem of a changed driver: volumes are attached, and have begun, as it said.
+/// Every problem of a changed driver: attachment and lifecycle modes are immutable.
 pub(super) fn validate_update(driver: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     errors.extend(validate(driver));

@@ -20,7 +20,7 @@ pub(super) fn validate(capacity: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Every problem of a changed capacity: the room was asked for with two of its members.
+/// Every problem of a changed capacity: the room was requested with two of its members.
 pub(super) fn validate_update(capacity: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     errors.extend(validate(capacity));

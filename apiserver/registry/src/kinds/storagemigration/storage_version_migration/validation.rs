@@ -49,7 +49,7 @@ pub(crate) fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     all
 }
 
-/// It goes on from one revision, and ends once, one way.
+/// Checks that a migration goes on from one revision, and ends once, one way.
 pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = Path::of("status");

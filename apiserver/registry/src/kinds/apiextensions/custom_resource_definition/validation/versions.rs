@@ -22,7 +22,7 @@ pub(super) struct RuleScope<'a> {
     pub(super) schema: Option<Ref<'a>>,
     /// Upstream's message if there is no schema.
     pub(super) without_schema: &'static str,
-    /// Those of all versions together.
+    /// Patterns of all versions together.
     patterns: &'a RefCell<Patterns>,
 }
 

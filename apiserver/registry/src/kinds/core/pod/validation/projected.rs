@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// Bounds of a service account token's life.
 const TOKEN_SECONDS: (i64, i64) = (10 * 60, 1 << 32);
-/// The shortest life one may ask for a pod's certificate, the longest, and the longest of Kubernetes' own signers.
+/// The shortest life one may request a pod's certificate, the longest, and the longest of Kubernetes' own signers.
 const CERTIFICATE_SECONDS: (i64, i64, i64) = (3600, 91 * 24 * 3600, 24 * 3600);
 const KEY_TYPES: [&str; 6] = [
     "RSA3072",

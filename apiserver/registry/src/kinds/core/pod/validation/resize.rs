@@ -16,7 +16,7 @@ const ONLY_INIT: &str = "only cpu and memory resources for init or sidecar conta
 const NO_RESTART: &str =
     "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
 
-/// Every problem of it. What a resize cannot change has been put back before.
+/// Every problem of it. Fields that a resize cannot change have been put back before.
 pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     whole(&mut errors, pod);

@@ -24,7 +24,7 @@ pub fn validate_container(
     validate(errors, path, requirements, (spec, known), container_resource_name);
 }
 
-/// Those of a pod as a whole, and that its containers fit in.
+/// Checks the resources of a pod as a whole, and that its containers' fit in.
 pub fn validate_pod(
     errors: &mut Errors,
     path: &Path<'_>,

@@ -129,7 +129,7 @@ fn names(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-/// In the host's network a container's port and its host port are the same thing.
+/// Checks that in the host's network a container's port and its host port are the same.
 fn host_network_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if spec.get("hostNetwork").and_then(Ref::as_bool) != Some(true) {
         return;

@@ -249,7 +249,7 @@ fn addresses<'a>(
     listed
 }
 
-/// As upstream's internal type shows them.
+/// Addresses as upstream's internal type shows them.
 fn internal_ips(listed: &[&str]) -> machinery_meta::field::Shown {
     let each: Vec<String> = listed.iter().map(|ip| format!(r#"{{"IP":{ip:?}}}"#)).collect();
     let text = if each.is_empty() {

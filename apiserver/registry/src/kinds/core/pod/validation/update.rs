@@ -108,7 +108,7 @@ fn shown(value: Option<Ref<'_>>) -> Shown {
     Shown(value.map_or_else(|| "null".into(), Ref::to_json))
 }
 
-/// A gated pod may still be asked for less choice of nodes.
+/// A gated pod's choice of nodes may still shrink.
 fn narrowed(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
     let mut selector = old.get("nodeSelector").into_iter().flat_map(Ref::entries);
     let kept = |key: &str| new.at(&["nodeSelector", key]).and_then(Ref::as_str);

@@ -224,7 +224,7 @@ impl AddressRepair {
         }
     }
 
-    /// Makes the address of a service, as long as nobody has it and the service is as it was.
+    /// Makes the address of a service, as long as it is free and the service is as it was.
     async fn make(&self, address: &str, service: &Live) -> Result<bool, RegistryError> {
         let object = address_object(&self.ctx, &self.addresses, &service.object, address);
         let unchanged = Write {

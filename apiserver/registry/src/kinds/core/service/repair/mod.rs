@@ -1,9 +1,9 @@
 //! Repairs what services hold: their addresses and their node ports.
 //!
-//! Both land with their service in one group of writes, so that nothing is lost on the way. What is found wrong was done
+//! Both land with their service in one group of writes, so that nothing is lost on the way. Faults come from changes made
 //! by hand, by another server on the same etcd, or by a backup that was put back. [`verdict`] says what is wrong with an
 //! address and what would be right, in upstream's words; `addresses` looks at every change of a service or an address,
-//! and at all of them every [`ROUND_EVERY`]; `ports` rebuilds the bitmap in the same rounds. What cannot be repaired,
+//! and at all of them every [`ROUND_EVERY`]; `ports` rebuilds the bitmap in the same rounds. A fault that cannot be repaired,
 //! such as one address of two services, is recorded as an event of the service.
 //!
 //! Never: changes a service.

@@ -22,7 +22,7 @@ pub(super) struct Finding {
 /// The repair of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repair {
-    /// Only whoever made it can.
+    /// Only its maker can.
     Nothing,
     /// Make the address for the service.
     Make,
