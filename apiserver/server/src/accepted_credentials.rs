@@ -1,7 +1,7 @@
-//! Requests whose credentials are not known to be good are counted with those of strangers, by address, until they are
+//! Requests whose credentials are not known to be good are counted with anonymous ones, by address, until they are
 //! accepted: to check an invented token costs more than to answer a request without one.
 //!
-//! Credentials that were accepted of late are remembered, as digests under a key of this process, so that those who share an
+//! Credentials that were accepted of late are remembered, as digests under a key of this process, so that clients that share an
 //! address with a client that guesses are served. A certificate and a token are remembered each by itself, the one that was
 //! accepted, and nothing else of a request: whatever else varies, one credential takes one place.
 
@@ -18,10 +18,10 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Name and beginning of what a user who was known by a certificate carries.
+/// Name and beginning of what a user known by a certificate carries.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const OF_CERTIFICATE: &str = "X509SHA256=";
-/// So many credentials are remembered at least, and twice as many at most; those that were used last.
+/// Least number of remembered credentials, the most recently used; there are twice as many at most.
 const MAX_REMEMBERED: usize = 8_192;
 
 /// See the module.
@@ -43,7 +43,7 @@ impl Digest {
         self.certificate.into_iter().chain(self.token)
     }
 
-    /// The one that proved who the user is.
+    /// The one that proved the user's identity.
     fn accepted(self, user: &UserInfo) -> Option<u64> {
         let proofs = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
         let is_certificate =
@@ -99,7 +99,7 @@ impl AcceptedCredentials {
         Digest { certificate, token }
     }
 
-    /// A request that is about to be authenticated; `None` where its address has used up what strangers have.
+    /// A request that is about to be authenticated; `None` where its address has used up the rate of anonymous requests.
     pub(crate) fn begin(self: &Arc<Self>, exchange: &RequestExchange) -> Option<Attempt> {
         let (headers, peer) = (exchange.request.headers(), &exchange.peer);
         let mut attempt = Attempt {
@@ -128,7 +128,7 @@ impl AcceptedCredentials {
 pub(crate) struct Attempt {
     /// `None` in process, and without credentials.
     of: Option<CredentialKey>,
-    /// The entry of strangers that it counts in.
+    /// The entry of anonymous requests that it counts in.
     charged: Option<Charged>,
 }
 
@@ -140,7 +140,7 @@ struct CredentialKey {
 }
 
 impl Attempt {
-    /// Takes the user whose identity the credentials proved, or the reason why they proved nobody's. Where that is that they
+    /// Takes the user whose identity the credentials proved, or the reason why they proved none. Where that is that they
     /// were not looked at, known ones stay known, and others stay charged.
     pub(crate) fn ended(self, identified: Result<&UserInfo, &Refusal>) {
         let Some(of) = self.of else { return };
@@ -261,7 +261,7 @@ mod tests {
         });
     }
 
-    /// A crowded webhook does not make those whom it knew strangers.
+    /// A crowded webhook does not make its known users unknown.
     #[test]
     fn accepted_credentials_that_are_not_looked_at_stay_known() {
         let simulation = Simulation::new(1);

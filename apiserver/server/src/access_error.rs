@@ -6,7 +6,7 @@ use apiserver_egress::RemoteError;
 use machinery_meta::FieldError;
 use std::path::PathBuf;
 
-/// Of authentication.
+/// Errors of authentication.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthenticationError {
     #[error("failed to load authentication configuration from file {:?}: {why}", path.display().to_string())]
@@ -24,7 +24,7 @@ pub enum AuthenticationError {
     },
 }
 
-/// Of authorization.
+/// Errors of authorization.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorizationError {
     #[error("failed to load AuthorizationConfiguration from file {:?}: {why}", path.display().to_string())]

@@ -1,4 +1,4 @@
-//! Rate of requests without an identity from one address, those with credentials that prove nothing among them. Probes are exempt from priority and fairness, and everybody may send
+//! Rate of requests without an identity from one address, those with credentials that prove nothing among them. Probes are exempt from priority and fairness, and any client may send
 //! them: without a bound one client takes the threads of all.
 
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Each balancer and each monitor that stands behind one address asks a few times a second.
 const REQUESTS_PER_SECOND: u32 = 100;
-/// At once, after a time without any.
+/// Requests at once, after a time without any.
 const MOST_REQUESTS: u32 = 400;
 /// Addresses with a rate each; all further ones share one.
 const MAX_ADDRESSES: usize = 4_096;
@@ -43,7 +43,7 @@ impl AnonymousRate {
         })
     }
 
-    /// One that was taken was not nobody's.
+    /// Gives back a taken one whose user turned out to be known.
     pub(crate) fn give_back(&self, charged: &Charged) {
         if let Some(until) = self.0.lock().get_mut(&charged.0) {
             *until = until.saturating_sub(Duration::from_secs(1) / REQUESTS_PER_SECOND);
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(rate.0.lock().len(), 1, "the others have paid");
     }
 
-    /// A request is charged to the shared entry; by the time that it is known to be somebody's, its address has an entry of its own.
+    /// A request is charged to the shared entry; by the time that its user is known, its address has an entry of its own.
     #[test]
     fn anonymous_request_is_given_back_to_the_entry_that_was_charged() {
         let rate = AnonymousRate::default();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const DEFAULT_USER_NAME_CLAIM: &str = "sub";
 const EMAIL: &str = "email";
-/// As a prefix: none.
+/// The prefix that means none.
 const NO_PREFIX: &str = "-";
 
 /// See the module.

@@ -49,7 +49,7 @@ impl Parts<'_> {
         let projected = ServiceAccountTokens::new(Arc::clone(reader), keys.clone(), config.issuers());
         kinds.push(Arc::new(projected.tracked(self.tracker)));
         kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
-        // Behind those of accounts, as upstream: their tokens make this server ask nobody.
+        // Behind those of accounts, as upstream: their tokens cause no request to an issuer.
         kinds.push(self.issuers);
         kinds.extend(
             self.webhook

@@ -50,7 +50,7 @@ impl AuthorizationOptions {
 }
 
 impl AuthorizationOptions {
-    /// Reports whether flags allow everything to everybody, so that nobody may be anonymous.
+    /// Reports whether flags allow everything to every user, so that none may be anonymous.
     pub(crate) fn allows_everything(&self) -> bool {
         self.config_file.is_none() && self.legacy.modes().contains(&ALWAYS_ALLOW)
     }

@@ -28,7 +28,7 @@ pub struct ServerConfig {
     /// A chain, the leaf first, that is served in place of the server's own certificate, and its key.
     pub tls_cert_file: Option<PathBuf>,
     pub tls_private_key_file: Option<PathBuf>,
-    /// Certificates for clients that ask for certain names; earlier ones go before later ones.
+    /// Certificates for clients that request certain names; earlier ones go before later ones.
     pub tls_sni_cert_keys: Vec<SniCertificate>,
     pub service_cluster_ip_range: IpNet,
     pub service_node_port_range: (u16, u16),

@@ -47,7 +47,7 @@ impl ConnectionRequests {
         if http2 {
             self.unread.leave();
         }
-        // A client that waits to be asked for its body is answered instead.
+        // A client that waits for `100 Continue` is answered instead.
         let rest = (!request.headers().contains_key(header::EXPECT)).then(Rest::default);
         let left = rest.clone().unwrap_or_default();
         let request = request.map(|body| match http2 || body.is_end_stream() {

@@ -2,8 +2,8 @@
 //!
 //! A new connection always finds a place: where there is none, another one is closed for it, the longest idle first.
 //! Connections of administrators, nodes and the system's own clients are closed last, and never while a request of theirs
-//! is answered, so that no flood of connections locks them out. A connection proves whose it is with its first request;
-//! before that it is a stranger's, and a part of the places is left to strangers until they had their time.
+//! is answered, so that no flood of connections locks them out. A connection's user is known with its first request;
+//! before that it is unauthenticated, and a part of the places is left to such ones until they had their time.
 
 use crate::anonymous_rate::{AnonymousRate, Charged};
 use apiserver_endpoints::UserClass;
@@ -18,9 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests of a connection that was sent GOAWAY are served this long: they may have been on the way.
 const LEAVING_GRACE: Duration = Duration::from_secs(5);
-/// This part of the places is for strangers: while they have less, a busy one is not closed for another.
+/// This part of the places is for unauthenticated connections: while they have less, a busy one is not closed for another.
 const STRANGERS_PART: usize = 8;
-/// So many sockets may be closing, as a part of the places.
+/// Sockets that may be closing, as a part of the places.
 const CLOSING_PART: usize = 4;
 
 /// Bounds of the number of connections.
@@ -43,7 +43,7 @@ pub(crate) struct Timeouts {
 /// Class of the requests that a connection has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
-    /// Nobody's yet, or anonymous ones.
+    /// No user's yet, or anonymous ones.
     Stranger,
     Authenticated,
     /// Administrators, nodes, controllers.
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Reports whether one more request that nobody is known to have sent is taken.
+    /// Reports whether one more request without a known user is taken.
     pub(crate) fn admits_anonymous(&self, now: Duration) -> bool {
         self.take_stranger(now).is_some()
     }
@@ -106,7 +106,7 @@ impl Connection {
         self.strangers.take(self.address, now)
     }
 
-    /// One that was taken was somebody's.
+    /// Gives back a taken one whose user turned out to be known.
     pub(crate) fn release_anonymous(&self, charged: &Charged) {
         self.strangers.give_back(charged);
     }
@@ -161,7 +161,7 @@ impl Connection {
         self.activity.lock().sending -= 1;
     }
 
-    /// Notes who was authenticated on it.
+    /// Notes the user authenticated on it.
     pub(crate) fn authenticated(&self, user: &UserInfo) {
         let class = if UserClass::of(user) != UserClass::Ordinary {
             Class::Privileged
@@ -203,7 +203,7 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     last: u64,
-    /// Those that were asked to close are not among them.
+    /// Open connections without those that were asked to close.
     connections: HashMap<u64, Arc<Connection>>,
 }
 
@@ -280,7 +280,7 @@ enum Rank {
     IdleAuthenticated,
     BusyStranger,
     BusyAuthenticated,
-    /// A busy one, where strangers have no more than their part.
+    /// A busy one, where unauthenticated ones have no more than their part.
     ReservedStranger,
     IdlePrivileged,
 }
@@ -320,7 +320,7 @@ fn choose(open: &HashMap<u64, Arc<Connection>>, limits: Limits, address: IpAddr)
 }
 
 impl Activity {
-    /// Between two requests; one that has not had its first is not.
+    /// Reports whether a connection is between two requests; one that has not had its first is not.
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.protocol.is_some()
     }
@@ -439,7 +439,7 @@ mod tests {
             });
         }
         assert!(!closed(&admin) && !closed(&node));
-        // One who comes meanwhile keeps the place until there was time for a handshake and a request.
+        // A connection that comes meanwhile keeps the place until there was time for a handshake and a request.
         let late = table.open(6).unwrap();
         flood.extend((0..7).map(|_| table.open(3).unwrap()));
         assert!(!closed(&late));

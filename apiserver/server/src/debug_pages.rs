@@ -1,4 +1,4 @@
-//! `/statusz` and `/flagz`: what this server is and how it was started, for people who look for a fault. As text, or as
+//! `/statusz` and `/flagz`: what this server is and how it was started, for operators that look for a fault. As text, or as
 //! the objects of `config.k8s.io/v1beta1`.
 
 use crate::state::ServerState;

@@ -14,7 +14,7 @@ use http::HeaderValue;
 use std::sync::Arc;
 
 impl ServerState {
-    /// Behind all filters. Health and metrics answer whatever the method, as upstream's.
+    /// Answers a request behind all filters. Health and metrics answer whatever the method, as upstream's.
     pub(crate) fn answer(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
         if let Some(own) = exchange.delegate.clone() {
             let aggregation = Arc::clone(&self.aggregation);

@@ -50,7 +50,7 @@ impl RequestEntry {
         // A client may have its own name for the request.
         let audit_id = header("audit-id").filter(|own| !own.is_empty());
         let context = RequestContext {
-            // Replaced by the authentication filter; until then nobody.
+            // Replaced by the authentication filter; until then there is no user.
             user: Arc::new(UserInfo::default()),
             namespace: info.namespace.as_str().into(),
             deadline: None,

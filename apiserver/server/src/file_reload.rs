@@ -58,7 +58,7 @@ impl WatchedFiles {
         }
     }
 
-    /// Does one thing more with every content that could be used.
+    /// Adds an action on every content that could be used.
     pub(crate) fn and_then(self, more: impl Fn() -> Result<(), Problem> + Send + 'static) -> Self {
         let apply = self.apply;
         Self {

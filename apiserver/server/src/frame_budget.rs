@@ -1,4 +1,4 @@
-//! Bounds the frames of HTTP/2 that ask for nothing and carry nothing: window updates, priorities, settings, pings, resets,
+//! Bounds the frames of HTTP/2 that request nothing and carry nothing: window updates, priorities, settings, pings, resets,
 //! empty data. A client needs no credentials to send them, each costs the threads that serve requests some work, and no filter
 //! sees them.
 //!
@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 9;
 const BYTES_PER_FRAME: u64 = 64;
 const FRAMES_PER_REQUEST: u64 = 8;
 const FRAMES_PER_SECOND: u64 = 200;
-/// At the beginning.
+/// Frames that are permitted at the beginning.
 const FIRST_FRAMES: u64 = 1_000;
 /// Unused frames that accumulate at most.
 const MAX_FRAMES: u64 = 16_384;
@@ -22,7 +22,7 @@ const MAX_FRAMES: u64 = 16_384;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 
-/// Too many such frames were sent.
+/// The error for too many such frames.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many control frames")]
 pub(crate) struct TooManyFrames;

@@ -26,7 +26,7 @@ pub(crate) fn chain(core: Arc<ServerState>) -> Arc<HandlerChain> {
 
 fn rows(core: &Arc<ServerState>) -> Vec<Row> {
     vec![
-        // Outermost: no answer leaves before its last audit event is written, whoever below has made it.
+        // Outermost: no answer leaves before its last audit event is written, whichever filter below has made it.
         Row::of(BeforeAnswer::new(core)),
         // Above whatever makes answers, so that all of them are made as for GET.
         Row::of(Head),
@@ -42,7 +42,7 @@ fn rows(core: &Arc<ServerState>) -> Vec<Row> {
         Row::of(RequestDeadline::new(core)),
         // Whatever follows needs the user.
         Row::timed(Authentication::new(core), "authentication"),
-        // Above impersonation: an event names the user who asks and the one whom he acts as.
+        // Above impersonation: an event names the requesting user and the one whom he acts as.
         Row::timed(Audit::new(core), "audit"),
         Row::timed(Impersonation::new(core), "constrainedimpersonation"),
         // Below audit, which records a request that took too long; above the first filter that lets a request wait.
@@ -52,7 +52,7 @@ fn rows(core: &Arc<ServerState>) -> Vec<Row> {
         Row::timed(Authorization::new(core), "authorization"),
         // What a filter above refuses is not counted as handled, as upstream does.
         Row::of(Count::new(core)),
-        // Nobody's bytes are read before he may send them. Waits for a slow body without seats.
+        // No body is read before its sender is authorized. Waits for a slow body without seats.
         Row::of(ReadBody::new(core)),
         // Below the body: from its first write on a mutation goes on without its client.
         Row::of(Detach::new(core)),

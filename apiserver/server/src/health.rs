@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 /// Fails while the disk is full or the quota of the store used up, on its own and not for the whole: a server that still reads and deletes must be reached,
-/// or nobody could make room.
+/// or no client could make room.
 const SPACE: &str = "storage-space";
 /// Fails while a damaged file of the log is still needed, on its own as well: what is served comes from memory.
 const INTEGRITY: &str = "storage-integrity";
@@ -57,7 +57,7 @@ pub(crate) async fn answer(core: &ServerState, path: &str, query: &str) -> Optio
     }
 }
 
-/// For `/metrics/slis`.
+/// Records results for `/metrics/slis`.
 fn record(core: &ServerState, root: &str, checks: &[Check], excluded: &[&str]) {
     for check in checks.iter().filter(|check| !excluded.contains(&&*check.name)) {
         core.metrics
@@ -78,7 +78,7 @@ fn is_encrypted(unopened: usize, is_behind: bool) -> Result<(), String> {
     match (unopened, is_behind) {
         (0, false) => Ok(()),
         (0, true) => Err("stored values are not written with the encryption configuration in use".to_owned()),
-        // Anybody may read this, and the names of objects are not for everybody: the log has the first.
+        // Any client may read this, and the names of objects are not for all: the log has the first.
         (unopened, _) => Err(format!("{unopened} stored values cannot be decrypted")),
     }
 }

@@ -1,6 +1,6 @@
 //! Bodies of requests that note whether they were read to their end, for [`machinery_runtime::LingeringClose`].
 //!
-//! A request is often answered without its body (401, 403, 429). What is left of the body is read then, as Go's server does
+//! A request is often answered without its body (401, 403, 429). The rest of the body is read then, as Go's server does
 //! it, so that the connection serves the client's next request.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Bytes of a body that are read after the answer is known (`maxPostHandlerReadBytes` of Go's `net/http`).
 const MAX_REST_BYTES: u64 = 256 << 10;
-/// Longer than this no answer waits for the rest of a body; the connection ends then.
+/// Longest wait of an answer for the rest of a body; the connection ends then.
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request's body that notes its end, and leaves what was not read of it.
@@ -27,7 +27,7 @@ pub(crate) struct TrackedBody {
     rest: Rest,
 }
 
-/// The part of a request's body that nobody has read.
+/// The unread part of a request's body.
 #[derive(Clone, Default)]
 pub(crate) struct Rest(Arc<Mutex<Option<Incoming>>>);
 

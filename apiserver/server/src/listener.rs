@@ -23,10 +23,10 @@ use tokio_rustls::server::TlsStream;
 /// A handshake that takes longer is a client that will not talk.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// All headers of a request together, its address included (which may have 64 KiB, as far as the parser goes).
-/// Go takes a mebibyte. Every connection may hold so much before anybody is known, so it is what the longest address wants
+/// Go takes a mebibyte. Every connection may hold so much before its client is known, so it is what the longest address wants
 /// and not more.
 const MAX_HEADER_BYTES: usize = 128 << 10;
-/// As upstream: streams on one connection.
+/// Streams on one connection, as upstream.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
@@ -36,7 +36,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time that a connection has to end after GOAWAY.
 const CLOSING_GRACE: Duration = Duration::from_millis(500);
-/// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
+/// Pause after an error of `accept` (no descriptors left, say): nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The parts with which a listener serves.

@@ -9,7 +9,7 @@ use http::{HeaderValue, Response};
 pub(crate) const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 pub(crate) const JWKS_PATH: &str = "/openid/v1/jwks";
 
-/// Both documents, made once.
+/// The two documents, made once.
 #[derive(Debug)]
 pub(crate) struct OpenId(Option<Documents>);
 

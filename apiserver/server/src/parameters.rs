@@ -17,7 +17,7 @@ const POLICY_NAME: [&str; 2] = ["spec", "policyName"];
 /// Any group, version, resource, namespace or name.
 const ANY: &str = "*";
 
-/// Asks for rights on parameters.
+/// Checks rights on parameters.
 pub(crate) struct Parameters {
     pub(crate) authorizers: AuthorizerChain,
     pub(crate) reader: Arc<dyn ObjectReader>,

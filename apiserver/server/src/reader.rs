@@ -61,8 +61,8 @@ impl RegistryReader {
     }
 }
 
-/// Reports whether storage has not answered: then the state in memory decides, as upstream's informers do, so that who is known
-/// may still read.
+/// Reports whether storage has not answered: then the state in memory decides, as upstream's informers do, so that a known
+/// user may still read.
 fn is_away<T>(read: &Result<T, RegistryError>) -> bool {
     matches!(read, Err(RegistryError::Unavailable(_)))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The clock may be set meanwhile, so it is looked at this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3_600);
-/// After a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Certificates that are renewed, and their users.

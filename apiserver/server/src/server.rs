@@ -348,8 +348,8 @@ async fn bind(listen: Option<SocketAddr>) -> Result<Option<TcpListener>, ServerE
         .map_err(|source| ServerError::Listen { address, source })
 }
 
-/// The configured address, the bound one, or that of the interface with the default route. A loopback address is given to
-/// nobody: it would lead every pod to itself.
+/// The configured address, the bound one, or that of the interface with the default route. A bound loopback address is not
+/// advertised: it would lead every pod to itself.
 fn advertised_address(config: &ServerConfig) -> IpAddr {
     let bound = config.listen.map(|address| address.ip());
     let bound = bound.filter(|address| !address.is_unspecified() && !address.is_loopback());

@@ -2,19 +2,19 @@
 //!
 //! Nodes, controllers and administrators have a half of their own. They write for all tenants, and it is the webhook of a
 //! tenant that they wait for: what they hold is charged to the namespace that they write in, so that one namespace takes no
-//! memory of the others. Administrators, who repair what others fill, have a small part beyond, shared in the same way. What
-//! users hold is charged to them, accounts of a namespace together. No owner has more than it leaves free.
+//! memory of the others. Administrators have a small part beyond for repairs, shared in the same way. Users pay for what they
+//! hold, accounts of a namespace together. No owner has more than it leaves free.
 
 use crate::config::ServerConfig;
 use apiserver_endpoints::{HeldMemory, MemoryShares};
 use apiserver_registry::{RequestContext, UserClass};
 use std::sync::Arc;
 
-/// Of a half one owner may hold this part.
+/// Part of a half that one owner may hold.
 const PART_OF_OWNER: usize = 16;
-/// Of the half of nodes, controllers and administrators this part is for the latter alone.
+/// Part of the half of nodes, controllers and administrators that is for the latter alone.
 const PART_OF_RESERVE: usize = 8;
-/// So much of the object and reviews of each request that has seats is not counted, so that small ones are not refused: the
+/// Bytes of the object and reviews of each request with seats that are not counted, so that small ones are not refused: the
 /// seats bound how many there are. Administrators' requests are exempt from seats, and have it all the same.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 

@@ -575,7 +575,7 @@ async fn extensions_that_misbehave_are_stale_and_delay_nobody() {
             .unwrap()
             .contains("bad status from https://")
     );
-    // A hundred requests that are never answered hold nobody's seat.
+    // A hundred requests that are never answered hold no seat.
     let path = "/apis/hanging.example/v1/boats";
     let mut hanging = Vec::new();
     for _ in 0..100 {

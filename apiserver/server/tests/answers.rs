@@ -155,7 +155,7 @@ async fn patch_of_too_many_operations_is_refused_in_upstreams_words() {
     );
 }
 
-/// Errors as well as objects, for those who read them: curl, Wget and browsers, and whoever says so.
+/// Errors as well as objects, for human readers: of curl, Wget and browsers, and of requests that say so.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_to_humans_are_indented() {
     let cluster = start().await;

@@ -20,7 +20,7 @@ use std::time::Duration;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// The answer goes by the name that is asked for.
+/// The answer goes by the name that is requested.
 fn answer(asked: &Value) -> (u16, Value) {
     let name = asked["spec"]["resourceAttributes"]["name"]
         .as_str()

@@ -121,7 +121,7 @@ async fn unknown_and_duplicate_fields_are_ignored_warned_of_or_refused() {
     .await;
     let yaml = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a, colour: red}\n";
     check_levels(&cluster, YAML, yaml, &["unknown field \"metadata.colour\""]).await;
-    // In protobuf there are no names to be unknown: numbers nobody knows are passed over at every level.
+    // In protobuf there are no names to be unknown: unknown numbers are passed over at every level.
     let mut raw = machinery_schema::protobuf::open_envelope(&protobuf("a"))
         .unwrap()
         .raw

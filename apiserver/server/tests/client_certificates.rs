@@ -275,7 +275,7 @@ async fn client_with_a_bad_certificate_is_known_by_its_token() {
     }
 }
 
-/// Discovery is for `system:authenticated`, which upstream gives to nobody of that name.
+/// Discovery is for `system:authenticated`, in which upstream puts no user of that name.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_certificate_that_names_the_anonymous_user_is_not_authenticated() {
     let (folder, by) = (tempfile::tempdir().unwrap(), authority());

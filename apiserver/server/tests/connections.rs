@@ -1,4 +1,4 @@
-//! Connections that are idle, slow or many: places are found again, and those who run the cluster always get one.
+//! Connections that are idle, slow or many: places are found again, and clients that run the cluster always get one.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -171,7 +171,7 @@ async fn flood_of_connections_does_not_lock_out_the_administrator() {
         });
     }
     readyz(&mut admin).await;
-    // One who comes now gets in as well.
+    // A new connection gets in as well.
     cluster.admin().get("/api/v1/namespaces").await.is(200);
     readyz(&mut admin).await;
     drop(flood);
@@ -209,7 +209,7 @@ async fn health_paths_answer_under_a_flood_of_anonymous_requests() {
         stream
     });
     let crowd = futures::future::join_all(crowd).await;
-    // Nobody else gets through: this one has little time to wait.
+    // No other request gets through: this one has little time to wait.
     cluster
         .nobody()
         .get(&format!("{HELD}?timeout=400ms"))

@@ -240,7 +240,7 @@ async fn conversion_of_stored_form_happens_once() {
     let properties =
         json!({"oars": {"type": "integer"}, "flag": {"type": "string"}, "sail": {"type": "string"}});
     change_definition(&cluster, &properties).await;
-    // Nobody reads the object: the change of its definition brings it into its new form.
+    // No client reads the object: the change of its definition brings it into its new form.
     let after = loop {
         let entry = storage.get(&key, ReadAt::Latest).await.unwrap().entry.unwrap();
         if entry.record.fingerprint != before.record.fingerprint {

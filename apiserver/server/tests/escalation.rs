@@ -177,7 +177,7 @@ async fn grants_are_refused_before_other_problems_are_told() {
     vera(&cluster).post(DEFAULT_BINDINGS, own).await.is(201);
     let path = format!("{DEFAULT_BINDINGS}/own");
     refused(patch(vera(&cluster), &path, &reference("ClusterRole", "cluster-admin")).await);
-    // One who may grant it hears of the rest.
+    // A user who may grant it receives the other problems.
     let other = reference("ClusterRole", "cluster-admin");
     patch(cluster.admin(), &path, &other).await.is(422);
 }

@@ -1,4 +1,4 @@
-//! A namespace with too many events loses its own oldest ones, and nobody else's.
+//! A namespace with too many events loses its own oldest ones, and no other's.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

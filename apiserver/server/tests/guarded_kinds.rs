@@ -196,7 +196,7 @@ async fn lease_that_is_absent_needs_the_right_to_create_only_where_it_is_made() 
     }
 }
 
-/// Writes a policy or binding as somebody who may write them all, and read no Secrets.
+/// Writes a policy or binding as a user who may write them all, and read no Secrets.
 async fn written(cluster: &Cluster, kind: &str, plural: &str, name: &str, spec: Value) -> Option<String> {
     let body = object(
         "admissionregistration.k8s.io/v1",

@@ -30,7 +30,7 @@ async fn bound_token(cluster: &Cluster, spec: serde_json::Value) -> String {
     answer.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Makes an object and asks for a token that is bound to it.
+/// Makes an object and requests a token that is bound to it.
 async fn token_bound_to(cluster: &Cluster, plural: &str, object: serde_json::Value) -> String {
     let path = format!("/api/v1/namespaces/default/{plural}");
     let made = cluster
@@ -514,8 +514,8 @@ async fn codes_of(cluster: &Cluster, tokens: impl Iterator<Item = String>) -> Ve
     codes
 }
 
-/// A client that shares its address with somebody who guesses: with an old token it fetches a new one, with a new one it
-/// comes again.
+/// A client that shares its address with one that guesses: with an old token it fetches a new one, with a new one it comes
+/// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn token_that_is_over_is_unauthorized_whoever_guesses_beside_it() {
     let cluster = start().await;

@@ -91,7 +91,7 @@ async fn make_map(cluster: &Cluster, name: &str) {
     cluster.admin().post(MAPS, body).await.is(201);
 }
 
-/// Asks for something of each family.
+/// Makes one sample of each family.
 async fn exercise(cluster: &Cluster) {
     make_map(cluster, "a").await;
     cluster.admin().get(&format!("{MAPS}?limit=1")).await.is(200);

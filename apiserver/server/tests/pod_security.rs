@@ -102,7 +102,7 @@ async fn pods_that_violate_are_refused_and_their_makers_warned() {
         .json();
     let message = refused["message"].as_str().unwrap();
     assert!(message.starts_with("pods \"closed\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"debug\""), "{message}");
-    // What does not change an image passes, whatever the namespace asks for by now.
+    // What does not change an image passes, whatever the namespace requests by now.
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     patch(&cluster, MERGE_PATCH, &format!("{pods}/closed"), labels)
         .await

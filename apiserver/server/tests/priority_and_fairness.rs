@@ -139,7 +139,7 @@ async fn priority_and_fairness_rejects_what_has_no_seats() {
     let metrics = cluster.admin().get("/metrics").await.is(200).body;
     let told = "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"jail\",priority_level=\"jail\",reason=\"time-out\"} 1";
     assert!(metrics.contains(told), "{metrics}");
-    // As upstream: what waits in vain counts as executed, and who comes is counted in the queue even where none waits.
+    // As upstream: what waits in vain counts as executed, and a new request is counted in the queue even where none waits.
     let waited = "apiserver_flowcontrol_request_wait_duration_seconds_count{execute=\"true\",flow_schema=\"jail\",priority_level=\"jail\"} 1";
     assert!(metrics.contains(waited), "{metrics}");
     let length =

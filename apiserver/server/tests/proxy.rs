@@ -131,7 +131,7 @@ async fn proxy_kubelet_client_certificate_is_shown_to_kubelets_only() {
         let answer = cluster.admin().get(&path).await.is(200);
         assert_eq!(answer.body, "shown a certificate: false", "{path}");
     }
-    // Nothing is sent to a node for one who does not switch protocols.
+    // Nothing is sent to a node for a client that does not switch protocols.
     for what in ["exec?command=true", "attach", "portforward"] {
         let answer = cluster
             .admin()
@@ -143,7 +143,7 @@ async fn proxy_kubelet_client_certificate_is_shown_to_kubelets_only() {
             "{what}"
         );
     }
-    // Who says to be a node's kubelet must be known to our authority.
+    // A server that answers as a node's kubelet must be known to our authority.
     for path in [
         "/api/v1/nodes/n/proxy/".to_owned(),
         format!("/api/v1/nodes/https:n:{port}/proxy/"),

@@ -1,4 +1,4 @@
-//! Certificates of an operator's authority, over real TLS: who is served which, renewal, and files that are refused.
+//! Certificates of an operator's authority, over real TLS: the choice among them, renewal, and files that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -75,7 +75,7 @@ fn write(folder: &tempfile::TempDir, name: &str, leaf: &Leaf) -> (PathBuf, PathB
     (path("crt"), path("key"))
 }
 
-/// The leaf that the server shows to one who trusts this authority and asks for this name, once the server has answered a request.
+/// The leaf that the server shows to a client with this authority and this name, once the server has answered a request.
 async fn shown(
     cluster: &Cluster,
     root: &CertificateDer<'static>,
@@ -120,7 +120,7 @@ async fn serving_certificate_of_an_operator_is_served_and_renewed() {
             "{name}"
         );
     }
-    // Those who trust the cluster's own authority find its certificate by the name that their kubeconfigs have, and by names
+    // Clients that trust the cluster's own authority find its certificate by the name that their kubeconfigs have, and by names
     // that the operator's has not.
     let own = cluster.server.pki().cluster.certificate().clone();
     for name in [LOOPBACK_CLIENT_NAME, "kubernetes.default.svc"] {
@@ -172,9 +172,9 @@ async fn serving_certificate_goes_by_the_name_that_the_client_asks_for() {
         listed.der
     );
     assert_eq!(shown(&cluster, root, "web.example.com").await.unwrap(), wild.der);
-    // A client that goes by an address names nobody: the address it reached decides, where it is listed.
+    // A client that goes by an address sends no name: the address it reached decides, where it is listed.
     assert_eq!(shown(&cluster, root, "127.0.0.1").await.unwrap(), listed.der);
-    // Everybody else is served as before.
+    // Every other client is served as before.
     let own = cluster.server.pki().cluster.certificate().clone();
     shown(&cluster, &own, LOOPBACK_CLIENT_NAME).await.unwrap();
     shown(&cluster, &own, "kubernetes").await.unwrap();

@@ -16,7 +16,7 @@ const WATCHERS: usize = 40;
 const OBJECTS: usize = 60;
 const OBJECT_BYTES: usize = 100_000;
 const CHANGES: usize = 60;
-/// Every watcher was sent 6 MB of state and 6 MB of changes, 480 MB together. What is allowed is a third: the store
+/// Every watcher was sent 6 MB of state and 6 MB of changes, 480 MB together. A third is allowed: the store
 /// itself, its history, the buffers of TLS and HTTP.
 const MAX_GROWTH: usize = 160 << 20;
 

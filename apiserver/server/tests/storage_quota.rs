@@ -277,7 +277,7 @@ async fn storage_quota_lets_finalizers_go_and_nothing_grow_meanwhile() {
     ask(Method::DELETE, &own, json!({"propagationPolicy": "Orphan"}))
         .await
         .is(200);
-    // What such a policy adds, nobody else can.
+    // What such a policy adds, no client can.
     let again = json!({"metadata": {"finalizers": ["example.com/a", "foregroundDeletion"]}});
     ask(Method::PATCH, &own, again).await.is(422);
     let large = json!({"metadata": {"finalizers": one}, "data": {"text": "x".repeat(20_000)}});
@@ -286,7 +286,7 @@ async fn storage_quota_lets_finalizers_go_and_nothing_grow_meanwhile() {
         ask(Method::PATCH, &dry, change.clone()).await.is(code);
         ask(Method::PATCH, &manager, change).await.is(code);
     }
-    // The record of who changed what has no room, and is the server's to drop.
+    // The record of field managers has no room, and is the server's to drop.
     let left = ask(Method::GET, &own, Value::Null).await.is(200).json();
     assert_eq!(left["metadata"]["managedFields"], Value::Null);
     let none = json!({"metadata": {"finalizers": null}});
@@ -430,7 +430,7 @@ async fn storage_quota_of_the_whole_store_spares_the_system() {
     assert!(storage.usage().bytes <= 8 << 20);
 }
 
-/// Nobody's watches and continue tokens end early because a tenant changes one object again and again.
+/// No other tenant's watches and continue tokens end early because one tenant changes an object again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn storage_past_of_a_tenant_has_a_share() {
     let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));

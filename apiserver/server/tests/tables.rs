@@ -116,7 +116,7 @@ async fn api_services_of_custom_versions_come_and_go() {
         .get(&format!("{SERVICES}/v2.knarr.test"))
         .await
         .is(404);
-    // Whoever deletes it sees it again; with the definition it goes.
+    // A deleted one comes back; with the definition it goes.
     cluster
         .admin()
         .send(Method::DELETE, &path, Bytes::new())

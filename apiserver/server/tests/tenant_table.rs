@@ -214,7 +214,7 @@ impl Table {
                 }
                 for ask in asks(sub.verbs) {
                     let path = format!("{collection}/x/{}{}", sub.name, ask.query);
-                    // A process in a pod is made, however it is asked for.
+                    // A process in a pod is made, however it is requested.
                     let opens = matches!(sub.name.as_str(), "attach" | "exec" | "portforward");
                     let verb = if opens { "create" } else { ask.name };
                     self.check(place, verb, &ask.method, &path).await;

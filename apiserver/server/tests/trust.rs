@@ -144,7 +144,7 @@ async fn front_proxy_of_an_operator_names_users() {
         json!({"username": "jane", "groups": ["dev", "system:authenticated"], "extra": {"acme.com/scope": ["read"]}})
     );
     ask(&client(&proxies.front_proxy, "other")).await.is(401);
-    // Who is no front proxy stays who they are, whatever the headers say.
+    // A client that is no front proxy stays itself, whatever the headers say.
     let plain = ask(&client(&cluster.server.pki().cluster, "ann")).await.is(201);
     assert_eq!(plain.json()["status"]["userInfo"]["username"], "ann");
     let shown = data(&cluster).await;

@@ -1,4 +1,4 @@
-//! Objects that no key opens: errors name them, and who has the right deletes them.
+//! Objects that no key opens: errors name them, and a user with the right deletes them.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 

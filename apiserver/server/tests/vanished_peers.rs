@@ -68,7 +68,7 @@ impl Link {
         TcpStream::from_std(stream).unwrap()
     }
 
-    /// From now on nothing of the peer arrives, and nothing arrives there.
+    /// Cuts the peer off: nothing of it arrives, and nothing arrives there.
     fn cut(&self) {
         ip(&["-n", &self.names[1], "link", "set", "eth0", "down"]);
     }

@@ -11,7 +11,7 @@ pub enum StorageError {
     /// Not a path of the expected form.
     #[error("invalid key {0:?}")]
     InvalidKey(String),
-    /// An expectation did not hold, and nothing of the group was written. What was found instead is durable.
+    /// An expectation did not hold, and nothing of the group was written. The state found instead is durable.
     #[error("expectation on {key} did not hold")]
     Conflict {
         /// Index of the operation in the group.
@@ -35,7 +35,7 @@ pub enum StorageError {
     /// Storage is stopped, unreachable, or out of time. Of a write it is not known whether it happened.
     #[error("storage is unavailable: {0}")]
     Unavailable(String),
-    /// Nobody answers at the addresses of etcd. Clients read these words and not the cause, which names addresses.
+    /// No server answers at the addresses of etcd. Clients read these words and not the cause, which names addresses.
     #[error("etcd is not reachable")]
     Unreachable { cause: String },
     /// Storage was closed; a watch ends here, and goes on from its position elsewhere.
@@ -118,7 +118,7 @@ pub enum StorageError {
     },
 }
 
-/// As many values of a range that cannot be read are named; upstream's number.
+/// Most unreadable values of a range that are named; upstream's number.
 const MAX_UNREADABLE: usize = 100;
 
 fn owner_of_past(namespace: &str) -> String {
@@ -159,7 +159,7 @@ pub(crate) fn all_readable(
 }
 
 impl StorageError {
-    /// Reports whether a value is there that nobody can read.
+    /// Reports whether a value is there that cannot be read.
     pub fn is_unreadable(&self) -> bool {
         matches!(self, Self::Sealed { .. } | Self::Unreadable { .. })
     }

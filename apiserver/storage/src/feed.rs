@@ -1,4 +1,4 @@
-//! Recent changes in memory, and who waits for which.
+//! Recent changes in memory, and the cursors that wait for them.
 //!
 //! Each backend feeds it: the log with what it has made durable, where each change has a revision of its own, and etcd's
 //! mirror with what its one watch receives, where the changes of a group share a revision. Such a group is published
@@ -88,7 +88,7 @@ impl Feed {
         Revision(self.compacted)
     }
 
-    /// Adds the next change, and the wakers of those who wait for it to `wake`. `now` is by the runtime's clock.
+    /// Adds the next change, and the wakers of cursors that wait for it to `wake`. `now` is by the runtime's clock.
     pub(crate) fn push(&mut self, event: Arc<Event>, now: Duration, wake: &mut Vec<Waker>) {
         debug_assert!(event.revision.0 >= self.current, "changes are in order");
         self.current = event.revision.0;
@@ -117,7 +117,7 @@ impl Feed {
         true
     }
 
-    /// Nothing of interest to anybody has happened up to here.
+    /// Notes that nothing of interest to any cursor has happened up to here.
     pub(crate) fn advance(&mut self, revision: Revision) {
         self.current = self.current.max(revision.0);
     }
@@ -177,7 +177,7 @@ impl Feed {
             .collect()
     }
 
-    /// In the order of registration: maps have none, and a simulation must run the same twice.
+    /// Slots in the order of registration: maps have none, and a simulation must run the same twice.
     fn slots(&self) -> Vec<&Arc<Slot>> {
         let mut slots: Vec<&Arc<Slot>> = self.dispatch.all().collect();
         slots.sort_by_key(|slot| slot.number);

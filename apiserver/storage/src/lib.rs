@@ -2,7 +2,7 @@
 //!
 //! [`Storage`] is one order of changes, numbered by revision, one object per revision. A write goes in as a group of
 //! compare-and-write operations, is made durable, becomes visible, and only then is acknowledged; a read sees
-//! everything acknowledged before it began; a watch is a cursor on the same order. What is stored is a [`Record`]: the
+//! everything acknowledged before it began; a watch is a cursor on the same order. A stored value is a [`Record`]: the
 //! object's bytes in three slices, and beside them the small parsed header that selectors and dispatch ask.
 //!
 //! Two backends keep this contract and run the same suite: `backends::log`, our own segment log with checkpoints, on a

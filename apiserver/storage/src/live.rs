@@ -112,11 +112,11 @@ struct KeptList {
     left: u64,
 }
 
-/// Bytes that former states may hold, where nobody says otherwise.
+/// Bytes that former states may hold, where the options name no other number.
 pub(crate) const PINNED_BYTES: u64 = 128 << 20;
-/// So many lists can be paged through at once without going to the history.
+/// Number of lists that can be paged through at once without going to the history.
 const MAX_PINS: usize = 32;
-/// Each may hold entries that nobody else does.
+/// Each may hold entries that nothing else does.
 const MAX_PAST_LISTS: usize = 4;
 
 impl Pins {
@@ -150,7 +150,7 @@ impl Pins {
     }
 
     /// Ends the pins and lists that hold too much now that so many bytes have left the tree, so that the caller can drop them
-    /// without holding a lock. What the oldest pin holds is what all of them hold together.
+    /// without holding a lock. The oldest pin holds as much as all of them together.
     pub(crate) fn end_large(&mut self, left: u64) -> (Vec<Pin>, Vec<PastList>) {
         (self.end_large_pins(left), self.end_large_lists(left))
     }

@@ -56,7 +56,7 @@ impl Record {
         second.is_empty() && third.is_empty() && first.starts_with(ENCRYPTED)
     }
 
-    /// A record in the place of a value that nobody here can read.
+    /// A record in the place of a value that cannot be read here.
     pub(crate) fn unreadable() -> Self {
         Self {
             parts: [Bytes::from_static(ENCRYPTED), Bytes::new(), Bytes::new()],

@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// As a set of keys has it that is walked each time.
+    /// A count as that of a set of keys that is walked each time.
     #[test]
     fn count_of_any_keys_is_that_of_a_walk() {
         for seed in 0..12 {

@@ -43,7 +43,7 @@ pub struct Statistics {
     pub scrubs: u64,
 }
 
-/// Syncs as they are counted: by the one flush, read by anybody.
+/// Syncs as they are counted: by the one flush, read by any task.
 #[derive(Debug, Default)]
 pub(crate) struct SyncTimes {
     within: [AtomicU64; SYNC_BOUNDS.len()],

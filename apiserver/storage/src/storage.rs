@@ -10,12 +10,12 @@ use machinery_meta::Revision;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// One order of changes. Every backend keeps these promises, and the suite asks each of them:
+/// One order of changes. Every backend keeps these invariants, and the suite checks each of them:
 ///
 /// - Revisions grow by one with each changed object. A group is a run of consecutive revisions, all there or none, after
 ///   a crash too; no read or watch sees part of one. (On etcd the changes of a group share one revision.)
 /// - Nothing is visible, to a read, a watch, a conflict or a position, before it is durable.
-/// - What was acknowledged is seen by every read that begins later.
+/// - Acknowledged writes are seen by every read that begins later.
 /// - A write, once taken up, happens or fails as a whole, also when the caller stops waiting for it.
 /// - Expectations are compared with the state after all writes that were taken up before.
 /// - An entry whose time has come is deleted by an ordinary change.
@@ -39,8 +39,8 @@ pub trait Storage: Send + Sync + Debug {
     /// Sizes are those of the first `most` entries. `None` while no state is in memory.
     fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample>;
 
-    /// All entries below a prefix as they are in memory, and the revision of that state; in the place of a record that nobody
-    /// can read stands a sealed one ([`Record::is_sealed`]). `None` while no state is in memory.
+    /// All entries below a prefix as they are in memory, and the revision of that state; in the place of an unreadable record
+    /// stands a sealed one ([`Record::is_sealed`]). `None` while no state is in memory.
     fn entries_in_memory(&self, prefix: &Prefix) -> Option<(Vec<Arc<Entry>>, Revision)>;
 
     /// Number of keys below a prefix at the latest revision.
@@ -163,7 +163,7 @@ pub trait Storage: Send + Sync + Debug {
 /// Values outside of the objects' keys, one for all servers of a store. No request reaches them.
 #[async_trait]
 pub trait SharedValues: Send + Sync {
-    /// The value of a name: that of the first server that offered one, which is this one when nobody has yet. It is stored
+    /// The value of a name: that of the first server that offered one, which is this one when there is none yet. It is stored
     /// encrypted where Secrets are, with the key that writes them now.
     ///
     /// Errors: [`StorageError::Sealed`] where no key at hand opens it.
@@ -176,7 +176,7 @@ pub trait SharedValues: Send + Sync {
     async fn note_keys(&self) -> Result<(), StorageError>;
 }
 
-/// As of when.
+/// The time of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadAt {
     /// Everything acknowledged so far.
@@ -224,7 +224,7 @@ impl RangeOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     pub entries: Vec<Arc<Entry>>,
-    /// The revision the page is true at; asking for the next page with [`ReadAt::Exact`] of it gives one consistent list.
+    /// The revision the page is true at; requesting the next page with [`ReadAt::Exact`] of it gives one consistent list.
     pub revision: Revision,
     /// Number of keys of the prefix after the last entry.
     pub remaining: u64,

@@ -45,7 +45,7 @@ pub struct WatchRequest {
     pub after: Revision,
 }
 
-/// A place in the order of changes. It has no queue: what it has not asked for costs nothing, and a reader too slow
+/// A place in the order of changes. It has no queue: unread changes cost nothing, and a reader too slow
 /// for the history that is kept gets [`StorageError::Compacted`].
 pub trait WatchCursor: Send + Debug {
     /// The next changes of interest, in order, at least one, and about `max`: those that share a revision come together.
@@ -110,7 +110,7 @@ impl WatchFilter {
         }
     }
 
-    /// Only objects with this value in a selectable field, before or after the change.
+    /// Narrows it to objects with this value in a selectable field, before or after the change.
     #[must_use]
     pub fn with_field(self, path: &str, value: &str) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Event {
         [&self.entry, &self.previous].into_iter().flatten()
     }
 
-    /// Reports whether nobody can say which fields the object has or had: the change concerns every watch of the key.
+    /// Reports whether it is unknown which fields the object has or had: the change concerns every watch of the key.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.versions().any(|entry| entry.record.is_sealed())
     }

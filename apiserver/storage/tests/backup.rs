@@ -240,7 +240,7 @@ fn restore_that_the_power_cuts_short_is_all_or_refused_and_can_be_done_again() {
                     assert_eq!(objects(&storage, ReadAt::Latest).await, expected);
                     return 0;
                 }
-                // The directory did not come to be; the restore has not said that it was done.
+                // The directory did not come to be; the restore has not reported its end.
                 Ok((storage, report)) => {
                     assert_eq!((report.revision, &report.problems[..]), (Revision::ZERO, &[][..]));
                     storage.close().await;

@@ -126,7 +126,7 @@ async fn write(runtime: &Runtime, disk: &SimDisk) {
     storage.close().await;
 }
 
-/// The files of a new version, for whoever has added its name above.
+/// The files of a new version, once its name is added above.
 fn written(folder: &Path) {
     let simulation = Simulation::new(1);
     let (runtime, disk) = (simulation.runtime(), simulation.disk());

@@ -53,7 +53,7 @@ async fn ends<F: Future<Output = ()>>(at: u8, worker: &str, act: impl FnOnce(Arc
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let options = LogOptions {
         history_bytes: 0,
-        // Nobody else syncs or reads.
+        // No other task syncs or reads.
         reserve_bytes: 0,
         scrub_interval: Duration::ZERO,
         on_fatal: Arc::new(move |error| told.send(error.to_string()).unwrap()),

@@ -303,7 +303,7 @@ fn past_of_others_is_not_shortened_by_a_tenant() {
         let after = before;
         let mut watch = storage.watch(WatchRequest { interests, after }).await.unwrap();
         assert!(!watch.next_batch(10).await.unwrap().is_empty());
-        // Of what was there at the start it is not known who wrote it: nobody is refused for it, and it leaves by age.
+        // The writers of what was there at the start are unknown: no user is refused for it, and it leaves by age.
         runtime.sleep(retention * 3).await;
         quiet(&storage).await.unwrap();
         runtime.sleep(retention * 2).await;

@@ -120,7 +120,7 @@ fn salvage_of_a_checkpoint_leaves_out_the_damaged_record_alone() {
     }
 }
 
-/// Without its length nobody knows where the next record begins, and bytes of an object might look like one.
+/// Without its length it is unknown where the next record begins, and bytes of an object might look like one.
 #[test]
 fn salvage_goes_on_with_the_next_block_behind_a_damaged_length() {
     let disk = written();
@@ -151,7 +151,7 @@ fn salvage_goes_on_with_the_next_block_behind_a_damaged_length() {
     assert_eq!(names, all_but(first..=last));
 }
 
-/// Behind the second damage nothing says that the first length was right.
+/// A second damage leaves nothing to confirm the first length.
 #[test]
 fn salvage_passes_one_record_of_a_block_by_its_length() {
     let disk = written();

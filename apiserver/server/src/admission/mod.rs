@@ -84,7 +84,7 @@ impl ServerAdmission {
         })
     }
 
-    /// Has the plugins' times counted.
+    /// Counts the plugins' times.
     pub(crate) fn measured(
         mut self,
         metrics: &Metrics,

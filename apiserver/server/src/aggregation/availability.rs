@@ -77,7 +77,7 @@ fn of_service(place: &Place, state: Result<ServiceState, ReadError>) -> Option<F
     Some(Finding::unavailable(reason, message))
 }
 
-/// Changes of the condition of one extension, some at once and then one after the other: each is a write that everybody reads.
+/// Changes of the condition of one extension, some at once and then one after the other: each is a write that every watch receives.
 #[derive(Debug, Default)]
 struct Changes {
     last: Option<Finding>,

@@ -46,7 +46,7 @@ pub(super) fn request(path: &str, accept: &str, caller: Caller) -> Result<Reques
     Ok(request)
 }
 
-/// A document that is asked for.
+/// A document that is requested.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) path: &'a str,
@@ -122,7 +122,7 @@ pub(super) struct TaggedV2 {
     pub(super) etag: String,
 }
 
-/// Resources of the group version, as the extension said last.
+/// Resources of the group version, from the extension's last answer.
 #[derive(Debug, Default)]
 struct Discovered {
     resources: Arc<[ExtensionResource]>,

@@ -17,7 +17,7 @@ const ENDING: [&str; 2] = ["x-remote-", "impersonate-"];
 #[error("net/http: invalid header field value for {0:?}")]
 pub(super) struct UnnamedUser(String);
 
-/// Takes whatever a client says of users out of a request, and says who she is.
+/// Takes whatever a client says of users out of a request, and names its user.
 ///
 /// # Errors
 /// See [`UnnamedUser`]. A request must not go on without a group or with another name.

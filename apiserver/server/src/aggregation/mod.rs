@@ -2,8 +2,8 @@
 //!
 //! [`follow`] keeps a [`table`] of all APIServices by their events, so that a request reads none. A request for a group version
 //! of an extension is marked when it enters ([`Aggregation::delegate`]); the filters pass it like any other, and in place of the
-//! endpoints [`proxy`] answers it: the extension is shown this server's certificate of a front proxy, and reads in headers who
-//! asks ([`identity`]). Each extension has tasks of its own, which end with it: [`availability`] writes the condition
+//! endpoints [`proxy`] answers it: the extension is shown this server's certificate of a front proxy, and reads the user in
+//! headers ([`identity`]). Each extension has tasks of its own, which end with it: [`availability`] writes the condition
 //! `Available`, by which requests are passed on or refused, and [`discovery`] and [`openapi`] keep what its
 //! [`documents`] say of its own group version; the endpoints merge that into the server's.
 //!
@@ -42,7 +42,7 @@ pub(crate) struct Aggregation {
     pub(crate) identity: Arc<ClientIdentity>,
     connections: Arc<ProxiedConnections>,
     /// Memory of bodies on their way to extensions, by extension: one that does not read them holds no more than it leaves to
-    /// others, whoever sends them.
+    /// others, whatever their senders.
     bodies: Arc<MemoryShares>,
     metrics: Arc<AggregationMetrics>,
     /// Held while a document of an extension is read.

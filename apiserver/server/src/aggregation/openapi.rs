@@ -19,7 +19,7 @@ const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 const MAX_ADDRESS_BYTES: usize = 1_024;
 
 impl Aggregation {
-    /// Reads both anew; reports whether anything changed. What could not be read stays as it was.
+    /// Reads both anew; reports whether anything changed. An unreadable one stays as it was.
     pub(super) async fn read_openapi(&self, extension: &Extension) -> bool {
         let documents = &extension.documents;
         let (root, document) = (self.root(extension).await, self.document(extension).await);

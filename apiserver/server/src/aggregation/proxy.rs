@@ -208,7 +208,7 @@ impl PassedOn<'_> {
         let permit = parts.extensions.remove::<BodyPermit>();
         let trailers = takes_trailers(headers);
         remove_hop_by_hop(headers);
-        // The length is that of the body that is sent, and its continuation was this server's to ask for.
+        // The length is that of the body that is sent, and its continuation was this server's to request.
         for name in [HOST, CONTENT_LENGTH, EXPECT] {
             headers.remove(name);
         }

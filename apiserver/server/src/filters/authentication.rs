@@ -65,8 +65,8 @@ fn unauthorized(exchange: &RequestExchange) -> Response {
     last_of_connection(exchange.request.version(), refuse_request(exchange, &error))
 }
 
-/// Marks an answer to somebody unknown as its connection's last one where that is HTTP/2: many streams of one are what strangers
-/// abuse (upstream's `UnauthenticatedHTTP2DOSMitigation`).
+/// Marks an answer to an unknown client as its connection's last one where that is HTTP/2: attackers use many streams of one
+/// (upstream's `UnauthenticatedHTTP2DOSMitigation`).
 fn last_of_connection(protocol: http::Version, mut answer: Response) -> Response {
     if protocol == http::Version::HTTP_2 {
         let close = http::HeaderValue::from_static("close");

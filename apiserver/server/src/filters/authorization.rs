@@ -34,7 +34,7 @@ pub(super) async fn with_attributes<T>(
     ask: impl AsyncFnOnce(&Attributes<'_>) -> T,
 ) -> T {
     let info = &exchange.info;
-    // Selectors nobody can parse narrow nothing here; the handler answers them with 400.
+    // Selectors that do not parse narrow nothing here; the handler answers them with 400.
     let fields = Some(&info.field_selector)
         .filter(|text| !text.is_empty())
         .and_then(|t| FieldSelector::parse(t).ok());

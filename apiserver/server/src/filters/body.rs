@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of the memory of bodies one user may hold this part, a whole body at least.
+/// Part of the memory of bodies that one user may hold, a whole body at least.
 const PART_OF_USER: usize = 8;
 /// Bytes of a refused body that are read and dropped before the answer, and the time for it.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
@@ -32,7 +32,7 @@ const UNCOUNTED_BYTES: usize = 64 << 10;
 const LEAST_ARRIVING_BYTES: usize = 16 << 10;
 /// Time that a request keeps its seats while its body arrives: about as long as a body takes that was sent at once.
 const SEATED_ARRIVAL: Duration = Duration::from_millis(10);
-/// In each interval of the configured pace a body must go on by so much; a slower one holds what others could use.
+/// Bytes by which a body must go on in each interval of the configured pace; a slower one holds what others could use.
 const PACE_BYTES: usize = 5 << 10;
 
 pub(crate) struct ReadBody {
@@ -148,7 +148,7 @@ async fn falls_behind(arrival: &Mutex<Arrival>, runtime: &Runtime, pace_interval
 }
 
 /// Most clients send all of a body before they read; an answer to one that cannot finish sending is lost to a reset.
-/// What is discarded costs no memory, and no seats.
+/// Discarded bytes cost no memory, and no seats.
 async fn answer_after_discarding(
     body: Body,
     runtime: &Runtime,
@@ -156,7 +156,7 @@ async fn answer_after_discarding(
     answer: Response,
 ) -> Response {
     let _arriving = executing.map(Executing::leave);
-    // Who has not sent it by then gets its answer nevertheless.
+    // A client that has not sent it by then gets its answer nevertheless.
     let _ = runtime
         .timeout(MAX_DISCARDING, body.discard(MAX_DISCARDED_BYTES))
         .await;

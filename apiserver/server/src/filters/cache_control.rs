@@ -1,4 +1,4 @@
-//! Nothing that depends on who asks may be kept by a cache on the way.
+//! Nothing that depends on the user may be kept by a cache on the way.
 
 use super::filter::{Filter, Next};
 use crate::exchange::{RequestExchange, Response};

@@ -1,6 +1,6 @@
 //! Deadline of a request: its `timeout` parameter, at most the server's own limit.
 //!
-//! [`RequestDeadline`] reads the parameter before anybody is asked who the client is, as upstream does; [`Timeout`] ends
+//! [`RequestDeadline`] reads the parameter before the client is authenticated, as upstream does; [`Timeout`] ends
 //! what takes longer, within the audit log's sight.
 
 use super::audit::auditor::Auditor;

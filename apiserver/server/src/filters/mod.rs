@@ -23,7 +23,7 @@ use apiserver_endpoints::negotiation::{ErrorForm, of_errors};
 use apiserver_endpoints::{Body, UserClass, status};
 use apiserver_registry::RegistryError;
 
-/// The class of the user who sends this; components in this process are of the system.
+/// The class of a request's user; components in this process are of the system.
 pub(crate) fn class_of(exchange: &RequestExchange) -> UserClass {
     match UserClass::of(&exchange.context.user) {
         UserClass::Ordinary if exchange.peer.identity.is_some() => UserClass::System,
@@ -31,7 +31,7 @@ pub(crate) fn class_of(exchange: &RequestExchange) -> UserClass {
     }
 }
 
-/// The answer to an error where nobody knows any more what was accepted.
+/// The answer to an error where the accepted form is no longer known.
 pub(crate) fn refuse(error: &RegistryError) -> Response {
     status::response(error, ErrorForm::default())
 }
@@ -41,7 +41,7 @@ pub(crate) fn refuse_request(exchange: &RequestExchange, error: &RegistryError) 
     status::response(error, of_errors(&exchange.request))
 }
 
-/// The answer to somebody who may not do this at all; upstream's filters mark it so.
+/// The answer to a user who may not do this at all; upstream's filters mark it so.
 pub(crate) fn forbid(exchange: &RequestExchange, error: &RegistryError) -> Response {
     let mut response = refuse_request(exchange, error);
     response.headers_mut().insert(
@@ -67,12 +67,12 @@ pub(crate) fn plain(code: http::StatusCode, text: &'static str) -> Response {
     response
 }
 
-/// Too much at once: come back in a second.
+/// The answer to too much at once: come back in a second.
 pub(crate) fn too_many() -> Response {
     too_many_after(1)
 }
 
-/// Too much at once: come back after so many seconds.
+/// The answer to too much at once: come back after so many seconds.
 pub(crate) fn too_many_after(seconds: u64) -> Response {
     let mut response = plain(
         http::StatusCode::TOO_MANY_REQUESTS,

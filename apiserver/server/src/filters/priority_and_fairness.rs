@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Of the time a request has, it waits this part at most.
+/// Part of its time for which a request waits at most.
 const WAITING_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -113,7 +113,7 @@ impl Filter for PriorityAndFairness {
     }
 }
 
-/// A request that asks for seats, once or again.
+/// A request for seats, once or again.
 struct SeatRequest {
     control: Option<Arc<FlowControl>>,
     metrics: Arc<Metrics>,
@@ -239,7 +239,7 @@ fn query_of(uri: &Uri) -> Query {
 pub(crate) struct Executing(Arc<(Mutex<Option<ExecutionGuard>>, SeatRequest)>);
 
 impl Executing {
-    /// Gives the seats back until [`Self::resume`]: nobody knows how long the client takes. Dropped, the guard ends the time
+    /// Gives the seats back until [`Self::resume`]: the client may take any time. Dropped, the guard ends the time
     /// for which the request is counted among those whose bodies arrive.
     pub(crate) fn leave(&self) -> GaugeGuard {
         let (place, seat_request) = &*self.0;
@@ -267,7 +267,7 @@ impl Executing {
 fn execute(mut exchange: RequestExchange, next: Next, executing: Executing) -> BoxFuture<'static, Response> {
     exchange.request.extensions_mut().insert(executing.clone());
     // Among the heavy work each user has their own turns. Seats that wait there, up to a hundred of a list, would be
-    // missing for those who need one for a moment.
+    // missing for requests that need one for a moment.
     let seats = Arc::downgrade(&executing.0);
     exchange.context.weight.when_heavy(move || {
         if let Some(executing) = seats.upgrade() {

@@ -157,7 +157,7 @@ fn handshake(asked: &HeaderMap, is_log: bool) -> Result<Response, Box<Response>>
     Ok(response)
 }
 
-/// Logs have forms to choose from; a watch has one, takes any single name for it, and wants to know who asks.
+/// Logs have forms to choose from; a watch has one, takes any single name for it, and requires an origin.
 fn protocol(asked: &HeaderMap, is_log: bool) -> Result<Option<&str>, Box<Response>> {
     let names = asked_for(asked);
     if is_log {

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Interval at which limits follow demand.
 const ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
-/// Of a level's seats one request has this part at most.
+/// Largest part of a level's seats for one request.
 const MAX_SEATS_PART: f64 = 0.15;
 /// Objects of a collection that are looked at for their size.
 const SAMPLE: usize = 64;
@@ -93,7 +93,7 @@ fn header(uid: &str) -> HeaderValue {
 }
 
 impl FlowControl {
-    /// With the mandatory objects only, until there are others.
+    /// A controller with the mandatory objects only, until there are others.
     pub(crate) fn new(
         seats: usize,
         registry: Registry,
@@ -155,7 +155,7 @@ impl FlowControl {
         if let Some(list) = list {
             return work_estimate::list(list, self.stats(info), maximum);
         }
-        // A token is no object that anybody watches.
+        // A token is no object that clients watch.
         let is_token = info.resource == "serviceaccounts" && info.subresource == "token";
         let changes = info.is_resource_request
             && matches!(info.verb.as_str(), "create" | "update" | "patch" | "delete")
@@ -183,7 +183,7 @@ impl FlowControl {
         })
     }
 
-    /// Takes over the stored objects. Whatever they say, the mandatory schemas are as they must be and `exempt` is the first.
+    /// Takes over the stored objects. The mandatory schemas are always as they must be, and `exempt` is the first.
     pub(crate) fn configure(&self, levels: Vec<PriorityLevelConfiguration>, mut schemas: Vec<FlowSchema>) {
         let mut states = self.levels.lock();
         self.configure_levels(&mut states, levels);

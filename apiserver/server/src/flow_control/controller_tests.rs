@@ -57,7 +57,7 @@ async fn flow_control_divides_seats_as_upstream() {
     assert_eq!(limits("system"), (74.0, 50.0, 674.0));
     assert_eq!(limits("workload-high"), (98.0, 49.0, 698.0));
     assert_eq!(limits("workload-low"), (245.0, 24.0, 845.0));
-    // All that is lent is had by somebody.
+    // Every lent seat is at a level.
     let levels = [
         "catch-all",
         "global-default",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) const EXEMPT: &str = "exempt";
 /// Level and schema of what no other schema matches.
 pub(crate) const CATCH_ALL: &str = "catch-all";
-/// Of a schema that does not say.
+/// Precedence of a schema without one.
 const DEFAULT_PRECEDENCE: i32 = 1_000;
 const DEFAULT_SHARES: u32 = 30;
 

@@ -14,8 +14,8 @@ use super::work_estimate::{ESTIMATED_SERVICE_DURATION, WorkEstimate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Requests of this process itself wait up to this number in a level, beyond the limit of queues: nobody could do anything
-/// about a 429 but to come again.
+/// Requests of this process itself wait up to this number in a level, beyond the limit of queues: a component could only
+/// repeat a request that got a 429.
 const MAX_OWN_WAITING: usize = 4_096;
 
 pub(crate) type RequestId = u64;
@@ -84,7 +84,7 @@ pub(super) struct QueueSet<T> {
     queuing: Queuing,
     concurrency_limit: usize,
     queues: Vec<Queue>,
-    /// Those queues in which requests wait.
+    /// Queues in which requests wait.
     waiting_queues: BTreeSet<usize>,
     /// Number of queues with a request, waiting or executing.
     active_queues: usize,
@@ -97,7 +97,7 @@ pub(super) struct QueueSet<T> {
     robin_index: usize,
     enqueues: usize,
     totals: Totals,
-    /// The request that was next and found too few seats, until somebody asks.
+    /// The request that was next and found too few seats, until it is counted.
     unaccommodated: Option<RequestId>,
     demand: Integrator,
     utilization: LevelUtilization,
@@ -403,7 +403,7 @@ impl<T> QueueSet<T> {
         best
     }
 
-    /// As many queues as configured; further ones go once they are empty.
+    /// Makes as many queues as configured; further ones go once they are empty.
     fn fit_queues(&mut self) {
         let wanted = match self.queuing {
             Queuing::Queue { queues, .. } => queues,

@@ -148,7 +148,7 @@ fn check<T>(set: &QueueSet<T>) {
     let active = set.queues().iter().filter(|queue| queue.is_active()).count();
     assert_eq!(active, set.active_queues);
     if totals.waiting > 0 && widest <= 1 {
-        // Nobody waits while there are seats.
+        // No request waits while there are seats.
         assert!(totals.seats_in_use >= set.concurrency_limit, "{totals:?}");
     }
 }

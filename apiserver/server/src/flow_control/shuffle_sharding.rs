@@ -1,7 +1,7 @@
 //! Shuffle sharding: a flow's hand of queues, dealt from its hash. Two flows seldom have the same hand, so that a flow that
 //! fills its queues leaves every other one a queue that is not full.
 
-/// More bits of entropy than a hash has are not to be had.
+/// Bits of entropy of a hash.
 const MAX_HASH_BITS: f64 = 60.0;
 const MAX_DECK: usize = 1 << 26;
 const MAX_HAND: usize = 15;

@@ -11,7 +11,7 @@ const MAXIMUM_MUTATING_SEATS: u32 = 10;
 const BYTES_PER_SEAT: u64 = 100_000;
 /// A list that is framed while it is sent holds no more than this.
 const STREAMED_LIST_BYTES: u64 = 1_000_000;
-/// The size of objects that nobody has seen yet.
+/// The size of objects before any was seen.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
 const WATCHES_PER_SEAT: usize = 10;
 /// Time that the delivery of an event to one watcher keeps a seat.
@@ -88,7 +88,7 @@ fn bounded(maximum_of_level: u32, maximum: u32) -> u32 {
     }
 }
 
-/// `maximum_of_level` is 0 where the level sets none; objects that nobody knows of (no such resource) need the least.
+/// `maximum_of_level` is 0 where the level sets none; lists of unknown resources need the least.
 pub(crate) fn list(request: ListRequest, stats: Option<ObjectStats>, maximum_of_level: u32) -> WorkEstimate {
     let maximum = bounded(maximum_of_level, MAXIMUM_LIST_SEATS);
     let Some(stats) = stats else {

@@ -63,7 +63,7 @@ impl Parts for ServerHooks {
             name: "etcd-0",
             health: storage.map(drop).map_err(|error| error.to_string()),
         }];
-        // They have no life of their own: they run as long as whoever answers this.
+        // They have no life of their own: they run as long as this server.
         all.extend(
             self.components
                 .iter()

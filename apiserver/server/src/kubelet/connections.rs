@@ -1,4 +1,4 @@
-//! Connections that requests are proxied over, bounded by who asks and by where they lead: each takes a file beside the
+//! Connections that requests are proxied over, bounded by user and by where they lead: each takes a file beside the
 //! client's own, and those to a kubelet take places there, which it has for all tenants together.
 //!
 //! Accounts are free to make, so what bounds a user bounds the namespace as well; and a user or namespace has no more than
@@ -15,17 +15,17 @@ use std::sync::Arc;
 const STREAMS_OF_POD_MAX: usize = 64;
 /// Streams of ordinary users to one kubelet; it takes 512 from API servers.
 const STREAMS_TO_NODE_MAX: usize = 384;
-/// Of these by user and by namespace.
+/// Such streams of one user, and of one namespace.
 const SHARE_OF_NODE: usize = 128;
 
-/// The bounds, and who has how many.
+/// The bounds, and the open connections of each user, namespace and extension.
 #[derive(Debug)]
 pub(crate) struct ProxiedConnections {
     most: usize,
     open: Mutex<HashMap<Counted, usize>>,
 }
 
-/// A connection that is asked for.
+/// A connection that is requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) user: &'a UserInfo,
@@ -102,7 +102,7 @@ impl ProxiedConnections {
         let of_class = self.most - self.most / 4;
         if UserClass::of(wanted.user) != UserClass::Ordinary {
             let mut bounds = vec![all];
-            // Those who repair the cluster share no bound with what may be broken.
+            // Administrators, who repair the cluster, share no bound with components that may be broken.
             if UserClass::of(wanted.user) == UserClass::System {
                 bounds.push((Counted::Components, of_class));
             }
@@ -168,7 +168,7 @@ mod tests {
         UserInfo::named("admin", [UserInfo::MASTERS])
     }
 
-    /// As many as there is room for.
+    /// Opens as many as there is room for.
     fn fill(of: &Arc<ProxiedConnections>, user: &UserInfo, to: (&str, &str, &str)) -> Vec<Permit> {
         let (namespace, pod, node) = to;
         let wanted = Wanted {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 /// The kubelet's port where a node does not say.
 const KUBELET_PORT: u16 = 10_250;
-/// Upstream asks for names first; ours need no resolver, so addresses come first.
+/// Upstream resolves names first; ours need no resolver, so addresses come first.
 const ADDRESS_TYPES: [&str; 5] = [
     "InternalIP",
     "ExternalIP",
@@ -95,7 +95,7 @@ pub(super) async fn kubelet(lookup: &mut Lookup<'_>, node_name: &str) -> Result<
     kubelet_of(lookup.find("nodes", "", node_name).await?)
 }
 
-/// The same for the server's own requests, which are nobody's.
+/// The same for the server's own requests, which have no user.
 pub(crate) async fn own_kubelet(
     reader: &dyn ObjectReader,
     node_name: &str,

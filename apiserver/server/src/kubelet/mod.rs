@@ -2,8 +2,8 @@
 //!
 //! [`location`] (and [`proxied`]) decides where a request goes and under which [`path`], from the objects alone ([`lookup`]
 //! reads them, and [`service_endpoint`] those of a service); [`forward`]
-//! sends it there, to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a
-//! stream, the kubelet knows. Pages that come through the proxy have their [`links`] led through it as well ([`page`],
+//! sends it there, to kubelets with our client certificate, and passes bytes through, upgrades included. The content of a
+//! stream is the kubelet's. Pages that come through the proxy have their [`links`] led through it as well ([`page`],
 //! [`html`]). [`connections`] are bounded by
 //! user, namespace and pod.
 

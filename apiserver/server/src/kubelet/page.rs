@@ -51,7 +51,7 @@ macro_rules! coders {
 coders!(DeflateDecoder, DeflateEncoder, GzEncoder, MultiGzDecoder);
 
 impl Coding {
-    /// By `Content-Encoding`; `None` where links cannot be found in it.
+    /// The coding by `Content-Encoding`; `None` where links cannot be found in it.
     pub(super) fn of(encoding: &str) -> Option<Self> {
         let (unpacked, packed) = (Vec::new(), Vec::new());
         Some(match encoding {

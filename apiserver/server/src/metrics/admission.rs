@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Upstream's buckets, in seconds.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 const OPERATIONS: usize = 4;
-/// Of one plugin, or of the whole: by step, operation and rejection.
+/// Series of one plugin, or of the whole: by step, operation and rejection.
 const PLACES: usize = 2 * OPERATIONS * 2;
 
 /// Reported by the plugins' chain.

@@ -27,7 +27,7 @@ impl AggregationMetrics {
     }
 }
 
-/// Reads the conditions of all APIServices when somebody asks for metrics.
+/// Reads the conditions of all APIServices at each request for metrics.
 pub(crate) struct AvailabilityCollector {
     table: Arc<ArcSwap<Table>>,
     unavailable: IntGaugeVec,

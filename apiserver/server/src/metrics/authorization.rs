@@ -5,7 +5,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, Opts};
 
-/// Reads [`AuthorizerChain::decisions`] when somebody asks for metrics.
+/// Reads [`AuthorizerChain::decisions`] at each request for metrics.
 pub(crate) struct DecisionsCollector {
     authorizers: AuthorizerChain,
     decisions: IntCounterVec,

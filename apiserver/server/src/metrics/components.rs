@@ -5,7 +5,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
-/// Reads [`Runtime::components`] when somebody asks for metrics.
+/// Reads [`Runtime::components`] at each request for metrics.
 pub(super) struct ComponentsCollector {
     runtime: Runtime,
     up: IntGaugeVec,

@@ -43,7 +43,7 @@ const UNOPENED: Family = (
     &[],
 );
 
-/// Publishes the counters of [`Storage::encryption`], where there is one, and values that nobody decrypts.
+/// Publishes the counters of [`Storage::encryption`], where there is one, and values that no key decrypts.
 pub(super) struct EncryptionCollector {
     storage: Arc<dyn Storage>,
     descriptions: Vec<Desc>,

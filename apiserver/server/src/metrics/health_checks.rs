@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
-/// Results of each check of `/healthz`, `/livez` and `/readyz` gave when these paths were last asked for.
+/// Results of each check of `/healthz`, `/livez` and `/readyz` at the last request for these paths.
 #[derive(Debug)]
 pub(crate) struct HealthCheckMetrics {
     registry: Registry,

@@ -5,7 +5,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, IntCounter, IntGaugeVec, Opts};
 
-/// Reads [`Runtime::heavy_figures`] when somebody asks for metrics.
+/// Reads [`Runtime::heavy_figures`] at each request for metrics.
 pub(super) struct HeavyWorkCollector {
     runtime: Runtime,
     tasks: IntGaugeVec,

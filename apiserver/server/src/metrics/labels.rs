@@ -93,7 +93,7 @@ impl RequestLabels {
         })
     }
 
-    /// Of a request that was refused because there were too many; upstream counts it whatever its path is.
+    /// Labels of a request that was refused because there were too many; upstream counts it whatever its path is.
     pub(crate) fn of_dropped(registry: &Registry, exchange: &RequestExchange) -> Self {
         let (info, request) = (&*exchange.info, &exchange.request);
         Self::of(registry, exchange)

@@ -249,7 +249,7 @@ impl Metrics {
         &self.families
     }
 
-    /// Begins the counts anew. Figures that are read from other parts when somebody asks (storage, the process,
+    /// Resets the counts. Figures that are read from other parts at each request for metrics (storage, the process,
     /// authorizers, priority and fairness, components beside the server) are not kept here and go on.
     pub(crate) fn reset(&self) {
         self.families.reset();

@@ -9,7 +9,7 @@ use prometheus::{Counter, Gauge};
 const NETSTAT: &str = "/proc/self/net/netstat";
 const LIMITS: &str = "/proc/self/limits";
 
-/// Reads the figures when somebody asks for metrics.
+/// Reads the figures at each request for metrics.
 pub(super) struct ProcessFigures {
     address_space: Gauge,
     received: Counter,

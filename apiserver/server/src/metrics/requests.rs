@@ -18,11 +18,11 @@ const DURATIONS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0,
 ];
-/// Those of the objective's durations begin later.
+/// First of the buckets that the objective's durations have.
 const FIRST_OF_OBJECTIVE: usize = 2;
 /// A kilobyte to a gigabyte.
 const SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
-/// Sets of labels beyond which requests are counted without their resource: whoever defines kinds and deletes them again
+/// Sets of labels beyond which requests are counted without their resource: a user that defines kinds and deletes them again
 /// could add series for ever.
 const MAX_SERIES: usize = 20_000;
 

@@ -6,7 +6,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntGaugeVec, Opts};
 use std::sync::Arc;
 
-/// Reads [`UnreadMemory::figures`] when somebody asks for metrics.
+/// Reads [`UnreadMemory::figures`] at each request for metrics.
 pub(crate) struct UnreadMemoryCollector {
     memory: Arc<UnreadMemory>,
     held: IntGaugeVec,

@@ -2,7 +2,7 @@
 //!
 //! While clients ask, each round reads all kubelets, [`AT_ONCE`] at a time, each within [`SCRAPE_TIMEOUT`] and
 //! [`MAX_TEXT_BYTES`], those that were quick last beside the others, for which no round waits longer than [`PERIOD`] ([`lanes`]); [`text`] reads the answers as they arrive, [`samples`] makes usage of two of them. A cluster in
-//! which no client has asked for [`KEPT_FOR`] pays nothing and keeps nothing; who asks first waits for two samples.
+//! which no client has requested usage for [`KEPT_FOR`] pays nothing and keeps nothing; the first request then waits for two samples.
 //!
 //! A node's word counts for pods that run on it, and for no others.
 
@@ -103,7 +103,7 @@ impl ResourceMetrics {
         }
     }
 
-    /// The last usage. Where nobody has asked lately it is waited for.
+    /// The last usage. Without a request of late it is waited for.
     pub(crate) async fn usage(&self) -> Arc<ResourceUsage> {
         self.asked.replace(Some(self.runtime.monotonic()));
         self.wake.notify_one();
@@ -118,7 +118,7 @@ impl ResourceMetrics {
         since.is_some_and(|since| self.runtime.monotonic().saturating_sub(since) < KEPT_FOR)
     }
 
-    /// Reads the kubelets as long as somebody asks; never ends.
+    /// Reads the kubelets as long as clients request usage; never ends.
     pub(crate) async fn run(&self) {
         loop {
             while !self.is_wanted() {

@@ -1,6 +1,6 @@
 //! Usage from the last two samples of each node and container (metrics-server's `pkg/storage`).
 //!
-//! A sample counts only where it is newer than the one before, of the same start. What the last round did not bring is
+//! A sample counts only where it is newer than the one before, of the same start. Samples that the last round did not renew are
 //! forgotten, so that nothing stale is shown and memory is bounded by what runs.
 
 use super::PERIOD;

@@ -63,7 +63,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// Without cpu time or memory it is none.
+    /// The point, if it has cpu time and memory.
     fn complete(self) -> Option<Point> {
         let used = self.cpu_nanoseconds > 0 && self.memory_bytes > 0;
         let at = self.at.filter(|_| used)?;

@@ -25,7 +25,7 @@ const KUBELET_SIGNERS: [&str; 2] = [
 const MASTERS: &str = "system:masters";
 const SIGNER: [&str; 2] = ["spec", "signerName"];
 
-/// Refuses a write by somebody who may not speak for the signer.
+/// Refuses a write by a user who may not speak for the signer.
 ///
 /// # Errors
 /// [`RegistryError::Forbidden`], of PodCertificateRequests [`RegistryError::Invalid`]; too busy to decide.
@@ -84,7 +84,7 @@ impl Right {
     }
 }
 
-/// Of most kinds admission refuses, of PodCertificateRequests their validation.
+/// The refusal: of most kinds admission's, of PodCertificateRequests their validation's.
 fn not_permitted(
     attributes: &Attributes,
     object: &Tree,

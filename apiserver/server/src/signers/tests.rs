@@ -200,7 +200,7 @@ async fn requests_of_pods_are_refused_as_invalid() {
     assert_eq!(refused, said);
 }
 
-/// Writes that speak for nobody.
+/// Writes that speak for no signer.
 #[tokio::test]
 async fn other_writes_need_no_right() {
     let writes = [

@@ -1,7 +1,7 @@
 //! An APIService for every group version that this server answers itself, as upstream's aggregator has them.
 //!
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
-//! come and go with their definitions. Both, and local ones that others made, are said to be available. `metrics.k8s.io`
+//! come and go with their definitions. Both, and local ones that others made, are marked available. `metrics.k8s.io`
 //! has none, as upstream: this server answers the group until a metrics-server registers itself.
 
 use super::{ObjectAddress, Startup};

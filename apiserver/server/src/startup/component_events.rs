@@ -1,6 +1,6 @@
 //! Components of the server that were begun again, recorded as events of the service `kubernetes` in `default`.
 //!
-//! An event names the component; its panic's message may hold what a request said, and goes to the log only.
+//! An event names the component; its panic's message may hold parts of a request, and goes to the log only.
 
 use super::Startup;
 use super::kubernetes_service::SERVICE;

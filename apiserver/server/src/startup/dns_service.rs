@@ -1,4 +1,4 @@
-//! The `kube-dns` service: its address is where pods ask for names. The nodes answer there themselves, so the service
+//! The `kube-dns` service: its address is where pods resolve names. The nodes answer there themselves, so the service
 //! has no selector and no endpoints, and says that it is not the proxy's: a proxy would refuse what has no endpoints.
 
 use super::{ObjectAddress, Startup};
@@ -23,7 +23,7 @@ pub(super) fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryErr
             r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"kube-dns","namespace":"kube-system","labels":{labels}}},"spec":{{"ports":{ports},"clusterIP":"{address}","clusterIPs":["{address}"],"sessionAffinity":"None","type":"ClusterIP"}}}}"#
         );
         match facts.create(SERVICE, &json).await {
-            // Somebody's service has the address: names are answered all the same, and the server starts.
+            // Another service has the address: names are answered all the same, and the server starts.
             Err(RegistryError::Invalid { .. }) => {
                 tracing::warn!(%address, "the kube-dns service was not made: its address is taken");
                 Ok(())

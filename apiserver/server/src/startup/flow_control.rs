@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// Does all this now and after every change.
+/// Keeps the objects, now and after every change.
 pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     let resources = [(GROUP, SCHEMAS), (GROUP, LEVELS)];
     Box::pin(facts.keep("flow control objects", resources, reconcile))
@@ -69,7 +69,7 @@ async fn stored(facts: &Startup, plural: &'static str) -> Result<Vec<Value>, Reg
     values.map_err(|error| RegistryError::Internal(error.to_string()))
 }
 
-/// Those that can be read; what was stored passed validation.
+/// Objects that can be read; stored ones passed validation.
 fn parsed<T: DeserializeOwned>(objects: &[Value]) -> Vec<T> {
     let parse = |object: &Value| match T::deserialize(object) {
         Ok(parsed) => Some(parsed),

@@ -83,7 +83,7 @@ pub(crate) async fn withdraw(facts: &Startup) -> Result<(), RegistryError> {
 enum Ports {
     /// This server's, which starts now.
     Own,
-    /// Those of whichever server started last, as upstream has it: servers behind one address have one port.
+    /// Ports of the server that started last, as upstream has it: servers behind one address have one port.
     AsTheyAre,
 }
 
@@ -142,8 +142,8 @@ fn is_going(cidr: &Tree) -> bool {
         .is_some_and(|own| !own.is_null())
 }
 
-/// The default range. It is said to be ready unless somebody says something about that; one of another range is left to
-/// whoever changed the flag.
+/// The default range. It is marked ready unless it has conditions; one of another range is left to the operator that changed
+/// the flag.
 async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
     let range = facts.core.config.service_cluster_ip_range;
     let json = format!(

@@ -90,7 +90,7 @@ impl ExtensionServer {
     }
 }
 
-/// Listens at a port of its own. What reads nothing has little room for it, since the kernel would hold whole bodies.
+/// Listens at a port of its own. A server that reads nothing has a small buffer, since the kernel would hold whole bodies.
 fn listen(at: IpAddr, manner: Manner) -> TcpListener {
     let socket = match at {
         IpAddr::V4(_) => TcpSocket::new_v4(),

@@ -29,14 +29,14 @@ impl GatedStorage {
         }
     }
 
-    /// From now on a commit of this key waits; what is returned resolves when one does.
+    /// Holds commits of this key; the returned receiver resolves when one waits.
     pub(crate) fn close_gate(&self, key: &str) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         *self.held.lock().unwrap() = Some((key.to_owned(), sender));
         receiver
     }
 
-    /// From now on reads of this key wait.
+    /// Holds reads of this key.
     pub(crate) fn hold_reads(&self, key: &str) {
         *self.held_reads.lock().unwrap() = Some(key.to_owned());
     }

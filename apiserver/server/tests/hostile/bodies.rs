@@ -36,7 +36,7 @@ async fn body_without_length_is_bounded() {
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// Half of a large body that is said to be whole, on that many connections of one service account.
+/// Half of a large body whose head announces all of it, on that many connections of one service account.
 async fn half_sent(cluster: &Cluster, count: usize, whole: usize) -> Vec<TlsStream<TcpStream>> {
     let account = identity(
         cluster,
@@ -47,7 +47,7 @@ async fn half_sent(cluster: &Cluster, count: usize, whole: usize) -> Vec<TlsStre
     let sent = post_head(path, &" ".repeat(whole)) + &" ".repeat(whole / 2);
     let begun = (0..count).map(|_| async {
         let mut stream = cluster.connect(Some(&account)).await;
-        // Who has its answer already need not be heard out.
+        // The server need not read on for a client that has its answer already.
         let _ = stream.write_all(sent.as_bytes()).await;
         let _ = stream.flush().await;
         stream
@@ -76,7 +76,7 @@ async fn refusal_reaches_client_that_still_sends() {
     }
 }
 
-/// Otherwise the client sends its next request on a connection that ends, and hears nothing.
+/// Otherwise the client sends its next request on a connection that ends, and receives nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_to_half_a_body_says_that_its_connection_ends() {
     let cluster = start().await;

@@ -43,7 +43,7 @@ const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutatin
 const ARRIVING: &str = "knarr_request_bodies_arriving{request_kind=\"mutating\"}";
 const APPLY: &str = "application/apply-patch+yaml";
 const RUNNING: &str = "knarr_heavy_work_tasks{state=\"running\"}";
-/// Longer than a test waits for anything.
+/// A time longer than a test waits for anything.
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
 

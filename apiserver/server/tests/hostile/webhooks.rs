@@ -16,7 +16,7 @@ fn labelled(name: &str, label: &str, bytes: usize) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).to_string()
 }
 
-/// Has config maps with the label `slow` wait for a webhook that never answers.
+/// Makes config maps with the label `slow` wait for a webhook that never answers.
 async fn slow_webhook(cluster: &Cluster) -> HookServer {
     let hooks = HookServer::start(&cluster.runtime).await;
     let webhook = |name: &str, path: &str, label: &str| {

@@ -12,7 +12,7 @@ async fn write_that_began_finishes_without_its_client() {
     let stream = cluster.sent(post_head(CONFIG_MAPS, &body) + &body).await;
     begun.await.unwrap();
     drop(stream);
-    // The server has seen it go once it answers somebody who came later.
+    // The server has seen it go once it answers a later client.
     cluster.admin().get("/readyz").await.is(200);
     cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.is(404);
     gated.open_gate();

@@ -20,7 +20,7 @@ pub(crate) fn own_address_or_namespace(test: &str) -> Option<IpAddr> {
     }
     if !in_namespace("true").status().is_ok_and(|status| status.success()) {
         let why = "this machine has no address but the loopback's, and cannot make a network namespace";
-        // Whoever names the tools says that nothing is to be skipped.
+        // With the tools named nothing is to be skipped.
         assert!(std::env::var("KNARR_TOOLS").is_err(), "{why}");
         eprintln!("SKIPPED, not passed: {test}: {why}");
         return None;

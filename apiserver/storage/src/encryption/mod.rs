@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use transformer::{Transformer, Transformers};
 
-/// In the place of the content of a file that could not be read.
+/// Placeholder for the content of a file that could not be read.
 const UNREADABLE: &str = "unreadable";
 
 /// The prefix of every encrypted value.
@@ -37,7 +37,7 @@ pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seal(pub(crate) u64);
 
-/// Stored values that nobody can decrypt, or could not any more.
+/// Stored values that no key decrypts, or that none would any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UndecryptedValues {
     pub count: usize,
@@ -76,7 +76,7 @@ struct Current {
 pub struct EncryptionConfigError(pub(crate) String);
 
 impl UndecryptedValues {
-    /// Those at keys, which are in order.
+    /// Undecrypted values at these keys, which are in order.
     pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut keys = keys.into_iter();
         let Some(first) = keys.next() else {
@@ -105,7 +105,7 @@ impl UndecryptedValues {
 }
 
 impl ResourceNames {
-    /// Of prefixes (`/registry/pods/`), groups and plurals.
+    /// The map from prefixes (`/registry/pods/`), groups and plurals.
     pub fn new(rows: impl IntoIterator<Item = (String, String, String)>) -> Self {
         let named = |(prefix, group, plural): (String, String, String)| {
             (prefix.into(), (group.into(), plural.into()))
@@ -113,7 +113,7 @@ impl ResourceNames {
         Self(rows.into_iter().map(named).collect())
     }
 
-    /// Group and resource of the object at a key. What no prefix covers is a custom resource, whose keys name both, or
+    /// Group and resource of the object at a key. A key without a known prefix is of a custom resource, whose keys name both, or
     /// one of upstream's own that has no address.
     fn of<'a>(&'a self, key: &'a Key) -> (&'a str, &'a str) {
         let text = key.as_str();
@@ -133,7 +133,7 @@ impl ResourceNames {
 }
 
 impl Encryption {
-    /// By the bytes of a configuration file at `path`.
+    /// Builds the encryption from the bytes of a configuration file at `path`.
     pub fn new(
         runtime: &Runtime,
         names: ResourceNames,
@@ -202,7 +202,7 @@ impl Encryption {
     }
 
     /// Takes a configuration into use. Each refusal is counted, as upstream counts it, and is an error once for each content:
-    /// whoever looks at the file again and again finds the same.
+    /// each later load of the same file finds the same.
     fn settle(
         &self,
         bytes: &[u8],
@@ -335,7 +335,7 @@ impl Encryption {
         transformer.map_or(Seal::default(), Transformer::seal_of_writes)
     }
 
-    /// The counters, for whoever publishes metrics.
+    /// The counters, for metrics.
     pub fn measures(&self) -> EncryptionMeasures {
         self.measures.read(self.current.read().hash.clone())
     }
@@ -358,7 +358,7 @@ fn hash_of(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// As `schema.GroupResource` writes it.
+/// A resource as `schema.GroupResource` writes it.
 fn resource_text(group: &str, resource: &str) -> String {
     if group.is_empty() {
         resource.to_owned()

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Those of all resources that have some.
+/// Transformers by resource.
 #[derive(Default)]
 pub(super) struct Transformers(HashMap<(String, String), Transformer>);
 
@@ -38,7 +38,7 @@ struct NamedCipher {
     seal: Seal,
 }
 
-/// The name that metrics give to plain values, and to values that nobody can read.
+/// The name that metrics give to plain values, and to values that no key opens.
 const IDENTITY: &str = "identity";
 const UNKNOWN: &str = "unknown";
 const NO_PREFIX: &str = "no matching prefix found";
@@ -50,7 +50,7 @@ const IDENTITY_REFUSES: &str = "identity transformer tried to read encrypted dat
 pub(super) type Tried = Vec<(String, bool)>;
 
 impl Transformers {
-    /// Of a configuration that is valid.
+    /// Builds the transformers of a valid configuration.
     pub(super) fn build(config: &EncryptionConfiguration) -> Result<Self, EncryptionConfigError> {
         let failed = |why: String| EncryptionConfigError(format!("error while building transformers: {why}"));
         let mut own = Self::default();
@@ -93,7 +93,7 @@ impl Transformers {
         })
     }
 
-    /// Those of a resource: its own, its group's, or everybody's.
+    /// The transformer of a resource: its own, its group's, or that for all.
     pub(super) fn of(&self, group: &str, resource: &str) -> Option<&Transformer> {
         let at = |group: &str, resource: &str| self.0.get(&(group.to_owned(), resource.to_owned()));
         at(group, resource)
@@ -102,7 +102,7 @@ impl Transformers {
     }
 }
 
-/// As `grYAMLString` writes it.
+/// A resource as `grYAMLString` writes it.
 fn text(group: &str, resource: &str) -> String {
     match (group, resource) {
         ("", "*") => "*.".to_owned(),
@@ -226,7 +226,7 @@ fn open_with(
     Err(aggregate(errors))
 }
 
-/// As `utilerrors.NewAggregate` writes several: each once.
+/// Errors as `utilerrors.NewAggregate` writes several: each once.
 fn aggregate(mut errors: Vec<String>) -> String {
     let mut seen = std::collections::HashSet::new();
     errors.retain(|error| seen.insert(error.clone()));

@@ -19,8 +19,8 @@ mod tests;
 
 pub(crate) use ledger::{Held, Ledger, Reserved, marks_deletion};
 
-/// Label of a Namespace that sets the share of its objects, as a quantity of bytes (`2Gi`); 0 sets no bound. Whoever may
-/// change the Namespace sets it: administrators, as tenants have no right to.
+/// Label of a Namespace that sets the share of its objects, as a quantity of bytes (`2Gi`); 0 sets no bound. Administrators
+/// set it, as tenants may not change the Namespace.
 pub const OWN_SHARE: &str = "knarr.dev/storage-quota-bytes";
 
 /// The bytes that a value of [`OWN_SHARE`] means; none where it means nothing.
@@ -47,7 +47,7 @@ pub enum Claim {
     /// A user, within the bounds.
     User,
     /// A component of the system or an administrator: changes of what is there may go beyond, as a kubelet's of a pod's
-    /// status. What they create is somebody's (a controller's pods), and stays within the bounds.
+    /// status. Their creations belong to a tenant (a controller's pods), and stay within the bounds.
     System,
 }
 
@@ -90,7 +90,7 @@ const SPARE_PART: u64 = 2;
 /// The bound that applies to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tier {
-    /// A user's write in a namespace, or a create of anybody's there.
+    /// A user's write in a namespace, or any create there.
     Share,
     /// A user's write of an object without a namespace.
     Cluster,

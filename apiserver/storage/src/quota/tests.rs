@@ -146,7 +146,7 @@ fn quota_lets_a_full_namespace_delete() {
     check(&held, live, own(5_100, true, 3), Claim::User, "passes");
     let deleted = Some(own(5_000, true, 2));
     check(&held, deleted, own(5_100, true, 2), Claim::User, "share");
-    // Whoever takes a finalizer has no more room for it than for another change.
+    // A write that takes a finalizer has no more room than another change.
     check(&held, deleted, own(5_000, true, 1), Claim::User, "passes");
     check(&held, deleted, own(5_300, true, 1), Claim::User, "share");
     check(&held, deleted, own(20_000, true, 1), Claim::User, "share");
@@ -201,7 +201,7 @@ fn quota_lets_what_has_no_namespace_go_along_with_a_deletion() {
     let held = [object("a", "full", 98_000)];
     let bitmap = |bytes| object("", "bitmap", bytes);
     check_along(&held, object("a", "x", 100), None, bitmap(750_000), "passes");
-    // A service that gives its address back is somebody's, and so is what it says beside.
+    // A service that gives its address back is a tenant's, and so is what it says beside.
     let (address, service) = (object("", "address", 100), object("a", "x", 100));
     check_along(&held, address, Some(service), object("a", "x", 50_000), "share");
     check_along(&held, address, Some(service), object("a", "x", 100), "passes");

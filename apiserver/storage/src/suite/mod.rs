@@ -177,7 +177,7 @@ mod tests {
         all(&subject(storage, runtime)).await;
     }
 
-    /// With a history of nothing, so that every catching up reads the log.
+    /// The suite with a history of nothing, so that every catching up reads the log.
     #[test]
     fn storage_suite_on_simulated_log() {
         for seed in 0..4 {

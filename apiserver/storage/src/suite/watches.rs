@@ -22,7 +22,7 @@ pub(super) async fn told(cursor: &mut Box<dyn WatchCursor>, count: usize) -> Vec
     out
 }
 
-/// From now, from before, and in small bites: the same order, nothing missing, nothing twice.
+/// Watches from now, from before, and in small bites: the same order, nothing missing, nothing twice.
 pub(super) async fn watching(place: KeySpace<'_>) {
     let start = place.current().await;
     let mut live = place.watch(start).await;
@@ -57,7 +57,7 @@ pub(super) async fn watching(place: KeySpace<'_>) {
     assert!(matches!(future, Err(StorageError::Future { .. })));
 }
 
-/// By key, and by a field as it is or as it was.
+/// Checks interests by key, and by a field as it is or as it was.
 pub(super) async fn interests(place: KeySpace<'_>) {
     let start = place.current().await;
     let mut by_key = place.watch_for(WatchFilter::key(place.key("a")), start).await;

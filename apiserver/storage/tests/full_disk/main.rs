@@ -164,7 +164,7 @@ fn full_disk_recovers_by_itself_when_there_is_room() {
     });
 }
 
-/// Nobody else is on the disk. A power loss may come at any time meanwhile.
+/// The storage alone is on the disk. A power loss may come at any time meanwhile.
 #[test]
 fn full_disk_of_own_records_has_room_again_once_they_are_deleted() {
     story(|runtime, disk| async move {

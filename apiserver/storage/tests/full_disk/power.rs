@@ -1,6 +1,6 @@
 //! The power goes, or the process is killed, at every single step of a story on a full disk.
 //!
-//! What was acknowledged is there, what a reader saw stays, the store starts though nothing is free, and the reserve is blank.
+//! Acknowledged writes are there, objects that a reader saw stay, the store starts though nothing is free, and the reserve is blank.
 
 use super::crowded::{CROWD, Life, crowded, pieces};
 use super::{RESERVE, RETRY, delete, names};

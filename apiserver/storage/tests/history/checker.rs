@@ -24,9 +24,9 @@ pub(crate) struct Checker {
     proven: u64,
     /// The first change of each attempt in the log.
     happened: BTreeMap<u64, usize>,
-    /// Changes that someone was shown: revision, key, and what it became.
+    /// Changes that a client was shown: revision, key, and what it became.
     seen: BTreeMap<(u64, String), Option<String>>,
-    /// Some answer said that this revision has happened.
+    /// Some answer shows that this revision has happened.
     shown: u64,
     /// The last revision that was acknowledged: reads that begin now must see it.
     pub(crate) acknowledged: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Checker {
     audited: BTreeMap<u64, Change>,
     /// The compact revision that was acknowledged or found last.
     pub(crate) floor: u64,
-    /// The highest floor that a client has asked for, or a recovery has found.
+    /// The highest floor that a client has requested, or a recovery has found.
     pub(crate) asked_floor: u64,
     /// The revision that a change reported to have replaced, or none.
     replaced: BTreeMap<(u64, String), Option<u64>>,
@@ -58,7 +58,7 @@ enum Outcome {
     Refused,
 }
 
-/// A list someone was given.
+/// A list that a client received.
 struct Read {
     revision: u64,
     prefix: String,
@@ -178,7 +178,7 @@ fn attempt_of(text: &str) -> u64 {
 }
 
 impl Checker {
-    /// For an etcd, which begins at revision one.
+    /// A checker of an etcd, which begins at revision one.
     pub(crate) fn on_etcd() -> Self {
         Self {
             one_revision_per_group: true,

@@ -23,7 +23,7 @@ pub(crate) enum Backend {
     Remote,
 }
 
-/// Starts everyone in the scope of this runtime; they end with it.
+/// Starts all clients in the scope of this runtime; they end with it.
 pub(crate) fn start(
     runtime: &Runtime,
     storage: &Arc<dyn Storage>,
@@ -358,7 +358,7 @@ impl Client {
         true
     }
 
-    /// An error is only right when the store has ended, or cannot be reached. Whether to go on.
+    /// Asserts that the store has ended or cannot be reached, the only right errors; reports whether to go on.
     fn gone(&self, error: &StorageError) -> bool {
         assert!(
             matches!(

@@ -18,7 +18,7 @@ pub(crate) const DEFAULT_SEEDS: u64 = 20;
 const LIVES: u64 = 3;
 /// Servers that share the etcd.
 const SERVERS: usize = 2;
-/// Of simulated time; what takes longer waits for what never comes.
+/// Simulated time of a run; what takes longer waits for what never comes.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
 /// Node and value with a bar between them, as the checker writes them.
@@ -111,7 +111,7 @@ async fn lives(runtime: &Runtime) -> Counts {
     checker.lock().finish()
 }
 
-/// Nobody writes now: what the members have agreed on is what happened.
+/// No client writes now: what the members have agreed on is what happened.
 fn take_stock(etcd: &Etcd, checker: &Mutex<Checker>) {
     let mut checker = checker.lock();
     let proven = i64::try_from(checker.proven()).unwrap();
@@ -125,7 +125,7 @@ fn of_checker(changed: Changed) -> (u64, Change) {
     (u64::try_from(changed.revision).unwrap(), change)
 }
 
-/// Every revision from the floor on, however often it has to be asked for.
+/// Every revision from the floor on, however often it has to be requested.
 async fn everything_kept_can_be_read(runtime: &Runtime, server: &Server, checker: &Mutex<Checker>) {
     let (storage, nodes) = (&server.storage, Prefix::parse("/registry/nodes/").unwrap());
     let mut at = Revision(1);
@@ -140,7 +140,7 @@ async fn everything_kept_can_be_read(runtime: &Runtime, server: &Server, checker
                 at = compacted;
                 continue;
             }
-            // Also what is compacted, when nobody could say how far.
+            // Also what is compacted, when it is unknown how far.
             Err(
                 StorageError::Unavailable(_)
                 | StorageError::Unreachable { .. }

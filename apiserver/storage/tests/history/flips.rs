@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Without a reserve, which is blank.
+/// Options without a reserve, which is blank.
 fn options() -> LogOptions {
     LogOptions {
         reserve_bytes: 0,
@@ -145,7 +145,7 @@ fn log_flipped_bit_is_found_and_reported() {
     assert!(flipped > 2000, "{flipped}");
 }
 
-/// A file that somebody removed or emptied is missed, whichever it is, also where the power took what `ACTIVE` says of
+/// A removed or emptied file is missed, whichever it is, also where the power took what `ACTIVE` says of
 /// batches.
 #[test]
 fn log_lost_file_is_found() {

@@ -34,7 +34,7 @@ pub(crate) const RESERVE_BYTES: u64 = 256 << 10;
 /// Clients give shorter times to live.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
 
-/// Longer than the reader of every change is behind.
+/// A time for which the reader of every change is never behind.
 const RETENTION: Duration = Duration::from_millis(12);
 
 /// State that all lives of one simulation share.
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// So little that clients meet its bounds now and then.
+/// A quota so small that clients meet its bounds now and then.
 pub(crate) fn quota() -> Quota {
     Quota {
         store_bytes: 18 << 10,

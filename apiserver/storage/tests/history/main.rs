@@ -73,7 +73,7 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         assert_eq!(damaged, Vec::<String>::new(), "the scrub finds what is not there");
         instance.end(ending, &runtime, &disk).await;
         if reserved && runtime.random_u64().is_multiple_of(8) {
-            // Somebody fills the disk while nothing runs, and may take what others give back from then on.
+            // Another process fills the disk while nothing runs, and may take what others give back from then on.
             match runtime.random_u64() % 4_000 {
                 room @ ..2_000 => disk.fill_after(room),
                 _ => disk.crowd(),
@@ -102,7 +102,7 @@ async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     let life = 5_000 + draw(60_000);
     let first = draw(life);
     runtime.sleep(Duration::from_micros(first)).await;
-    // Without the reserve nothing is promised about the next start.
+    // Without the reserve the next start may fail.
     let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
     match draw(7) {
         0 if reserved => disk.fill_after(draw(60_000)),
@@ -118,7 +118,7 @@ async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     runtime.sleep(Duration::from_micros(life - first)).await;
 }
 
-/// A floor that nobody asked for is the store's own, by age.
+/// A floor that no client requested is the store's own, by age.
 async fn note_floor(checker: &Mutex<Checker>, storage: &dyn Storage) {
     let Ok(floor) = storage.compacted_revision().await else {
         return;
@@ -129,7 +129,7 @@ async fn note_floor(checker: &Mutex<Checker>, storage: &dyn Storage) {
 
 const DECADE: u64 = 10 * 365 * 24 * 3600;
 
-/// Nobody writes any more: what has a time to live goes, whatever the clock said.
+/// No client writes any more: what has a time to live goes, whatever the clock was.
 async fn everything_expires(runtime: &Runtime, storage: &Arc<dyn Storage>, checker: &Mutex<Checker>) {
     let all = Prefix::parse("/").unwrap();
     let mortal = async || {

@@ -19,7 +19,7 @@ pub(crate) struct Auditor {
 }
 
 impl Auditor {
-    /// Without a policy file everything is logged at level `Metadata`.
+    /// Opens the auditor. Without a policy file everything is logged at level `Metadata`.
     pub(crate) fn open(
         log: AuditLogConfig,
         policy: Option<&[u8]>,

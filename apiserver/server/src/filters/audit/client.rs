@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// Forwarded addresses beyond these are left out; the last address is always the peer's.
 const MAX_FORWARDED: usize = 32;
 
-/// Addresses that `X-Forwarded-For` and `X-Real-Ip` name, and that of the peer, without repeats at the ends. Whatever is
-/// no address is left out.
+/// Addresses that `X-Forwarded-For` and `X-Real-Ip` name, and that of the peer, without repeats at the ends. Values that
+/// are no addresses are left out.
 pub(super) fn source_addresses(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<IpAddr> {
     let text = |name: &str| {
         headers

@@ -189,7 +189,7 @@ impl ResponseStatus {
         }
     }
 
-    /// With the code of the answer: a `Status` of a success has none.
+    /// The same with the code of the answer: a `Status` of a success has none.
     pub(super) fn with_code(self, code: u16) -> Self {
         Self { code, ..self }
     }

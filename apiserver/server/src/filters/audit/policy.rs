@@ -162,7 +162,7 @@ impl Policy {
         Ok(())
     }
 
-    /// `user` is `None` where nobody could be authenticated.
+    /// `user` is `None` where no user could be authenticated.
     pub(crate) fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Decision {
         let rule = self.rules.iter().find(|rule| rule.matches(user, info));
         let of_rule = rule.map_or(&[][..], |rule| &rule.omit_stages);

@@ -74,7 +74,7 @@ enum State {
 pub(super) struct LinkRewriter {
     links: Links,
     state: State,
-    /// Bytes that nothing can be said about before more come.
+    /// Bytes that cannot be decided on before more come.
     held: Vec<u8>,
     /// The start tag that has begun, at most [`TAG_BYTES_MAX`] of it.
     tag: Vec<u8>,

@@ -8,7 +8,7 @@ use machinery_meta::Revision;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Upstream's key, so that upstream's servers and ours agree: whoever moves it first in an interval compacts.
+/// Upstream's key, so that upstream's servers and ours agree: the first to move it in an interval compacts.
 const AGREEMENT_KEY: &str = "compact_rev_key";
 
 /// Keeps changes for the retention time and not much longer. Ends with its scope.

@@ -41,7 +41,7 @@ impl EtcdStorage {
     ) -> Result<Page, StorageError> {
         for _ in 1..LIST_ATTEMPTS {
             match self.read_range(prefix, options, at).await {
-                // Nobody asked for the revision that the first part happened to be read at.
+                // The caller did not request the revision that the first part happened to be read at.
                 Err(StorageError::Compacted { .. }) if at == Revision::ZERO => {}
                 answer => return answer,
             }

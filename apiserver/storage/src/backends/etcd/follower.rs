@@ -2,7 +2,7 @@
 //!
 //! It begins with the state at one revision and goes on with every change after it. A stream that breaks is taken up
 //! where it was, unnoticed by watchers. Only where etcd no longer has what was missed, the state is read anew. An etcd that
-//! has forgotten what it said before was restored from a backup: then everything begins anew, and every watch ends.
+//! has forgotten what it sent before was restored from a backup: then everything begins anew, and every watch ends.
 
 use super::mirror::{Listed, Mirror, WatchedChange};
 use super::remote::{Remote, key, number, revision, unsigned};
@@ -22,7 +22,7 @@ pub(super) struct Follower {
     pub(super) range_chunk: usize,
 }
 
-/// Before the first new attempt; each that fails doubles it.
+/// Pause before the first new attempt; each that fails doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A stream that lived this long counts as one that worked.
@@ -169,7 +169,7 @@ impl Follower {
                 match key(kv).map(|key| (self.remote.entry(kv), key)) {
                     Ok((Ok(entry), key)) => listed.insert(key, entry),
                     Ok((Err(error), key)) => listed.unreadable(key, unsigned(kv.mod_revision()), &error),
-                    // Of a form nobody here could ask for.
+                    // Of a form that no reader here could request.
                     Err(_) => {}
                 }
             }
@@ -222,7 +222,7 @@ impl Follower {
         }
     }
 
-    /// Until etcd is to be asked how far the watch is: at once for who waits, and again while nothing was heard.
+    /// Waits until etcd is to be asked how far the watch is: at once for a waiting read, and again after a silence.
     async fn next_progress_request(&self, asked: Option<Duration>) {
         let runtime = &self.mirror.runtime;
         if asked.is_some() {

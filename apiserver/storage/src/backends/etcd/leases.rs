@@ -20,7 +20,7 @@ struct Current {
 
 /// A lease is shared for this part of its time, a key lives that much longer at most.
 const SHARED_PART: u32 = 20;
-/// Never longer than this.
+/// Longest time for which a lease is shared.
 const SHARED_AT_MOST: Duration = Duration::from_secs(60);
 /// Nor by more keys, as deleting them is one change in etcd.
 const KEYS_PER_LEASE: u32 = 1000;

@@ -45,7 +45,7 @@ pub(super) struct Mirror {
 #[derive(Debug, Default)]
 struct State {
     live: Live,
-    /// Keys whose values nobody here can read, and the revisions of the values. Reads of them go to etcd, and say why.
+    /// Keys whose values cannot be decoded here, and the revisions of the values. Reads of them go to etcd, and say why.
     unread: BTreeMap<Key, Revision>,
     /// The state was read once.
     listed: bool,
@@ -65,7 +65,7 @@ pub(super) enum WatchedChange {
 pub(super) struct Listed {
     pub(super) live: Live,
     pub(super) unread: BTreeMap<Key, Revision>,
-    /// Those of them that no key decrypts.
+    /// Unreadable keys whose values no key decrypts.
     pub(super) sealed: Vec<Key>,
 }
 
@@ -131,7 +131,7 @@ impl Mirror {
         first.is_some_and(|(key, _)| prefix.contains(key))
     }
 
-    /// Keys whose values nobody here can read.
+    /// Keys whose values cannot be decoded here.
     pub(super) fn unread(&self) -> Vec<Key> {
         self.state.read().unread.keys().cloned().collect()
     }

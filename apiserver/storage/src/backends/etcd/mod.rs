@@ -2,9 +2,9 @@
 //!
 //! Everything that knows the client crate is in this folder. The [`RecordCodec`] that the registry gives turns stored
 //! values into records and back. One watch on our prefix ([`follower`]) feeds a [`mirror`] in memory, from which reads and
-//! watches are served: a read first learns etcd's revision, once for everybody who asks ([`shared_read`]), and waits until the
+//! watches are served: a read first learns etcd's revision, once for all concurrent reads ([`shared_read`]), and waits until the
 //! mirror has it. [`direct`] reads go to etcd where the mirror cannot answer; [`past`] reads older changes for slow
-//! watches. What servers agree on beside the objects has keys of its own ([`shared`]). A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
+//! watches. Values that servers agree on beside the objects have keys of their own ([`shared`]). A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
 //! servers compacts, agreed through upstream's own key.
 //!
 //! Never: a stream of etcd's that a client paces, or that there are more of because there are more clients.
@@ -54,7 +54,7 @@ pub struct EtcdStorage {
     remote: Remote,
     mirror: Arc<Mirror>,
     followed: AtomicBool,
-    /// etcd's revision, and its floor, asked for by many at once.
+    /// etcd's revision, and its floor, requested by many at once.
     current: SharedRead<Revision>,
     floor: SharedRead<Revision>,
     leases: Leases,

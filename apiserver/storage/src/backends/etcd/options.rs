@@ -17,7 +17,7 @@ pub struct EtcdOptions {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// Time that changes are kept before they are compacted; never when zero (`--etcd-compaction-interval`).
     pub retention: Duration,
-    /// Entries asked for at once; a longer list is read in several requests at one revision.
+    /// Entries requested at once; a longer list is read in several requests at one revision.
     pub range_chunk: usize,
     /// Encryption of values in etcd; none leaves them plain.
     pub encryption: Option<Arc<Encryption>>,
@@ -34,7 +34,7 @@ pub struct EtcdOptions {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Entries asked for at once, where nobody says otherwise.
+/// Entries of one request, where the options name no other number.
 const RANGE_CHUNK: usize = 500;
 /// Upstream's `--etcd-prefix`.
 const PREFIX: &str = "/registry/";

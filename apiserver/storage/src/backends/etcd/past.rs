@@ -120,7 +120,7 @@ impl Reading<'_> {
                 return Ok(());
             }
             self.next = self.next.max(at.next());
-            // Several interests share one stream; what others keep in between may be of a form nobody here knows.
+            // Several interests share one stream; what others keep in between may be of an unknown form.
             let Ok(key) = key(kv) else { continue };
             if !self.slot.may_match(Some(&key)) {
                 continue;
@@ -173,7 +173,7 @@ fn event(remote: &Remote, told: &etcd_client::Event, kv: &KeyValue, key: Key) ->
     let creates = is_put && kv.create_revision() == kv.mod_revision();
     if previous.is_none() && !creates {
         // etcd looks for what was there when it sends, and leaves it out when that is compacted by then. Without it
-        // nobody can say whether an object has left a selection.
+        // it is unknown whether an object has left a selection.
         return Err(StorageError::Compacted {
             asked: Revision(revision.0.saturating_sub(1)),
             compacted: revision,

@@ -45,7 +45,7 @@ impl Remote {
         }
     }
 
-    /// The first who says how values are read is the one.
+    /// Sets the codec of values; the first one stays.
     pub(super) fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
         self.codec.get_or_init(|| codec);
     }
@@ -157,7 +157,7 @@ impl Remote {
         self.floor.store(FIRST_REVISION, Ordering::Relaxed);
     }
 
-    /// The floor. No request asks for it, and a member that is behind may not know it yet; but every linearizable read
+    /// The floor. No request returns it, and a member that is behind may not know it yet; but every linearizable read
     /// of an older revision is refused, so halving finds it.
     pub(super) async fn compacted(&self) -> Result<Revision, StorageError> {
         let known = self.floor.load(Ordering::Relaxed);

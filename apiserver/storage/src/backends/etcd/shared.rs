@@ -10,7 +10,7 @@ use crate::{Key, SharedValues, StorageError};
 use async_trait::async_trait;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
 
-/// Before the objects' own prefix, so that clusters with different ones can share an etcd.
+/// Prefix before the objects' own, so that clusters with different ones can share an etcd.
 const BEFORE: &str = "/knarr";
 const SECRETS: Named<'static> = ("", "secrets");
 
@@ -129,8 +129,8 @@ impl EtcdStorage {
         }
     }
 
-    /// Writes a value with the key that writes now, unless it was written with it or another server is faster. Whether
-    /// this server did.
+    /// Writes a value with the key that writes now, unless it was written with it or another server is faster. Reports
+    /// whether this server did.
     async fn reencrypt(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
         let (plain, seal) = self.opened(key, found.value())?;
         if seal == self.current_seal() {

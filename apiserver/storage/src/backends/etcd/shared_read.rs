@@ -1,4 +1,4 @@
-//! One request to etcd for everybody who asks the same at the same time.
+//! One request to etcd for all callers with the same question at the same time.
 
 use crate::StorageError;
 use std::future::Future;

@@ -2,7 +2,7 @@
 //!
 //! A sector of header says the revision and how many objects follow; they come as records, in the order of their keys;
 //! then a mark and the SHA-256 of all bytes before it. Records hold what the log holds: what is encrypted at rest stays
-//! encrypted. A backup pins the state it began with and is made piece by piece, as its reader asks for it.
+//! encrypted. A backup pins the state it began with and is made piece by piece, as its reader requests it.
 
 use super::format::{self, BackupHeader, FileHeader, HeaderError, RECORD_PREFIX_BYTES, SECTOR, Stored};
 use super::seal;
@@ -289,7 +289,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// At least so many bytes; fewer at the end of the file.
+    /// Reads ahead at least so many bytes; fewer at the end of the file.
     fn look(&mut self, count: usize) -> Result<&[u8], StorageError> {
         if self.held.len() - self.passed < count {
             self.held.drain(..self.passed);

@@ -52,7 +52,7 @@ pub(super) fn release(engine: &Engine) {
     engine.checkpointed.notify_waiters();
 }
 
-/// Writes a checkpoint of the state as it is now, in steps, off everyone's threads. The caller has the right to.
+/// Writes a checkpoint of the state as it is now, in steps, on a thread for blocking work. The caller has the right to.
 pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver<Result<(), StorageError>> {
     let (own, owner) = (Arc::clone(engine), Arc::clone(engine));
     let (told, finished) = oneshot::channel();
@@ -155,7 +155,7 @@ fn begin(engine: &Engine, purpose: Purpose) -> Result<Option<CheckpointWriter>, 
     Ok(Some(begun))
 }
 
-/// A checkpoint that does not fit is not begun: it would take the last room from everybody for nothing.
+/// Checks that a checkpoint fits: one that does not would take the last room for nothing.
 fn has_room(engine: &Engine, live: &Live) -> Result<(), StorageError> {
     let (files, needed) = (&engine.files, needed_bytes(live));
     match files.disk.space(&files.dir) {

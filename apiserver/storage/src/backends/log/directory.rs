@@ -21,7 +21,7 @@ pub(super) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>, Sto
         .map_err(|error| not_locked(dir, error))
 }
 
-/// The same for a reader, who makes nothing: a directory without a lock file was never used, and in one that may only be
+/// The same for a reader, which makes nothing: a directory without a lock file was never used, and in one that may only be
 /// read runs no server.
 pub(super) fn lock_to_read(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dyn DiskLock>>, StorageError> {
     match disk.lock_existing(&dir.join(LOCK_NAME)) {

@@ -1,6 +1,6 @@
 //! The parts together: submit, flush, publish.
 //!
-//! A write is compared, numbered and encoded under the writer's lock by the task that asks for it. If no flush is under
+//! A write is compared, numbered and encoded under the writer's lock by the task that requests it. If no flush is under
 //! way it starts one; otherwise its batch grows until the flush has finished. A flush writes one batch, syncs it,
 //! publishes its changes (tree and feed together), and answers the callers. So an idle log commits at once, a busy one
 //! batches exactly as long as the disk takes, and there is one thread hop each way.
@@ -35,7 +35,7 @@ use tokio::sync::{Notify, Semaphore};
 
 /// The running log.
 ///
-/// Lock order: the encryption's configuration, appender, writer, feed, live, pins, expiries. Nobody waits for a disk or another task under any lock but
+/// Lock order: the encryption's configuration, appender, writer, feed, live, pins, expiries. No task waits for a disk or another task under any lock but
 /// the appender's.
 pub(super) struct Engine {
     /// In the scope of this instance.
@@ -77,10 +77,10 @@ const REFUSED_AT_MOST: usize = 3;
 /// Each may hold a few megabytes.
 const PAST_READS: usize = 2;
 
-/// Of a file system the log keeps this part for reads of the past at most.
+/// Largest part of a file system that the log keeps for reads of the past.
 const PART_OF_DISK: u64 = 8;
 
-/// Of a disk so small that it keeps less, nothing is shared: a few ordinary objects would be a share.
+/// Kept bytes below which nothing is shared: of a small disk a few ordinary objects would be a share.
 const SHARED_FROM: u64 = 64 << 20;
 
 /// Bytes of changes that namespaces share; without a bound on a small disk.
@@ -441,7 +441,7 @@ impl Engine {
         for waker in wake {
             waker.wake();
         }
-        // Dropped without the lock and when everybody has been answered: one may hold many entries.
+        // Dropped without the lock and when all callers have been answered: one may hold many entries.
         let ended = self.pins.lock().end_large(left);
         drop(ended);
     }
@@ -478,7 +478,7 @@ impl Engine {
         self.end_watches();
     }
 
-    /// Without waiting: refuses what comes and ends the watches. What is under way ends by itself.
+    /// Refuses new work and ends the watches, without waiting. Work under way ends by itself.
     pub(super) fn stop(self: &Arc<Self>) {
         self.queue.close();
         drop(
@@ -500,7 +500,7 @@ impl Engine {
         self.appender.lock().since_checkpoint = 0;
     }
 
-    /// Asks for a new segment, so that recovery from a checkpoint taken now reads little before it. On a full disk that
+    /// Requests a new segment, so that recovery from a checkpoint taken now reads little before it. On a full disk that
     /// takes a piece of the reserve: only for a checkpoint that has room.
     pub(super) fn end_segment(&self) {
         self.appender.lock().roll = true;

@@ -153,7 +153,7 @@ impl Files {
         self.room.refill()
     }
 
-    /// Deletes what no read at or after the floor, and no recovery, will ask for.
+    /// Deletes what no read at or after the floor, and no recovery, will read.
     ///
     /// Kept are the newest checkpoint, for recovery; the newest one not above the floor, for reads of the past; and
     /// the log behind that one.
@@ -173,7 +173,7 @@ impl Files {
             .map_err(StorageError::io(format!("syncing {}", self.dir.display())))
     }
 
-    /// Takes a file away. One that somebody still reads stays as it is until then.
+    /// Takes a file away. One that is still read stays as it is until then.
     fn discard<T>(&self, path: &Path, file: Arc<T>) -> Result<(), StorageError> {
         if Arc::into_inner(file).is_some() {
             return self.room.discard(path);

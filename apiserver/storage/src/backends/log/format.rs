@@ -66,7 +66,7 @@ pub(super) struct ActiveHeader {
     pub(super) store: u64,
     /// The newest segment; 0 where none was begun.
     pub(super) index: u64,
-    /// A batch that is durable. All up to it are; 0 where nobody knows.
+    /// A batch that is durable. All up to it are; 0 where it is unknown.
     pub(super) batch: u64,
 }
 
@@ -503,7 +503,7 @@ mod tests {
     use super::*;
     use crate::suite;
 
-    /// A record with the checksum its bytes ask for: damage that a checksum does not see.
+    /// A record with the checksum its bytes require: damage that a checksum does not see.
     fn sealed(payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
         [&length[..], &crc32c::crc32c(payload).to_le_bytes(), payload].concat()

@@ -234,7 +234,7 @@ impl LogStorage {
     }
 }
 
-/// In the background.
+/// Encrypts values again, in the background.
 fn reencrypt(engine: &Arc<Engine>) {
     let task = checkpointing::reencrypt(Arc::clone(engine));
     engine.runtime.spawn("storage encryption", task).detach();

@@ -28,7 +28,7 @@ pub struct LogOptions {
     pub reserve_bytes: u64,
     /// Interval at which a full disk is checked for room.
     pub space_retry: Duration,
-    /// No entry lives longer than this after a start, whatever the wall clock said when it was written.
+    /// No entry lives longer than this after a start, whatever the wall clock was when it was written.
     pub longest_ttl: Duration,
     /// Interval between reads of all files; never when zero.
     pub scrub_interval: Duration,

@@ -64,7 +64,7 @@ impl Engine {
         self.live.read().clone()
     }
 
-    /// Reads when it is the read's turn. The turn lasts as long as the work does, also where nobody waits for it any more.
+    /// Reads when it is the read's turn. The turn lasts as long as the work does, also where the caller has left.
     async fn in_the_past<T: Send + 'static>(
         &self,
         turns: &Arc<Semaphore>,
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// The state below a prefix at a revision, from what is there now and the changes since, when memory has those.
-    /// Nobody waits for more than a few changes of it.
+    /// A writer waits for few of them at a time.
     fn undo(&self, prefix: &Prefix, at: Revision, bound: ListBound) -> Option<Option<Built>> {
         let now = self.now();
         let mut before: BTreeMap<Key, Option<Arc<Entry>>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Shares of the kept past: bytes of changes since the compact revision, by namespace.
 //!
 //! Every continue token and every interrupted watch needs the same history, so the namespace that writes most of it shortens it for
-//! all. The writer asks for each group: a namespace that has written more than is left of the room is refused, until
+//! all. The writer requests each group: a namespace that has written more than is left of the room is refused, until
 //! changes leave the history by their age. One such namespace gets half of the room, two a third each, and so on; what
 //! others write shrinks the rest, and never their own share below [`LEAST_PART`].
 //!
@@ -25,7 +25,7 @@ pub(super) struct PastShares {
     /// Seconds after which a refused client tries again.
     retry_seconds: u32,
     system_namespaces: Vec<Box<str>>,
-    /// Makes accounts of objects unknown to those who name objects.
+    /// Makes accounts of objects unpredictable for clients that choose names.
     seed: u64,
     held: HashMap<Account, u64>,
     total: u64,
@@ -373,7 +373,7 @@ mod tests {
         assert!((least..least + 3).contains(&quiet), "{quiet} of {least}");
     }
 
-    /// Also by names: there are no more accounts than [`OBJECTS`].
+    /// Objects without a namespace count by name, within bounds: there are no more accounts than [`OBJECTS`].
     #[test]
     fn past_share_without_a_namespace_is_of_one_object() {
         for namespace in ["", "kube-system"] {

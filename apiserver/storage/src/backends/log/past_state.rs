@@ -1,6 +1,6 @@
 //! A state of the past below a prefix, as it is put together from the history.
 //!
-//! What the tree still holds is referred to, whatever it takes. What it no longer holds is memory of the list alone, so
+//! Entries that the tree still holds are referred to, whatever they take. Others are memory of the list alone, so
 //! that has a bound, and a list is not built beyond it.
 
 use crate::live::Root;

@@ -1,7 +1,7 @@
 //! The previous versions of changes that are read from the log: looked up many at a time, in the order they lie in.
 //!
-//! A change names the revision of the version before it. What is still in the log is read batch by batch, each once
-//! however many versions are in it; what is older is in a checkpoint, block by block. A version is kept only where its
+//! A change names the revision of the version before it. Versions still in the log are read batch by batch, each once
+//! however many versions are in it; older ones are in a checkpoint, block by block. A version is kept only where its
 //! reader wants the change, and no more than [`KEPT_BYTES`] of them at once: versions of a megabyte may stand before changes
 //! of a hundred bytes (a deletion).
 
@@ -15,7 +15,7 @@ use machinery_meta::Revision;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Once versions of so many bytes are kept, those that follow are not.
+/// Bytes of kept versions beyond which those that follow are not kept.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// A change as it was read.
@@ -87,7 +87,7 @@ impl Versions {
         matches!(change.previous, Previous::At(revision) if self.too_much.contains(&revision))
     }
 
-    /// A change with the version before it; without, where nobody wants the change.
+    /// A change with the version before it; without, where no reader wants the change.
     pub(super) fn event(&self, change: &Change) -> Event {
         let previous = match &change.previous {
             Previous::Known(previous) => previous.clone(),

@@ -42,7 +42,7 @@ pub(super) async fn maintain_reserve(engine: Arc<Engine>) {
     }
 }
 
-/// Off everyone's threads. Errors: storage ends.
+/// Runs work on a thread for blocking work. Errors: storage ends.
 async fn on_disk<T: Send + 'static>(
     engine: &Arc<Engine>,
     work: impl FnOnce(&Engine) -> Result<T, StorageError> + Send + 'static,

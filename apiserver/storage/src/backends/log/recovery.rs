@@ -243,7 +243,7 @@ pub(super) fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError
             above
         };
         match disk.sync_dir(above) {
-            // Nobody but the owner of such a directory can have made one in it.
+            // Only the owner of such a directory can have made one in it.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -456,7 +456,7 @@ impl SegmentPlan<'_> {
     /// others may take whatever a start gives back; then one in a piece of the reserve; without a piece the newest again.
     ///
     /// A new one repeats the last batch: after a failed sync or a kill that batch may be readable without being on the
-    /// disk, and nobody may see it before it is.
+    /// disk, and no reader may see it before it is.
     fn segment(
         &self,
         place: (&dyn Disk, &Path),

@@ -1,6 +1,6 @@
 //! The records of a damaged checkpoint that are whole.
 //!
-//! What stands in a record is its writer's, so bytes are never taken for a record because they look like one: an object's
+//! The content of a record is its writer's, so bytes are never taken for a record because they look like one: an object's
 //! text may hold anything. A record begins where the index says that a block does, or where the one before it ends. One
 //! whose bytes are damaged is passed by its length, and what follows counts only if it is whole to the end of the block,
 //! in the order of keys. Otherwise the rest of the block is lost.

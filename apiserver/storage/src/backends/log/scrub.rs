@@ -27,7 +27,7 @@ pub(super) struct Scrubbed {
     pub(super) heals: AtomicBool,
 }
 
-/// So much is read at once.
+/// Bytes that are read at once.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Scrubbed {

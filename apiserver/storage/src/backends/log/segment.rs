@@ -154,7 +154,7 @@ impl Segment {
         }
     }
 
-    /// The segment holds the batches before this one, and is read when someone asks.
+    /// The segment holds the batches before this one, and is read at the first request.
     pub(super) fn read_later(&self, until: u64) {
         self.extent.lock().unread_until = Some(until);
     }
@@ -269,7 +269,7 @@ impl Segment {
         self.extent.lock().end
     }
 
-    /// Bytes of the room behind the last batch; none where nobody has read so far.
+    /// Bytes of the room behind the last batch; none while the segment is unread.
     pub(super) fn blank_bytes(&self) -> Result<u64, StorageError> {
         let end = {
             let extent = self.extent.lock();

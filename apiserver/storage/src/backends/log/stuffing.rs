@@ -9,9 +9,9 @@ use super::wire::Malformed;
 const MARK: u8 = 1;
 const ZERO: u8 = 1;
 const ONE: u8 = 2;
-/// Of a run of zeros every byte at this distance is looked at.
+/// Distance of the bytes that a search for runs of zeros looks at.
 const STRIDE: usize = 64;
-/// So many of them in a row are a run that may cover most of a sector; a sector has eight.
+/// Number of them in a row that may cover most of a sector; a sector has eight.
 const SUSPICIOUS: usize = 6;
 
 /// Reports whether there may be a run of zeros as long as a sector; true does not mean that there is one.

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(super) struct Expiries {
     order: Mutex<Order>,
-    /// An entry written before this start lives no longer than this, whatever the wall clock said then.
+    /// An entry written before this start lives no longer than this, whatever the wall clock was then.
     longest: Duration,
     /// Notified when the first of them changed.
     changed: Notify,
@@ -128,7 +128,7 @@ pub(super) async fn expire(engine: Arc<Engine>) {
         let mut refused = false;
         for result in futures::future::join_all(deletions).await {
             match result {
-                // Whoever changed it meanwhile has decided otherwise.
+                // A write meanwhile has decided otherwise.
                 Ok(_) | Err(StorageError::Conflict { .. }) => {}
                 Err(StorageError::NoSpace) => refused = true,
                 Err(error) => {
@@ -173,7 +173,7 @@ pub(super) async fn compact_by_age(engine: Arc<Engine>) {
 }
 
 /// Waits until more changes are kept than there is room for, although each namespace has its share, and returns the newest checkpoint, which a start begins with.
-/// Who writes much must not fill the disk with what was, nor take the memory that a disk in memory is.
+/// Tenants with many writes must not fill the disk with what was, nor take the memory that a disk in memory is.
 async fn too_much_kept(engine: &Arc<Engine>) -> Revision {
     let files = &engine.files;
     let most = kept_log_bytes(&engine.options, files);
@@ -282,7 +282,7 @@ mod tests {
         "type",
     ];
 
-    /// As the registry makes them: slices of one buffer that is as long as it has to be.
+    /// An entry as the registry makes it: slices of one buffer that is as long as it has to be.
     fn event(at: u64) -> Arc<Entry> {
         let name = format!("web-7d4b9c6f5d-{at:05}.17f3a2b4c5d6e7f8");
         let mut bytes = vec![b'x'; 1_300];
@@ -316,7 +316,7 @@ mod tests {
         })
     }
 
-    /// With the tree, the order of expiries and what the allocator rounds up to.
+    /// Counts the tree, the order of expiries and what the allocator rounds up to.
     #[test]
     fn footprint_of_events_is_the_memory_that_they_take() {
         let runtime = Simulation::new(1).runtime();

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// As upstream: the log names users and what they do, which is nothing for others.
+/// Mode of the log as upstream's: it names users and what they do, which is nothing for others.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// lumberjack's form of the time in a full file's name.

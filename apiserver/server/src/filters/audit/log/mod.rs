@@ -65,7 +65,7 @@ pub struct AuditLogConfig {
 }
 
 impl AuditLogConfig {
-    /// With upstream's defaults.
+    /// A configuration with upstream's defaults.
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -76,7 +76,7 @@ impl AuditLogConfig {
         }
     }
 
-    /// As upstream, `-` is the standard output, which never begins anew.
+    /// Reports whether the path is `-`, upstream's standard output, which never begins anew.
     fn is_stdout(&self) -> bool {
         self.path.as_os_str() == "-"
     }
@@ -98,7 +98,7 @@ struct Item {
     written: oneshot::Sender<bool>,
 }
 
-/// A line on its way to the file; `None` where nobody waits for it.
+/// A line on its way to the file; `None` where no request waits for it.
 #[derive(Debug)]
 pub(super) struct Written(Option<oneshot::Receiver<bool>>);
 
@@ -244,7 +244,7 @@ struct Writer {
     file: Option<RotatedFile>,
     /// The oldest first.
     unwritten: Arc<Vec<String>>,
-    /// So many of them were tried before; nobody waits for them.
+    /// So many of them were tried before; no request waits for them.
     kept: usize,
     /// Lines that were lost since the file refused one.
     dropped: usize,
@@ -261,7 +261,7 @@ struct Waiting {
 }
 
 impl Writer {
-    /// Until there is nobody left to write a line.
+    /// Writes until all senders of lines are gone.
     async fn run(&mut self) -> Result<(), String> {
         while !self.waiting.is_empty() || self.take().await {
             let (written, result) = self.write().await?;

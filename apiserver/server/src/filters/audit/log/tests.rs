@@ -173,7 +173,7 @@ fn audit_log_full_files_are_renamed_and_old_ones_removed() {
 fn audit_log_goes_on_where_an_old_file_cannot_be_removed_or_the_full_one_be_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    // Nobody removes a folder as a file.
+    // A folder cannot be removed as a file.
     fs::create_dir(folder.path().join("audit-2020-01-01T00-00-00.000.log")).unwrap();
     let mut file = RotatedFile::open(small(&path)).unwrap();
     let lines = vec!["x".repeat(600_000) + "\n"; 8];
@@ -198,7 +198,7 @@ async fn audit_log_tells_of_a_line_when_it_is_in_the_file() {
         assert!(written.done().await);
         assert!(lines_of(&path) > number);
     }
-    // A file that cannot be written to keeps nobody.
+    // A file that cannot be written to keeps no request.
     let full = open(Path::new("/dev/full"));
     assert!(!full.write("{}\n".to_owned()).done().await && !full.is_written());
     assert_eq!(full.errors.with_label_values(&[PLUGIN]).get(), 1);

@@ -241,7 +241,7 @@ fn encryption_key_is_kept_by_a_reload_until_the_values_in_etcd_are_read() {
             encryption: Some(Arc::clone(&config)),
             ..EtcdOptions::default()
         };
-        // Nobody follows etcd before it is known how values are read.
+        // The storage does not follow etcd before it has a codec of values.
         let storage = EtcdStorage::connect_through(&runtime, &options, etcd.transport())
             .await
             .unwrap();

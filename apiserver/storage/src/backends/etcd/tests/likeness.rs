@@ -26,7 +26,7 @@ const STEPS: usize = 600;
 const KEYS: [&str; 5] = ["/a", "/b", "/c/1", "/c/2", "/d"];
 /// Each starts an etcd of its own.
 const SCRIPTS: u64 = 2;
-/// A lease nobody granted.
+/// A lease that etcd did not grant.
 const NO_LEASE: i64 = 4242;
 
 impl Script {

@@ -77,7 +77,7 @@ fn streams_of_etcd_are_few_whatever_clients_do() {
             idle.push(watch(&storage, now).await.unwrap());
             behind.push(watch(&storage, begin).await.unwrap());
         }
-        // Nobody reads: nothing is open for them.
+        // No cursor reads: nothing is open for them.
         runtime.sleep(Duration::from_secs(1)).await;
         assert_eq!(etcd.watches(), 1);
         let reading = join_all(behind.iter_mut().map(|cursor| cursor.next_batch(1)));
@@ -239,7 +239,7 @@ fn watch_ends_where_a_compaction_took_what_it_missed() {
             "{told:?}"
         );
         assert_eq!(get(&other, "b").await.unwrap().as_deref(), Some("2"));
-        // From the floor on everything is there, although nobody has it in memory.
+        // From the floor on everything is there, although no memory has it.
         let mut cursor = watch(&other, floor).await.unwrap();
         let told = cursor.next_batch(100).await.unwrap();
         assert_eq!(value(&told[0].object().record), "2");
@@ -307,7 +307,7 @@ fn etcd_restored_from_a_backup_is_noticed_and_read_anew() {
     }
 }
 
-/// Writes what nobody can read.
+/// Writes values that do not decode.
 #[derive(Debug)]
 struct Scribble;
 

@@ -83,7 +83,7 @@ async fn storage_suite_on_real_etcd() {
 }
 
 const DEFAULT_SEEDS: u64 = 4;
-/// Of simulated time; what takes longer waits for what never comes.
+/// Simulated time of a test; what takes longer waits for what never comes.
 const LONG_ENOUGH: Duration = Duration::from_secs(120);
 
 /// Late, in small pieces, from members that are behind: the contract is the same.
@@ -105,7 +105,7 @@ fn storage_suite_on_etcd_model() {
     }
 }
 
-/// A watch whose member is cut off from the others goes on when it is back, and nobody notices.
+/// A watch whose member is cut off from the others goes on when it is back, without a break for its client.
 #[test]
 fn watch_outlives_a_loss_of_the_leader() {
     let simulation = Simulation::new(1);

@@ -28,7 +28,7 @@ fn binary() -> Option<PathBuf> {
         tools.or_else(|_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cache/knarr/tools")));
     let path = tools.ok()?.join("etcd");
     let is_there = path.try_exists().unwrap_or(false);
-    // Who says where they are means that they are there.
+    // A set folder means that the tools are there.
     assert!(is_there || std::env::var("KNARR_TOOLS").is_err(), "no {path:?}");
     is_there.then_some(path)
 }

@@ -12,8 +12,8 @@ impl DiskReserve {
     }
 
     /// Lends so many bytes to the next checkpoint ([`DiskReserve::take_loan`]) where they are not free: a piece, made longer by the
-    /// room of others where it takes more. `false`, and nothing lent, where all of that is not enough, or where somebody
-    /// else had the room of such a piece first: no other one is risked then as long as the disk is full.
+    /// room of others where it takes more. `false`, and nothing lent, where all of that is not enough, or where another process
+    /// had the room of such a piece first: no other one is risked then as long as the disk is full.
     pub(in crate::backends::log) fn lend(&self, needed: u64) -> Result<bool, StorageError> {
         let looked = StorageError::io(format!("looking at the room of {}", self.dir.display()));
         let available = self.disk.space(&self.dir).map_err(looked)?.available;
@@ -75,12 +75,12 @@ impl DiskReserve {
         self.unfinished_path(state.next)
     }
 
-    /// The blank file that was lent, for whoever writes in it under another name.
+    /// The blank file that was lent, for a checkpoint that is written in it under another name.
     pub(in crate::backends::log) fn take_loan(&self) -> Option<PathBuf> {
         self.state.lock().loan.take()
     }
 
-    /// Takes a loan back that nobody has used.
+    /// Takes an unused loan back.
     pub(in crate::backends::log) fn end_loan(&self) -> Result<(), StorageError> {
         self.take_loan().map_or(Ok(()), |loan| self.discard(&loan))
     }

@@ -65,7 +65,7 @@ const PIECES: u64 = 4;
 const PART_OF_DISK: u64 = 64;
 /// Pieces that only the next start may use.
 pub(super) const FOR_RECOVERY: usize = 1;
-/// With fewer pieces than this only deletions are written, and the disk counts as full.
+/// Pieces below which only deletions are written, and the disk counts as full.
 const ENOUGH: usize = 2;
 /// A start that finds less free makes no new file of it: what it may write then is what it must.
 const LEAST_FREE: u64 = 256 << 10;

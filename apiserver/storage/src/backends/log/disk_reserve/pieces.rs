@@ -10,7 +10,7 @@ use std::path::Path;
 const BLANK_STEP: u64 = 256 << 10;
 
 impl DiskReserve {
-    /// Takes a file away that nobody has open: where the disk is full it becomes a missing piece of the reserve.
+    /// Takes a file away that is not open: where the disk is full it becomes a missing piece of the reserve.
     pub(in crate::backends::log) fn discard(&self, path: &Path) -> Result<(), StorageError> {
         let gone = match self.recycle(path) {
             Ok(false) => self.disk.remove(path),
@@ -94,7 +94,7 @@ impl DiskReserve {
         self.finish_piece(number)
     }
 
-    /// Makes a piece of an unfinished one. What it holds is overwritten: it is never read as records, nor left lying on
+    /// Makes a piece of an unfinished one. Its content is overwritten: it is never read as records, nor left lying on
     /// the disk, as far as the file system writes in place.
     fn finish_piece(&self, number: u64) -> std::io::Result<()> {
         let unfinished = self.unfinished_path(number);

@@ -17,7 +17,7 @@ pub(super) trait Pages {
 #[derive(Debug)]
 pub(super) struct BoltWriter<P> {
     pages: P,
-    /// The next page nobody has.
+    /// The next free page.
     next: u64,
     buckets: Vec<(Vec<u8>, Vec<u8>)>,
 }

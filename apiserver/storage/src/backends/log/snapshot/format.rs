@@ -2,7 +2,7 @@
 
 pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const PAGE_HEADER_BYTES: usize = 16;
-/// Of leaves and branches alike.
+/// Length of an element, of leaves and branches alike.
 pub(super) const ELEMENT_BYTES: usize = 16;
 pub(super) const BRANCH: u16 = 1;
 pub(super) const LEAF: u16 = 2;
@@ -14,7 +14,7 @@ pub(super) const MAGIC: u32 = 0xed0c_daed;
 pub(super) const VERSION: u32 = 2;
 /// A meta before its checksum.
 pub(super) const META_BYTES: usize = 56;
-/// Of the SHA-256 that etcd appends.
+/// Length of the SHA-256 that etcd appends.
 pub(super) const DIGEST_BYTES: u64 = 32;
 /// The length of a file with a digest has this remainder of the digest's length.
 pub(super) const DIGEST_UNIT: u64 = 512;

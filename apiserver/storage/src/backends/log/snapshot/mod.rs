@@ -1,7 +1,7 @@
 //! etcd's snapshots, as `etcdctl snapshot save` makes them: a bbolt file with its SHA-256 behind it.
 //!
-//! One is read into the state of a log, through the codec that reads etcd's values, and written from one. What is
-//! written holds the newest version of each object; older revisions count as compacted.
+//! One is read into the state of a log, through the codec that reads etcd's values, and written from one. The file
+//! holds the newest version of each object; older revisions count as compacted.
 
 mod bolt_reader;
 mod bolt_writer;
