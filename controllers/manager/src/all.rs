@@ -51,7 +51,7 @@ pub fn rows() -> &'static [ControllerDescriptor] {
         crate::storage_protection::ATTRIBUTES_ROW,
         crate::storage_version_migration::ROW,
         crate::validating_admission_policy_status::ROW,
-        // Last: it shares the stores that the others have asked for.
+        // Last: it shares the stores that the others have requested.
         crate::garbage_collector::ROW,
     ]
 }

@@ -12,7 +12,7 @@ pub struct Config {
     pub node_cidr_mask_size: u8,
     /// `--node-monitor-grace-period`: a node that is silent longer is unknown.
     pub node_monitor_grace_period: Duration,
-    /// `--node-startup-grace-period`: as much for one that never said anything.
+    /// `--node-startup-grace-period`: as much for one that never reported anything.
     pub node_startup_grace_period: Duration,
     /// `--node-eviction-rate`: nodes of a zone given up per second.
     pub node_eviction_rate: f64,

@@ -1,7 +1,7 @@
 //! Shares that namespaces have of the endpoints and ports that are written for their Services (decision 0109).
 //!
 //! All ports of a Service are written once for each set of numbers that its pods have for them: a product of two things that
-//! a tenant chooses, for each of as many Services as it likes. What one namespace has is bounded, a Service that finds less
+//! a tenant chooses, for each of as many Services as it likes. Each namespace has a bound, a Service that finds less
 //! room than it needs has fewer endpoints, and one whose namespace has much is looked at ever more seldom.
 
 use k8s_openapi::api::core::v1::Service;

@@ -2,7 +2,7 @@
 //!
 //! A controller is a folder (`mod.rs` row and front page, `reconcile.rs` shell, `plan.rs` decisions, `status.rs`,
 //! `tests.rs`) and one row in [`all`]. All of them read through the same shared informers, with the identity
-//! `system:kube-controller-manager`; each writes with its own service account. What they read of a kind is that
+//! `system:kube-controller-manager`; each writes with its own service account. The fields that they read of a kind are that
 //! kind's projection in [`views`].
 //!
 //! They know nothing of each other and of the server but its API.

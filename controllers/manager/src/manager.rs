@@ -1,4 +1,4 @@
-//! Starts the rows that were asked for, in a scope of their own.
+//! Starts the rows that were requested, in a scope of their own.
 
 use crate::all::rows;
 use crate::context::ControllerContext;
@@ -7,7 +7,7 @@ use machinery_runtime::Scope;
 /// Controllers that run (`--controllers`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// Those that run by default.
+    /// Controllers that run by default.
     Default,
     /// These, by name.
     Only(Vec<String>),

@@ -1,4 +1,4 @@
-//! The list of upstream's families that controllers have, compared with those that they ask for at their start.
+//! The list of upstream's families that controllers have, compared with those that they request at their start.
 
 use crate::all::rows;
 use crate::config::Config;

@@ -88,7 +88,7 @@ impl PodControl {
                 Err(error)
             }
             Err(error) => {
-                // The server has answered and may have made it all the same: it is asked for again under its name, and the
+                // The server has answered and may have made it all the same: it is requested again under its name, and the
                 // owner says why there is none yet. An answer that was lost says nothing.
                 if (500..600).contains(&error.code()) {
                     let message = self.wording.not_created(owner, &key.name, &error);

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two tries of a request whose outcome is unknown.
+/// Pause between two tries of a request whose outcome is unknown.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// So often a binding or a pod's status is tried where the answer stays away.
+/// Tries of a binding or a pod's status where the answer stays away.
 const TRIES: u32 = 5;
 
 /// The name of no node.
@@ -274,7 +274,7 @@ impl Actions {
         all
     }
 
-    /// Says that something went wrong, which is not the pod's fault. No node is promised to it any more.
+    /// Reports a failure that is not the pod's fault. No node is nominated for it any more.
     pub(crate) async fn failed(&self, pod: &Arc<PodInfo>, message: &str) {
         self.warn(pod, message);
         let _ = self

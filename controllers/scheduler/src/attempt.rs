@@ -66,7 +66,7 @@ pub struct Cycle<'a> {
 pub(crate) struct TermCounters {
     /// The counter of all terms of required affinity together.
     pub(crate) required: Option<CounterId>,
-    /// Those of the other terms, in their order.
+    /// Counters of the other terms, in their order.
     pub(crate) others: Vec<CounterId>,
 }
 
@@ -264,7 +264,7 @@ impl Attempt {
         self.volumes.get_or_init(|| PodVolumes::of(self, &nodes.volumes))
     }
 
-    /// The pod's claims, where they were asked for.
+    /// The pod's claims, where they were requested.
     pub(crate) fn volumes_if_known(&self) -> Option<&Result<PodVolumes, Rejection>> {
         self.volumes.get()
     }
@@ -274,7 +274,7 @@ impl Attempt {
         self.devices.get_or_init(|| PodDevices::of(self, &nodes.devices))
     }
 
-    /// The pod's claims of devices, where they were asked for.
+    /// The pod's claims of devices, where they were requested.
     pub(crate) fn devices_if_known(&self) -> Option<&Result<PodDevices, Rejection>> {
         self.devices.get()
     }

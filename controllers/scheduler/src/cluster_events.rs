@@ -34,7 +34,7 @@ impl ClusterEvents {
     pub const CSI_NODE: Self = Self(1 << 15);
     /// A CSIDriver does not track capacity any more.
     pub const CSI_DRIVER: Self = Self(1 << 16);
-    /// There is more storage of a CSI driver.
+    /// More storage of a CSI driver.
     pub const CSI_CAPACITY: Self = Self(1 << 17);
     /// A volume was detached from a node.
     pub const ATTACHMENT_GONE: Self = Self(1 << 18);

@@ -34,7 +34,7 @@ pub enum Decision {
     },
 }
 
-/// The node that a rejected pod was promised, where no other is promised to it now.
+/// The nominated node of a rejected pod, where no other is nominated now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nomination {
     /// It stays: the pod may not preempt, or its victims are leaving.
@@ -48,6 +48,6 @@ pub enum Nomination {
 pub struct Preemption {
     pub node: Box<str>,
     pub victims: Vec<Arc<PodInfo>>,
-    /// Pods whose promise of this node is taken back.
+    /// Pods whose nomination to this node is cleared.
     pub dispossessed: Vec<Arc<PodInfo>>,
 }

@@ -12,7 +12,7 @@ pub const MESSAGE_LIMIT: usize = 1024;
 pub struct Diagnosis {
     pub all_nodes: usize,
     reasons: BTreeMap<String, usize>,
-    /// Said instead of the reasons when the pod was rejected before any node was looked at.
+    /// Shown instead of the reasons when the pod was rejected before any node was looked at.
     pub pre_filter_message: Option<String>,
     pub post_filter_message: Option<String>,
     /// The plugins that rejected, by name.

@@ -34,7 +34,7 @@ fn name_of(one: u64) -> u64 {
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Disks {
-    /// Those among these volumes.
+    /// Disks among these volumes.
     pub fn of(volumes: &[Volume]) -> Self {
         let mut all: Vec<u64> = Vec::new();
         let mut add = |kind: DiskKind, name: (&str, &str), monitor: &str, read_only: bool| {

@@ -5,7 +5,7 @@
 //! (`score`, `cluster_scores`). A plugin says nothing at a point by keeping the default.
 //!
 //! Invariant: a plugin of [`Scope::Node`] looks at the pod's shape and at the node's own row only; its answers
-//! are kept per shape and node until that row changes. What depends on other nodes is [`Scope::Cluster`].
+//! are kept per shape and node until that row changes. A plugin that depends on other nodes has [`Scope::Cluster`].
 
 use crate::attempt::Attempt;
 pub use crate::attempt::Cycle;
@@ -85,7 +85,7 @@ pub trait Plugin: Send + Sync + Debug {
     /// Makes the counters and columns this plugin reads; [`Self::node_names`] was asked before and did not reject.
     fn prepare(&self, _attempt: &Attempt, _nodes: &mut NodeTable) {}
 
-    /// Also where a plugin rejects the pod before any node is looked at.
+    /// Nodes that a plugin names, also where it rejects the pod before any node is looked at.
     fn node_names(&self, _cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
         Ok(None)
     }

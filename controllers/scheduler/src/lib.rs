@@ -2,14 +2,14 @@
 //!
 //! Events keep a table of nodes ([`nodes`]) and a queue of waiting pods ([`queue`]) current. One pod at a time
 //! is taken from the queue and placed ([`algorithm`]) by the plugins ([`plugins`], what they may do is in
-//! [`framework`]): filters reject nodes, scores rank the rest, or a share of them in a large cluster ([`search`]). What the plugins answer for
-//! single nodes is kept per pod shape ([`evaluation`]) and caught up row by row, so that the thousandth replica
+//! [`framework`]): filters reject nodes, scores rank the rest, or a share of them in a large cluster ([`search`]). The plugins' answers for
+//! single nodes are kept per pod shape ([`evaluation`]) and caught up row by row, so that the thousandth replica
 //! costs the one row that changed; what depends on other pods comes from counters ([`selector_counts`]).
 //! The pod is then assumed on its node and bound in the background. A pod that fits nowhere gets the reasons, in
 //! upstream's words ([`diagnosis`]), others may have to go for it ([`preemption`]), and it waits until something
 //! happens that could help.
 //!
-//! Pods name a [`profile`], whose plugins and arguments are those of the [`config`]. What is done is counted ([`metrics`]). Among the nodes
+//! Pods name a [`profile`], whose plugins and arguments are those of the [`config`]. [`metrics`] counts. Among the nodes
 //! that a pod fits, the cluster's [`policy`] may choose instead of the scores. Other servers may be asked ([`extender`]).
 //!
 //! Everything but the driver is pure: no clock, no client, no randomness of its own.

@@ -74,7 +74,7 @@ impl Measuring {
         }
     }
 
-    /// It is decided about the pod.
+    /// Records the decision about a pod.
     pub(crate) fn decided(&self, attempt: &Attempt) {
         let Some(((metrics, clock), meter)) = self.to.as_ref().zip(attempt.meter()) else {
             return;

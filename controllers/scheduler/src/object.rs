@@ -254,7 +254,7 @@ fn any_has_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
     Ok(mounts.iter().any(|mount| !mount.options.is_empty()))
 }
 
-/// A toleration of a pod. What is empty is not written: a [`LongList`] keeps its text.
+/// A toleration of a pod. Empty fields are not written: a [`LongList`] keeps its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Toleration {

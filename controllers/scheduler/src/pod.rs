@@ -78,7 +78,7 @@ pub struct PodInfo {
     pub key: ObjectKey,
     pub pod: Pod,
     pub shape: Arc<Shape>,
-    /// Those of a short affinity; of a long one they are made when they are asked for.
+    /// Terms of a short affinity; of a long one they are made on demand.
     short_terms: Vec<Arc<OwnedTerm>>,
     pub claims: Vec<PodClaim>,
     pub disks: Disks,

@@ -190,7 +190,7 @@ impl Scheduler {
         }
     }
 
-    /// Nominates the node and its victims; where preempting helps nowhere, nothing is promised to the pod any more.
+    /// Nominates the node and its victims; where preempting helps nowhere, no node is nominated for the pod any more.
     fn preempt(
         &mut self,
         pod: &Arc<PodInfo>,

@@ -49,7 +49,7 @@ pub struct Surroundings<'a> {
     pub budgets: &'a Budgets,
 }
 
-/// A dry run of preemption, in steps of one node. It ends once it has as many candidates as upstream's asks for, one that
+/// A dry run of preemption, in steps of one node. It ends once it has as many candidates as upstream's requests, one that
 /// breaks no budget among them, or [`MAX_STEPS`] behind it.
 ///
 /// Invariant: nodes and pods stay as they are from its beginning to its end.

@@ -18,7 +18,7 @@ pub struct Profile {
     pub(crate) algorithm: Algorithm,
     /// `None` where no pod has to go for another.
     pub(crate) preemption: Option<DefaultPreemptionArgs>,
-    /// Devices that nobody uses are taken from claims of pods that fit nowhere.
+    /// Unused devices are taken from claims of pods that fit nowhere.
     pub(crate) deallocates: bool,
     /// Time that the claims of a pod have to be bound.
     pub(crate) bind_timeout: Duration,

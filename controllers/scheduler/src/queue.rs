@@ -382,7 +382,7 @@ impl Queue {
         }
     }
 
-    /// To the active pods, or to those backing off.
+    /// Moves a pod to the active pods, or to those backing off.
     fn wake(&mut self, key: &ObjectKey, now: Duration, event: &'static str) {
         self.leave(key);
         let Some(entry) = self.entries.get(key) else {

@@ -4,12 +4,12 @@ use crate::object::{Container, ContainerStatus, Pod, ResourceList};
 use machinery_meta::Quantity;
 use std::collections::{BTreeMap, HashMap};
 
-/// Scoring counts a container without a CPU request as asking for this much.
+/// Scoring counts a container without a CPU request as requesting this much.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
-/// Scoring counts a container without a memory request as asking for this much.
+/// Scoring counts a container without a memory request as requesting this much.
 pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
-/// The largest amount that a pod asks for: 256 TiB of memory, more than any node has. Amounts of 32,000 such pods fit into 64 bits.
+/// The largest amount that a pod requests: 256 TiB of memory, more than any node has. Amounts of 32,000 such pods fit into 64 bits.
 const MOST: i64 = 1 << 48;
 
 /// Amounts of resources: CPU in thousandths, the others in whole units. Everything that is not CPU, memory or
@@ -91,7 +91,7 @@ pub fn pod_requests(pod: &Pod) -> Resources {
     total(pod, Resources::of)
 }
 
-/// [`pod_requests`] with the defaults of scoring for containers that ask for nothing.
+/// [`pod_requests`] with the defaults of scoring for containers that request nothing.
 pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
     total(pod, |requests| {
         let mut all = Resources::of(requests);
@@ -128,7 +128,7 @@ fn total(pod: &Pod, amounts: impl Fn(&ResourceList) -> Resources) -> Resources {
 struct Reported<'p> {
     /// Those that say something of resources, by name.
     statuses: HashMap<&'p str, &'p ContainerStatus>,
-    /// The node will never grant what the spec asks for now, so that this does not count.
+    /// The node will never grant what the spec requests now, so that this does not count.
     is_infeasible: bool,
     nothing: ResourceList,
 }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(pod_requests(&pod).milli_cpu, 1000);
     }
 
-    /// CPU in thousandths of a container that asks for two, by what its node reports of it.
+    /// CPU in thousandths of a container that requests two, by what its node reports of it.
     #[track_caller]
     fn check_reported(status: &str, expected: i64) {
         let container = r#"{"name":"c","resources":{"requests":{"cpu":"2"}}}"#;

@@ -52,7 +52,7 @@ impl QueueTallies {
         self.in_flight += more;
     }
 
-    /// These plugins reject so many pods of the profile more.
+    /// Counts so many more pods of the profile that these plugins reject.
     pub(crate) fn reject(&mut self, plugins: &BTreeSet<&'static str>, profile: &Arc<str>, more: i64) {
         for plugin in plugins {
             let key = (*plugin, Arc::clone(profile));

@@ -91,14 +91,14 @@ impl Memory {
         self.unseen.insert(name.to_owned(), unseen);
     }
 
-    /// It was there at this revision.
+    /// Records the revision at which an attachment was there.
     pub(super) fn made(&mut self, name: &str, revision: Revision) {
         if let Some(own) = self.unseen.get_mut(name) {
             own.made = Some(revision);
         }
     }
 
-    /// It is not there.
+    /// Forgets an attachment that is not there.
     pub(super) fn release(&mut self, name: &str) -> Option<Unseen> {
         self.unseen.remove(name)
     }

@@ -211,7 +211,7 @@ fn is_out_of_service(node: &NodeView) -> bool {
     node.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
-/// It has ended, or it is to go and none of its containers runs.
+/// Reports whether a pod has ended, or is to go and none of its containers runs.
 pub(super) fn is_done(pod: &Object<PodView>) -> bool {
     pod.is_terminal() || pod.header.is_deleting() && !pod.runs
 }

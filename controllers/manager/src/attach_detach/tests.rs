@@ -108,7 +108,7 @@ fn volume_that_the_node_reports_is_adopted_silently() {
     assert_eq!(adopted.report, ["kubernetes.io/csi/d^v"]);
 }
 
-/// One that its attacher has not finished, or that nobody needs any more, is adopted as well.
+/// One that its attacher has not finished, or that no pod needs any more, is adopted as well.
 #[test]
 fn attachments_that_are_there_at_the_start_are_adopted() {
     let found = vec![attachment("v", false), attachment("old", true)];

@@ -1,7 +1,7 @@
 //! Bootstrap tokens, which are Secrets of type `bootstrap.kubernetes.io/token` in `kube-system`: expired ones are deleted, and
-//! the ConfigMap `cluster-info` of `kube-public` is signed with each that is for signing, so that who has the token knows it by it.
+//! the ConfigMap `cluster-info` of `kube-public` is signed with each that is for signing, so that its bearer can verify it.
 //!
-//! Watches: those Secrets, and that ConfigMap. What tokens say is read when it is needed, and not kept.
+//! Watches: those Secrets, and that ConfigMap. Tokens are read when they are needed, and not kept.
 
 mod clean;
 mod jws;

@@ -1,7 +1,7 @@
 //! Approval of kubelets' requests whose requestor may have the certificate (upstream's `csrapproving`).
 //!
-//! The identity of a node that is there goes to that node alone without an administrator's decision: who has a bootstrap token may become
-//! a new node, none that has pods, their Secrets and their accounts (k3s keeps a password of each node for this).
+//! The identity of a node that is there goes to that node alone without an administrator's decision: the bearer of a bootstrap token
+//! may become a new node, none that has pods, their Secrets and their accounts (k3s keeps a password of each node for this).
 //!
 //! Serving certificates are ours: upstream leaves them to the administrator. They are approved for a node that requests its own
 //! name and the address from which its request came to the API server, which noted it (decision on joining nodes).
@@ -42,7 +42,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
 /// Address from which the request came, as the API server notes it; written by no client.
 const REQUESTED_FROM: &str = "knarr.dev/requested-from";
 
-/// Pauses between reviews of a requestor who has not the right (yet).
+/// Pauses between reviews of a requestor that has not the right (yet).
 const REVIEW_AGAIN: (SignedDuration, SignedDuration) =
     (SignedDuration::from_millis(200), SignedDuration::from_secs(1_000));
 /// Until a request for the identity of a node that is there is looked at again, and ever more seldom: the node may be deleted.
@@ -151,7 +151,7 @@ fn is_undecided(live: &LiveRequest) -> bool {
 impl Approver {
     async fn decide(&self, key: &ObjectKey, live: &LiveRequest) -> Result<Outcome, ReconcileError> {
         let spec = &live.request.spec;
-        // Who signs it says what is wrong with it, once it is approved.
+        // Its signer says what is wrong with it, once it is approved.
         let Ok(request) = CertificateRequest::from_pem(&spec.request.0) else {
             return Ok(Outcome::Done);
         };

@@ -100,8 +100,8 @@ fn are(usages: &[String], required: &[&str]) -> bool {
 }
 
 /// Reports whether a serving certificate names the node alone, and addresses that the API server itself saw the node at. A node
-/// chooses its name: one that is a wildcard, say, is no name of a node, nor is the name of a Service or of a pod, for which those
-/// who trust the authority would take it.
+/// chooses its name: one that is a wildcard, say, is no name of a node, nor is the name of a Service or of a pod, for which
+/// clients that trust the authority would take it.
 pub(super) fn names_only(request: &CertificateRequest, node: &str, seen: Option<IpAddr>) -> bool {
     let is_seen = |address: &IpAddr| Some(address.to_canonical()) == seen;
     let is_of_cluster = || node.split('.').any(|label| ["svc", "pod"].contains(&label));

@@ -253,7 +253,7 @@ fn requests_that_signers_refuse_have_upstreams_words() {
         .check_problem(Some(
             "usages did not match [client auth digital signature key encipherment]",
         ));
-    // Signed for whom it may concern: who approved it looked at its names.
+    // Signed for any name: its approver has checked the names.
     Case::serving()
         .with(|case| case.names = vec![dns("example.com")])
         .check_problem(None);

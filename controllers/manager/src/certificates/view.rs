@@ -15,7 +15,7 @@ const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(1);
 const DENIED_FOR: SignedDuration = SignedDuration::from_hours(1);
 const PENDING_FOR: SignedDuration = SignedDuration::from_hours(24);
 
-/// A signing request, without what it asks for.
+/// A signing request, without what it requests.
 #[derive(Debug)]
 pub(crate) struct RequestView {
     pub(super) signer: Box<str>,

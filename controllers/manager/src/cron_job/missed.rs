@@ -4,7 +4,7 @@ use crate::views::{CronJobView, time};
 use jiff::{SignedDuration, Timestamp};
 use machinery_semantics::cron_schedule::Schedule;
 
-/// More missed times than these are warned of.
+/// Missed times beyond which the controller warns.
 const FEW: i64 = 100;
 /// Added to waits, so that a clock that is a little behind is past the time.
 pub(super) const PADDING: SignedDuration = SignedDuration::from_millis(100);

@@ -60,7 +60,7 @@ pub(super) fn new_job(cron_job: &Object<CronJobView>, at: Timestamp) -> Result<N
     })
 }
 
-/// As Go writes times: `Z` where the zone is as far from UTC as UTC is.
+/// A time as Go writes it: `Z` where the zone is as far from UTC as UTC is.
 fn rfc3339(at: &jiff::Zoned) -> String {
     let format = if at.offset().is_zero() {
         "%Y-%m-%dT%H:%M:%SZ"

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Listed Jobs that no cache has and that are asked for in one look.
+/// Listed Jobs that no cache has and that are requested in one look.
 const MAX_LOOKUPS: usize = 100;
 
 type CronJobRef = Arc<Object<CronJobView>>;
@@ -37,7 +37,7 @@ pub(super) struct CronJobReconciler {
     pub(super) creation_skew: Histogram,
 }
 
-/// A CronJob, and what is to be said of it.
+/// A CronJob, and its new status and events.
 struct Look {
     cron_job: CronJobRef,
     status: CronJobStatus,

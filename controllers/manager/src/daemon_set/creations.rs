@@ -1,4 +1,4 @@
-//! Nodes of pods that were asked for and not seen yet: a creation whose answer was lost is sent again for its node.
+//! Nodes of pods that were requested and not seen yet: a creation whose answer was lost is sent again for its node.
 
 use machinery_meta::ObjectKey;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ type ByPod = BTreeMap<ObjectKey, String>;
 pub(super) struct Creations(Mutex<BTreeMap<ObjectKey, ByPod>>);
 
 impl Creations {
-    /// Pods of the set are about to be asked for; what was asked for before has been seen.
+    /// Pods of the set are about to be requested; what was requested before has been seen.
     pub(super) fn begin(&self, set: &ObjectKey, pods: &[(ObjectKey, String)]) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(set.clone(), pods.iter().cloned().collect());

@@ -20,7 +20,7 @@ pub(super) struct Sorted {
     pub(super) current: Option<RevisionRef>,
     /// Others of the present template, which go.
     pub(super) duplicates: Vec<RevisionRef>,
-    /// Those of other templates.
+    /// Revisions of other templates.
     pub(super) old: Vec<RevisionRef>,
 }
 

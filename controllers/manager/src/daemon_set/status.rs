@@ -4,7 +4,7 @@ use super::plan::Snapshot;
 use crate::views::DaemonSetStatus;
 use jiff::Timestamp;
 
-/// The status that is true now. `settled`: everything asked for earlier has been seen, and the generation was acted on.
+/// The status that is true now. `settled`: everything requested earlier has been seen, and the generation was acted on.
 pub(super) fn status(snapshot: &Snapshot, settled: bool) -> DaemonSetStatus {
     let old = &snapshot.set.status;
     let mut status = DaemonSetStatus {

@@ -9,7 +9,7 @@ fn sum(numbers: impl IntoIterator<Item = i32>) -> i32 {
     numbers.into_iter().fold(0, i32::saturating_add)
 }
 
-/// The size of the new set: as much as the surge has room for, never more than is asked for.
+/// The size of the new set: as much as the surge has room for, never more than is requested.
 pub(super) fn new_size(deployment: &DeploymentView, all: &[SetRef], current: i32) -> i32 {
     let Some(rolling) = deployment.rolling else {
         return deployment.replicas;
@@ -94,8 +94,8 @@ pub(super) fn counts_are_of_its_size(set: &SetRef) -> bool {
     set.status.observed_generation >= set.header.generation
 }
 
-/// The pods of a set that are available and stay so. What status counts beyond the set's size is about to go: upstream
-/// counts it as well and can scale an old set down twice before its status is written.
+/// The pods of a set that are available and stay so. Pods in the status beyond the set's size are about to go: upstream
+/// counts them as well and can scale an old set down twice before its status is written.
 fn available(set: &SetRef) -> i32 {
     set.status.available_replicas.min(set.replicas)
 }

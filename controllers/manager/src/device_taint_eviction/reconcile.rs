@@ -179,7 +179,7 @@ impl Evictor {
         let current = before.filter(|own| own.observed_generation == generation);
         let is_said = current.is_some() && *rule.rule.taint.effect == *NONE;
         if is_said {
-            // It is said once.
+            // It is reported once.
             return Ok(Outcome::Done);
         }
         let since = current.and_then(|own| own.last_transition_time);

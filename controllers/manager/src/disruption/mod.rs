@@ -3,7 +3,7 @@
 //!
 //! Watches: budgets (the key), pods (every budget that selects them; a pod that was to be disrupted is a key of its own), and
 //! sets and Deployments, whose changed sizes change what percentages are of. `scales` finds the size that a pod's controller
-//! asks for, `plan` makes the status. Never: deletes a pod; that is the eviction's part.
+//! requests, `plan` makes the status. Never: deletes a pod; that is the eviction's part.
 
 mod plan;
 mod reconcile;
@@ -90,7 +90,7 @@ fn keys_of_pod(budgets: &Budgets, change: &Change<PodView>) -> Vec<Key> {
     keys
 }
 
-/// The budgets of a namespace in which a workload is asked for in another size.
+/// The budgets of a namespace in which a workload gets another size.
 fn keys_of_size<P>(budgets: &Budgets, change: &Change<P>, size: fn(&P) -> i32) -> Vec<Key> {
     let (Some(old), Some(new)) = (&change.old, &change.new) else {
         return Vec::new();

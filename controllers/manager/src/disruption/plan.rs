@@ -25,7 +25,7 @@ pub(super) struct Counts {
     pub(super) desired: i32,
 }
 
-/// The counts of a budget; `scale` is what the pods' controllers ask for together.
+/// The counts of a budget; `scale` is what the pods' controllers request together.
 pub(super) fn counts(budget: &DisruptionBudgetView, pods: usize, scale: i32) -> Counts {
     if let Some(most) = &budget.max_unavailable {
         let desired = scale.saturating_sub(resolve(Some(most), scale, true));

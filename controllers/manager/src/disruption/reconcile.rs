@@ -216,7 +216,7 @@ fn unmanaged(budget: &Budget) -> String {
     )
 }
 
-/// As Go prints a pointer to it.
+/// The selector as Go prints a pointer to it.
 pub(super) fn go_text(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten();
     let labels: String = labels.map(|(key, value)| format!("{key}: {value},")).collect();

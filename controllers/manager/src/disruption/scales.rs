@@ -1,4 +1,4 @@
-//! The number of pods that the controllers of some pods ask for: from the caches, or from `scale` of any other kind.
+//! The number of pods that the controllers of some pods request: from the caches, or from `scale` of any other kind.
 
 use super::plan::PodRef;
 use crate::served_kinds::ServedKinds;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Requests for one budget at a time: who writes pods names their controllers.
+/// Requests for one budget at a time: tenants name the controllers of their pods.
 const MAX_REQUESTS: usize = 100;
 
 /// The sizes together, and the pods without a controller.

@@ -80,8 +80,8 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// The services whose endpoints a change of a pod concerns: those that select it before or after. What no endpoint
-/// shows (a container's restart, say) wakes no Service.
+/// The services whose endpoints a change of a pod concerns: those that select it before or after. Changes that no endpoint
+/// shows (a container's restart, say) wake no Service.
 pub(crate) fn services_of_pod(services: &Informer<ServiceView>, change: &Change<PodView>) -> Vec<ObjectKey> {
     if let (Some(old), Some(new)) = (&change.old, &change.new) {
         let same = old.header.labels == new.header.labels

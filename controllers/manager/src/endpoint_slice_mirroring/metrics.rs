@@ -69,7 +69,7 @@ pub(super) struct MirroringMetrics {
     duration: Histogram,
     endpoints: Gauge,
     desired_slices: Gauge,
-    /// Endpoints and slices that each object asks for.
+    /// Endpoints and slices that each object requests.
     desired: Mutex<BTreeMap<ObjectKey, (usize, usize)>>,
     _slices: Reading,
 }
@@ -118,7 +118,7 @@ impl MirroringMetrics {
         self.desires(key, Some(plan.desired));
     }
 
-    /// An object asks for so many endpoints in so many slices; it is gone where there is no number.
+    /// An object requests so many endpoints in so many slices; it is gone where there is no number.
     #[expect(clippy::cast_precision_loss, reason = "far below where it begins")]
     pub(super) fn desires(&self, key: &ObjectKey, now: Option<(usize, usize)>) {
         let mut desired = self.desired.lock();

@@ -1,6 +1,6 @@
 //! Makes the claims of generic ephemeral volumes: `POD-VOLUME`, owned by the pod, so that they go with it.
 //!
-//! Watches pods as they come (what their volumes ask for never changes), and claims that go: one is made again while its pod
+//! Watches pods as they come (what their volumes request never changes), and claims that go: one is made again while its pod
 //! is there. The template is read from the live pod, so that no cache keeps what a tenant may make large.
 //!
 //! Never: a claim of that name that is another's is used or changed; the pod waits, and an event says why.

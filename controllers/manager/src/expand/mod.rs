@@ -1,6 +1,6 @@
-//! Records for claims that ask for more which component they wait for: volumes are expanded by the resizer of their driver.
+//! Records for claims that request more which component they wait for: volumes are expanded by the resizer of their driver.
 //!
-//! Watches claims as they are bound, ask for more or have more. A volume of a plugin that has become a driver of CSI gets the
+//! Watches claims as they are bound, request more or have more. A volume of a plugin that has become a driver of CSI gets the
 //! driver's name as the claim's annotation `volume.kubernetes.io/storage-resizer`, which its resizer waits for. A server of
 //! upstream 1.37 expands nothing itself either, but for FlexVolumes, whose nodes do all of it.
 
@@ -46,7 +46,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// A bound claim that is new here, asks for more, or has more.
+/// A bound claim that is new here, requests more, or has more.
 fn is_of_interest(change: &Change<ClaimView>) -> bool {
     let Some(new) = change.new.as_ref().filter(|new| &*new.phase == "Bound") else {
         return false;

@@ -34,7 +34,7 @@ const MIGRATED: [(&str, &str, &str); 7] = [
 /// Step that follows for a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It has what it asks for.
+    /// It has what it requests.
     Nothing,
     /// Another expands it.
     Wait,

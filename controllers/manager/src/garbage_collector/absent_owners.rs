@@ -1,5 +1,5 @@
-//! Owners that were asked for and are not there, or that were seen to go. A uid is given once, so what is absent stays so,
-//! until what the server stores is restored from a backup: a store that lists anew ends what is known of its kind. What is of a
+//! Owners that were requested and are not there, or that were seen to go. A uid is given once, so what is absent stays so,
+//! until what the server stores is restored from a backup: a store that lists anew ends what is known of its kind. An owner of a
 //! kind without a store stays, as all does upstream.
 
 use super::node::Node;
@@ -8,7 +8,7 @@ use machinery_meta::{OwnerRef, Uid, Word};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// As many as upstream remembers; the oldest goes first.
+/// Number of remembered owners, as upstream; the oldest goes first.
 const REMEMBERED_MAX: usize = 500;
 
 /// Claim of a reference, and its place: another that says the same uid of another object is another claim.
@@ -34,8 +34,8 @@ struct Remembered {
     last: Epoch,
 }
 
-/// Time at which what was known of a kind was forgotten last, counted in such times of all kinds. What was found in another
-/// epoch may not be so any more.
+/// Time at which what was known of a kind was forgotten last, counted in such times of all kinds. Findings of another
+/// epoch may be outdated.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Epoch(u64);
 

@@ -19,7 +19,7 @@ const OLD_ROLE: Id = id(
 );
 const ROLE: Id = id("rbac.authorization.k8s.io/v1", "Role", "ns1", "role1", "roleuid1");
 const DEPLOYMENT: Id = id("apps/v1", "Deployment", "ns1", "deployment1", "deploymentuid1");
-/// Not served any more, still referenced.
+/// A version not served any more, still referenced.
 const OLD_DEPLOYMENT: Id = id(
     "extensions/v1beta1",
     "Deployment",
@@ -286,7 +286,7 @@ fn owners_of_another_served_version_own() {
     check(name, steps, expected);
 }
 
-/// It is unknown whether such an owner is there: its dependents stay, and are looked at again and again.
+/// Owners of a version that is not served may be there: their dependents stay, and are looked at again and again.
 #[test]
 fn owners_of_a_version_that_is_not_served_keep_their_dependents() {
     use Step::{Gone, Have, Lose, See, Work};
@@ -437,7 +437,7 @@ fn owners_of_another_kind_own_nothing_and_keep_their_own() {
     check("name alone differs", of_a_name, expected());
 }
 
-/// Upstream's issue 114603: who writes an object fast does not keep it.
+/// Upstream's issue 114603: a client that writes an object fast does not keep it.
 #[test]
 fn deletes_hold_for_the_owners_that_were_decided_on() {
     Bench::run(|mut bench| async move {

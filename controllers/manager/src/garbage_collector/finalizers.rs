@@ -35,7 +35,7 @@ pub(super) fn has_finalizer(header: &ObjectHeader, name: &str) -> bool {
     header.finalizers.iter().any(|own| &**own == name)
 }
 
-/// Propagation that the object itself asked for by its finalizers.
+/// Propagation that the object itself requested by its finalizers.
 pub(super) fn propagation_of(header: &ObjectHeader) -> Propagation {
     if has_finalizer(header, ORPHAN) {
         Propagation::Orphan

@@ -24,7 +24,7 @@ pub(super) struct Graph {
 #[derive(Debug, Default)]
 struct Nodes {
     seen: BTreeMap<ShortUid, Entry>,
-    /// Owners that references speak of and that were never seen, with those who claim them. A client may invent
+    /// Owners that references speak of and that were never seen, with their dependents. A client may invent
     /// thousands with one object, so that there is nothing more of each.
     claimed: BTreeMap<ShortUid, Claimants>,
 }
@@ -36,7 +36,7 @@ struct Entry {
     dependents: BTreeSet<ShortUid>,
 }
 
-/// Those who claim an owner that was never seen: one, where it is invented.
+/// The dependents of an owner that was never seen: one, where it is invented.
 #[derive(Debug)]
 enum Claimants {
     One(ShortUid),
@@ -104,7 +104,7 @@ impl Graph {
         self.dependents_after(uid, None, usize::MAX)
     }
 
-    /// At most so many of the dependents of an object, those behind one of them.
+    /// The next dependents of an object, at most so many, those behind one of them.
     pub(super) fn dependents_after(&self, uid: &Uid, after: Option<&Uid>, most: usize) -> Vec<Node> {
         let nodes = self.lock();
         let Some(entry) = nodes.seen.get(&uid.into()) else {
@@ -146,7 +146,7 @@ impl Graph {
         match known.map_or(Precedence::Same, |known| node.precedence(known)) {
             Precedence::Same => {}
             Precedence::Lower => return effects,
-            // What was there was said by an extension that may not say so.
+            // The earlier object was an extension's, which may not name this uid.
             Precedence::Higher => remove(&mut nodes, &uid, &mut effects),
         }
         let header = &node.header;
@@ -223,7 +223,7 @@ fn remove(nodes: &mut Nodes, short: &ShortUid, effects: &mut Effects) {
         unlink(nodes, &owner.uid, short, &mut effects.looks);
     }
     effects.gone = (!entry.dependents.is_empty()).then_some(entry.node);
-    // Those who go on claiming it do so without its being there.
+    // Its dependents still refer to it, without its being there.
     for dependent in entry.dependents {
         claim(nodes, short.clone(), dependent);
     }
@@ -251,7 +251,7 @@ fn foreign_owner(nodes: &Nodes, node: &Node, old: &[OwnerRef]) -> Option<Foreign
     })
 }
 
-/// Adds those that claimed an owner before it was seen, and said of it what it is not.
+/// Adds those that claimed an owner before it was seen, with a reference that it does not fit.
 fn misled(nodes: &Nodes, owner: &Node, dependents: &BTreeSet<ShortUid>, effects: &mut Effects) {
     for dependent in dependents
         .iter()
@@ -282,7 +282,7 @@ fn claim(nodes: &mut Nodes, owner: ShortUid, dependent: ShortUid) {
     }
 }
 
-/// Makes the object a dependent of its owners and of no one else.
+/// Makes the object a dependent of exactly its owners.
 fn link(nodes: &mut Nodes, header: &Arc<ObjectHeader>, old: &[OwnerRef], wake: &mut Vec<Key>) {
     let uid = ShortUid::from(&header.uid);
     let blocked: BTreeSet<&Uid> = old

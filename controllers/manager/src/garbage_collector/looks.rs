@@ -1,4 +1,4 @@
-//! Looks at objects and their owners: what is asked for, what is written, and what is waited for.
+//! Looks at objects and their owners: what is requested, what is written, and what is waited for.
 
 use super::bench::{Bench, Id};
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn deleted(id: Id, how: &str) -> String {
     format!("DELETE {path} {how} {{resourceVersion:42,uid:{uid}}} 200")
 }
 
-/// The owner's finalizer alone says that it waits; upstream's `classifyReferences` asks for nothing else.
+/// The owner's finalizer alone says that it waits; upstream's `classifyReferences` requests nothing else.
 #[test]
 fn dependents_of_a_waiting_owner_go_whether_they_block_it_or_not() {
     for is_seen in [true, false] {
@@ -225,7 +225,7 @@ fn owners_with_names_that_no_object_has_are_not_asked_for() {
     }
 }
 
-/// Owners of kinds that are not served are invented in a moment: who has one waits longer and longer.
+/// Owners of kinds that are not served are invented in a moment: their dependents wait longer and longer.
 #[test]
 fn objects_wait_longer_each_time_for_what_may_never_come() {
     Bench::run(|mut bench| async move {

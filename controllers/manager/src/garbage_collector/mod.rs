@@ -1,8 +1,8 @@
-//! Deletes objects that have no owner any more, in whichever order its owners asked for: background, foreground, orphan.
+//! Deletes objects that have no owner any more, in whichever order its owners requested: background, foreground, orphan.
 //!
 //! Watches: every resource that discovery says can be listed, watched and deleted, custom ones included, by headers
 //! only; a change of CRDs or APIServices asks discovery again. Looks begin once all stores are filled, or after half a
-//! minute. The [`graph`] holds who owns whom. What looks ownerless there is asked for at the live API before anything is
+//! minute. The [`graph`] holds owners and dependents. Owners that are absent there are read from the live API before anything is
 //! deleted, and every delete carries the uid and revision it was decided on. Cycles under foreground deletion are opened by
 //! unblocking references. A cluster-scoped object that names a namespaced owner is never collected.
 //! A user who may write objects may invent thousands of owners: they take little memory, namespaces take turns, and a turn asks

@@ -15,7 +15,7 @@ pub(super) struct Node {
     pub(super) of_extension: bool,
 }
 
-/// Standing of what is said of a uid beside what was said of it before.
+/// Standing of an object with a uid beside an earlier one with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precedence {
     /// The object as it is now.
@@ -53,7 +53,7 @@ impl Node {
         self.header.is_deleting()
     }
 
-    /// It waits for its dependents to go.
+    /// Reports whether an object waits for its dependents to go.
     pub(super) fn waits_for_dependents(&self) -> bool {
         waits_for_dependents(&self.header)
     }

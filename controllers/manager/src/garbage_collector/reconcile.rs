@@ -1,6 +1,6 @@
 //! Looks at one object of the graph against the live API, and acts.
 //!
-//! A look asks for no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
+//! A look requests no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
 //! one with thousands of invented owners does not keep the others waiting.
 
 use super::absent_owners::Epoch;
@@ -29,9 +29,9 @@ const STORES_FILLING: Duration = Duration::from_millis(200);
 /// The longest wait of an object for what may never come, as upstream's queue has it.
 const LONGEST_WAIT: Duration = Duration::from_secs(1000);
 /// Looks begin after this time though a store is not filled (upstream's `initialSyncTimeout`): owners it may hold are
-/// asked for at the live API.
+/// read from the live API.
 pub(super) const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// Objects that a look asks for.
+/// Objects that a look requests.
 pub(super) const LOOKUPS_PER_TURN: usize = 32;
 /// A new CRD is served a moment after it says so.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(2);

@@ -54,7 +54,7 @@ fn node(resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Node {
 fn changes_wake_whom_they_concern() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     let gone = |uid: &str| graph.gone(&Uid(uid.to_owned())).looks;
-    // An owner that was never seen is asked for when its dependent is looked at.
+    // An owner that was never seen is requested when its dependent is looked at.
     assert_eq!(
         seen(&graph, &pods, &object("child", &[("parent", true)], None)),
         [look("child")]

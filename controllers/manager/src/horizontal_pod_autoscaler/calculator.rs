@@ -1,4 +1,4 @@
-//! Number of replicas that a metric asks for (upstream's `replica_calculator.go` and `metrics/utilization.go`). Pure.
+//! Number of replicas that a metric requests (upstream's `replica_calculator.go` and `metrics/utilization.go`). Pure.
 
 use crate::views::pod::{Phase, PodView};
 use jiff::{SignedDuration, Timestamp};

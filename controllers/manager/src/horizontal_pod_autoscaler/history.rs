@@ -12,7 +12,7 @@ pub(super) struct History {
     recommendations: Vec<(Duration, i32)>,
     ups: Changes,
     downs: Changes,
-    /// The size that was asked for last, for metrics.
+    /// The size that was requested last, for metrics.
     pub(super) desired: Option<i32>,
 }
 
@@ -54,7 +54,7 @@ impl History {
         }
     }
 
-    /// Notes a change of the size. Without rules nothing asks for it.
+    /// Notes a change of the size. Without rules nothing requests it.
     pub(super) fn changed(
         &mut self,
         rules: Option<(&Rules, &Rules)>,

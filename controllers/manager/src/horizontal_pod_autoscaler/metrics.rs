@@ -19,7 +19,7 @@ pub(super) enum Fetched {
     External(Vec<i64>),
 }
 
-/// Replicas that one metric asks for.
+/// Replicas that one metric requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
@@ -46,7 +46,7 @@ pub(super) struct Replicas {
     pub(super) status: i32,
 }
 
-/// Calculates what one metric asks for.
+/// Calculates what one metric requests.
 pub(super) fn propose(
     calculator: &Calculator<'_>,
     namespace: &str,

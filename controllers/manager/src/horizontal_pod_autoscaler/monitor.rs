@@ -67,7 +67,7 @@ pub(super) struct Monitor {
     _readings: [Reading; 2],
 }
 
-/// A metric of a look: its type, how the size that it asks for compares with the present one, or that it failed, and the
+/// A metric of a look: its type, how the size that it requests compares with the present one, or that it failed, and the
 /// time of its fetch, which is what a calculation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Computation {

@@ -75,7 +75,7 @@ pub(super) struct MetricSpec {
     pub(super) external: Option<PodsSource>,
 }
 
-/// Of `Resource` and `ContainerResource`, which alone has a container.
+/// Source of `Resource` and `ContainerResource`, which alone has a container.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ResourceSource {
@@ -84,7 +84,7 @@ pub(super) struct ResourceSource {
     pub(super) target: MetricTarget,
 }
 
-/// Of `Pods` and `External`.
+/// Source of `Pods` and `External`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodsSource {
@@ -271,7 +271,7 @@ pub(super) struct ResourceValue {
     pub(super) container: String,
 }
 
-/// Of `Pods`, `External` and `Object`, which alone describes an object.
+/// Value of `Pods`, `External` and `Object`, which alone describes an object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MetricValue {

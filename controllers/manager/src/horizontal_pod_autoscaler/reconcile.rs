@@ -135,8 +135,8 @@ impl AutoscalerReconciler {
         round.problem.take().map_or(Ok(()), Err)
     }
 
-    /// Reads `scale` of the target, by the first of its kind's addresses that has one. Of kinds that are in no namespace no user
-    /// who has a namespace may change anything: they are no targets.
+    /// Reads `scale` of the target, by the first of its kind's addresses that has one. Cluster-scoped kinds are no targets: no user
+    /// of a namespace may change them.
     async fn scale(&self, namespace: &str, target: &TargetRef) -> Result<Scale, String> {
         let (version, kind) = (target.api_version.as_str(), target.kind.as_str());
         let group = match version.split('/').collect::<Vec<_>>()[..] {

@@ -43,13 +43,13 @@ pub(super) struct Selectors {
     by_text: HashMap<Arc<str>, Id>,
     shared: BTreeMap<Id, Shared>,
     last: Id,
-    /// Selectors by a label and the value that they ask for.
+    /// Selectors by a label and the value that they request.
     by_label: HashMap<Box<str>, ByValue>,
     /// Selectors without an equality.
     loose: BTreeSet<Id>,
 }
 
-/// Labels and values that a selector asks for.
+/// Labels and values that a selector requests.
 pub(super) fn equalities(selector: &LabelSelector) -> impl Iterator<Item = (&str, &str)> {
     selector.requirements().iter().filter_map(|own| {
         let equal = matches!(
@@ -114,7 +114,7 @@ impl Selectors {
         id
     }
 
-    /// Returns the labels that no selector asks for any more.
+    /// Returns the labels that no selector requests any more.
     pub(super) fn remove(&mut self, autoscaler: &str) -> Vec<Box<str>> {
         let Some(id) = self.autoscalers.remove(autoscaler) else {
             return Vec::new();
@@ -178,7 +178,7 @@ impl Selectors {
 #[derive(Debug)]
 pub(super) struct Search {
     selectors: Arc<Selectors>,
-    /// Those that are left to look at.
+    /// Pods that are left to look at.
     pods: Vec<PodRef>,
     /// Hashes of the labels that were looked at: pods of one template have the same.
     seen: HashSet<u64>,

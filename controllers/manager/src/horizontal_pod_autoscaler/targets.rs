@@ -1,7 +1,7 @@
 //! Pods of each autoscaler, without a walk over all pods: an index by namespace, label and value of the labels that
-//! selectors in use ask for.
+//! selectors in use request.
 //!
-//! A label is indexed with one walk over its namespace when the first selector there asks for it, kept by the events of
+//! A label is indexed with one walk over its namespace when the first selector there requests it, kept by the events of
 //! pods, and forgotten with the last. A selector without an equality is matched with all pods of its namespace.
 //!
 //! Nothing is compared under the lock, which events of pods need: a look takes a namespace's selectors along as they are
@@ -35,7 +35,7 @@ const PIECE: usize = 64;
 struct State {
     /// By namespace. One that a look has taken along is copied before it changes.
     selectors: HashMap<Box<str>, Arc<Selectors>>,
-    /// Pods by the values of a label that selectors ask for; by namespace and label.
+    /// Pods by the values of a label that selectors request; by namespace and label.
     labels: HashMap<(Box<str>, Box<str>), PodsByValue>,
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Pods of a Job by their labels.
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
-    /// Those that it keeps, and those that it is about to adopt.
+    /// Pods that it keeps, and pods that it is about to adopt.
     pub(super) pods: Vec<PodRef>,
     pub(super) adopt: Vec<PodRef>,
     pub(super) release: Vec<PodRef>,

@@ -38,7 +38,7 @@ pub(super) struct Plan {
 /// Action of a look, as metrics name it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// It waits for what was asked for earlier, or the Job is ending.
+    /// It waits for what was requested earlier, or the Job is ending.
     #[default]
     Reconciling,
     /// There are as many pods as there should be.

@@ -175,7 +175,7 @@ fn jobs_end() {
         "FailureTarget",
         "PodFailurePolicy",
     );
-    // While a pod is at work it is only said that the job is to end.
+    // While a pod is at work there is only the condition that the job is to end.
     let failing = job(json!({}), json!({"failed": 2}));
     let plan = round(&failing, &[pod("a", "Running", true, None)]);
     assert!(find(&plan.status.conditions, "Failed").is_none());

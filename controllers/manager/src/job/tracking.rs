@@ -122,7 +122,7 @@ fn leaves_uncounted(job: &JobView, pod: &PodRef) -> bool {
     said(job, "SuccessCriteriaMet") && pod.header.is_deleting() && !pod.is_terminal()
 }
 
-/// The Job was said to end.
+/// Reports whether the Job has a condition of its coming end.
 pub(super) fn is_ending(job: &JobView) -> bool {
     said(job, "FailureTarget") || said(job, "SuccessCriteriaMet")
 }

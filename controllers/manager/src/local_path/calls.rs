@@ -26,7 +26,7 @@ impl NodeCalls {
         }
     }
 
-    /// Reports whether the node may be called for this now; otherwise it is in line. Who comes anew is behind those in line,
+    /// Reports whether the node may be called for this now; otherwise it is in line. A new call is behind those in line,
     /// unless nothing goes on that would wake them.
     pub(super) fn admits(&mut self, key: &ObjectKey) -> bool {
         let is_next = self.invited.remove(key) || self.running == 0 || self.line.is_empty();
@@ -44,7 +44,7 @@ impl NodeCalls {
         has_room
     }
 
-    /// Ends a call, and returns who is next.
+    /// Ends a call, and returns the next one.
     pub(super) fn end(&mut self) -> Option<ObjectKey> {
         self.running -= 1;
         let turn = self.line.take_any()?;

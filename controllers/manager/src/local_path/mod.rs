@@ -48,7 +48,7 @@ const CLASS: &str = "local-path";
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// Claims and volumes looked at a time; most of the time is spent waiting for nodes.
 const WORKERS: usize = 16;
-/// Between two tries to make the class.
+/// Pause between two tries to make the class.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {

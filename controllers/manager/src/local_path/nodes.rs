@@ -77,7 +77,7 @@ impl Nodes {
         Some(label.unwrap_or_else(|| node.name()).to_owned())
     }
 
-    /// Reports whether a call would only be put off, from what is known: nothing is read or said for it then. It is in line for
+    /// Reports whether a call would only be put off, from what is known: nothing is read or written for it then. It is in line for
     /// a node that has enough calls.
     pub(super) fn puts_off(&self, node: &str, key: &ObjectKey) -> bool {
         let known = self.nodes.get(&ObjectKey::cluster(node));

@@ -63,7 +63,7 @@ pub(super) enum End {
     LetGo,
 }
 
-/// Of the live volume.
+/// The end of the live volume.
 pub(super) fn end_of(volume: &Value) -> End {
     let deleting = !volume["metadata"]["deletionTimestamp"].is_null();
     let phase = volume["status"]["phase"].as_str().unwrap_or_default();

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Until a node is asked again that was away, or busy where nothing else wakes the one that waits for it: as long as the claim, or the volume, has been there, between these.
 const ASK_LATER: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(5), SignedDuration::from_secs(120));
-/// Until a removal is asked after.
+/// Time until a removal is checked.
 const REMOVAL: Duration = Duration::from_secs(1);
 
 /// Claims have a namespace in their key, volumes have none.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 /// Objects counted per resource at most; more are deleted in the next round.
 const LIST_LIMIT: usize = 500;
-/// A namespace is looked at again after so long at the latest, whatever its pods ask for.
+/// A namespace is looked at again after so long at the latest, whatever its pods request.
 const LONGEST_GRACE_SECONDS: i64 = 3_600;
 /// Objects without what is in them.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

@@ -1,7 +1,7 @@
 //! Gives every node its range of pod addresses, cut from the cluster's.
 //!
 //! Owns: `spec.podCIDR` and `spec.podCIDRs` of nodes. Which ranges are taken is read from the nodes themselves, each
-//! time; nothing is remembered but ranges just given out and not seen yet, and who waits for one. Upstream asks for those
+//! time; nothing is remembered but ranges just given out and not seen yet, and nodes that wait for one. Upstream retries those
 //! again and again; here they wait until a range is free, for nothing else can help them.
 
 mod metrics;
@@ -110,7 +110,7 @@ impl Reconciler for Allocator {
                 self.is_allocated(key, node.is_none());
                 return Ok(Outcome::Done);
             };
-            // In line before looking, so that a range that becomes free meanwhile is heard of.
+            // In line before looking, so that a range that becomes free meanwhile is noticed.
             let new = self.waiting.with(|nodes| nodes.insert(key.clone()));
             let Some(range) = self.choose(key) else {
                 if new {
@@ -127,7 +127,7 @@ impl Reconciler for Allocator {
                 .await
             {
                 Err(error) if error.is_not_found() => Ok(Outcome::Done),
-                // An answer that got lost may have given the range: it stays reserved and is asked for again.
+                // An answer that got lost may have given the range: it stays reserved and is requested again.
                 Err(error) => Err(ReconcileError::doing("giving a node its pod addresses")(error)),
                 Ok(_) => Ok(Outcome::Done),
             }

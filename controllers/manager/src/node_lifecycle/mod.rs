@@ -1,4 +1,4 @@
-//! Believes nodes as long as they are heard of, taints them by what they say, and evicts pods that do not tolerate it.
+//! Believes nodes as long as they renew, taints them by their conditions, and evicts pods that do not tolerate it.
 //!
 //! Three rows' worth of upstream's work on one key, the node:
 //! - silence: a node whose lease has not moved for the grace period becomes `Unknown`, and its pods not ready; the lease
@@ -9,7 +9,7 @@
 //!   tolerations grant, see [`pending`].
 //!
 //! Watches: nodes, leases of `kube-node-lease`, pods. Nothing scans: each node waits for its own next deadline.
-//! Never: gives a node up while no node at all is ready: then it is more likely that we cannot hear.
+//! Never: gives a node up while no node at all is ready: then it is more likely that we receive nothing.
 
 mod eviction;
 mod metrics;

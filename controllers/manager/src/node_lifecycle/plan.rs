@@ -29,7 +29,7 @@ const PRESSURES: [(&str, &str); 4] = [
     ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// Conditions that a silent node does not vouch for any more.
+/// Conditions that become `Unknown` with a silent node.
 const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Reasons of the conditions that this controller writes.
@@ -79,12 +79,12 @@ pub(super) enum EvictionTaint {
     Yes,
     /// It keeps what it has; one for the wrong reason becomes one for the right.
     NotYet,
-    /// It has none: no node can be heard.
+    /// It has none: no node renews.
     Stopped,
 }
 
-/// The taint that says why a node is not ready. One that has not said anything yet has none: it gets its conditions from
-/// [`silenced`] when the time to say something is over.
+/// The taint that says why a node is not ready. One that has not reported yet has none: it gets its conditions from
+/// [`silenced`] when the time to report is over.
 pub(super) fn reason(node: &NodeView) -> Option<&'static str> {
     match find(&node.conditions, "Ready")?.status.as_str() {
         "True" => None,

@@ -1,4 +1,4 @@
-//! Notes when a node was last heard of, and writes what follows.
+//! Notes the time of a node's last heartbeat, and writes what follows.
 
 use super::metrics::NodeMetrics;
 use super::plan::{

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many nodes may be unready in any zone.
+/// Number of nodes that may be unready in any zone.
 const FEW: usize = 2;
 
 /// State of a zone.

@@ -24,8 +24,8 @@ impl MissingNodes {
         self.clocks().since.remove(node);
     }
 
-    /// Returns the time that a node has been missing; the first call starts the clock. All nodes are asked for pods once in a
-    /// quarantine: asked with each pod, many nodes that go at once would be asked as often as they have pods together.
+    /// Returns the time that a node has been missing; the first call starts the clock. All nodes are checked for pods once in a
+    /// quarantine: checked with each pod, many nodes that go at once would be checked as often as they have pods together.
     pub(super) fn missed_for(
         &self,
         node: &ObjectKey,

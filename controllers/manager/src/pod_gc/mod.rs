@@ -2,9 +2,9 @@
 //! node is out of service, and finished ones beyond a number.
 //!
 //! A pod that goes this way is marked as failed first: no other component does, and a Job waits for it. A node is out of service
-//! where an operator has said so by a taint and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
+//! where an operator has tainted it so and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
 //!
-//! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
+//! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the node is read from the live API.
 //! Never: looks at pods on a timer.
 
 use crate::context::ControllerContext;
@@ -285,7 +285,7 @@ impl Collector {
                 finished.push(pod.clone());
             }
         });
-        // Who goes for its node's sake makes no other pod one too many.
+        // A pod that goes for its node's sake makes no other pod one too many.
         finished.retain(|pod| !self.is_lost(pod));
         let excess = finished.len().saturating_sub(self.threshold);
         finished.sort_by_key(|pod| removal_order(pod));

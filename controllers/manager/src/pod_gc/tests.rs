@@ -1,4 +1,4 @@
-//! Tables for who goes, in which order, and what is said of them before.
+//! Tables for the removed pods, their order, and what is written of them before.
 
 use super::{failed, is_out_of_service, removal_order};
 use crate::views::{NodeView, PodView};

@@ -1,4 +1,4 @@
-//! Keeps as many matching pods as `spec.replicas` asks for, for ReplicaSets and, over [`SetView`], ReplicationControllers.
+//! Keeps as many matching pods as `spec.replicas` requests, for ReplicaSets and, over [`SetView`], ReplicationControllers.
 //!
 //! Owns: pods. Watches: the sets (the key is the set), pods (the key is the controller owner; an orphan wakes every
 //! set whose selector matches). Never: talks to nodes, touches a pod it neither owns nor adopts, reads the event that

@@ -76,7 +76,7 @@ impl<P: SetView> ReplicaSetReconciler<P> {
     fn snapshot(&self, set: &Set<P>, settled: bool) -> Snapshot<P> {
         let owned = self.pods.controlled(set.namespace(), set.uid());
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
-        // Only who has to go is ranked among them.
+        // Only pods to be deleted are ranked among them.
         let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.view().replicas).unwrap_or(0);
         let siblings = if may_be_too_many {
             self.siblings(set)

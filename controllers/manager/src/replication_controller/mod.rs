@@ -1,4 +1,4 @@
-//! Keeps as many pods as `spec.replicas` of a ReplicationController asks for: the controller of ReplicaSets over another kind,
+//! Keeps as many pods as `spec.replicas` of a ReplicationController requests: the controller of ReplicaSets over another kind,
 //! as upstream's is.
 //!
 //! Its objects have a map for a selector and no `terminatingReplicas`. Never: a rule of its own.

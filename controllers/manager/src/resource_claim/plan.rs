@@ -17,7 +17,7 @@ pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Claims that a pod controls, by the pod's own names of them: it may have thousands.
 pub(super) type Owned = HashMap<Box<str>, ClaimRef>;
 
-/// Of two with one name the first counts.
+/// Owned claims by the pod's names for them; of two with one name the first counts.
 pub(super) fn by_pod_claim(owned: impl IntoIterator<Item = ClaimRef>) -> Owned {
     let mut all = Owned::new();
     for claim in owned {
@@ -33,7 +33,7 @@ pub(super) fn by_pod_claim(owned: impl IntoIterator<Item = ClaimRef>) -> Owned {
 pub(super) enum PodStep {
     /// Nothing: it is there, or is not ours to make.
     Nothing,
-    /// The claim that the status names is not in the cache: the server is asked for it.
+    /// The claim that the status names is not in the cache: it is read from the server.
     Ask(Box<str>),
     /// The claim was made before and is to be noted.
     Note(String),
@@ -91,7 +91,7 @@ pub(super) fn is_to_be_reserved(pod: &Object<PodView>, claim: &DeviceClaimView) 
 pub(super) enum Verdict {
     Stays,
     Goes,
-    /// The cache does not have the pod: the server is asked for it.
+    /// The cache does not have the pod: it is read from the server.
     Ask,
 }
 

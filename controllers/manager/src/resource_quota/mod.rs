@@ -2,7 +2,7 @@
 //!
 //! Watches: quotas (the key), and those resources alone that a quota of the cluster counts, custom ones included
 //! ([`monitors`]): of pods, services and claims their measure, of all else their number by namespace. A quota is looked at
-//! when it is new or changed, when something that it counts goes or asks for less, and every five minutes. What comes is
+//! when it is new or changed, when something that it counts goes or requests less, and every five minutes. New objects are
 //! charged by admission, so that a look at a cache that lags does not give away what was just taken.
 //! Never: recounts for an update that frees nothing; refuses anything, that is admission's part.
 

@@ -286,7 +286,7 @@ impl Monitors {
         (Source::Counted(store, counts), subscription)
     }
 
-    /// Has the quotas of a namespace looked at that count a resource of which there is less.
+    /// Requeues the quotas of a namespace that count a resource of which there is less.
     fn freed(&self, evaluator: &Evaluator) -> impl Fn(&str) + Send + Sync + 'static {
         let (quotas, queue, evaluator) = (self.quotas.clone(), self.queue.clone(), evaluator.clone());
         let classes = DeviceClasses::default();

@@ -1,8 +1,8 @@
-//! Keeps the ranges of service addresses: says that they are ready, and holds those that go while addresses need them.
+//! Keeps the ranges of service addresses: marks them ready, and holds those that go while addresses need them.
 //!
 //! Every ServiceCIDR gets a finalizer. One that is deleted goes once each of its addresses lies in another one that
-//! stays, and not before [`DELETION_GRACE`] has passed: a server that had not heard of the deletion may just have taken
-//! an address. Watches ServiceCIDRs (any change may free another one) and the addresses of services. What is missing is
+//! stays, and not before [`DELETION_GRACE`] has passed: a server that had not seen the deletion may just have taken
+//! an address. Watches ServiceCIDRs (any change may free another one) and the addresses of services. A missing field is
 //! written once; a range that is as it should be is not written again.
 
 mod plan;

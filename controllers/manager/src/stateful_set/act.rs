@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// Action that fails where the server refuses a changed pod.
 const UPDATING: &str = "updating a pod";
 
-/// A set, its templates, and who events are about.
+/// A set, its templates, and the object of its events.
 pub(super) struct Act<'a> {
     pub(super) control: &'a StatefulSetReconciler,
     pub(super) set: &'a SetRef,
@@ -34,7 +34,7 @@ pub(super) struct Act<'a> {
 }
 
 impl Act<'_> {
-    /// Does everything until something fails; returns how many pods were deleted to be updated.
+    /// Acts until something fails; returns how many pods were deleted to be updated.
     pub(super) async fn run(&self, plan: &Plan) -> (usize, Result<(), ReconcileError>) {
         let done = async {
             self.phase(plan.replicas.clone(), |step| self.step(step)).await?;
@@ -180,7 +180,7 @@ impl Act<'_> {
         owned
     }
 
-    /// Puts the owners of a pod's claims right. What the cache shows may be old: the live claim decides.
+    /// Puts the owners of a pod's claims right. The cache may be old: the live claim decides.
     async fn own_claims(&self, pod: PodRef) -> Result<(), ReconcileError> {
         let Some(ordinal) = ordinal_of(self.set.name(), pod.name()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Claims of pods: what is made of claim templates, and who owns them under the retention policy.
+//! Claims of pods: what is made of claim templates, and their owners under the retention policy.
 //!
 //! A claim goes with its owner: with the set where `whenDeleted` is `Delete`, with a pod that is one too many where
 //! `whenScaled` is.

@@ -9,7 +9,7 @@
 //! management does one step a round and waits for what comes before it; parallel management does all at once.
 //! Never: two pods of one ordinal, and a decision on a cache that does not show the last one yet.
 //!
-//! `identity` knows names, `claims` what is made of claim templates and who owns it, `plan` decides, `act` does it.
+//! `identity` knows names, `claims` what is made of claim templates and its owners, `plan` decides, `act` does it.
 
 mod act;
 mod claims;

@@ -1,8 +1,8 @@
 //! Lets go of deleted volumes, claims and attribute classes once no pod and no volume uses them.
 //!
 //! Admission gives each of them a finalizer, and one that has lost it gets it back. A volume is used while it is bound; a claim while a pod that was given a
-//! node names it, whether that has ended or not; a class while a volume or a claim speaks of it. Watches what is protected and what uses it. What the
-//! caches say is asked once more of the server before an object is let go, for they may be behind; the finalizer is
+//! node names it, whether that has ended or not; a class while a volume or a claim speaks of it. Watches protected objects and their users. The
+//! server is asked once more before an object is let go, for the caches may be behind; the finalizer is
 //! taken from the live object, so that nothing else of it is written.
 
 pub(crate) mod views;

@@ -1,7 +1,7 @@
 //! Fields of each kind that controllers read: one projection per kind, made once per event, shared by all that read it.
 //!
 //! A projection is decoded from the object's JSON through a private struct that names only the fields read. A new
-//! reader that needs one more field adds it here, and everyone pays for it once.
+//! reader that needs one more field adds it here, and all pay for it once.
 
 pub mod cron_job;
 pub mod daemon_set;

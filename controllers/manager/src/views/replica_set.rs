@@ -57,12 +57,12 @@ pub struct ReplicaSetStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// For fields that are left out at zero.
+/// Reports zero, for fields that are left out then.
 pub(crate) fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// For `observedGeneration`.
+/// Reports zero, for `observedGeneration`.
 pub(crate) fn is_zero_generation(number: &i64) -> bool {
     *number == 0
 }

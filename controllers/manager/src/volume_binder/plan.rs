@@ -151,7 +151,7 @@ fn provision(class: Option<&Object<ClassView>>, claim: &Object<ClaimView>) -> Ve
     steps
 }
 
-/// The claim asks for one volume.
+/// The claim requests one volume.
 fn of_pre_bound_claim(cluster: &dyn Cluster, claim: &Object<ClaimView>) -> Vec<Step> {
     let pending = || claim_status(body(claim), "Pending", None);
     let Some(volume) = cluster.volume(&claim.volume) else {

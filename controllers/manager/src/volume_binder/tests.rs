@@ -128,7 +128,7 @@ impl Model {
     }
 }
 
-/// Without what the table does not speak of.
+/// The objects without what the table does not speak of.
 fn plain(all: &[Value]) -> Vec<Value> {
     let plain = |own: &Value| {
         let mut own = own.clone();

@@ -16,7 +16,7 @@ pub(crate) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(crate) const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// Node that was asked for the folder of a volume by the bundled provisioner.
+/// Node whose folder the bundled provisioner requested for a volume.
 pub(crate) const MADE_ON: &str = "knarr/node";
 /// Driver whose resizer expands the volume of a claim.
 pub(crate) const RESIZER: &str = "volume.kubernetes.io/storage-resizer";

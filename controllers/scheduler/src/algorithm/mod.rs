@@ -48,7 +48,7 @@ impl FitError {
 #[derive(Debug)]
 pub(crate) enum Placement {
     On(NodeId),
-    /// The node that is promised to the pod, where it fits, and all that do: extenders are to be asked about them.
+    /// The node that is nominated for the pod, where it fits, and all that do: extenders are to be asked about them.
     Ask(Option<NodeId>, Vec<NodeId>),
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Extenders<'a> {
 #[derive(Debug)]
 pub struct Algorithm {
     plugins: PluginSet,
-    /// Those that make counters and columns.
+    /// Plugins that make counters and columns.
     preparing: Vec<Arc<dyn Plugin>>,
     evaluations: Evaluations,
     ranking: Ranking,
@@ -214,7 +214,7 @@ impl Algorithm {
         Ok(Placement::On(best[pick(&totals, random)]))
     }
 
-    /// Asks for the nodes that the pod names, and has the plugins make what they read.
+    /// Reads the nodes that the pod names, and has the plugins make what they read.
     fn prepare(
         &self,
         attempt: &Attempt,
@@ -304,7 +304,7 @@ impl Algorithm {
         Ok((allowed, naming))
     }
 
-    /// Nodes on which the pod would not fit beside the pods promised to them.
+    /// Nodes on which the pod would not fit beside the pods nominated to them.
     fn nominated(
         &self,
         attempt: &Attempt,

@@ -1,10 +1,10 @@
-//! Nodes that are promised to pods.
+//! Nodes that are nominated for pods.
 
 use crate::pod::PodInfo;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Pods that wait for their victims to go, by the node they are promised.
+/// Pods that wait for their victims to go, by their nominated node.
 #[derive(Debug, Default)]
 pub struct Nominations {
     by_node: HashMap<Box<str>, Vec<Arc<PodInfo>>>,
@@ -23,7 +23,7 @@ impl Nominations {
         self.by_node.retain(|_, pods| !pods.is_empty());
     }
 
-    /// Promised pods on the node that the given pod must respect: other pods of at least its priority.
+    /// Nominated pods on the node that the given pod must respect: other pods of at least its priority.
     pub fn respected(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
         let all = self.by_node.get(node).into_iter().flatten();
         all.filter(|own| own.key != pod.key && own.priority() >= pod.priority())
@@ -31,7 +31,7 @@ impl Nominations {
             .collect()
     }
 
-    /// Promised pods of lower priority, whose promise a preemption takes back.
+    /// Nominated pods of lower priority, whose nomination a preemption clears.
     pub fn lower(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
         let all = self.by_node.get(node).into_iter().flatten();
         all.filter(|own| own.key != pod.key && own.priority() < pod.priority())

@@ -17,7 +17,7 @@ const FILTER: &[ExtensionPoint] = &[Filter];
 const CHECKED_FIRST: &[ExtensionPoint] = &[PreFilter, Filter];
 const SCORED: &[ExtensionPoint] = &[PreFilter, Filter, PreScore, Score];
 
-/// They are asked in this order.
+/// Default plugins in the order of their calls.
 pub(crate) static DEFAULT_PLUGINS: [DefaultPlugin; 20] = [
     of("SchedulingGates", &[PreEnqueue], 0),
     of("PrioritySort", &[QueueSort], 0),

@@ -23,7 +23,7 @@ pub(super) struct Document {
     pub(super) without_effect: Vec<String>,
 }
 
-/// An object of the document. What is null is as absent.
+/// An object of the document. A null member counts as absent.
 #[derive(Debug)]
 pub(super) struct Object<'v> {
     path: FieldPath,

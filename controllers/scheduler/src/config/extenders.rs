@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Extenders at most: each is asked about every pod that it is interested in, one after the other.
 const MAX_EXTENDERS: usize = 16;
-/// Time that a call may take where nothing is said.
+/// Time that a call may take by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a call may take at most: nothing else is placed meanwhile.
 const MAX_TIMEOUT: Duration = Duration::from_mins(5);
@@ -45,7 +45,7 @@ pub struct ExtenderTls {
 }
 
 impl fmt::Debug for ExtenderTls {
-    /// Without the key.
+    /// Prints all but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtenderTls")
             .field("insecure", &self.insecure)

@@ -1,7 +1,7 @@
 //! Upstream's `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`): profiles, their plugins and arguments.
 //!
 //! A document is read field by field ([`document`]), checked and completed with upstream's defaults ([`profile`],
-//! [`plugin_args`]), with every problem listed. What has no effect here is accepted and named
+//! [`plugin_args`]), with every problem listed. Fields without effect here are accepted and named
 //! ([`Configuration::without_effect`]): nodes are rated by one thread.
 
 pub mod args;

@@ -1,4 +1,4 @@
-//! A profile: the name under which pods ask for it, its plugins by extension point, and their arguments.
+//! A profile: the name under which pods request it, its plugins by extension point, and their arguments.
 
 use super::args::PluginArgs;
 use super::document::Document;

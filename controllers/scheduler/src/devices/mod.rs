@@ -57,7 +57,7 @@ pub struct Devices {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimChange {
     None,
-    /// Those that use it.
+    /// Pods that use it.
     Own,
     /// All with claims: devices are free again.
     Freed,

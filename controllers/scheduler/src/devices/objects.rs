@@ -70,7 +70,7 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Devices that a claim asks for.
+    /// Devices that a claim requests.
     pub struct ClaimSpec { devices: ClaimedDevices }
     pub struct ClaimedDevices {
         requests: Vec<Request>,
@@ -143,7 +143,7 @@ fields! {
         value: Quantity,
         request_policy: Option<RequestPolicy>,
     }
-    /// Amounts of a capacity that can be asked for.
+    /// Amounts of a capacity that can be requested.
     pub struct RequestPolicy {
         #[serde(deserialize_with = "some_amount")]
         default: Option<Quantity>,

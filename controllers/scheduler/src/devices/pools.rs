@@ -55,7 +55,7 @@ pub(crate) struct Pools {
     names: HashMap<PoolId, BTreeSet<Box<str>>>,
     pools: BTreeMap<PoolId, BTreeMap<i64, Pool>>,
     of_node: HashMap<Box<str>, BTreeSet<PoolId>>,
-    /// Those with slices that are of no single node.
+    /// Pools with slices that are of no single node.
     of_many: BTreeSet<PoolId>,
     /// Pools whose slices changed since they were made of them.
     changed: BTreeSet<PoolId>,

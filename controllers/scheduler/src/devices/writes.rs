@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// The finalizer of claims that have devices.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// So often a claim is written that others write too.
+/// Tries of writing a claim that others write too.
 const TRIES: usize = 5;
-/// Between two reads of a claim that the server does not answer.
+/// Pause between two reads of a claim that the server does not answer.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// The server has no place for the request now.
 const TOO_MANY_REQUESTS: i32 = 429;
@@ -157,7 +157,7 @@ impl<'a> ClaimWriter<'a> {
         allocation
     }
 
-    /// Takes the pod out of its claims. What is left over is cleared up once the pod is gone.
+    /// Takes the pod out of its claims. The rest is cleared up once the pod is gone.
     pub(crate) async fn unreserve(&self, pod: &PodInfo) {
         let body = json!({"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid()}]}});
         for own in pod.device_claims() {

@@ -136,7 +136,7 @@ impl Consultants {
         Ok(verdict)
     }
 
-    /// Has the pod bound by the extender that binds and is interested in it; `None` where there is none.
+    /// Binds the pod by the extender that binds and is interested in it; `None` where there is none.
     pub(crate) async fn bind(&self, pod: &PodInfo, node: &str) -> Option<Result<(), String>> {
         let binds = |own: &&Extender| !own.config.bind_verb.is_empty();
         for extender in self.interested(pod).filter(binds) {

@@ -37,7 +37,7 @@ pub struct Question {
 #[derive(Debug)]
 pub(crate) enum About {
     Nodes {
-        /// The node that is promised to the pod, where it fits: asked about first, and alone.
+        /// The nominated node of the pod, where it fits: asked about first, and alone.
         nominated: Option<Box<str>>,
         nodes: Vec<Box<str>>,
     },
@@ -100,7 +100,7 @@ impl Interests {
     }
 }
 
-/// Reports whether the pod asks for one of the resources; without any every pod concerns an extender.
+/// Reports whether the pod requests one of the resources; without any every pod concerns an extender.
 fn concerns(managed: &BTreeSet<Box<str>>, pod: &PodInfo) -> bool {
     let mut asked_for = pod.shape.requests.scalars.keys();
     managed.is_empty() || asked_for.any(|name| managed.contains(name))

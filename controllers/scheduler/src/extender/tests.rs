@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Answers = Arc<Vec<(&'static str, String)>>;
 
-/// A server that gives the answers by path, and the questions that it was asked. What it does not know it leaves unanswered.
+/// A server that gives the answers by path, and the requests that it received. Unknown paths stay unanswered.
 struct Peer {
     port: u16,
     questions: Arc<Mutex<Vec<(String, Value)>>>,

@@ -3,7 +3,7 @@
 use crate::framework::{Cycle, MAX_NODE_SCORE, Plugin, Score};
 use crate::nodes::NodeId;
 
-/// Below this sum of sizes a node gains nothing.
+/// Sum of sizes below which a node gains nothing.
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
 /// Sum that one image can contribute at most.
 const MAX_IMAGE_THRESHOLD: i64 = 1000 * 1024 * 1024;

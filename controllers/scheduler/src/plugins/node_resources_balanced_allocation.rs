@@ -23,7 +23,7 @@ impl Plugin for NodeResourcesBalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    /// Pods that ask for nothing do not move the balance and are not rated.
+    /// Pods that request nothing do not move the balance and are not rated.
     fn score<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
         let (shape, nodes) = (&*cycle.pod.shape, cycle.nodes);
         if self.rated.iter().all(|one| one.request(shape) == 0) {

@@ -1,4 +1,4 @@
-//! A node must have what the pod asks for; how full it is rates it, by the strategy of the profile: the emptier it is the
+//! A node must have what the pod requests; how full it is rates it, by the strategy of the profile: the emptier it is the
 //! better, by default.
 
 use super::resource_allocation::{Rated, free_percent, percent};

@@ -53,7 +53,7 @@ impl Rated {
         }
     }
 
-    /// Amounts as pods ask for them. `None` where the node has none, and for a scalar that the pod does not ask for.
+    /// Amounts as pods request them. `None` where the node has none, and for a scalar that the pod does not request.
     pub(super) fn requested(&self, shape: &Shape, nodes: &NodeTable, node: NodeId) -> Option<Amounts> {
         let request = self.request(shape);
         let (allocatable, before) = match &self.kind {
@@ -81,7 +81,7 @@ impl Rated {
         })
     }
 
-    /// The same with what scoring assumes of containers that ask for nothing.
+    /// The same with what scoring assumes of containers that request nothing.
     pub(super) fn assumed(&self, shape: &Shape, nodes: &NodeTable, node: NodeId) -> Option<Amounts> {
         let (allocatable, before, request) = match &self.kind {
             Kind::Cpu => (

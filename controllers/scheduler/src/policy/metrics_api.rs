@@ -1,4 +1,4 @@
-//! Live usage of nodes from the metrics API (`metrics.k8s.io`), fetched while a policy asks for it.
+//! Live usage of nodes from the metrics API (`metrics.k8s.io`), fetched while a policy requests it.
 
 use crate::usage::Sample;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 /// Samples are made about as often.
 const FETCH_EVERY: Duration = Duration::from_secs(15);
-/// After a failure.
+/// Pause after a failure.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]

@@ -30,7 +30,7 @@ pub enum Policy {
     LeastCpu,
     /// The smallest share of the memory in use.
     LeastMemory,
-    /// The largest share of CPU and memory that pods have asked for.
+    /// The largest share of CPU and memory that pods have requested.
     MostAllocated,
 }
 

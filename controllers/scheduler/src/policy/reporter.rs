@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After a status could not be written.
+/// Pause after a status could not be written.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Status of the policy that is to be written.
@@ -89,7 +89,7 @@ impl Report {
     }
 }
 
-/// Writes what is to be said, the last word alone where it changes quickly.
+/// Writes the reports, the last one alone where they change quickly.
 pub(crate) async fn keep(client: Client, runtime: Runtime, reports: Arc<Watched<Option<Report>>>) {
     let recorder = EventRecorder::new(client.clone(), "default-scheduler");
     let mut said = None;

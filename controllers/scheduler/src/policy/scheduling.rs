@@ -1,4 +1,4 @@
-//! The scheduler's part: the policy of the default profile, and the usage that it asks for.
+//! The scheduler's part: the policy of the default profile, and the usage that it requests.
 
 use super::Policy;
 use crate::pod::PodInfo;

@@ -40,7 +40,7 @@ impl PolicyTasks {
         });
     }
 
-    /// Has a report written where it differs from the last.
+    /// Writes a report where it differs from the last.
     pub(crate) fn report(&self, report: Option<Report>) {
         self.reports.change(|last| {
             let differs = *last != report;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(100);
 
-/// Nodes a, b and c; pods on them ask for three, two and no CPUs.
+/// Nodes a, b and c; pods on them request three, two and no CPUs.
 fn scheduler(policy: Policy) -> Scheduler {
     let mut scheduler = Scheduler::default();
     for name in ["c", "a", "b"] {

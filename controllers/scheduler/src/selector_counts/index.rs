@@ -1,7 +1,7 @@
 //! Finds the selectors that may select a pod without looking at the others.
 //!
 //! A selector is filed under its namespaces and, where it has one, under a label that it wants: a pod looks under its own
-//! namespace and labels. What only says which labels are not there is found by every pod of its namespaces; what selects
+//! namespace and labels. A selector of absent labels alone is found by every pod of its namespaces; one that selects
 //! namespaces by their labels is filed under any.
 
 use super::PodSelector;

@@ -71,7 +71,7 @@ pub struct SelectorCounts {
     terms: Tallies<OwnedTerm, ()>,
     terms_version: u64,
     uses: u64,
-    /// Those of all counters together.
+    /// Bytes of all counters together.
     bytes: usize,
 }
 
@@ -225,7 +225,7 @@ impl SelectorCounts {
         self.counters.get(id.0).map_or(&NOTHING, |tally| &tally.by_node)
     }
 
-    /// As [`Self::by_node`], by key; empty when [`Self::ensure`] was not called.
+    /// The same as [`Self::by_node`], by key; empty when [`Self::ensure`] was not called.
     pub fn by_key(&self, key: &CounterKey) -> &SparseColumn {
         self.counters
             .id(key)
@@ -255,7 +255,7 @@ impl SelectorCounts {
         Some((tally.key.0, &tally.key.1, &tally.by_node))
     }
 
-    /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
+    /// Namespace labels changed: counters with namespace selectors are made anew when next requested.
     pub fn forget_namespace_selectors(&mut self) {
         let selects = |key: &CounterKey| key.selectors.iter().any(|one| one.namespace_selector.is_some());
         let gone: Vec<u32> = (self.counters.iter())

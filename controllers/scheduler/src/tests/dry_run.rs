@@ -3,7 +3,7 @@
 use super::*;
 use crate::scheduler::SCHEDULER_NAME;
 
-/// So many full nodes, and a pod that others would have to go for; it is not to be with pods of the app `x`.
+/// A number of full nodes, and a pod that others would have to go for; it is not to be with pods of the app `x`.
 fn full_nodes(count: usize) -> (World, Arc<PodInfo>) {
     let names: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
     let mut world = World::new(names.iter().map(|name| json!({"name": name})).collect());
@@ -17,7 +17,7 @@ fn preemptor() -> Value {
     preemptor_of(16)
 }
 
-/// So many terms of anti-affinity, all alike.
+/// A preemptor with so many terms of anti-affinity, all alike.
 fn preemptor_of(terms: usize) -> Value {
     let term =
         json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// So many terms, the last of which is about pods of the app `x`.
+/// Terms, the last of which is about pods of the app `x`.
 fn anti_affinity(count: usize) -> Value {
     let term = |app: String| json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
     let others = (1..count).map(|number| term(format!("other-{number}")));

@@ -298,7 +298,7 @@ fn domains_with_what_changed_are_those_summed_afresh() {
                 assert_eq!(filtered(&attempt, &world.nodes, node), afresh);
             }
             taken.iter().for_each(|pod| world.nodes.add_to_row(node, pod));
-            // Pods promised to the node.
+            // Pods nominated to the node.
             let promised = make_pod("promised", json!({"labels": {"app": "x"}}));
             for count in 1..4 {
                 world.nodes.add_to_row(node, &promised);

@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// A node from `{"name", "labels", "cpu", …}`, with room for everything not said.
+/// A node from `{"name", "labels", "cpu", …}`, with room for everything else.
 pub(crate) fn make_node(short: &Value) -> Node {
     let name = short["name"].as_str().unwrap();
     let mut labels = json!({"kubernetes.io/hostname": name});
@@ -440,7 +440,7 @@ fn queue_orders_backs_off_and_wakes() {
     assert_eq!(queue.pop(second(7)).unwrap().pod.key.name, "gated");
 }
 
-/// A cluster of one node, and what is said of a pod with this claim.
+/// A cluster of one node, and the verdict on a pod with this claim.
 #[track_caller]
 fn check_claim(pod: Value, arrange: impl FnOnce(&mut Scheduler), expected: Result<&str, &str>) {
     let mut scheduler = Scheduler::default();

@@ -1,4 +1,4 @@
-//! The node that a pod is promised is taken back where preempting helps nowhere, and stays where nothing was looked at.
+//! The nominated node of a pod is cleared where preempting helps nowhere, and stays where nothing was looked at.
 
 use super::*;
 use crate::decision::Nomination;
@@ -6,7 +6,7 @@ use crate::scheduler::SCHEDULER_NAME;
 
 const NOW: Duration = Duration::ZERO;
 
-/// A pod that was promised node `a` before.
+/// A pod that was nominated to node `a` before.
 fn promised(mut spec: Value) -> Arc<PodInfo> {
     spec["schedulerName"] = SCHEDULER_NAME.into();
     spec["nominated"] = "a".into();
@@ -19,7 +19,7 @@ fn with_node() -> Scheduler {
     scheduler
 }
 
-/// Asserts the end of the promise, and that another pod may take the node where it is over.
+/// Asserts the end of the nomination, and that another pod may take the node where it is over.
 #[track_caller]
 fn check(mut scheduler: Scheduler, pod: Value, expected: Nomination) {
     let pod = promised(pod);

@@ -248,7 +248,7 @@ fn profile_without_a_plugin_does_without_it() {
     assert!(place(&mut all, json!({})).is_err());
     let mut without = scheduler(&plugins(json!({"filter": only("TaintToleration")})), tainted, &[]);
     assert_eq!(place(&mut without, json!({})), Ok("a".to_owned()));
-    // No pod has to go, and nothing is said of it.
+    // No pod has to go, and no event is written.
     let running = [("a", json!({"cpu": "4"}))];
     let alone = plugins(json!({"postFilter": only("*")}));
     let mut peaceful = scheduler(&alone, json!([{"name": "a"}]), &running);

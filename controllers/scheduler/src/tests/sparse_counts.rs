@@ -1,4 +1,4 @@
-//! Terms of pods on nodes take memory for what is stored, and cost those who are not concerned by them nothing.
+//! Terms of pods on nodes take memory for what is stored, and cost other pods nothing.
 
 use super::*;
 use machinery_fuzz::{cost, resident};

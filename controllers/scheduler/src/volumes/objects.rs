@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub struct Claim {
     pub uid: Box<str>,
     pub revision: Revision,
-    /// The volume it has or asks for; may be empty.
+    /// The volume it has or requests; may be empty.
     pub volume: Box<str>,
     pub class: Box<str>,
     /// Claim and volume have found each other, and both say so.
@@ -23,7 +23,7 @@ pub struct Claim {
     pub owner: Box<str>,
     /// The node for which its volume is to be made.
     pub selected_node: Option<Box<str>>,
-    /// Storage asked for.
+    /// Storage requested.
     pub request: Option<Quantity>,
     pub access_modes: AccessModes,
     pub is_block: bool,

@@ -34,7 +34,7 @@ pub(crate) struct WaitingClaim {
 pub(crate) struct PodVolumes {
     /// Volumes of those that are bound; `None` for one that is not there.
     bound: Vec<Option<Arc<Volume>>>,
-    /// Those that wait for the pod, in its order.
+    /// Claims that wait for the pod, in its order.
     pub(crate) waiting: Vec<WaitingClaim>,
     /// Places in `waiting` of those that may have a volume that is there, the smallest first.
     by_size: Vec<usize>,

@@ -120,7 +120,7 @@ impl Volumes {
         }
     }
 
-    /// Forgets what was assumed and is not written. What is written is forgotten when it is seen.
+    /// Forgets assumed bindings that are not written. Written ones are forgotten when they are seen.
     pub(crate) fn revert(&mut self, reservation: &Reservation) {
         for binding in reservation.bindings.iter().filter(|own| !own.written) {
             self.assumed_volumes.remove(&binding.volume);

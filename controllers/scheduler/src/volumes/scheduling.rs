@@ -109,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    /// Not everything of a reservation was written: the pod waits for its next turn.
+    /// Takes back what of a reservation was not written: the pod waits for its next turn.
     pub fn volumes_not_written(&mut self, pod: &PodInfo, reservation: &Reservation, now: Duration) {
         self.nodes.volumes.revert(reservation);
         if self.nodes.devices.revert(&reservation.devices) {

@@ -25,7 +25,7 @@ pub enum Phase {
     Succeeded,
     /// All ended, one badly.
     Failed,
-    /// Its node has not been heard of.
+    /// Its node has not reported.
     #[serde(other)]
     Unknown,
 }

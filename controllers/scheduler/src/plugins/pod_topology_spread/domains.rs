@@ -114,7 +114,7 @@ impl Domains {
         Some(all + i64::from(now) - i64::from(before))
     }
 
-    /// The fewest in any domain, this one's number being `own`; nothing when there are fewer domains than asked for.
+    /// The fewest in any domain, this one's number being `own`; nothing when there are fewer domains than requested.
     fn fewest(&self, min_domains: usize, value: usize, own: Option<i64>) -> i64 {
         if self.count < min_domains {
             return 0;

@@ -41,7 +41,7 @@ impl Server {
         }
     }
 
-    /// Has a writer act on the claim. Returns its answer, and the writes.
+    /// Lets a writer act on the claim. Returns its answer, and the writes.
     fn run<F: Future<Output: Send> + Send + 'static>(
         &self,
         act: impl FnOnce(Client, Runtime) -> F + Send + 'static,
