@@ -52,7 +52,7 @@ impl fmt::Debug for ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// Clock, tasks, randomness, disk; the machine's own where nothing is said.
+    /// Clock, tasks, randomness, disk; the machine's own by default.
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
@@ -89,7 +89,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Also serve on this address; port 0 takes any free one.
+    /// Serves on this address too; port 0 takes any free one.
     #[must_use]
     pub fn bind_address(mut self, address: SocketAddr) -> Self {
         self.server.listen = Some(address);

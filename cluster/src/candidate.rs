@@ -55,7 +55,7 @@ impl Candidate {
         runtime.supervise(name, run).detach();
     }
 
-    /// From becoming the leader to the end of everything that ran because of it.
+    /// Runs from becoming the leader to the end of everything that ran because of it.
     async fn term<T>(
         &self,
         runtime: &Runtime,

@@ -153,7 +153,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// The same for those who act for a leader.
+    /// The same for components that act for a leader.
     fn behind(&self, fence: Option<Leadership>) -> Self {
         Self {
             fence,

@@ -7,7 +7,7 @@ pub const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 /// Places pods.
 pub const SCHEDULER: &str = "system:kube-scheduler";
 
-/// May do everything.
+/// The user who may do everything.
 pub fn admin() -> UserInfo {
     UserInfo::named("kubernetes-admin", [UserInfo::MASTERS, UserInfo::AUTHENTICATED])
 }

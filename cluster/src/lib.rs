@@ -2,7 +2,7 @@
 //!
 //! [`Cluster::builder`] decides runtime, storage, address, ranges and which controllers run; `start` answers once the
 //! server serves. Components reach the server through its own service stack, each with its upstream identity; no socket
-//! is opened unless an address is asked for. Clusters share nothing: hundreds live side by side, and dropping one ends
+//! is opened unless an address is requested. Clusters share nothing: hundreds live side by side, and dropping one ends
 //! every task it has.
 //!
 //! ```text

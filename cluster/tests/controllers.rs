@@ -62,7 +62,7 @@ async fn started() -> Cluster {
     cluster.start().await.unwrap()
 }
 
-/// Asks for an object until it is as wanted.
+/// Reads an object until it is as wanted.
 async fn until<K: k8s_openapi::Resource<Scope: 'static>>(
     cluster: &Cluster,
     key: &ObjectKey,

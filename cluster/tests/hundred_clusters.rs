@@ -28,7 +28,7 @@ async fn until<T, F: Future<Output = Option<T>>>(runtime: &Runtime, what: &str, 
         .unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
-/// Threads, open descriptors and bytes of this process: those it has allocated and not freed. What is resident says more of
+/// Threads, open descriptors and bytes of this process: those it has allocated and not freed. Resident memory says more of
 /// the allocator, which keeps pages and never has the same ones, than of what was left behind.
 fn process() -> (usize, usize, usize) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const DEFAULT_SEEDS: u64 = 12;
 const CANDIDATES: usize = 3;
-/// Of simulated time, for each seed.
+/// Simulated time for each seed.
 const STORY: Duration = Duration::from_secs(1200);
 
 /// Stops whatever runs behind it, as a machine does that is suspended.
@@ -121,7 +121,7 @@ async fn mishap(runtime: &Runtime, gate: &Gate, faults: &Faults) {
             runtime.sleep(long).await;
         }
         _ => {
-            // What is asked for happens, and its answer is lost.
+            // What is requested happens, and its answer is lost.
             let deaf = Rates {
                 lose_answer: 1000,
                 delay: 1000,

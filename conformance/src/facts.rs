@@ -130,7 +130,7 @@ impl Facts {
 }
 
 impl Resource {
-    /// As objects spell it: `v1`, `apps/v1`.
+    /// The spelling in objects: `v1`, `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {
         match self.group.as_str() {

@@ -2,7 +2,7 @@
 //!
 //! - [`differential`], [`tenants`], [`owners`]: requests whose answers by the real kube-apiserver are data, with which ours
 //!   are compared.
-//! - [`suite`]: results of upstream's conformance suite, and the promise that a spec which passed goes on passing.
+//! - [`suite`]: results of upstream's conformance suite, and the rule that a spec which passed goes on passing.
 //! - [`facts`]: what is known of the built-in kinds, read from `machinery/api/facts`; [`protobuf`] writes and reads
 //!   objects by it, independently of the product's own codec.
 //! - [`mod@bench`]: a load generator that measures any API server.

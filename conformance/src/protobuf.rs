@@ -362,7 +362,7 @@ fn decode_message(facts: &Facts, entry: &Type, mut raw: &[u8]) -> Result<Value> 
     Ok(Value::Array(shown))
 }
 
-/// As JSON shows it, so that the masks find it.
+/// A time as JSON shows it, so that the masks find it.
 fn time_of(shown: &[Value]) -> Value {
     let number = |wanted: i64| {
         shown

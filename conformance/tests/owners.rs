@@ -1,4 +1,4 @@
-//! Ours records who owns which fields as the real kube-apiserver does, request by request (`conformance/owners`).
+//! Ours records the owner of each field as the real kube-apiserver does, request by request (`conformance/owners`).
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ pub(crate) struct Image {
     pub(crate) keys: Arc<Pki>,
 }
 
-/// The store of every world. What a dead store finds wrong is of no interest.
+/// The store of every world. Errors of a dead store are of no interest.
 pub(crate) async fn open(runtime: &Runtime) -> Arc<LogStorage> {
     let options = LogOptions {
         on_fatal: Arc::new(|_| {}),
@@ -46,7 +46,7 @@ impl Image {
                 .start()
                 .await
                 .unwrap();
-            // Without it no pod is admitted, and most scenarios are not about who makes it.
+            // Without it no pod is admitted, and most scenarios do not test the controller that makes it.
             let account =
                 json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
             let accounts = ApiResource::of::<ServiceAccount>();

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 const NAMES: u64 = 4;
 const SYSTEM: &str = "kube-system";
-/// Of a key without an owner; a signature of the machine's own randomness would differ from run to run.
+/// A request of a key without an owner; a signature of the machine's own randomness would differ from run to run.
 const REQUEST: &str = include_str!("../../testdata/request.base64");
 /// Upstream's `deniedExpiration`.
 const DENIED_FOR: SignedDuration = SignedDuration::from_hours(1);

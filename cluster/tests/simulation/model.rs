@@ -93,17 +93,17 @@ impl ObjectVersion {
         &self.key.namespace
     }
 
-    /// Of a pod: neither ended nor ending.
+    /// Reports whether a pod has neither ended nor is ending.
     pub(crate) fn is_active_pod(&self) -> bool {
         !self.is_deleting() && !self.is_ended_pod()
     }
 
-    /// Of a pod: it has run to its end.
+    /// Reports whether a pod has run to its end.
     pub(crate) fn is_ended_pod(&self) -> bool {
         matches!(self.text("/status/phase"), "Succeeded" | "Failed")
     }
 
-    /// Of a pod: active and ready.
+    /// Reports whether a pod is active and ready.
     pub(crate) fn is_ready_pod(&self) -> bool {
         self.is_active_pod() && self.condition("Ready") == "True"
     }
@@ -210,7 +210,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// From the first revision that is still delivered, onto what the store held then.
+    /// A model from the first revision that is still delivered, onto what the store held then.
     pub(crate) async fn new(storage: &dyn Storage) -> Self {
         let prefix = Prefix::parse("/").unwrap();
         let page = storage

@@ -1,6 +1,6 @@
-//! Nodes fall silent, say that they are not ready, and come back; pods tolerate that for ever, for a minute, or as long
-//! as everybody: no node is believed lost that is heard, no pod leaves that may stay, and in the end taints, pods and
-//! nodes say the same.
+//! Nodes fall silent, report that they are not ready, and come back; pods tolerate that for ever, for a minute, or for the
+//! default time: no node counts as lost that renews its lease, no pod is evicted that may stay, and in the end taints, pods
+//! and nodes agree.
 
 use crate::Scenario;
 use crate::model::{Change, ObjectVersion, ReferenceModel};
@@ -222,8 +222,8 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// A node that becomes unknown gave no sign of life for the grace period before the controller decided so. What it
-    /// said after that, while the controller's words were on their way, no controller could know.
+    /// A node that becomes unknown gave no sign of life for the grace period before the controller decided so. Its heartbeats after
+    /// that, while the controller's writes were on their way, no controller could know.
     fn is_rightly_silent(&self, before: &ObjectVersion, after: &ObjectVersion) -> Result<(), String> {
         let decided = ready_time(after, "lastTransitionTime").unwrap();
         let renewed = self.renewed.get(after.name()).into_iter().flatten();

@@ -1,5 +1,5 @@
 //! Sizes change, pods vanish, fail, are given away and found, while messages are lost: two sets of one selector never
-//! make more pods than were asked for, and in the end have as many as they ask for.
+//! make more pods than were requested, and in the end have as many as they request.
 
 use crate::Scenario;
 use crate::model::{Change, ObjectVersion, ReferenceModel};
@@ -35,7 +35,7 @@ impl SetKind for ReplicaSet {
 
 pub(crate) struct Sets<K> {
     kind: PhantomData<K>,
-    /// Sizes by generation that a set was asked for since the generation that its controller has observed.
+    /// Sizes by generation that were requested of a set since the generation that its controller has observed.
     sizes: BTreeMap<ObjectKey, BTreeMap<i64, i64>>,
 }
 
@@ -150,7 +150,7 @@ fn active(model: &ReferenceModel, owner: &ObjectVersion) -> i64 {
     model.pods_of(owner).filter(|pod| pod.is_active_pod()).count() as i64
 }
 
-/// No pod's deletion was asked for again after the server had done it.
+/// No pod's deletion was requested again after the server had done it.
 pub(crate) fn deleted_once(mutations: &[Request]) -> Result<(), String> {
     let mut deleted = BTreeSet::new();
     let done = |request: &&Request| request.method == "DELETE" && request.code == 200;

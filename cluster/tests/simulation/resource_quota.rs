@@ -94,7 +94,7 @@ impl Scenario for Quotas {
     }
 
     /// A look at a cache that lags may give away what was charged just now, as upstream's does; so what is true at every
-    /// revision is only that a quota's status speaks of what its spec asks for, or did.
+    /// revision is only that a quota's status speaks of what its spec requests, or did.
     fn check_invariant(&mut self, _: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(quota) = change.after.as_ref().filter(|own| own.kind == "ResourceQuota") else {
             return Ok(());

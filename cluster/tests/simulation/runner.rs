@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// Seeds of a plain run.
 const DEFAULT_SEEDS: u64 = 4;
-/// Of so many steps, in one the components die.
+/// Number of steps of which in one the components die.
 const RESTART_ONE_IN: u64 = 15;
-/// Of so many steps, in one the power goes.
+/// Number of steps of which in one the power goes.
 const POWER_ONE_IN: u64 = 40;
 /// Time that a healed world may take to come to rest, by its own clock.
 const REST: Duration = Duration::from_secs(1800);

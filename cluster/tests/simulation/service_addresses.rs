@@ -47,7 +47,7 @@ impl Scenario for Addresses {
                 let name = format!("s{}", world.dice(SERVICES));
                 match model.get("Service", "default", &name) {
                     Some(own) => world.delete::<Service>(&own.key).await,
-                    // The range it asks for may not be there, or full.
+                    // The range it requests may not be there, or full.
                     None => drop(world.create::<Service>(service(world, &name)).await),
                 }
             }
@@ -136,7 +136,7 @@ fn is_in(cidr: &ObjectVersion, address: &ObjectVersion) -> bool {
     bits(address.name()) >> shift == bits(base) >> shift
 }
 
-/// Of the default range, which always stays: who deletes the last trace of an address frees its range.
+/// Takes one of the default range, which always stays: the last trace of an address, once deleted, frees its range.
 async fn delete_an_address(world: &World, model: &ReferenceModel) {
     let of_default = |own: &&Arc<ObjectVersion>| own.name().starts_with("10.96.");
     let addresses = model.all("IPAddress").filter(of_default).cloned();

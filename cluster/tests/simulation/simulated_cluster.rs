@@ -70,7 +70,7 @@ impl World {
         self.runtime.random_u64() % sides
     }
 
-    /// Once in `sides` times.
+    /// True once in `sides` times.
     pub(crate) fn once_in(&self, sides: u64) -> bool {
         self.dice(sides) == 0
     }
@@ -86,7 +86,7 @@ impl World {
         self.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
-    /// Creates an object of `metadata.namespace`, `default` where that is missing. What a user does may be refused.
+    /// Creates an object of `metadata.namespace`, `default` where that is missing. The request may be refused.
     pub(crate) async fn create<K: Resource<Scope: 'static>>(&self, object: Value) -> Result<(), ClientError> {
         let mut object = object;
         object["apiVersion"] = json!(K::API_VERSION);

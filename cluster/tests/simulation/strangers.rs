@@ -1,6 +1,6 @@
 //! Owner references are what the author of an object says they are. Objects of another namespace that name the uid of a
 //! workload as their controller, and stay since they have a finalizer, are none of its own: every workload has what it
-//! asks for of its own namespace, and the strangers are left as they are.
+//! requests of its own namespace, and the objects of others are left as they are.
 
 use crate::Scenario;
 use crate::model::{Change, ObjectVersion, ReferenceModel};

@@ -81,7 +81,7 @@ impl Target {
         })
     }
 
-    /// The same server for a client with this token and no certificate, or for nobody, from this address.
+    /// The same server for a client with this token or anonymous, without a certificate, from this address.
     ///
     /// # Errors
     /// None with the protocols that are built in.

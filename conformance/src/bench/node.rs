@@ -1,6 +1,6 @@
 //! A server with its node: from exec to Ready, at rest, and pods from their creation until they run.
 //!
-//! Everything is seen as a client of the API sees it. What of a pod's start is the container runtime's is measured
+//! Everything is seen as a client of the API sees it. The container runtime's part of a pod's start is measured
 //! beside it by another program, which asks the runtime for the same without any of us.
 
 use super::connection::Target;
@@ -24,9 +24,9 @@ const PODS: &str = "/api/v1/namespaces/bench/pods";
 /// ConfigMap that every pod's first volume waits for.
 const AUTHORITY: &str = "/api/v1/namespaces/bench/configmaps/kube-root-ca.crt";
 const NODES: &str = "/api/v1/nodes";
-/// Nobody waits longer for anything here.
+/// Longest wait for a pod, an endpoint or a connection.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at what cannot be watched.
+/// Pause between two looks at what cannot be watched.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Command to start, its files, and the amount of work.

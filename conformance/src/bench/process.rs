@@ -120,7 +120,7 @@ fn program_of(pid: u32, data_dir: &Path) -> Option<usize> {
     program.filter(|_| is_ours)
 }
 
-/// Of all threads, those that ended too, which `schedstat` of the threads forgets.
+/// CPU time of all threads, those that ended too, which `schedstat` of the threads forgets.
 fn cpu_of(pid: u32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = text.rsplit_once(')').context("an unreadable stat")?.1;

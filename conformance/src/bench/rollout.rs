@@ -19,9 +19,9 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/rollout/deployments";
 const KWOK_NODES: usize = 100;
 const REPLICAS: usize = 10_000;
 const CLIENTS: usize = 16;
-/// Nobody waits longer for the last pod.
+/// Longest wait for the last pod.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Between two questions.
+/// Pause between two questions.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The program that plays the agent of every node with a certain label.
@@ -65,7 +65,7 @@ impl Kwok {
 }
 
 impl Bench {
-    /// From the Deployment's creation until all of its pods are Ready.
+    /// Time from the Deployment's creation until all of its pods are Ready.
     pub(super) async fn rollout(&mut self, kwok: &Kwok) -> Result<()> {
         namespace(&self.target, "rollout").await?;
         let make: load::Operation = Arc::new(|client, number| {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/scheduling/pods";
-/// Nobody waits longer for the last pod.
+/// Longest wait for the last pod.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two questions for the pods still without a node.
+/// Pause between two questions for the pods still without a node.
 const PAUSE: Duration = Duration::from_millis(50);
 const CLIENTS: usize = 64;
 

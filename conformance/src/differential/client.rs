@@ -20,7 +20,7 @@ const WATCH_SILENCE: Duration = Duration::from_secs(3);
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// A way to one server, as a cluster admin or as nobody.
+/// A way to one server, as a cluster admin or anonymous.
 #[derive(Clone)]
 pub struct Client {
     admin: kube::Client,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Client {
-    /// From a kubeconfig's current context.
+    /// A client of a kubeconfig's current context.
     pub async fn new(kubeconfig: &Path, runtime: &Runtime) -> Result<Self> {
         let kubeconfig =
             Kubeconfig::read_from(kubeconfig).with_context(|| kubeconfig.display().to_string())?;

@@ -1,7 +1,7 @@
-//! Answers of a case without what earlier answers of it have said already.
+//! Answers of a case without the parts that earlier answers of it have already.
 //!
 //! A case creates an object, reads it, lists it and patches it: most of each answer stood in the one before. A part that
-//! did is written as `{"=": pointer}`, where the pointer is RFC 6901's, into the list of the case's answers. What is left
+//! did is written as `{"=": pointer}`, where the pointer is RFC 6901's, into the list of the case's answers. The rest
 //! in the file of an answer is what the step changed.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(crate) struct Shortener {
 }
 
 impl Shortener {
-    /// The answer with pointers for what earlier ones said.
+    /// The answer with pointers for what earlier ones had.
     pub(crate) fn shorten(&mut self, answer: &Value) -> Value {
         let short = self.shortened(answer);
         self.learn(&format!("/{}", self.count), answer);

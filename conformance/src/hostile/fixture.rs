@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The one who attacks, with the rights of an editor in a namespace.
+/// The attacker, with the rights of an editor in a namespace.
 pub(super) const ATTACKER: &str = "mallory";
 pub(super) const TENANTS: [&str; 2] = ["anna", WEBHOOK_USER];
 /// The tenant whose token a webhook knows; the other one has a service account.

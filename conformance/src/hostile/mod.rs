@@ -2,7 +2,7 @@
 //!
 //! [`tenants`] create, read, list, patch, delete and watch in a namespace each, and each has a Deployment; every answer is
 //! timed. [`attacks`] holds the attacks, a row each, all of them under way at once, from addresses of their own, as a third
-//! tenant with the rights of an editor in a namespace, or as nobody. [`figures`] samples the processes and makes the tables
+//! tenant with the rights of an editor in a namespace, or anonymous. [`figures`] samples the processes and makes the tables
 //! and the verdict: no more errors than allowed, memory that comes back, no restart.
 //!
 //! Everything here knows only the API and the processes; it ends what it began.
@@ -108,7 +108,7 @@ fn orders(place: &Fixture, options: &Options) -> Orders {
 struct Attackers(tokio::process::Child);
 
 impl Attackers {
-    /// This program again, as the one that attacks. What it is given has a token, which everybody would see in its arguments.
+    /// This program again, as the attacker. Its input has a token, which every process could see in its arguments.
     async fn start(orders: &Orders, nice: u8) -> Result<Self> {
         let mut command = tokio::process::Command::new("nice");
         command

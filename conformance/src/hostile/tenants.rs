@@ -285,7 +285,7 @@ async fn attempt(
     Ok((head, body.collect().await?.to_bytes()))
 }
 
-/// Returns the pause that an answer asks for, which client-go follows.
+/// Returns the pause that an answer requests, which client-go follows.
 fn retry_after(head: &Parts) -> Option<Duration> {
     let is_temporary = head.status == StatusCode::TOO_MANY_REQUESTS || head.status.is_server_error();
     let seconds = head.headers.get(RETRY_AFTER).filter(|_| is_temporary)?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub ran: Vec<Spec>,
-    /// Names of those that were chosen by nobody, or skip themselves.
+    /// Names of specs that no focus selected, or that skip themselves.
     pub skipped: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use regex_automata::meta::Regex;
 
 use super::Reports;
 
-/// Part of the name of every spec that conformance asks for.
+/// Part of the name of every spec that conformance requests.
 const LABEL: &str = "[Conformance]";
 
 /// A line that counts them; `missing` is a list of features, each with the expression of its specs.

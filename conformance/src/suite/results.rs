@@ -13,7 +13,7 @@ const HEAD: &str = "spec\tresult\tseconds\tmissing";
 /// Most characters of a cell, so that it fits a line; the report has the rest.
 const MAX_MISSING: usize = 240;
 
-/// Beginning of a cell that a person wrote who knows what is missing; a spec that fails again keeps it.
+/// Beginning of a cell written by a person, with what is missing; a spec that fails again keeps it.
 const WRITTEN: &str = "not built: ";
 
 /// All specs that were ever run, by name.
@@ -55,7 +55,7 @@ impl Table {
         Ok(table)
     }
 
-    /// A spec that passed and now fails keeps its line: the line is the promise.
+    /// A spec that passed and now fails keeps its line: the line is the obligation.
     pub(super) fn merge<'a>(&mut self, specs: impl IntoIterator<Item = &'a Spec>) -> Merged {
         let mut merged = Merged::default();
         for spec in specs {

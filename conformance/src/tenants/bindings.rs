@@ -7,7 +7,7 @@ use super::{OTHER, OWN};
 
 const DRY: &str = "dryRun=All";
 
-/// Bodies that agree with the address, that name another namespace or pod, and such as nobody may bind.
+/// Bodies that agree with the address, that name another namespace or pod, and such as no user may bind.
 pub(super) fn requests() -> Vec<Ask> {
     let mut asks = Vec::new();
     for side in [OWN, OTHER] {

@@ -10,7 +10,7 @@ const DRY: &str = "dryRun=All";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
-/// Sent by every user; who holds what decides.
+/// Sent by every user; the user's rights decide.
 #[must_use]
 pub fn requests() -> Vec<Ask> {
     let mut asks = cluster_roles();
@@ -276,7 +276,7 @@ fn bound_things(side: &str) -> Vec<Ask> {
     ]
 }
 
-/// Requests about who somebody is or may be.
+/// Requests about identities and rights.
 fn identities() -> Vec<Ask> {
     let review = |group: &str, kind: &str, spec: Value| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
     let allowed =

@@ -1,4 +1,4 @@
-//! The world that tenants meet: every kind on two sides, and who may do what on one of them.
+//! The world that tenants meet: every kind on two sides, and users with rights on one of them.
 
 use std::path::Path;
 

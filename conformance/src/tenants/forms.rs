@@ -1,4 +1,4 @@
-//! Forms of answers: every verb, in each form that a client may ask for, and in forms that there are not. Of an answer is kept:
+//! Forms of answers: every verb, in each form that a client may request, and in forms that there are not. Of an answer is kept:
 //! code, content type, kind of the body (of a watch: of its first event) and reason.
 
 use std::path::Path;

@@ -6,7 +6,7 @@ use super::fixture::{Placed, Sample};
 use super::run::Ask;
 use super::{OTHER, OWN};
 
-/// Nothing changes, whoever asks.
+/// Nothing changes, whichever user sends it.
 const DRY: &str = "dryRun=All";
 const APPLY: &str = "dryRun=All&fieldManager=tenant&force=true";
 const JSON: &str = "application/json";

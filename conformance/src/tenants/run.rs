@@ -1,4 +1,4 @@
-//! Sending as somebody, and what is kept of an answer.
+//! Sending as one user, and the kept part of an answer.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const AT_A_TIME: usize = 8;
 /// The annotation of the bookmark behind a watch's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// One request, whoever sends it.
+/// One request of any user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
     /// Names the request in the records: method, address and, after a space, which body.

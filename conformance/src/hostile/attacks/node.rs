@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Streams to the attacker's own pod that nobody uses.
+/// Idle streams to the attacker's own pod.
 pub(super) async fn streams(scene: Scene, runtime: Runtime) -> Result<()> {
     const WAYS: [&str; 3] = [
         "exec?command=/hello&stdin=1&stdout=1",
