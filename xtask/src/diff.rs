@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// The kubeconfig of a running server of ours. Without it one is started from the binary of this tree.
     #[arg(long)]
     knarr: Option<PathBuf>,
-    /// The kubeconfig of a running kube-apiserver. Without it one is started where one is asked for.
+    /// The kubeconfig of a running kube-apiserver. Without it one is started where one is requested.
     #[arg(long)]
     upstream: Option<PathBuf>,
     /// Start the release binary.

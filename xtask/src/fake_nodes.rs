@@ -1,4 +1,4 @@
-//! Two nodes that exist only as objects: Ready, with capacity, and nobody behind them.
+//! Two nodes that exist only as objects: Ready, with capacity, and without a kubelet.
 
 use std::fs;
 use std::path::Path;

@@ -22,7 +22,7 @@ const ISOLATED_NETWORK: [u8; 3] = [172, 31, 255];
 const PREFIX: u8 = 24;
 
 impl Host {
-    /// Makes the namespace if it is asked for and missing. An isolated node has a bridge of its own as its uplink,
+    /// Makes the namespace if it is requested and missing. An isolated node has a bridge of its own as its uplink,
     /// so that it has an address and a default route without touching the machine's links.
     pub fn prepare(namespace: Option<String>) -> Result<Self> {
         let host = Self { namespace };
@@ -139,7 +139,7 @@ impl Host {
         self.namespace.as_deref().map(netns_path)
     }
 
-    /// Below this cgroup lie those of all pods: a cluster of its own has one of its own.
+    /// The cgroup of all pods: a cluster of its own has one of its own.
     pub fn cgroup_root(&self) -> String {
         self.namespace
             .as_ref()

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use xtask::host::Host;
 
-/// The port of a server that nobody else can see.
+/// The server's port, in a network namespace of its own where there is a node.
 const PORT: u16 = 6443;
 
 /// The disk of pods and images.
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// In seconds.
+    /// Duration in seconds.
     fn duration(&self) -> u64 {
         self.seconds.unwrap_or(self.minutes * 60)
     }

@@ -66,7 +66,7 @@ enum Command {
     Diff(diff::Arguments),
     /// Record what tenants get at the real kube-apiserver; the tests of `conformance` compare ours with it.
     Tenants(tenants::Arguments),
-    /// Record who owns which fields at the real kube-apiserver; the tests of `conformance` compare ours with it.
+    /// Record the owners of fields at the real kube-apiserver; the tests of `conformance` compare ours with it.
     Owners(owners::Arguments),
     /// Show every parser and engine many hostile inputs, from a seed.
     Fuzz(fuzz::Arguments),

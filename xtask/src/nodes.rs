@@ -62,7 +62,7 @@ impl FurtherNode {
         let log = fs::File::options().create(true).append(true).open(log)?;
         let mut agent = self.agent(knarr, token_file);
         agent.args(flags).stdout(log.try_clone()?).stderr(log);
-        // Not ended by an interrupt of who starts it.
+        // Not ended by an interrupt of the process that starts it.
         agent
             .process_group(0)
             .spawn()

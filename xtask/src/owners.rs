@@ -1,4 +1,4 @@
-//! `cargo xtask owners`: who owns which fields at the real kube-apiserver, recorded; CI compares ours with the record.
+//! `cargo xtask owners`: owners of fields at the real kube-apiserver, recorded; CI compares ours with the record.
 
 use anyhow::Result;
 

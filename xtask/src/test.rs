@@ -1,7 +1,7 @@
 //! `cargo xtask test`: installs what is missing and runs all tests. `.ci/run` calls it.
 //!
 //! Three layers: every crate's own tests; tests that need root, by name; a cluster with real containers.
-//! What this machine lacks is said by name and not counted as passed.
+//! Missing prerequisites are printed by name and not counted as passed.
 
 use crate::ci::{cargo, step};
 use crate::config::Config;
@@ -24,7 +24,7 @@ const NEED_ROOT: [&str; 10] = [
     "joining",
 ];
 
-/// Upstream's programs that tests ask for by `tool_or_skip`.
+/// Upstream's programs that tests request by `tool_or_skip`.
 const TOOLS: [&str; 6] = [
     "etcd",
     "envtest",
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// A test that asks for another program would fail on a clean machine alone.
+    /// A test that requests another program would fail on a clean machine alone.
     #[test]
     fn tools_that_tests_ask_for_are_built() {
         let mut files = Vec::new();

@@ -1,8 +1,8 @@
 //! `cargo xtask tools [NAME…]`: upstream's programs, built from their published Go modules.
 //!
-//! `conformance/tools/go.mod` pins every version. What is built goes to [`Config::tools`], each program with a small
+//! `conformance/tools/go.mod` pins every version. Programs go to [`Config::tools`], each with a small
 //! `.pin` file beside it that says from what; a program whose pin still fits is not built again.
-//! A program is put in its place by rename, so whoever runs the old one is not disturbed.
+//! A program is put in its place by rename, so a process that runs the old one is not disturbed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -228,7 +228,7 @@ pub(crate) fn module(config: &Config, path: &str) -> Result<PathBuf> {
     Ok(module.dir)
 }
 
-/// Without these, clients see a version skew and the server says v0.0.0.
+/// Flags without which clients see a version skew and the server says v0.0.0.
 fn linker_flags() -> String {
     let package = "k8s.io/component-base/version";
     format!(

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In a network namespace of its own, with the debug binary that the tests have built.
+/// Runs in a network namespace of its own, with the debug binary that the tests have built.
 pub(crate) fn run(config: &Config) -> Result<()> {
     let scratch = process::output(process::command("mktemp").args(["-d", "-t", "knarr-up.XXXXXX"]))?;
     let scratch = PathBuf::from(scratch.trim());

@@ -129,7 +129,7 @@ impl Upstream {
                 &tokens.display().to_string(),
                 "--authorization-mode",
                 "Node,RBAC",
-                // As kubeadm and everybody else starts it.
+                // As kubeadm starts it.
                 "--enable-admission-plugins",
                 "NodeRestriction",
                 "--service-account-key-file",
@@ -155,7 +155,7 @@ impl Upstream {
         self.folder.join("certs/apiserver.crt")
     }
 
-    /// Without the node lifecycle controller: fake nodes send no leases and must stay Ready.
+    /// Starts it without the node lifecycle controller: fake nodes send no leases and must stay Ready.
     fn start_controller_manager(&mut self, config: &Config) -> Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let [port] = free_ports()?;

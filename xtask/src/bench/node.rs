@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use xtask::host::Host;
 
-/// The port of a server that nobody else can see.
+/// The port of a server in a network namespace of its own.
 const PORT: u16 = 6443;
 
 /// The table, or nothing after saying what this machine lacks.
@@ -57,7 +57,7 @@ impl Isolated {
         bench.arg("--kubeconfig").arg(&kubeconfig);
         bench.arg("--node").arg(&self.data_dir);
         bench.arg("--runtime").arg(built.program("start_pods"));
-        // In the class of the bench's own pods: what asks for nothing gets little time beside others.
+        // In the class of the bench's own pods: what requests nothing gets little time beside others.
         let group = format!("{cgroups}/kubepods/besteffort/direct");
         bench.args(["--cgroup-parent", &group, "--"]);
         bench.arg(built.program("knarr")).arg("server");

@@ -19,7 +19,7 @@ pub(super) const NODE: TableMarkers = TableMarkers {
 };
 const END: &str = "<!-- end -->\n";
 
-/// The design's promises, by how a figure's name begins; the longest beginning counts.
+/// The design's goals, by how a figure's name begins; the longest beginning counts.
 const GOALS: [(&str, &str); 18] = [
     ("binary, stripped", "25 MB"),
     ("control plane, exec → /readyz, first start", "100 ms"),
@@ -49,7 +49,7 @@ fn goal(work: &str) -> &'static str {
         .map_or("", |(_, goal)| goal)
 }
 
-/// Our figures, what was promised, and the peer's where it has the same.
+/// Our figures, their goals, and the peer's where it has the same.
 pub(super) fn beside(ours: &[Figure], theirs: &[Figure]) -> String {
     let mut out = String::from("| work | Knarr | goal | upstream, same run |\n|---|---|---|---|\n");
     for figure in ours {
@@ -66,7 +66,7 @@ pub(super) fn beside(ours: &[Figure], theirs: &[Figure]) -> String {
     out
 }
 
-/// Our figures and what was promised.
+/// Our figures and their goals.
 pub(super) fn alone(ours: &[Figure]) -> String {
     let rows = ours.iter().map(|figure| {
         format!(

@@ -19,7 +19,7 @@ const SUITE: u8 = 99;
 const REGISTRY_PORT: u16 = 5000;
 const SECURE_PORT: u16 = 6443;
 
-/// Of setpriv: the kernel kills the program when this one ends, however that may be.
+/// Flags of setpriv: the kernel kills the program when this one ends, however that may be.
 const ENDS_WITH_US: [&str; 3] = ["--pdeathsig", "KILL", "--"];
 
 /// Looks at what is awaited: 600 × 200 ms.

@@ -100,7 +100,7 @@ impl Chosen {
         }
     }
 
-    /// These specs, one at a time.
+    /// The phase of these specs again, one at a time.
     pub(super) fn again(&self, names: &[String]) -> Phase {
         Phase {
             name: "again".to_owned(),

@@ -28,7 +28,7 @@ struct Targets {
     program: Option<&'static str>,
     /// Words that the names of these tests have.
     names: &'static [&'static str],
-    /// Of the inputs asked for, these are shown one in so many: each of theirs starts a server.
+    /// Of the inputs requested, these are shown one in so many: each of theirs starts a server.
     one_in: u64,
 }
 
@@ -141,7 +141,7 @@ struct Run {
 }
 
 impl Run {
-    /// Of `package, target, from, inputs, milliseconds`; what follows is for readers.
+    /// Parses `package, target, from, inputs, milliseconds`; what follows is for readers.
     fn parse(line: &str) -> Option<Self> {
         let mut cells = line.split('\t');
         Some(Self {

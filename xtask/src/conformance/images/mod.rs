@@ -62,7 +62,7 @@ pub(super) fn ensure(config: &Config) -> Result<Images> {
     Ok(images)
 }
 
-/// Runs `make` unless it has ended well with this recipe before. What it makes has to bear `name`.
+/// Runs `make` unless it has ended well with this recipe before. Its image has to bear `name`.
 fn once(folder: &Path, name: &str, recipe: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
     let pin = folder.join(format!(".{name}.pin"));
     let made = folder.join(name).try_exists()? && fs::read_to_string(&pin).is_ok_and(|pin| pin == recipe);
