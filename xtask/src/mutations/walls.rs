@@ -155,7 +155,7 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: UNREAD_ANSWERS,
             },
             Mutation {
-                name: "an answer that nobody reads has no end",
+                name: "an unread answer has no end",
                 file: "unread_memory/mod.rs",
                 from: "            own.end_expired();\n",
                 to: "",
@@ -183,7 +183,7 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: UNREAD_MEMORY,
             },
             Mutation {
-                name: "what anybody gives back wakes all owners",
+                name: "room that one owner gives back wakes all",
                 file: "unread_memory/ledger.rs",
                 from: "Some(spent) if !spent.is_of_owner =>",
                 to: "Some(_) =>",
@@ -204,7 +204,7 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: UNREAD_WAITS,
             },
             Mutation {
-                name: "answers wait for room when nobody waits for them",
+                name: "answers wait for room after their clients have left",
                 file: "waiting_answers.rs",
                 from: "pin!(ctx.unawaited())",
                 to: "pin!(future::pending::<()>())",
@@ -425,7 +425,7 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: &["--test", "hostile", "heavy_request_whose_client_leaves"],
             },
             Mutation {
-                name: "nobody asks whether a silent client is there",
+                name: "a silent client is never probed",
                 file: "listener.rs",
                 from: "keep_alive.set(&stream);",
                 to: "",
