@@ -38,7 +38,7 @@ extern "C" fn reap(_signal: i32) {
     while unsafe { waitpid(-1, std::ptr::null_mut(), WNOHANG) } > 0 {}
 }
 
-/// As process 1 of a namespace we are sent only the signals we handle.
+/// Installs a handler: process 1 of a namespace is sent only the signals it handles.
 fn handle(number: i32, handler: extern "C" fn(i32)) {
     // SAFETY: the handlers above call only what may be called from a signal handler.
     unsafe { signal(number, handler as usize) };
@@ -181,7 +181,7 @@ fn query(server: &str, name: &str) -> Option<Option<Ipv4Addr>> {
         question.extend_from_slice(label.as_bytes());
     }
     question.extend_from_slice(&[0, 0, 1, 0, 1]);
-    // Connected, as resolvers do it: a refusal is heard then.
+    // Connected, as resolvers do it: a refusal is received then.
     socket.connect((server, 53)).ok()?;
     socket.send(&question).ok()?;
     let mut answer = [0; 1500];

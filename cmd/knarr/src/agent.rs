@@ -145,7 +145,7 @@ fn own_node(arguments: &AgentArguments) -> join::Node {
     }
 }
 
-/// Starts what pods that run already ask for, whatever the container runtime does.
+/// Starts what pods that run already request, whatever the container runtime does.
 async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<Runtime> {
     let runtime = Runtime::real();
     // Routes and rules follow all nodes, which the node's own identity may not.

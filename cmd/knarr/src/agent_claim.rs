@@ -52,7 +52,7 @@ pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result
                 "port {port} is in use, by another node agent it seems: end it first, and the server that keeps it running; \
                  `ss -ltnp 'sport = :{port}'` shows the process"
             ),
-            // Whatever else is wrong with it is said where it is bound to stay.
+            // Whatever else is wrong with it is reported where it is bound to stay.
             _ => {}
         }
     }
@@ -65,7 +65,7 @@ pub(crate) fn claim(record: &Path, data_dir: &Path, port: u16) -> anyhow::Result
 /// Refuses while the agent of another data directory, or its containerd with its pods, runs.
 pub(crate) fn refuse_another(record: &Path, data_dir: &Path) -> anyhow::Result<()> {
     let other = recorded(record);
-    // A directory that is yet to be made is no one's.
+    // A directory that is yet to be made belongs to no agent.
     let own = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
     match other.as_os_str().is_empty() || other == own {
         true => Ok(()),

@@ -107,7 +107,7 @@ fn content(path: &Path) -> impl Fn(String) -> ConfigFileError {
     }
 }
 
-/// The file that `--config` names; none where help is asked for.
+/// The file that `--config` names; none where help is requested.
 fn path_in(given: &[OsString]) -> Option<PathBuf> {
     let wants_help = given.iter().any(|word| word == "--help" || word == "-h");
     let mut words = given.iter().filter(|_| !wants_help);

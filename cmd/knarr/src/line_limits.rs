@@ -29,7 +29,7 @@ impl LineLimits {
     }
 
     /// Number of lines of an event's place that were left out since the last one, where this one is to be written. Lines for
-    /// debugging have no bound: whoever wants them asks for all.
+    /// debugging have no bound: an operator that enables them gets all.
     pub(crate) fn should_write(&self, event: &Metadata<'_>) -> Option<u64> {
         match *event.level() > Level::INFO {
             true => Some(0),

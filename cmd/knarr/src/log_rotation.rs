@@ -1,8 +1,8 @@
 //! The log that `knarr up` or the server gave this process: once it is large it is kept beside, and begun again.
 //!
 //! Tenants cause lines of the log, and it lies on the disk of the data. Only a file of that name is touched to which our output is
-//! appended: an operator who redirects the output elsewhere has a way of their own. Its content is copied and then cut off, so that
-//! all who append to it go on at its beginning; what is written in the moment between the two is lost.
+//! appended: an operator with the output elsewhere has a way of their own. Its content is copied and then cut off, so that
+//! all that append to it go on at its beginning; what is written in the moment between the two is lost.
 
 use machinery_runtime::Runtime;
 use std::fs::{File, OpenOptions};
@@ -64,7 +64,7 @@ fn rotate(output: &File, log: &Path, most: u64) -> io::Result<bool> {
         return Ok(false);
     }
     let before = before(log);
-    // A new file: nobody's link is followed.
+    // A new file: no user's link is followed.
     match std::fs::remove_file(&before) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -118,7 +118,7 @@ mod tests {
             (read(&path).as_str(), read(&before(&path)).as_str()),
             ("", "one\ntwo\n")
         );
-        // Everybody goes on at the beginning, and one log is kept.
+        // All writers go on at the beginning, and one log is kept.
         other.write_all(b"three\n").unwrap();
         output.write_all(b"four\n").unwrap();
         assert!(rotate(&output, &path, 4).unwrap());

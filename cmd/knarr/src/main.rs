@@ -39,7 +39,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Configuration that jemalloc reads before `main`: few arenas, because few threads do the work, and free memory goes back to
 /// the system soon, because an idle cluster is to be small.
-// SAFETY: jemalloc declares this symbol as a pointer to a C string that nobody writes to; a reference to a constant
+// SAFETY: jemalloc declares this symbol as a pointer to a C string that is only read; a reference to a constant
 // array that ends in a zero byte is that.
 #[expect(
     unsafe_code,

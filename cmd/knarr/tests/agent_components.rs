@@ -184,13 +184,13 @@ impl Agent {
         admin.create(&services, "default", &service).await.unwrap();
     }
 
-    /// Both have learnt of the service, and have written it.
+    /// Waits until both have seen the service, and have written it.
     async fn until_written(&self) {
         let in_zone = || std::fs::read_to_string(self.zone()).is_ok_and(|text| text.contains(ADDRESS));
         self.until(|| self.kernel.hold(ADDRESS) && in_zone()).await;
     }
 
-    /// Nobody has written anything yet.
+    /// Clears what the components have written.
     fn forget_written(&self) {
         self.kernel.0.lock().unwrap().clear();
         std::fs::remove_file(self.zone()).unwrap();

@@ -103,7 +103,7 @@ fn check_without_root_says_what_to_do() {
         );
         return;
     }
-    // Root gives itself up for the child; the binary must be where anybody may read it.
+    // Root gives itself up for the child; the binary must be where any user may read it.
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("knarr");
     std::fs::copy(env!("CARGO_BIN_EXE_knarr"), &program).expect("a copy");

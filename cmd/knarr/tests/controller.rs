@@ -26,7 +26,7 @@ use support::Server;
 use tokio::sync::mpsc;
 
 const FINALIZER: &str = "knarr.test/crew";
-/// Between attempts while the server is away.
+/// Pause between attempts while the server is away.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const MANIFESTS: &str = "

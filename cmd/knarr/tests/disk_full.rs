@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use support::{Launch, Server, tool_or_skip};
 
-/// A disk of 24 MB; its owner makes room when the test asks for it by a file.
+/// A disk of 24 MB; its owner makes room when the test requests it by a file.
 const SCRIPT: &str = r#"
 dir=$1
 shift
@@ -84,7 +84,7 @@ fn full_disk_refuses_writes_and_recovers_by_itself() {
     all_are_there(&server, 1..acknowledged);
 }
 
-/// A server whose data directory is on a disk of 24 MB; or `None` after saying what is skipped.
+/// A server whose data directory is on a disk of 24 MB; or `None` after printing what is skipped.
 fn on_a_small_disk(test: &str) -> Option<Server> {
     let kubectl = tool_or_skip(test, "kubectl")?;
     if !can_mount() {
@@ -102,7 +102,7 @@ fn on_a_small_disk(test: &str) -> Option<Server> {
     Some(Server::start_in(dir, kubectl, launch))
 }
 
-/// Nobody else is on the disk: room comes from what the server itself keeps of the deleted objects.
+/// The server alone is on the disk: room comes from what it keeps of the deleted objects.
 #[test]
 fn full_disk_of_own_objects_has_room_again_once_they_are_deleted() {
     let Some(server) = on_a_small_disk("full_disk_of_own_objects_has_room_again_once_they_are_deleted")

@@ -195,7 +195,7 @@ fn export_opens_nothing_outside_of_its_prefix(
     );
 }
 
-/// On the server's own storage and on etcd.
+/// The same on the server's own storage and on etcd.
 #[test]
 fn encryption_key_in_use_is_not_dropped_by_a_reload_and_missed_at_a_start() {
     let test = "encryption_key_in_use_is_not_dropped_by_a_reload_and_missed_at_a_start";

@@ -388,7 +388,7 @@ fn command_line_errors_are_one_line() {
                 && said.contains(word),
             "{arguments:?}: {said}"
         );
-        // A server that reads files has said what else it did by then.
+        // A server that reads files has logged what else it did by then.
         assert!(
             said.lines().count() == 1 || word.contains("/nowhere/tokens") || word.contains("secretbox"),
             "{arguments:?}: {said}"

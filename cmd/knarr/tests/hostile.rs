@@ -20,7 +20,7 @@ const ATTACKED: Duration = Duration::from_secs(45);
 
 /// To shake hands with all clients of the hour takes programs that are not optimised all of the minute.
 const PART: usize = 6;
-/// Longer than the server lets any request take.
+/// A time longer than the server lets any request take.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Bounds: no errors at all, and of memory as much again as before beside what is allowed for the tenants' objects.

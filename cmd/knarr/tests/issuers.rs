@@ -25,7 +25,7 @@ fn with_token(program: &Path, server: &Server, token: &str, arguments: &[&str]) 
         .expect("kubectl starts")
 }
 
-/// A cluster whose issuer is at its own address, and shows its keys to everybody.
+/// A cluster whose issuer is at its own address, and shows its keys to any client.
 fn issuing(program: &Path) -> Server {
     let mut server = Server::start(program.to_owned(), &[]);
     let url = format!("https://127.0.0.1:{}", server.port);

@@ -286,7 +286,7 @@ spec: {oars: 34}
         "{refused}"
     );
     server.kubectl(&["delete", "crd", "boats.knarr.test"]);
-    // kubectl asks for a kind it remembers; upstream's server gives it the same sentence.
+    // kubectl requests a kind it remembers; upstream's server gives it the same sentence.
     let gone = server.refused(&["get", "boats"]);
     assert_eq!(
         gone.trim(),

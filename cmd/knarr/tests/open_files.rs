@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::TcpStream;
 use support::{Launch, Server, tool_or_skip};
 
-/// So few files, whatever the machine's owner allows elsewhere.
+/// A limit of few files, whatever the machine's owner allows elsewhere.
 const LIMITED: [&str; 4] = ["sh", "-c", "ulimit -n 256 && exec \"$@\"", "sh"];
 const CONNECTIONS: usize = 400;
 /// Together more than a segment of the log: its next one is another file.

@@ -1,4 +1,4 @@
-//! A node that runs short, with real containers: who is evicted, and what everybody says. Its pods may have 700 MiB of memory
+//! A node that runs short, with real containers: the evicted pods, and the reports of it. Its pods may have 700 MiB of memory
 //! together, so that the machine itself never runs short. Needs root: `cargo test --test pressure -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
@@ -136,7 +136,7 @@ fn a_static_pod_comes_changes_and_goes_with_its_file(cluster: &Cluster) {
     assert_eq!(story.kubectl(&["exec", &name, "--", "echo", "well"]), "well\n");
     let container = "{.status.containerStatuses[0].containerID}";
     let first = story.field(&object, container);
-    // Who deletes it in the API deletes what shows it alone.
+    // A deletion in the API takes away what shows it alone.
     let uid = story.field(&object, "{.metadata.uid}");
     story.kubectl(&["delete", "pod", &name, "--wait=false"]);
     story.until("it to be shown again", || {

@@ -120,7 +120,7 @@ fn is_served(server: &Server, authority: &Path, name: &str) {
     );
 }
 
-/// The serial number of the certificate that is shown to those who ask for this name.
+/// The serial number of the certificate that is shown to clients with this server name.
 fn shown(server: &Server, name: &str) -> String {
     let script = format!(
         "openssl s_client -connect 127.0.0.1:{} -servername {name} </dev/null 2>/dev/null | openssl x509 -noout -serial",

@@ -18,7 +18,7 @@ use support::etcd::Etcd;
 use support::{Kubectl, Server, text, tool_or_skip};
 
 const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-/// So that a test need not wait as long as a cluster may.
+/// Short times, so that a test need not wait as long as a cluster may.
 const SOON: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",

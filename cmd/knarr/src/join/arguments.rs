@@ -39,7 +39,7 @@ impl fmt::Debug for JoinArguments {
 }
 
 impl JoinArguments {
-    /// Reports whether something is said of a token.
+    /// Reports whether a flag of a token is given.
     pub(crate) fn is_given(&self) -> bool {
         self.token.is_some() || self.token_file.is_some() || self.discovery_token_ca_cert_hash.is_some()
     }

@@ -25,7 +25,7 @@ pub(super) struct NodeCredentials<'a> {
 }
 
 impl NodeCredentials<'_> {
-    /// The identity of the node's kubeconfig while the authority vouches for it; the server in the file is the given one then.
+    /// The identity of the node's kubeconfig while the authority's signature holds; the server in the file is the given one then.
     pub(super) fn keep(&self, now: Timestamp) -> anyhow::Result<Option<Identity>> {
         let file = KubeconfigFile::read(&self.node.kubeconfig)?;
         let Some(identity) = file.user_identity(&self.node.user()) else {
@@ -74,7 +74,7 @@ impl NodeCredentials<'_> {
         }
     }
 
-    /// Writes the kubeconfig, whole or not at all: who follows it sees a certificate with its key.
+    /// Writes the kubeconfig, whole or not at all: its readers find a certificate with its key.
     pub(super) fn write(&self, identity: &Identity) -> anyhow::Result<()> {
         let user = json!({
             "client-certificate-data": STANDARD.encode(identity.certificate_pem()),

@@ -1,7 +1,7 @@
 //! The cluster's authority, from the server's handshake: the server shows it behind its own certificate.
 //!
 //! Nothing is requested and nothing listens without a certificate for it: a node that has the hash recognizes the authority among
-//! what a stranger shows, and the stranger as the server by a certificate of that authority in the name that only the server has.
+//! the certificates of an unknown server, and that server by a certificate of the authority in the name that only it has.
 
 use super::arguments::Server;
 use apiserver_server::pki::LOOPBACK_CLIENT_NAME;
@@ -97,8 +97,8 @@ async fn greet(server: &Server, config: ClientConfig) -> Result<(), DiscoveryErr
     greeted.map(drop).map_err(DiscoveryError::Handshake)
 }
 
-/// Takes the authority with this hash for the root of what a server shows; it is in `found` although it may not vouch for
-/// the server.
+/// Takes the authority with this hash for the root of what a server shows; it is in `found` although it may not have signed
+/// the server's certificate.
 fn check_pinned(
     shown: &ShownChain<'_>,
     hash: &str,
@@ -186,7 +186,7 @@ mod tests {
         assert!(is_of(&pem, &hash(&own)) && !is_of(&pem, &hash(&other)));
         let another = found(&other, &other, &hash(&own)).await;
         assert!(matches!(another, Err(DiscoveryError::Another)), "{another:?}");
-        // Everybody has the authority's certificate; its key signed nothing for this server.
+        // Any client has the authority's certificate; its key signed nothing for this server.
         let between = found(&other, &own, &hash(&own)).await;
         assert!(
             matches!(between, Err(DiscoveryError::Handshake(_))),

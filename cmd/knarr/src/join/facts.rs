@@ -61,7 +61,7 @@ fn maps() -> ApiResource {
     }
 }
 
-/// Writes the facts for nodes, and `cluster-info` for those who have a token.
+/// Writes the facts for nodes, and `cluster-info` for bearers of a token.
 pub(crate) async fn publish(
     client: &Client,
     facts: Option<&ClusterFacts>,

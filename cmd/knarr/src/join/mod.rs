@@ -31,7 +31,7 @@ use std::time::Duration;
 
 /// File of the cluster's authority, by which clients of the agent are known as well.
 pub(crate) const AUTHORITY: &str = "client-ca.crt";
-/// Between attempts while the server is not reached.
+/// Pause between attempts while the server is not reached.
 const RETRY: Duration = Duration::from_secs(5);
 
 const NO_TOKEN: &str = "this node has no certificate of the cluster, or one that has ended: give --token (`knarr token create` on the \

@@ -12,7 +12,7 @@ use machinery_runtime::Runtime;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// After a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Keeps both certificates of a node that has joined.

@@ -3,7 +3,7 @@
 //! A file changes only where its credentials, the authority or the address have to, and then in our cluster and user alone,
 //! as `kubectl config set-cluster` and `set-credentials` change it: contexts keep their namespaces, other entries stay.
 //!
-//! Our entries trust the cluster's own authority, and so ask for the server's own certificate by a name that it has
+//! Our entries trust the cluster's own authority, and so request the server's own certificate by a name that it has
 //! whatever else the operator serves (`tls-server-name`).
 
 use apiserver_server::pki::{Authority, Identity, LOOPBACK_CLIENT_NAME, write_private};
@@ -142,7 +142,7 @@ impl KubeconfigFile {
         cluster.get("server")?.as_str()
     }
 
-    /// The user's certificate and key in the file, whoever vouches for them.
+    /// The user's certificate and key in the file, whatever signed them.
     pub(crate) fn user_identity(&self, user: &str) -> Option<Identity> {
         let user = self.member("users", user, "user")?;
         let certificate = decoded(user, "client-certificate-data")?;
@@ -158,7 +158,7 @@ impl KubeconfigFile {
         CertificateDer::from_pem_slice(pem.as_bytes()).ok()
     }
 
-    /// The user's credentials in the file, if the authority vouches for them.
+    /// The user's credentials in the file, if the authority has signed them.
     pub(crate) fn identity(&self, entries: &Entries<'_>, now: Timestamp) -> Option<Identity> {
         let found = self.user_identity(entries.user)?;
         let is_good = entries

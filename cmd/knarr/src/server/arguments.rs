@@ -210,7 +210,7 @@ impl ServerArguments {
         self.bounds.quota(node_sys::machine::memory_limit_bytes())
     }
 
-    /// The etcd backend, when the flags ask for it.
+    /// The etcd backend, when the flags request it.
     pub(crate) async fn etcd(
         &self,
         paths: &Paths,

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use std::time::Duration;
 
-/// See the module. What is not given stays as [`Config`] has it.
+/// See the module. Absent flags leave [`Config`] as it is.
 ///
 /// There is no `--node-monitor-period`: each node is looked at when its own time comes.
 #[derive(Debug, Args)]

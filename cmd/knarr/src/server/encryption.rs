@@ -38,7 +38,7 @@ impl EncryptionArguments {
         load(path, runtime).map(Some)
     }
 
-    /// Follows the file from now on, where the flags ask for it.
+    /// Follows the file from now on, where the flags request it.
     pub(crate) fn follow_file(&self, storage: &Arc<dyn Storage>, runtime: &Runtime) {
         let (Some(path), Some(encryption)) = (&self.encryption_provider_config, storage.encryption()) else {
             return;

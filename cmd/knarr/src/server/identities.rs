@@ -1,4 +1,4 @@
-//! Kubeconfigs and certificates for those who use the server from this machine: the administrator, the node agent.
+//! Kubeconfigs and certificates for clients on this machine: the administrator, the node agent.
 
 use super::arguments::ServerArguments;
 use super::paths::Paths;
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-/// After a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// URL at which this machine reaches the server.
@@ -79,7 +79,7 @@ impl Identities<'_> {
         }
     }
 
-    /// The administrator's, in the data directory and wherever else it was asked for.
+    /// The administrator's, in the data directory and wherever else it was requested.
     fn write_admin(&self) -> anyhow::Result<Timestamp> {
         let entries = kubeconfig::admin(self.url, &self.server.pki().cluster);
         let identity = self.keep_own(&entries, &self.paths.admin(), None)?;
@@ -123,7 +123,7 @@ impl Identities<'_> {
 
     /// Writes the files of the node agent: `kubeconfig` (its own identity), `kube-proxy.kubeconfig` (for service
     /// rules and DNS), `kubelet.crt` and `kubelet.key` (for port 10250, and to see when the rest is old),
-    /// `client-ca.crt` (who may ask it).
+    /// `client-ca.crt` (the authority of its clients).
     fn write_agent(&self) -> anyhow::Result<Timestamp> {
         let node = node_name(self.arguments)?;
         let authority = &self.server.pki().cluster;

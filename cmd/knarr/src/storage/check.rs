@@ -30,7 +30,7 @@ const WORKED_AROUND: u8 = 2;
 const LOST: u8 = 3;
 /// Nothing is damaged, and some objects are encrypted with keys that the configuration does not have.
 const LOCKED: u8 = 4;
-/// So many of them are named.
+/// Number of them that are named.
 const MAX_NAMED: usize = 20;
 
 pub(crate) fn run(arguments: &CheckArguments, runtime: &Runtime) -> anyhow::Result<ExitCode> {

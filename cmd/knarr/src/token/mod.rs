@@ -57,7 +57,7 @@ struct CreateArguments {
     /// Time after which the token ends and is deleted; 0 is never
     #[arg(long, default_value = "24h0m0s", value_parser = ttl)]
     ttl: SignedDuration,
-    /// Groups of who has the token; those of the default may request the certificate of a node
+    /// Groups of the token's bearer; those of the default may request the certificate of a node
     #[arg(long, value_delimiter = ',', default_value = NODE_GROUP)]
     groups: Vec<String>,
     /// Uses of the token: it authenticates its bearer, it signs cluster-info

@@ -110,7 +110,7 @@ const PKI: &[&str] = &[
 ];
 /// Beginnings of names in `storage`.
 const STORAGE: &[&str] = &["ACTIVE", "LOCK", "checkpoint-", "log-", "reserve-", "restore.tmp"];
-/// Beginnings of paths, in an agent's directory, on which the agent mounts. What is mounted elsewhere is somebody's disk.
+/// Beginnings of paths, in an agent's directory, on which the agent mounts. Mounts elsewhere are the operator's disks.
 const MOUNTS: &[&str] = &["containerd/namespace", "containerd/state", "pods", "run"];
 
 /// The directories of one cluster, without links on the way to them.
@@ -222,7 +222,7 @@ impl Directories {
     }
 }
 
-/// The directory without links on the way to it; `problem` is said of one that is absent.
+/// The directory without links on the way to it; `problem` is the error for one that is absent.
 fn existing(data_dir: &Path, problem: &str) -> anyhow::Result<PathBuf> {
     match data_dir.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -257,7 +257,7 @@ fn guard(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Home directories of those who can log in.
+/// Home directories of accounts that can log in.
 fn homes(accounts: &str) -> Vec<PathBuf> {
     let fields = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let people = fields.filter(|fields| {

@@ -45,7 +45,7 @@ pub(super) struct Remains {
     records: Vec<PathBuf>,
 }
 
-/// A setting of the machine that the agent has changed, and nobody since.
+/// A setting of the machine that the agent was the last to change.
 #[derive(Debug, PartialEq, Eq)]
 struct Setting {
     path: PathBuf,
@@ -144,7 +144,7 @@ impl Remains {
         network.chain(others).collect()
     }
 
-    /// Removes them. What is gone by now is as good as removed.
+    /// Removes them. Absent ones count as removed.
     pub(super) async fn remove(&self, directories: &Directories, runtime: &Runtime) -> anyhow::Result<()> {
         self.groups.remove(runtime).await;
         // Those that the processes had mounted are seen only now.

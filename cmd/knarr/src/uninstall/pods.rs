@@ -21,7 +21,7 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    /// Those in the runtime behind the socket, if one is given.
+    /// Finds the pods in the runtime behind the socket, if one is given.
     pub(super) async fn find(endpoint: Option<&str>, directories: &Directories) -> anyhow::Result<Self> {
         let (Some(endpoint), Some(agent)) = (endpoint, &directories.agent) else {
             return Ok(Self::default());

@@ -110,7 +110,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends them: first those who would start another again, and waits for each. The pods' processes have the grace period from
+    /// Ends them: first those that would start another again, and waits for each. The pods' processes have the grace period from
     /// the request to end until they are killed.
     pub(crate) async fn end(&self, grace: Duration, runtime: &Runtime) -> anyhow::Result<()> {
         for group in [&self.servers, &self.agent] {

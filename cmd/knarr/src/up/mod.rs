@@ -21,9 +21,9 @@ use std::time::Duration;
 
 /// Longest time that one step may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two lines on what is missing.
+/// Pause between two lines on what is missing.
 const WORD_INTERVAL: Duration = Duration::from_secs(10);
-/// Between two looks at a thing that is awaited.
+/// Pause between two looks at a thing that is awaited.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The flags.

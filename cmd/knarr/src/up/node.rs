@@ -107,7 +107,7 @@ fn not_ready(node: &Value) -> Option<String> {
     }
 }
 
-/// Imports the first workload's image where somebody has removed what the agent has imported.
+/// Imports the first workload's image where the agent's import has been removed.
 pub(super) async fn ensure_image(runtime: &Runtime, data_dir: &Path) -> anyhow::Result<()> {
     image::import_built(runtime, data_dir, image::Built::Hello).await
 }

@@ -131,7 +131,7 @@ fn refuse_port(port: u16, advice: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
             "port {port} is in use by another program, which `ss -ltnp 'sport = :{port}'` shows; {advice}"
         ),
-        // Whatever else is wrong is said by the program that needs the port.
+        // Whatever else is wrong is reported by the program that needs the port.
         _ => Ok(()),
     }
 }

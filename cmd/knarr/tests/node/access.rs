@@ -149,7 +149,7 @@ pub(crate) fn the_node_answers_those_it_knows_and_who_may(cluster: &Cluster) {
     server.refuses_clients_without_an_identity();
     server.refuses_users_without_a_right();
     server.answers_users_by_their_roles();
-    // Through the API server it is the server that asks, for those who may.
+    // Through the API server it is the server that asks, for users with the right.
     let name = story.field("nodes", "{.items[0].metadata.name}");
     let proxied = story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{name}/proxy/pods")]);
     assert!(proxied.contains("PodList"), "{proxied}");

@@ -1,4 +1,4 @@
-//! Usage of pods is shown by kubectl, and a Deployment gets the size that its load asks for.
+//! Usage of pods is shown by kubectl, and a Deployment gets the size that its load requests.
 
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;

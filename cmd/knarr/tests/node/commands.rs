@@ -105,7 +105,7 @@ impl Session {
         writeln!(input, "{line}").expect("it listens");
     }
 
-    /// Its next line; nothing when it has said all.
+    /// Its next line; nothing at its end.
     #[track_caller]
     pub(super) fn line(&mut self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
@@ -296,7 +296,7 @@ pub(crate) fn a_port_is_forwarded_to_who_speaks_no_spdy(cluster: &Cluster) {
         page.status.success() && out.contains("hello from web"),
         "{out}{err}"
     );
-    // Nobody listens there: the error has a channel of its own.
+    // No process listens there: the error has a channel of its own.
     let nothing = forwarded("81");
     let (out, err) = (text(&nothing.stdout), text(&nothing.stderr));
     assert!(err.contains("error forwarding port 81"), "{out}{err}");
@@ -340,9 +340,9 @@ pub(crate) fn files_are_copied_in_and_out(cluster: &Cluster) {
 
 pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
     let story = cluster.namespace("rotated");
-    // A little more than the ten mebibytes after which upstream rotates; the process is another once all is said.
+    // A little more than the ten mebibytes after which upstream rotates; the process is another once all is written.
     let script = "yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c 12000000; echo filled; exec sleep 10000";
-    // With a share of the processors: a pod that asks for none gets one thousandth of a busy machine, and fills no log there.
+    // With a share of the processors: a pod that requests none gets one thousandth of a busy machine, and fills no log there.
     let image = IMAGE.trim_start_matches("--image=");
     let container =
         format!(r#"{{"name":"main","image":"{image}","resources":{{"requests":{{"cpu":"100m"}}}}}}"#);

@@ -131,7 +131,7 @@ pub(crate) fn a_users_followers_leave_places_to_others(cluster: &Cluster) {
     let opened = opened.join().expect("every request is answered");
     let answered = |status: &str| opened.iter().filter(|(line, _)| line.contains(status)).count();
     assert_eq!((answered(" 200 "), answered(" 429 ")), (STREAMS_MAX, 16));
-    // The pod is not closed to those who look after it.
+    // The pod is not closed to its administrator.
     assert_eq!(story.kubectl(&["exec", "main", "--", "echo", "well"]), "well\n");
     assert_eq!(story.kubectl(&["logs", "main"]), "began\n");
     drop(opened);

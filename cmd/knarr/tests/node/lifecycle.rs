@@ -250,7 +250,7 @@ pub(crate) fn last_words_stay_when_a_pod_has_ended(cluster: &Cluster) {
     let uid = story.field("pod/main", "{.metadata.uid}");
     let folder = cluster.data_dir().join("agent/pods").join(uid);
     story.until("its folder to be gone", || !folder.exists());
-    // The agent hears of a change and says anew how the pod is.
+    // The agent receives a change and reports the pod anew.
     let conditions = "{.status.conditions[?(@.type==\"Ready\")].observedGeneration}";
     let before = story.field("pod/main", conditions);
     story.kubectl(&[

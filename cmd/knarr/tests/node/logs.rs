@@ -4,7 +4,7 @@ use crate::commands::run;
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
 
-/// Longer than what the runtime writes as one line of a log.
+/// Length beyond what the runtime writes as one line of a log.
 const LONG: usize = 40_000;
 
 pub(crate) fn a_long_line_has_one_time_and_its_length(cluster: &Cluster) {

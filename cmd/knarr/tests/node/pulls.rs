@@ -126,7 +126,7 @@ pub(crate) fn a_private_image_wants_the_pods_secret(cluster: &Cluster) {
     }
     let right = with("right", "right");
     story.wait(&right, "condition=Ready");
-    // It is on the node now, and still only for those who could pull it.
+    // It is on the node now, and still only for pods that could pull it.
     let again = run(
         &story,
         "again",

@@ -280,7 +280,7 @@ pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
     story.feed(&["apply"], &pods.join("\n---\n"));
     // containerd counts kills for memory from a container's start on, and misses those of its first moments.
     story.wait_value("pod/too-much-memory", "{.status.phase}", "Running");
-    // Not asserted on: containerd answers that there is no such task where the container ends before it has said how touch
+    // Not asserted on: containerd answers that there is no such task where the container ends before it has reported how touch
     // ended. Without the file no reason below comes.
     let _ = story.try_kubectl(&["exec", "too-much-memory", "--", "touch", "/tmp/go"]);
     for (((name, _, _, _, path), event), reason) in REFUSED.iter().zip(reasons) {

@@ -88,7 +88,7 @@ impl Running {
         (well.len(), other.into_iter().map(str::to_owned).collect())
     }
 
-    /// After the outage: everything was answered, names are still answered, and the same containers run.
+    /// Checks after the outage that everything was answered, names are still answered, and the same containers run.
     #[track_caller]
     fn end(mut self, names: Names) {
         let (well, _) = self.asked();
@@ -292,7 +292,7 @@ impl Decoys {
         Self(lines.iter().map(|line| Self::one(line)).collect())
     }
 
-    /// `echo` takes all words; it stays since nobody reads what it says.
+    /// `echo` takes all words; it stays since its output is not read.
     fn one(words: &[&str]) -> std::process::Child {
         use std::os::unix::process::CommandExt;
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
@@ -348,10 +348,10 @@ pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
     running.end(Names::Again);
 }
 
-/// `systemctl restart nftables` and its like take everybody's rules away.
+/// `systemctl restart nftables` and its like take the rules of all programs away.
 pub(crate) fn a_flushed_ruleset_is_written_again(cluster: &Cluster) {
     let mut running = Running::start(cluster, "flushed");
-    // Between the flush and the repair nobody answers.
+    // Between the flush and the repair no service answers.
     drop(running.load.take());
     let nft = |arguments: &[&str]| {
         let output = cluster.host.command("nft").args(arguments).output();

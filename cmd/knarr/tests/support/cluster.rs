@@ -39,7 +39,7 @@ fn missing_prerequisite() -> Option<&'static str> {
 }
 
 impl Cluster {
-    /// A cluster with a Ready node and the tests' image; or `None` after saying what is skipped.
+    /// A cluster with a Ready node and the tests' image; or `None` after printing what is skipped.
     pub(crate) fn start(test: &str) -> Option<Self> {
         Self::start_with(test, &[])
     }

@@ -38,7 +38,7 @@ impl Etcd {
         Self::start_in(binary, scheme, &peer, dir, more)
     }
 
-    /// On a data directory that `etcdutl` makes of a snapshot.
+    /// Starts on a data directory that `etcdutl` makes of a snapshot.
     pub(crate) fn start_on_snapshot(binary: &Path, etcdutl: &Path, snapshot: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let peer = format!("http://127.0.0.1:{}", super::free_port());
@@ -106,7 +106,7 @@ impl Etcd {
         etcd
     }
 
-    /// Freezes it, or kills it: it answers nobody any more.
+    /// Freezes it, or kills it: it answers no client any more.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process number");
         kill(Pid::from_raw(pid), signal).expect("etcd runs");

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 /// Nothing in these tests takes longer; a wait that does has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Upstream's kubectl of the pinned version, or `None` after saying what is skipped.
+/// Upstream's kubectl of the pinned version, or `None` after printing what is skipped.
 pub(crate) fn kubectl_or_skip(test: &str) -> Option<PathBuf> {
     tool_or_skip(test, "kubectl")
 }
 
-/// A program of upstream's, as [`kubectl_or_skip`]. Who says with `KNARR_TOOLS` where they are (`cargo xtask test` does)
+/// A program of upstream's, as [`kubectl_or_skip`]. `KNARR_TOOLS`, where it is set (`cargo xtask test` does),
 /// means that they are there: nothing is skipped then.
 ///
 /// # Panics
@@ -132,7 +132,7 @@ impl Kubectl {
         self.kubectl(&["get", object, "-o", &format!("jsonpath={path}")])
     }
 
-    /// Waits, following the object, until `--for` holds of it. What happened to it is in the complaint when it does not.
+    /// Waits, following the object, until `--for` holds of it. The panic has its description when it does not.
     #[track_caller]
     pub(crate) fn wait(&self, object: &str, condition: &str) {
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
@@ -172,7 +172,7 @@ impl Kubectl {
         until(what, holds, || self.log());
     }
 
-    /// The end of what server and agent said.
+    /// The end of the logs of server and agent.
     pub(crate) fn log(&self) -> String {
         let end = |path: &Path| {
             let log = std::fs::read_to_string(path).unwrap_or_default();

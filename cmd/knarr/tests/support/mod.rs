@@ -67,7 +67,7 @@ impl Server {
         Some(Self::start(tool_or_skip(test, "kubectl")?, &[]))
     }
 
-    /// As [`Self::start_or_skip`], with further flags.
+    /// The same as [`Self::start_or_skip`], with further flags.
     pub(crate) fn start_with_or_skip(test: &str, flags: &[&str]) -> Option<Self> {
         Some(Self::start(tool_or_skip(test, "kubectl")?, flags))
     }
@@ -145,7 +145,7 @@ fn without_agent(dir: &Path, host: &Host, port: u16, launch: &Launch) -> Child {
     spawn(command.args(&launch.flags), dir)
 }
 
-/// A port nobody has now.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

@@ -71,7 +71,7 @@ pub(crate) struct Load {
     thread: Option<JoinHandle<Outcome>>,
 }
 
-/// Between two requests: a load, and not all the machine has.
+/// Pause between two requests: a load, and not all the machine has.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Load {

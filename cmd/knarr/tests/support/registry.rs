@@ -93,7 +93,7 @@ impl Drop for Registry {
     fn drop(&mut self) {
         self.served.end.store(true, Ordering::Relaxed);
         let address = self.address;
-        // It looks at the flag when somebody comes.
+        // It reads the flag at the next connection.
         let woken = inside(&self.host, move || drop(TcpStream::connect(address)));
         let _ = woken.join();
         let _ = self.thread.take().map(JoinHandle::join);
