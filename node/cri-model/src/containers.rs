@@ -217,7 +217,7 @@ async fn begin(machine: &Arc<Machine>, context: &Context, id: &str) -> Result<()
     Ok(())
 }
 
-/// As containerd does, with the folders above it.
+/// Opens a log with the folders above it, as containerd does.
 fn open_log(path: &str) -> Result<(), Status> {
     if path.is_empty() {
         return Ok(());
@@ -299,7 +299,7 @@ pub(crate) async fn stop_known(
         }
     }
     machine.kill_process(id);
-    // A process that ended before is written down by who heard of it; an unknown one by its stopping.
+    // A process that ended before is written down by its waiter; an unknown one by its stopping.
     machine.with(id, |container| {
         if container.process.is_none() {
             container.phase = Phase::Exited;
@@ -344,7 +344,7 @@ pub(crate) async fn remove_known(machine: &Arc<Machine>, context: &Context, id: 
     Ok(())
 }
 
-/// Of containers that run: that they use nothing.
+/// Lists usage of containers that run: none.
 pub(crate) async fn list_stats(
     machine: Arc<Machine>,
     context: Context,

@@ -24,7 +24,7 @@ pub struct FaultProfile {
 }
 
 impl FaultProfile {
-    /// At once and always.
+    /// Answers at once and always.
     pub fn none() -> Self {
         Self::default()
     }

@@ -88,7 +88,7 @@ pub(crate) async fn remove(
     Ok(v1::RemoveImageResponse {})
 }
 
-/// Of the machine's only file system.
+/// Usage of the machine's only file system.
 pub(crate) async fn fs_info(
     machine: Arc<Machine>,
     context: Context,

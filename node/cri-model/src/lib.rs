@@ -51,7 +51,7 @@ pub(crate) struct Machine {
     pub(crate) store: Mutex<Store>,
     /// The daemon's present life; none while it is dead.
     life: Mutex<Option<Life>>,
-    /// Wakes those who wait for a change of the state, in the order in which they came.
+    /// Wakes calls that wait for a change of the state, in the order in which they came.
     changes: Notify,
     pub(crate) subscribers: events::Subscribers,
     pub(crate) happenings: Mutex<Vec<RuntimeEvent>>,
@@ -146,7 +146,7 @@ impl Containerd {
         self.machine.end_process(id, exit_code);
     }
 
-    /// The kernel kills a container's process for memory. The daemon hears of the end first, and of its reason after that.
+    /// The kernel kills a container's process for memory. The daemon learns of the end first, and of its reason after that.
     pub fn run_out_of_memory(&self, id: &str) {
         self.machine.end_for_memory(id);
     }

@@ -44,12 +44,12 @@ impl Machine {
         }
     }
 
-    /// A process ends; the daemon, where it lives, hears of it in its own time.
+    /// A process ends; the daemon, where it lives, learns of it in its own time.
     pub(crate) fn end_process(self: &Arc<Self>, id: &str, exit_code: i32) {
         self.end(id, exit_code, None);
     }
 
-    /// A process ends for memory; that this was the reason, the daemon hears some time after the end.
+    /// A process ends for memory; that this was the reason, the daemon learns some time after the end.
     pub(crate) fn end_for_memory(self: &Arc<Self>, id: &str) {
         let late = Duration::from_millis(1 + self.runtime.random_u64() % MEMORY_HEARD_AFTER_MS);
         self.end(id, KILLED, Some(late));

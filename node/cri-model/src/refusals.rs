@@ -9,7 +9,7 @@ pub(crate) fn lost() -> Status {
     )))
 }
 
-/// Nobody listens on the socket.
+/// No daemon listens on the socket.
 pub(crate) fn down() -> Status {
     let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
     let mut status = Status::unavailable("tcp connect error");

@@ -141,7 +141,7 @@ where
     Grpc::new(codec).unary(tower::service_fn(handle), request).await
 }
 
-/// As containerd's: the head of the answer comes with the first event.
+/// Subscribes: the head of the answer comes with the first event, as containerd's.
 async fn subscribe(machine: &Arc<Machine>, request: http::Request<Body>) -> http::Response<Body> {
     let open = |_: Request<SubscribeRequest>| {
         let mut events = machine.subscribers.add();

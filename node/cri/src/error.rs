@@ -90,7 +90,7 @@ impl CriError {
         }
     }
 
-    /// As upstream's kubelet prints a failed call: `rpc error: code = X desc = Y`.
+    /// The text by which upstream's kubelet prints a failed call: `rpc error: code = X desc = Y`.
     pub fn rpc_text(&self) -> String {
         match self {
             Self::Call { status, .. } => {

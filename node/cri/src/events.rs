@@ -41,7 +41,7 @@ impl TaskEvent {
     }
 }
 
-/// A subscription. containerd answers a subscriber with its first event, so that nobody knows when it began to count.
+/// A subscription. containerd answers a subscriber with its first event, so that its beginning is unknown.
 pub struct TaskEvents(Subscription);
 
 enum Subscription {

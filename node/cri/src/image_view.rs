@@ -39,7 +39,7 @@ const ROOT: &str = "containerd.io/gc.root";
 /// Indexes, manifests and configurations are shorter.
 const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 const LAYERS_MAX: usize = 500;
-/// Of indexes within indexes.
+/// Depth of indexes within indexes.
 const INDEX_DEPTH_MAX: usize = 4;
 
 /// A view to be made.

@@ -1,7 +1,7 @@
 //! CRI and containerd over their unix socket.
 //!
-//! [`CriClient`] speaks CRI v1: sandboxes, containers, images, with a deadline on every call. What CRI
-//! of containerd 1.6 does not offer goes to containerd's own services on the same socket: the stream
+//! [`CriClient`] speaks CRI v1: sandboxes, containers, images, with a deadline on every call. Calls that CRI
+//! of containerd 1.6 does not offer go to containerd's own services on the same socket: the stream
 //! of task events ([`events`]), processes with half-closable input ([`process`]) and images brought in
 //! from an archive ([`import`]), and read-only views of images for volumes ([`image_view`]). [`archive`] writes and reads such archives.
 //!

@@ -41,7 +41,7 @@ pub struct ProcessOptions {
 /// A running process and our ends of its pipes.
 #[derive(Debug)]
 pub struct Process {
-    /// Its input, when asked for. Dropping it is not enough to end the input: see [`ProcessControl::close_stdin`].
+    /// Its input, when requested. Dropping it is not enough to end the input: see [`ProcessControl::close_stdin`].
     pub stdin: Option<pipe::Sender>,
     /// Its output; ends when every holder of it has gone.
     pub stdout: pipe::Receiver,
@@ -95,7 +95,7 @@ pub fn start(client: &CriClient, options: ProcessOptions) -> BoxFuture<'static, 
 async fn start_process(channel: Transport, options: ProcessOptions) -> Result<Process, CriError> {
     let spec = process_spec(channel.clone(), &options).await?;
     let folder = make_folder(&options.pipes)?;
-    // Our ends are open before the process starts, or it would find nobody reading and block or lose
+    // Our ends are open before the process starts, or it would find no reader and block or lose
     // output. The input is opened for both directions, because a writer alone needs a reader first.
     let stdout = receiver(&options.pipes, "stdout")?;
     let stderr = if options.tty {

@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As kubeadm's Corefile has it (`cache 30`), for answers and for denials.
+/// Longest life of answers and of denials, as in kubeadm's Corefile (`cache 30`).
 const MAX_SECONDS: u32 = 30;
-/// A name server's failure is remembered for as long as RFC 9520 demands, so that a broken zone is not asked for by
+/// A name server's failure is remembered for as long as RFC 9520 demands, so that a broken zone is not requested by
 /// every packet.
 pub const FAILURE: Duration = Duration::from_secs(1);
 /// Entries of each half; CoreDNS' size.

@@ -40,5 +40,5 @@ pub fn name_servers(resolv_conf: &str, own: Ipv4Addr) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// As many name servers as resolvers read.
+/// Name servers that resolvers read.
 const MAX_UPSTREAM: usize = 3;

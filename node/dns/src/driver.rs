@@ -26,16 +26,16 @@ use std::time::Duration;
 /// Our table of the kernel's rules.
 const TABLE: &str = "knarr-dns";
 const GUARDED: &[Table] = &[Table::ip(TABLE)];
-/// Between attempts to listen.
+/// Pause between attempts to listen.
 const RETRY: Duration = Duration::from_millis(500);
 /// The address goes with links and by other hands; it is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Between two writes of the zone; what changed since the last is missing after a crash, until the API server delivers it.
+/// Pause between two writes of the zone; what changed since the last is missing after a crash, until the API server delivers it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// For this long after a start a name that the saved zone lacks may be one that came after it was saved; later, with the
 /// API server still away, what the zone lacks does not exist. Shorter than a question waits.
 const SAVED_IS_DOUBTED: Duration = Duration::from_secs(3);
-/// Between two looks at the resolver configuration.
+/// Pause between two looks at the resolver configuration.
 const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RESOLV_CONF: u64 = 64 << 10;
 

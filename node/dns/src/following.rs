@@ -16,7 +16,7 @@ const HELD: &str = "nothing panics while it is held";
 /// Records that are made where the task runs: some milliseconds.
 const LIGHT: usize = 1_024;
 
-/// Services and slices, and who writes their names.
+/// Services and slices, and the keeper that writes their names.
 pub(crate) struct Following {
     keeper: Mutex<Keeper>,
     services: Informer<Service>,

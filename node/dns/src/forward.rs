@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, RwLock};
 /// An exchange that several clients wait for; `None` where no server answered.
 type Exchange = Shared<BoxFuture<'static, Option<Arc<Reply>>>>;
 
-/// Asks for names elsewhere.
+/// Resolves names elsewhere.
 #[derive(Debug)]
 pub struct Forwarder {
     upstream: RwLock<Arc<Upstream>>,
@@ -82,7 +82,7 @@ impl Forwarder {
         answer.finish(query)
     }
 
-    /// From the cache, from an exchange that is under way, or from one that begins now.
+    /// A reply from the cache, from an exchange that is under way, or from one that begins now.
     async fn reply(self: &Arc<Self>, key: Key) -> Option<Arc<Reply>> {
         let exchange = {
             let mut in_flight = self.in_flight.lock().expect("nothing panics while it is held");

@@ -26,7 +26,7 @@ struct Elsewhere {
     permits: Arc<Semaphore>,
 }
 
-/// Both transports on one free port.
+/// Binds both transports to one free port.
 async fn bound() -> (SocketAddr, UdpSocket, TcpListener) {
     loop {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

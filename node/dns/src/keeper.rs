@@ -50,7 +50,7 @@ impl fmt::Debug for Keeper {
 }
 
 impl Keeper {
-    /// Of a zone, which may have names already.
+    /// A keeper of a zone, which may have names already.
     pub(crate) fn new(zone: Arc<RwLock<Zone>>, runtime: Runtime) -> Self {
         let mut shares = NamespaceShares::new(BOUNDS);
         let domain = {

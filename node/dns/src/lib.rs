@@ -2,7 +2,7 @@
 //!
 //! Services and endpoint slices come from informers ([`model`]) and become names with records ([`zone`]), service by
 //! service. A question is read from the message's bytes ([`query`]), looked up ([`resolve`]) and answered
-//! ([`answer`]). What is not a name of the cluster is asked of other servers ([`forward`], [`upstream`]): each question
+//! ([`answer`]). Names outside of the cluster are asked of other servers ([`forward`], [`upstream`]): each question
 //! once at a time, remembered for a while ([`cache`]), and with a share for each client ([`source_slots`]). Misses of the
 //! search path (`example.org.default.svc.cluster.local`) end here and never leave the node.
 //!

@@ -24,7 +24,7 @@ pub const HEADER: usize = 12;
 const MAX_NAME: usize = 255;
 /// Largest UDP answer in bytes for a client without EDNS.
 const PLAIN_UDP: u16 = 512;
-/// More than this is not sent over UDP to anyone, so that nothing is fragmented.
+/// Most bytes that are sent over UDP, so that nothing is fragmented.
 pub(crate) const MAX_UDP: u16 = 1232;
 
 /// One question.

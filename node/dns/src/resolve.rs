@@ -11,7 +11,7 @@ pub enum Resolution {
     Answer(Vec<u8>),
     /// Not a name of the cluster.
     Forward,
-    /// A name of the cluster that stands for one elsewhere: ask for that and add what comes.
+    /// A name of the cluster that stands for one elsewhere: request that and add what comes.
     Follow { target: String },
     /// A name of the cluster of which nothing is known yet.
     Unknown,

@@ -1,7 +1,7 @@
 //! The zone on disk, so that an agent that starts while the API server is away answers the cluster's names.
 //!
 //! One file, replaced whole: a line with the version, the cluster domain and a checksum, then one line of JSON per
-//! service. What cannot be read to the end is not used at all.
+//! service. A file that cannot be read to its end is not used at all.
 
 use crate::zone::{OwnedRecord, Record, Zone};
 use machinery_meta::ObjectKey;
@@ -85,7 +85,7 @@ pub fn save(zone: &RwLock<Zone>, path: &Path) -> Result<(), SavedError> {
     Ok(node_sys::fs::write_atomically(path, &bytes, 0o600)?)
 }
 
-/// Reads a zone of this domain; it blocks. What it lacks may have come since it was saved: it is not complete.
+/// Reads a zone of this domain; it blocks. Names that it lacks may have come since it was saved: it is not complete.
 pub fn load(path: &Path, domain: &str) -> Result<Zone, SavedError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?

@@ -117,7 +117,7 @@ impl Server {
         self.runtime.spawn_request("dns forward", later).detach();
     }
 
-    /// A place among the questions that wait, or the answer of who has no more of them.
+    /// A place among the questions that wait, or the answer to a client that has no more of them.
     fn share(&self, client: IpAddr, step: &Step) -> Result<Option<SourceSlot>, Vec<u8>> {
         let (Step::Forward(query) | Step::Follow(query, _) | Step::Unknown(query)) = step else {
             return Ok(None);

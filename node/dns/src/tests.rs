@@ -245,7 +245,7 @@ fn dns_zone_drops_records_with_their_service() {
     );
 }
 
-/// With a service of a hundred endpoints.
+/// A zone with a service of a hundred endpoints.
 fn big_zone() -> Zone {
     let mut zone = zone();
     let endpoints: Vec<Value> = (1..=100)

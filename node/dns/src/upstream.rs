@@ -19,7 +19,7 @@ const PATIENCE: [Duration; 2] = [UNIT, UNIT.saturating_mul(2)];
 const DEADLINE: Duration = UNIT.saturating_mul(5);
 /// A server that failed is asked after the others for so long.
 const SUSPECTED: Duration = Duration::from_secs(10);
-/// The largest answer taken over UDP; more than what is asked for.
+/// The largest answer taken over UDP; more than the advertised size.
 const MAX_ANSWER: usize = 4096;
 const TRUNCATED: u8 = 2;
 
@@ -121,7 +121,7 @@ fn milliseconds(runtime: &Runtime) -> u64 {
     u64::try_from(runtime.monotonic().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A question of our own; nothing of the client's message but what it asks for leaves the node.
+/// A question of our own; nothing of the client's message but what it requests leaves the node.
 pub(crate) fn question(key: &Key, id: [u8; 2]) -> Vec<u8> {
     let checking = if key.checking_disabled { 0x10 } else { 0 };
     let mut out = vec![id[0], id[1], 1, checking, 0, 1, 0, 0, 0, 0, 0, u8::from(key.edns)];

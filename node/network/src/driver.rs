@@ -199,7 +199,7 @@ impl Network {
         Ok(())
     }
 
-    /// The kernel is asked what it has, so that routes to nodes that left while nobody watched go too.
+    /// The kernel is asked what it has, so that routes to nodes that left while the agent was away go too.
     async fn write_routes(&mut self, wanted: &Plan) -> Vec<NetworkError> {
         let (routes, wanted) = (Arc::clone(&self.routes), wanted.routes.clone());
         let work = self.runtime.blocking(move || change_routes(&*routes, &wanted));

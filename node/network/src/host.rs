@@ -1,10 +1,10 @@
-//! Settings of the host that pods need. What was there before is noted once, for the removal of the node.
+//! Settings of the host that pods need. The values before are noted once, for the removal of the node.
 
 use crate::config::SYSCTLS;
 use std::io;
 use std::path::Path;
 
-/// Lets the host pass packets on. What cannot be set is said once; in a container it often is set already.
+/// Lets the host pass packets on. A setting that fails is logged once; in a container it often is set already.
 pub(crate) fn prepare(settings: &Path, note: &Path) {
     for (name, value, optional) in SYSCTLS {
         match set(settings, note, name, value) {

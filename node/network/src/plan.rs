@@ -68,8 +68,8 @@ fn last_within(pods: Ipv4Net) -> Ipv4Net {
 
 /// A routed link for every pod, and an address of the node's own range.
 ///
-/// The node has a route to each pod over that pod's own link, so that what pods of one node say to each other passes
-/// the node's rules as all else does, whatever `br_netfilter` is set to, and no pod hears another's ARP.
+/// The node has a route to each pod over that pod's own link, so that packets between pods of one node pass
+/// the node's rules as all else does, whatever `br_netfilter` is set to, and no pod receives another's ARP.
 fn conflist(config: &NetworkConfig, pods: Ipv4Net) -> String {
     let mut link = json!({
         "type": "ptp",
@@ -85,7 +85,7 @@ fn conflist(config: &NetworkConfig, pods: Ipv4Net) -> String {
     format!("{all:#}\n")
 }
 
-/// Pods' packets to the world leave with the node's address; those to other pods keep their own. What comes from a
+/// Pods' packets to the world leave with the node's address; those to other pods keep their own. A packet from a
 /// pod with a source that is not routed to that pod is dropped: its link is the only way back to it.
 fn rules(cluster: Ipv4Net, pods: Ipv4Net) -> String {
     let sources = format!(
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
-    /// A range is what a Node object says: nobody gets the world's packets, the server's, or another node's pods' by it.
+    /// A range is what a Node object says: no node gets the world's packets, the server's, or another node's pods' by it.
     #[test]
     fn routes_lead_to_pods_alone_and_to_one_node_each() {
         let good = ("there", "10.244.1.0/24", "1.1.1.2");

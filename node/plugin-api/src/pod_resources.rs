@@ -17,7 +17,7 @@ const CALL_BYTES_MAX: usize = 64 << 10;
 /// A larger answer is refused.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Asks for what all pods have.
+/// Requests what all pods have.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ListPodResourcesRequest {}
 
@@ -29,7 +29,7 @@ pub struct ListPodResourcesResponse {
     pub pod_resources: Vec<PodResources>,
 }
 
-/// Asks for what there is to be had.
+/// Requests what there is to be had.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AllocatableResourcesRequest {}
 
@@ -44,7 +44,7 @@ pub struct AllocatableResourcesResponse {
     pub cpu_ids: Vec<i64>,
 }
 
-/// Asks for what one pod has.
+/// Requests what one pod has.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetPodResourcesRequest {
     /// Its name.

@@ -28,7 +28,7 @@ impl Choice {
 pub struct Endpoints<'a>(Vec<(HashMap<&'a str, u16>, &'a Slice)>);
 
 impl<'a> Endpoints<'a> {
-    /// Of these slices. Where two ports of one have the same name the first counts.
+    /// Endpoints of these slices. Where two ports of one have the same name the first counts.
     pub fn of(slices: impl Iterator<Item = &'a Slice>) -> Self {
         let with_ports = |slice: &'a Slice| {
             let named = slice.ports.iter().rev();

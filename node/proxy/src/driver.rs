@@ -30,7 +30,7 @@ const GUARDED: &[Table] = &[Table::ip(table::TABLE)];
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Between two repairs.
+/// Pause between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the proxy; it runs until its scope ends and leaves the rules in the kernel, so that service traffic goes

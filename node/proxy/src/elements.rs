@@ -1,4 +1,4 @@
-//! The elements of the table's maps and sets, who wants them, and what to change to get them.
+//! The elements of the table's maps and sets, the services that want them, and what to change to get them.
 
 use crate::choice::Target;
 use crate::model::Protocol;

@@ -24,7 +24,7 @@ impl ServiceEvents {
         }
     }
 
-    /// Of health check ports.
+    /// Recorder of failures of health check ports.
     pub(crate) fn failed(&self) -> Failed {
         let own = self.clone();
         Arc::new(move |service, address, error| {
@@ -33,7 +33,7 @@ impl ServiceEvents {
         })
     }
 
-    /// Of services that have fewer rules than they need.
+    /// Recorder of services that have fewer rules than they need.
     pub(crate) fn short(&self) -> Short {
         let own = self.clone();
         Arc::new(move |service| own.record(service, &SHORT, short_message(&own.node, service)))

@@ -22,7 +22,7 @@ pub struct Flows {
 const ALWAYS: usize = 256;
 
 impl Flows {
-    /// Of one service: of as many of its ports as [`MAX_OF_SERVICE`] targets allow, and about as many as it has
+    /// Flows of one service: of as many of its ports as [`MAX_OF_SERVICE`] targets allow, and about as many as it has
     /// elements. Flows of other ports end by themselves.
     pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice>, elements: usize) -> Self {
         let mut flows = Self::default();

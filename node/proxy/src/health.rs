@@ -18,13 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request's head; balancers send a few hundred bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// In the words of Go's server.
+/// The refusal of a large head, in the words of Go's server.
 const HEAD_TOO_LARGE: &str = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n\
                               Connection: close\r\n\r\n431 Request Header Fields Too Large";
 /// Connections of all ports at a time, each of them an open file of the agent; the oldest of the address that has the most
 /// gives way.
 const MAX_CONNECTIONS: usize = 512;
-/// Between attempts to listen, and after a connection that could not be accepted.
+/// Pause between attempts to listen, and after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The ports that are served.

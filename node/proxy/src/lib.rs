@@ -4,11 +4,11 @@
 //! ([`choice`]); each has slots, which it keeps as long as it can ([`slots`]); a service becomes elements of maps
 //! ([`rules`]), as many as its namespace has room for; what differs from before ([`elements`]) becomes one transaction that the kernel takes whole or not at
 //! all ([`kernel`]): elements over netlink ([`netlink`]), the whole table at the start as text for `nft`
-//! ([`mod@table`]). UDP flows that lead to where a service no longer does are forgotten ([`flows`]). Balancers hear
+//! ([`mod@table`]). UDP flows that lead to where a service no longer does are forgotten ([`flows`]). Balancers read
 //! whether a service has endpoints here ([`health`]).
 //!
 //! The table is our own and its chains never change; a change of one service is a handful of elements, with thirty
-//! thousand services as with three. What should be there is in memory; the kernel is asked only for what it writes
+//! thousand services as with three. The wanted elements are in memory; the kernel is asked only for what it writes
 //! itself, the clients that stay with an endpoint ([`affinity`]). It notifies when another program takes something of the
 //! table away, and then all of it is written again. When the proxy ends, its rules stay.
 //!

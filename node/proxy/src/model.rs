@@ -36,7 +36,7 @@ impl Protocol {
         }
     }
 
-    /// As nft writes it.
+    /// The name that nft writes.
     pub fn lower(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -90,7 +90,7 @@ impl Service {
     }
 }
 
-/// As upstream defaults it: three hours.
+/// Upstream's default: three hours.
 const AFFINITY_SECONDS: u32 = 10_800;
 
 impl Projection for Service {
@@ -293,7 +293,7 @@ mod wire {
     }
 
     impl Endpoint {
-        /// Consumers use the first address only; what is not said about readiness counts as ready.
+        /// Consumers use the first address only; absent readiness counts as ready.
         pub(super) fn read(self) -> Option<super::Endpoint> {
             let ready = self.conditions.ready.unwrap_or(true);
             Some(super::Endpoint {

@@ -28,7 +28,7 @@ pub struct Planned {
     pub needs: usize,
 }
 
-/// The elements of a service on this node. Slots stay with who had them in `before`, the service's elements so far.
+/// The elements of a service on this node. Slots stay with the endpoints that had them in `before`, the service's elements so far.
 pub fn wanted<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice>,
@@ -253,7 +253,7 @@ impl Rules<'_> {
     }
 }
 
-/// As upstream's: for the balancer's addresses alone. A balancer's address may be one of the node itself; then its own
+/// Source ranges, as upstream's, for the balancer's addresses alone. A balancer's address may be one of the node itself; then its own
 /// traffic has that source. None where all may come.
 fn sources(service: &Service, node_ip: Option<Ipv4Addr>) -> Vec<Ipv4Net> {
     let mut ranges = service.source_ranges.clone();

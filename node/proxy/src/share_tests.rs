@@ -23,7 +23,7 @@ fn service(spec: &Json) -> Service {
     Service::project(&ObjectHeader::default(), &json).unwrap()
 }
 
-/// So many ports.
+/// A number of ports.
 fn ports(count: u16) -> Json {
     let of = |port: u16| json!({"name": format!("p{port}"), "protocol": "TCP", "port": port});
     (1..=count).map(of).collect()
@@ -44,7 +44,7 @@ fn slice(ports: &Json, endpoints: usize) -> Slice {
     Slice::project(&header, &serde_json::to_vec(&json).unwrap()).unwrap()
 }
 
-/// Plans, and the services that were said to be short.
+/// Plans, and the services that were reported to be short.
 fn plans() -> (Plans, Arc<Mutex<Vec<String>>>, Runtime) {
     let runtime = Runtime::real();
     let said = Arc::new(Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Shares that namespaces have of the rules of a node, and what is said of services that have fewer than they need.
+//! Shares that namespaces have of the rules of a node, and reports of services that have fewer than they need.
 
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Family, Reading};

@@ -34,7 +34,7 @@ impl Size {
         self.of_ports(self.targets.len(), u16::MAX)
     }
 
-    /// As much as fits. Fewer slots for all come before fewer ports.
+    /// The sizes that fit. Fewer slots for all come before fewer ports.
     pub(crate) fn fit(&self, room: usize) -> Fit {
         let ports = self.targets.len();
         if self.whole() <= room {

@@ -94,7 +94,7 @@ mod tests {
             .collect()
     }
 
-    /// Of a service with one frontend.
+    /// Assigns slots of a service with one frontend.
     fn assign_of_one(before: &BTreeMap<u16, Target>, targets: &[Target]) -> Vec<Target> {
         assign(before, targets, slots_for(targets.len(), 1))
     }

@@ -9,7 +9,7 @@
 //! every verdict map when one of them changes: with thirty thousand services a change would cost ten milliseconds.
 //!
 //! Clients that stay with an endpoint are noted by the chain `note` once their connection has been translated, and
-//! asked for before a slot is picked. There is a set per time, as the time is a part of the rule.
+//! requested before a slot is picked. There is a set per time, as the time is a part of the rule.
 
 use crate::NodePortAddresses;
 use crate::affinity::{AffinityEntry, STEPS};
@@ -34,7 +34,7 @@ const PORT_KEY: &str = "type inet_proto . inet_service;";
 const STICKY_KEY: &str = "type ipv4_addr . inet_proto . inet_service . ipv4_addr . inet_service;";
 const STICKY_PORT_KEY: &str = "type inet_proto . inet_service . ipv4_addr . inet_service;";
 
-/// Beyond the size of `affinity` clients are not noted, and spread as if the service had not asked for them to stay.
+/// Beyond the size of `affinity` clients are not noted, and spread as if the service had no affinity.
 const MAPS: &str = "\
  map endpoints { typeof ip daddr . ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }
  map local_endpoints { typeof ip daddr . ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }

@@ -41,8 +41,8 @@ impl DetachedMount {
     pub(crate) fn of(source: &Path) -> Result<Self> {
         let source = text(source)?;
         let flags = CLONE | CLOSE_ON_EXEC | RECURSIVE;
-        // SAFETY: the path is a C string that lives as long as the call, which returns a descriptor that nobody else
-        // owns, or an error.
+        // SAFETY: the path is a C string that lives as long as the call, which returns a descriptor without another
+        // owner, or an error.
         #[expect(unsafe_code, reason = "neither std nor nix has open_tree")]
         let tree = unsafe {
             let found = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), flags);

@@ -22,7 +22,7 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
     .union(AddWatchFlags::IN_MOVED_TO)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// Changes are gathered for so long: the kernel merges those of one file that nobody has read.
+/// Changes are gathered for so long: the kernel merges unread ones of one file.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -72,7 +72,7 @@ impl FolderEvents {
     pub fn open() -> io::Result<Arc<Self>> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let ready = inotify.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is owned, is given away to nobody, and is closed only when it is dropped.
+        // SAFETY: the descriptor is owned, is never given away, and is closed only when it is dropped.
         #[expect(unsafe_code, reason = "tokio takes a type's word for its descriptor")]
         let ready = unsafe { AsyncFd::register_with_interest(ready, Interest::READABLE) }?;
         Ok(Arc::new(Self {

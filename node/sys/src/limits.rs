@@ -15,7 +15,7 @@ pub fn raise_open_files() -> std::io::Result<u64> {
     Ok(if raised { hard } else { soft })
 }
 
-/// Has a program start with the limit that this process was started with, as Go's children do: containers inherit theirs
+/// Makes a program start with the limit that this process was started with, as Go's children do: containers inherit theirs
 /// from it.
 pub fn keep_open_files_as_given(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;

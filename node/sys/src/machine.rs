@@ -79,7 +79,7 @@ pub fn memory_bytes() -> (u64, u64) {
 }
 
 /// Memory that this process may use, in bytes: all there is, or less where its cgroup or one above it has a limit; 0 where
-/// nobody says.
+/// both are unknown.
 pub fn memory_limit_bytes() -> u64 {
     let total = Some(memory_bytes().1).filter(|bytes| *bytes > 0);
     let read = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
@@ -106,7 +106,7 @@ struct MemoryHierarchy<'a> {
     is_of: fn(&str) -> bool,
 }
 
-/// From a line of `mountinfo` (proc(5)).
+/// Reads a line of `mountinfo` (proc(5)).
 fn memory_hierarchy(mount: &str) -> Option<MemoryHierarchy<'_>> {
     let (mount, kind) = mount.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
@@ -193,7 +193,7 @@ fn meminfo_bytes(table: &str, name: &str) -> u64 {
         * 1024
 }
 
-/// From `/proc/stat`.
+/// Reads `/proc/stat`.
 fn boot_time(table: &str) -> i64 {
     table
         .lines()

@@ -50,13 +50,13 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Makes `source` visible at `target`, which must exist.
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError>;
     /// Makes `source` visible at `target` so that a later unmount of what lies below `target` takes nothing off below
-    /// `source`. What appears there has these options from the first moment.
+    /// `source`. A new mount there has these options from the first moment.
     fn bind_apart(&self, source: &Path, target: &Path, _flags: MountFlags) -> Result<(), MountError> {
         self.bind(source, target)
     }
 
-    /// Makes folders visible at `target`, which must exist, as one: of two files of one path that of the folder named first. Nobody can
-    /// write there, and nothing there is run or is a device. One folder alone is no stack: there must be two.
+    /// Makes folders visible at `target`, which must exist, as one: of two files of one path that of the folder named first. It is
+    /// read-only, and nothing there is run or is a device. One folder alone is no stack: there must be two.
     fn read_only_layers(&self, folders: &[PathBuf], target: &Path) -> Result<(), MountError> {
         folders
             .first()
@@ -66,7 +66,7 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Mount points that show just what a path does.
     fn showing(&self, path: &Path) -> Result<Vec<PathBuf>, MountError>;
 
-    /// Mounts a memory file system, never swapped out where the kernel can promise that.
+    /// Mounts a memory file system, never swapped out where the kernel can guarantee that.
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError>;
     /// Unmounts; a path that is not a mount point is fine.
     fn unmount(&self, target: &Path) -> Result<(), MountError>;

@@ -2,7 +2,7 @@
 //!
 //! The file is a bind mount of the namespace (nsfs), in a folder of root's on a mount that is private, for the kernel
 //! keeps no namespace within itself. It ends with the boot. A process is looked for only where the file is lost, and
-//! then it is one that the caller vouches for.
+//! then it is one that the caller has verified.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -105,7 +105,7 @@ fn move_into(namespace: &File) -> std::io::Result<()> {
 }
 
 /// Makes a namespace in which `/` is shared with what is mounted inside it later, so that `HostToContainer` and
-/// `Bidirectional` mounts work. What the machine mounts later appears in it; of what is mounted in it the machine's
+/// `Bidirectional` mounts work. Later mounts of the machine appear in it; of mounts in it the machine's
 /// own namespace sees nothing.
 fn make() -> std::io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;

@@ -49,7 +49,7 @@ pub fn in_network_namespace<T: Send>(
     })
 }
 
-/// A TCP socket of IPv4 or IPv6 made inside a network namespace. It belongs there wherever it is connected, which blocks nobody.
+/// A TCP socket of IPv4 or IPv6 made inside a network namespace. It belongs there wherever it connects, which blocks no thread.
 ///
 /// # Errors
 /// When the namespace cannot be entered; the inner one when there can be no socket.

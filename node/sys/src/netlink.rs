@@ -28,7 +28,7 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// The kernel answers at once; when it does not, something is wrong.
 const ANSWER_SECONDS: i64 = 30;
-/// More than the kernel puts into one datagram.
+/// Room beyond what the kernel puts into one datagram.
 const ANSWER_BYTES: usize = 128 << 10;
 /// Bytes of a message's header.
 pub const HEADER: usize = 16;

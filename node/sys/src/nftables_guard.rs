@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// After an error of the socket, before another is opened.
+/// Pause after an error of the socket, before another is opened.
 const REOPEN: Duration = Duration::from_secs(5);
 
 /// Guards tables of one writer. Where they cannot be watched, or no longer, the log says so once and watching is tried
@@ -22,10 +22,10 @@ pub struct TableGuard {
 
 /// Source of notifications of changed tables.
 pub(crate) trait TableNews: Send + Sync {
-    /// As [`TableWatch::disturbed`].
+    /// The same as [`TableWatch::disturbed`].
     fn disturbed(&mut self) -> BoxFuture<'_, io::Result<()>>;
 
-    /// As [`TableWatch::settle`].
+    /// The same as [`TableWatch::settle`].
     fn settle(&mut self) -> io::Result<bool>;
 }
 
@@ -134,7 +134,7 @@ impl TableGuard {
         }
     }
 
-    /// To be called after a change of our own: whether the tables are there.
+    /// Reports, after a change of our own, whether the tables are there.
     ///
     /// # Errors
     /// Those of the socket; it is replaced in [`TableGuard::disturbed`].

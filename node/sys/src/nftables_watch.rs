@@ -68,7 +68,7 @@ impl TableWatch {
         }
     }
 
-    /// Drops the news so far. The tables are there after a change of ours; where one is not, somebody was faster.
+    /// Drops the news so far. The tables are there after a change of ours; where one is not, another process was faster.
     pub fn settle(&mut self) -> io::Result<bool> {
         loop {
             match self.socket.get_mut().receive(MsgFlags::MSG_DONTWAIT) {

@@ -108,7 +108,7 @@ impl ProcessIdentity {
         )]
         // SAFETY: the descriptor is open, owned by the handle, and closed only when the handle is dropped.
         let handle = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
-        // The handle is for whoever has the pid now; if that is another, ours has ended.
+        // The handle is for the present owner of the pid; if that is another, ours has ended.
         if self.is_alive() {
             let _ready = handle.readable().await?;
         }
@@ -148,7 +148,7 @@ impl ProcessIdentity {
 }
 
 fn open_pidfd(pid: u32) -> std::io::Result<OwnedFd> {
-    // SAFETY: the call takes two numbers and returns a descriptor that nobody else owns, or an error.
+    // SAFETY: the call takes two numbers and returns a descriptor without another owner, or an error.
     #[expect(unsafe_code, reason = "neither std nor nix has pidfd_open")]
     unsafe {
         let found = libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0);
@@ -170,7 +170,7 @@ fn peer(path: &Path) -> nix::Result<UnixCredentials> {
 /// The score of what a node cannot do without; upstream's for its kubelet and for containerd.
 const OOM_SCORE_ADJ: &str = "-999";
 
-/// Has the kernel spare a process when memory runs out, and what it starts from now on; says whether it does. It takes
+/// Makes the kernel spare a process when memory runs out, and what it starts from now on; says whether it does. It takes
 /// a right (`CAP_SYS_RESOURCE`) that root in a container may not have.
 pub fn spare_from_oom(pid: u32) -> bool {
     let written = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE_ADJ);

@@ -12,7 +12,7 @@ pub struct ResolvConf {
 }
 
 impl ResolvConf {
-    /// Reads the file's text. What is not understood says nothing.
+    /// Reads the file's text. Unknown lines are passed over.
     pub fn parse(text: &str) -> Self {
         let mut found = Self::default();
         for line in text.lines() {

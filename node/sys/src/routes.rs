@@ -29,7 +29,7 @@ pub trait Routes: Send + Sync + Debug {
     /// All of them, with the gateway of each.
     fn list(&self) -> io::Result<BTreeMap<Range, Ipv4Addr>>;
 
-    /// Adds one, or replaces the one to this range, whoever made it.
+    /// Adds one, or replaces the one to this range, whatever made it.
     fn set(&self, range: Range, gateway: Ipv4Addr) -> io::Result<()>;
 
     /// Removes one of ours.

@@ -33,7 +33,7 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// The one that runs, whoever started it.
+    /// The running process, whatever started it.
     pub fn running(&self) -> Option<ProcessIdentity> {
         ProcessIdentity::recorded(&self.daemon.pid_file)
             .or_else(|| ProcessIdentity::listening(self.socket.as_ref()?))

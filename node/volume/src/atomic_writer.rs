@@ -106,7 +106,7 @@ pub fn is_whole(target: &Path) -> bool {
 /// Shows exactly `payload` below `target`; says whether anything had to change.
 ///
 /// `stamp` names the content's folder when it is written; it must not repeat for other content.
-/// `group` is given the files, group-readable, as fsGroup asks for.
+/// `group` is given the files, group-readable, as fsGroup requests.
 pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) -> Result<bool, VolumeError> {
     let payload = &*normal(payload)?;
     let current = std::fs::read_link(target.join(DATA))

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{EphemeralContainer, Pod, Volume, VolumeMount, V
 use crate::{Failure, VolumeError};
 
 const VOLUMES_MAX: usize = 512;
-/// Of all of a pod's containers together.
+/// Mounts of all of a pod's containers together.
 const MOUNTS_MAX: usize = 2_048;
 const SUB_PATHS_MAX: usize = 256;
 const TOKENS_MAX: usize = 64;

@@ -42,7 +42,7 @@ pub(crate) fn set_up(
     }
 }
 
-/// The limit that is asked for, as far as the pod may use so much.
+/// The limit that is requested, as far as the pod may use so much.
 fn size(source: &EmptyDirVolumeSource, memory_bytes_max: u64) -> u64 {
     let limit = source
         .size_limit
@@ -69,7 +69,7 @@ fn make_folder(path: &Path, group: Option<u32>) -> Result<(), VolumeError> {
     std::fs::rename(&new, path).map_err(VolumeError::io("renaming", &new))
 }
 
-/// Beside it, under a name that no volume can have.
+/// A path beside it, under a name that no volume can have.
 fn unfinished(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.new"))

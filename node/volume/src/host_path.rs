@@ -1,4 +1,4 @@
-//! hostPath: a path of the machine, after the check its type asks for.
+//! hostPath: a path of the machine, after the check its type requires.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! image: the files of an image, read-only.
 //!
 //! The layers are containerd's; they are shown by an overlay without a layer to write to, so that no container can change them, and nothing in
-//! it runs or is a device. What is mounted stays for as long as the pod.
+//! it runs or is a device. The mount stays for as long as the pod.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! `start_pods SOCKET CGROUP-PARENT COUNT CLIENTS`: what the container runtime takes for a pod when nobody else is
-//! involved. Makes sandboxes with one container each, as the node agent asks for them, by as many clients at once;
+//! `start_pods SOCKET CGROUP-PARENT COUNT CLIENTS`: what the container runtime takes for a pod when no agent is
+//! involved. Makes sandboxes with one container each, as the node agent requests them, by as many clients at once;
 //! prints how long each step of each took, and removes everything.
 
 use futures::future::try_join_all;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Of the images the agent brings in.
+/// One of the images that the agent brings in.
 const IMAGE: &str = "knarr.local/hello:1";
 
 #[tokio::main]

@@ -25,7 +25,7 @@ struct Claim {
     target: Target,
 }
 
-/// A pod that has what it asked for.
+/// A pod that has what it requested.
 #[derive(Debug)]
 struct Held {
     address: Ipv4Addr,
@@ -49,7 +49,7 @@ impl Claims {
         all.map(|(key, claim)| (*key, claim.target)).collect()
     }
 
-    /// Takes in what an earlier agent left. What pods have claimed meanwhile stays.
+    /// Takes in what an earlier agent left. Claims that pods have made meanwhile stay.
     pub fn adopt(&mut self, left: Entries) {
         self.adopted = true;
         for (key, target) in left {
@@ -64,7 +64,7 @@ impl Claims {
     }
 
     /// Gives a pod at this address these ports and no others, or none of them where another pod has one. Returns the
-    /// revision that has them. What was left for any of them, or leads to the pod's address, goes: an address has one pod.
+    /// revision that has them. Entries left for any of them, or that lead to the pod's address, go: an address has one pod.
     pub fn hold(&mut self, uid: &str, address: Ipv4Addr, ports: &[HostPort]) -> Result<u64, Taken> {
         if let Some(held) = self.held.get(uid).filter(|held| held.address == address) {
             return Ok(held.revision);
@@ -99,7 +99,7 @@ impl Claims {
         })
     }
 
-    /// Every pod has been looked at: what was left and nobody has claimed goes.
+    /// Every pod has been looked at: what was left and is still unclaimed goes.
     pub fn settle(&mut self) -> u64 {
         self.remove(|claim| claim.owner.is_none())
     }
@@ -123,7 +123,7 @@ impl Claims {
     }
 }
 
-/// Of two containers that ask for one port the first has it.
+/// Of two containers that request one port the first has it.
 fn wanted(address: Ipv4Addr, ports: &[HostPort]) -> Entries {
     let mut wanted = Entries::new();
     for one in ports {
@@ -218,7 +218,7 @@ mod tests {
         let mut claims = Claims::default();
         claims.adopt(left());
         assert_eq!(claims.entries(), left());
-        // Whose they are is known by the address; the pod no longer asks for one of them.
+        // Whose they are is known by the address; the pod no longer requests one of them.
         claims.hold("a", ONE, &ports("80/tcp")).unwrap();
         let mut expected = entries("80/tcp", ONE);
         expected.extend(entries("82/tcp", TWO));
@@ -249,7 +249,7 @@ mod tests {
             .unwrap();
         claims.release("c", &[]);
         assert_eq!(claims.entries(), expected("84/tcp"));
-        // A pod that ended while nobody looked never held what leads to it.
+        // A pod that ended while the agent was away never held what leads to it.
         claims.release("d", &[Ipv4Addr::new(10, 244, 0, 9)]);
         assert_eq!(claims.entries(), expected(""));
     }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Between two repairs.
+/// Pause between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a pod until its ports are written.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -147,7 +147,7 @@ fn host_ports_outlive_the_agent_until_each_pod_was_looked_at() {
         let ports = start(&runtime, &model);
         ports.hold("a", ONE, &[tcp(80)]).await.unwrap();
         assert_eq!(model.entries(), left);
-        // It ended while nobody looked, and its address is free from here on.
+        // It ended while the agent was away, and its address is free from here on.
         ports.release("b", &[TWO]).await;
         assert_eq!(
             model.entries(),

@@ -30,7 +30,7 @@ impl Protocol {
         Self::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// As nft writes it.
+    /// The name that nft writes.
     pub fn lower(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -81,7 +81,7 @@ pub struct Target {
     pub port: u16,
 }
 
-/// A port of the node that a pod asks for.
+/// A port of the node that a pod requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostPort {
     pub key: PortKey,
@@ -107,6 +107,6 @@ pub(crate) fn overlapping<'a, V>(
 pub struct HostPortsConfig {
     /// Addresses that the node answers itself although they are the cluster's: no host port reaches them.
     pub reserved_addresses: Vec<Ipv4Net>,
-    /// TCP ports of the node's own servers, refused also while nobody listens.
+    /// TCP ports of the node's own servers, refused also while no server listens.
     pub node_ports: Vec<u16>,
 }

@@ -49,8 +49,8 @@ pub fn whole(reserved: &[Ipv4Net], entries: &Entries) -> String {
     out
 }
 
-/// Host ports come before node ports, as a pod that has one may be trusted more than one who makes services. Loopback
-/// addresses but the first are left to programs of the node, unless a pod asks for one of them by its address.
+/// Host ports come before node ports, as a pod with one may be trusted more than a maker of services. Loopback
+/// addresses but the first are left to programs of the node, unless a pod requests one of them by its address.
 fn chains(out: &mut String, reserved: &[Ipv4Net]) {
     out.push_str(" chain translate {\n");
     if !reserved.is_empty() {

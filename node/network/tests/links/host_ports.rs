@@ -181,8 +181,8 @@ async fn host_ports_open_no_loopback_address_to_others() {
         let mut buffer = [0; 16];
         let length = program.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"true");
-        // A port of the loopback address is none of the node's neighbours'. One who is let in has the same socket as
-        // one who is not, so that the first answer decides.
+        // A port of the loopback address is none of the node's neighbours'. A packet that is let in has the same socket as
+        // one that is not, so that the first answer decides.
         let asked = node.world.inside("out", || UdpSocket::bind("0.0.0.0:0").unwrap());
         asked.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         asked.send_to(b"?", "127.0.0.1:54").unwrap();
@@ -215,7 +215,7 @@ async fn host_ports_outlive_the_agent_and_belong_to_one_pod() {
         first.stopped().await;
         assert_eq!(node.ask("out", "192.0.2.1:80"), "pod1 saw 192.0.2.2");
         let ports = agent(&Runtime::real());
-        // Of this pod only its end is seen: it ended while nobody looked.
+        // Of this pod only its end is seen: it ended while the agent was away.
         ports.release("gone", &[two]).await;
         assert_eq!(node.ask("out", "192.0.2.1:81"), "connection refused");
         assert_eq!(node.ask("out", "192.0.2.1:80"), "pod1 saw 192.0.2.2");
@@ -242,7 +242,7 @@ async fn host_port_takes_over_flows_that_are_older() {
         client.connect("192.0.2.1:53").unwrap();
         let other = node.world.inside("out", || UdpSocket::bind("0.0.0.0:0").unwrap());
         other.connect("192.0.2.1:54").unwrap();
-        // Nobody is there yet, and the kernel remembers that.
+        // No pod is there yet, and the kernel remembers that.
         assert_eq!(answer(&client), "connection refused");
         ports.hold("a", one, &[udp("", 53)]).await.unwrap();
         assert_eq!(answer(&client), "pod1 saw 192.0.2.2");

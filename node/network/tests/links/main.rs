@@ -1,6 +1,6 @@
 //! Pods on links made by the CNI configuration of the plan, in network namespaces of our own.
 //!
-//! What is asserted is who reaches whom, with which address, and that a pod cannot be another one.
+//! The tests assert which peers reach each other, with which address, and that a pod cannot be another one.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -36,7 +36,7 @@ fn plan_of_one_node(folder: &Path) -> Plan {
     plan(&config(folder), [("here", &view)].into_iter())
 }
 
-/// Sends a datagram with this source, whoever's it is.
+/// Sends a datagram with this source, its own or not.
 fn send_from(source: Ipv4Addr, to: SocketAddr, text: &str) {
     let socket = UdpSocket::bind((source, 0)).unwrap();
     socket.send_to(text.as_bytes(), to).unwrap();

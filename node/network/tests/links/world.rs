@@ -1,4 +1,4 @@
-//! A node, two pods and somebody outside, each in a network namespace of its own.
+//! A node, two pods and an outside host, each in a network namespace of its own.
 
 use ipnet::Ipv4Net;
 use node_sys::{CommandSpec, Exec, SystemExec, namespace::in_network_namespace};
@@ -96,7 +96,7 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Servers at TCP 8080 and UDP 5353 that say who they are and whom they saw; they end with the process.
+    /// Servers at TCP 8080 and UDP 5353 that send their name and their client's; they end with the process.
     pub(crate) fn serve(&self, name: &'static str) {
         let (tcp, udp) = self.inside(name, || {
             (

@@ -217,7 +217,7 @@ pub struct NodeUnpublishVolumeRequest {
     pub target_path: String,
 }
 
-/// Asks for the usage of a volume.
+/// Requests the usage of a volume.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeGetVolumeStatsRequest {
     /// The volume, as the driver knows it.

@@ -198,6 +198,6 @@ pub struct PreStartContainerRequest {
     pub devices_ids: Vec<String>,
 }
 
-/// It may.
+/// The permission to start.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct PreStartContainerResponse {}

@@ -72,7 +72,7 @@ async fn affinity_survives_other_endpoints_and_a_new_table() {
         .into();
     assert_eq!(before, after);
 
-    // An endpoint goes. Those who were with the other one stay, its own clients find another.
+    // An endpoint goes. Clients of the other one stay with it, its own clients find another.
     let left = elements_of(&spec(600), &both[..1], &elements.of(&service));
     let mut delta = Delta::default();
     elements.set(&service, &left, &mut delta);

@@ -1,7 +1,7 @@
 //! Connections through the table, in network namespaces of our own.
 //!
 //! A node namespace with two pods and a client outside. The table is made from services as the proxy makes it; what is
-//! asserted is who answered, and whom the server saw.
+//! asserted is the server that answered, and the client that it saw.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -104,7 +104,7 @@ impl World {
         output.success("nft").unwrap();
     }
 
-    /// Servers that say who they are and whom they saw; they end with the process.
+    /// Servers that send their name and their client's; they end with the process.
     pub(crate) fn serve(&self, name: &'static str) {
         let (tcp, udp) = self.inside(name, || {
             (

@@ -102,7 +102,7 @@ pub fn make_own_folder(path: &Path) -> std::io::Result<()> {
 
 /// Opens a path from outside below a root, for reference only; folders that are missing are made, with the root's mode.
 ///
-/// The kernel itself refuses to leave the root, whatever links there are and whoever changes them meanwhile: what the
+/// The kernel itself refuses to leave the root, whatever links there are and whatever changes them meanwhile: what the
 /// descriptor stands for is inside.
 pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
     let top = open(
@@ -130,7 +130,7 @@ pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
 /// Opens a regular file that others have written below a root, to be read.
 ///
 /// Links are followed as if the root were the machine's, by the kernel itself; another file system is not entered.
-/// Opening has no effect on what is no regular file, and waits for nobody.
+/// Opening has no effect on what is no regular file, and waits for no process.
 ///
 /// # Errors
 /// There is no such file, or it is another thing.

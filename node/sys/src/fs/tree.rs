@@ -11,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, re
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{Gid, UnlinkatFlags, fchownat, unlinkat};
 
-/// So many names of a folder are held at a time.
+/// Names of a folder that are held at a time.
 const NAMES_AT_ONCE: usize = 1024;
 
 /// Removes a folder with all that is in it; one that is not there is fine. Nothing may be mounted below it.
@@ -116,7 +116,7 @@ pub(super) fn own_name(descriptor: &OwnedFd) -> String {
 
 /// Gives a tree to a group: group ownership, group read (and write unless read-only), set-gid on folders.
 ///
-/// What fsGroup asks for; symbolic links are left alone, their targets belong to the tree or to nobody here. A container
+/// As fsGroup requires; symbolic links are left alone, their targets belong to the tree or are none of its files. A container
 /// may change the tree meanwhile: each path is opened once, without links, and what is changed is what was opened.
 ///
 /// # Errors

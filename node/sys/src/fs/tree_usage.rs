@@ -12,7 +12,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
 use super::tree::own_name;
 
-/// Folders open at once. What lies deeper is not counted.
+/// Folders open at once. Deeper ones are not counted.
 const DEPTH_MAX: usize = 256;
 /// Descriptors of an open folder: its own, and that of the list of its names.
 const DESCRIPTORS_OF_FOLDER: usize = 2;

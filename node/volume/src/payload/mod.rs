@@ -68,7 +68,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Before the bytes are copied.
+    /// Takes room before the bytes are copied.
     fn take(&mut self, bytes: usize) -> Result<(), VolumeError> {
         self.volume.take(bytes)?;
         self.pod.take(bytes)

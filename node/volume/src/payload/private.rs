@@ -1,4 +1,4 @@
-//! Files that are private where the pod says who runs in it: tokens, trust anchors, keys and certificates.
+//! Files that are private where the pod names its user: tokens, trust anchors, keys and certificates.
 
 use std::sync::Arc;
 

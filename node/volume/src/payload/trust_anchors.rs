@@ -11,14 +11,14 @@ use crate::VolumeError;
 /// ClusterTrustBundles whose anchors a file has.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TrustAnchors {
-    /// Those of one bundle.
+    /// Anchors of one bundle.
     Named {
         /// Its name.
         name: String,
         /// Without the bundle there are no anchors, which is no error.
         optional: bool,
     },
-    /// Those of a signer's bundles.
+    /// Anchors of a signer's bundles.
     Signed {
         /// The signer.
         signer: String,

@@ -29,7 +29,7 @@ pub(crate) struct ClaimName {
     pub(crate) name: String,
     /// Made for the pod itself, which must own it.
     pub(crate) is_ephemeral: bool,
-    /// The pod asks for it read-only.
+    /// The pod requests it read-only.
     pub(crate) is_read_only: bool,
 }
 
@@ -274,7 +274,7 @@ mod tests {
             .map_err(|error| error.event("data"))
     }
 
-    /// Anybody who makes pods may bind them to a node past the scheduler.
+    /// A maker of pods may bind them to a node past the scheduler.
     #[test]
     fn volume_of_another_node_is_not_mounted() {
         let of = |term: Value| {

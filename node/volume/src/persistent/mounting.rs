@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{Place, Source};
 use crate::{Notice, VolumeError, host_path};
 
-/// From a volume's folder up to that of all pods: `pods/UID/volumes/PLUGIN/NAME`.
+/// Levels from a volume's folder up to that of all pods: `pods/UID/volumes/PLUGIN/NAME`.
 const LEVELS_BELOW_PODS: usize = 4;
 
 /// A claim's volume that is mounted.
@@ -138,7 +138,7 @@ fn local(path: &str) -> Result<PathBuf, VolumeError> {
 /// Paths that are being mounted.
 static TURNS: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
 
-/// Does work on a path while no other pod does (upstream's `volumeLocks`).
+/// Runs work on a path while no other pod does (upstream's `volumeLocks`).
 fn in_turn<T>(path: &Path, work: impl FnOnce() -> T) -> T {
     let turn = TURNS.lock().entry(path.to_owned()).or_default().clone();
     let done = {
@@ -175,7 +175,7 @@ fn record_group(target: &Path, group: Option<i64>) -> Result<(), VolumeError> {
     outcome.map_err(VolumeError::io("writing", &path))
 }
 
-/// Beside the volume, under a name that no volume can have.
+/// A path beside the volume, under a name that no volume can have.
 fn record_of_group(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     target.with_file_name(format!(".{name}.gid"))

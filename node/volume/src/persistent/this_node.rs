@@ -2,7 +2,7 @@
 //!
 //! A pod may be bound to any node past the scheduler, so that the node itself asks whether a volume is reached from it.
 //!
-//! The control plane writes path and host name of a volume of the bundled provisioner `knarr/local-path` as a node said them. A
+//! The control plane writes path and host name of a volume of the bundled provisioner `knarr/local-path` as a node sent them. A
 //! node that lies gains nothing by it on another machine: an agent takes such a volume for its own folder of that name, or not
 //! at all.
 
@@ -17,7 +17,7 @@ use crate::VolumeError;
 
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: &str = "knarr/local-path";
-/// The node that was asked for the folder; the control plane knows it by itself.
+/// The node of which the folder was requested; the control plane knows it by itself.
 const NODE: &str = "knarr/node";
 
 /// The node that mounts volumes.
@@ -38,7 +38,7 @@ impl fmt::Debug for ThisNode {
 }
 
 impl ThisNode {
-    /// The node of this name, as it was last heard of; volumes that are made on it on demand are folders of their names below
+    /// The node of this name, as it was last seen; volumes that are made on it on demand are folders of their names below
     /// `folder`.
     pub fn new(name: &str, folder: &Path, object: Arc<Mutex<Arc<Node>>>) -> Self {
         Self {

@@ -420,7 +420,7 @@ impl VolumeSet {
         folder.try_exists().unwrap_or(true)
     }
 
-    /// Has drivers take their volumes away, then unmounts and removes everything below the pod's folder, the folder included.
+    /// Makes drivers take their volumes away, then unmounts and removes everything below the pod's folder, the folder included.
     pub async fn tear_down(&self) -> Result<(), VolumeError> {
         self.drivers.unpublish(&self.pod_folder, &self.lane).await?;
         self.shown.lock().clear();

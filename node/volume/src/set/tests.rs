@@ -37,7 +37,7 @@ impl Mounter for DeadMounter {
     }
 }
 
-/// One ConfigMap, as long as the API server is there and nobody has deleted it.
+/// One ConfigMap, as long as the API server is there and it is not deleted.
 #[derive(Default)]
 struct Api {
     away: AtomicBool,
