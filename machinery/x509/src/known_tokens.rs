@@ -78,7 +78,7 @@ impl<T: Hash + Eq + Copy> KnownTokens<T> {
 }
 
 /// The token that one more of this user takes the place of: the user's oldest; or where there are too many in all, of the
-/// users who have most one of that which came last, the one that was longest not used.
+/// users with most one of that which came last, the one that was longest not used.
 fn in_the_way<T: Copy>(all: &HashMap<T, Known>, user: &str) -> Option<T> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for known in all.values() {

@@ -23,7 +23,7 @@ pub struct KubeletConfig {
     pub node_ip: IpAddr,
     /// Everything we write lies below.
     pub data_dir: PathBuf,
-    /// Sockets of device plugins, and of those who ask which pod has what, lie in folders below it.
+    /// Sockets of device plugins, and of clients that read devices of pods, lie in folders below it.
     pub plugins_root: PathBuf,
     /// Folder in which stock programs look for those folders, where it is to show them: in a mount namespace of the agent's own.
     pub plugins_shown_in: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub struct KubeletConfig {
     pub logs_shown_in: Option<PathBuf>,
     /// Addresses and ports of the node that host ports do not get.
     pub host_ports: HostPortsConfig,
-    /// Name servers of the cluster, for pods whose DNS policy asks for them.
+    /// Name servers of the cluster, for pods whose DNS policy requests them.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain.
     pub cluster_domain: String,
@@ -127,12 +127,12 @@ impl KubeletConfig {
         Some(limit).filter(|limit| *limit > 0)
     }
 
-    /// Below it lies one folder per pod, by uid.
+    /// The folder of pods: one below it for each, by uid.
     pub fn pods_folder(&self) -> PathBuf {
         self.data_dir.join("pods")
     }
 
-    /// Below it lies one folder of logs per pod.
+    /// The folder of logs: one below it for each pod.
     pub fn logs_folder(&self) -> PathBuf {
         self.data_dir.join("logs").join("pods")
     }
@@ -150,7 +150,7 @@ impl KubeletConfig {
         self.data_dir.join("logs").join("containers")
     }
 
-    /// Below it lies one folder per volume that was made on this node.
+    /// The folder of volumes made on this node: one below it for each.
     pub fn local_volumes_folder(&self) -> PathBuf {
         self.data_dir.join("local-volumes")
     }

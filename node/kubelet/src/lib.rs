@@ -12,7 +12,7 @@
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
 //! annotations of the containers, so an agent that starts again finds every running container and
-//! restarts none. What it knows of its pods from the API server alone lies in their folders ([`pods::saved`]).
+//! restarts none. Facts of its pods that come from the API server alone lie in their folders ([`pods::saved`]).
 
 mod api;
 pub mod cdi;

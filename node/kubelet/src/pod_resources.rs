@@ -19,7 +19,7 @@ use tonic::Status;
 use crate::managers::ManagerContext;
 use crate::pods::{ContainerKind, all_containers, name, namespace, uid};
 
-/// Between two tries to serve the socket.
+/// Pause between two tries to serve the socket.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 const LABELS: &[&str] = &["server_api_version"];
 const REQUESTS: Family = Family::new(

@@ -1,4 +1,4 @@
-//! Writing of checkpoints: of each, one task at a time, which goes on where those who wait for it do not.
+//! Writing of checkpoints: of each, one task at a time, which goes on where its callers leave.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl<S> std::fmt::Debug for Saver<S> {
 /// Writes so far.
 #[derive(Debug, Clone, Default)]
 struct Writes {
-    /// Number of times that a save was asked for.
+    /// Number of times that a save was requested.
     asked: u64,
     /// The last one of these that has been answered.
     answered: u64,
@@ -122,7 +122,7 @@ impl<S: Checkpointed> Saver<S> {
         own
     }
 
-    /// Writes once; true where another was asked for meanwhile.
+    /// Writes once; true where another was requested meanwhile.
     async fn write(&self) -> bool {
         let before = self.writes.get();
         let (data, generation) = {

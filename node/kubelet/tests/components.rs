@@ -8,7 +8,7 @@ use std::path::Path;
 /// Tasks that end with what they belong to, or with the component that spawned them.
 const OF_ONE_THING: &[&str] = &[
     "attach connection",
-    // Whoever waits for it asks again.
+    // A pod that waits for it asks again.
     "device checkpoint",
     // Its end is the end of its devices.
     "device plugin",

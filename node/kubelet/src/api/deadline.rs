@@ -17,7 +17,7 @@ use tower::{BoxError, Service};
 
 /// The server bounds its own work at 34 seconds, lists at 60.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
-/// A watch lives as long as it asked for, and so much longer.
+/// A watch lives as long as its timeout, and so much longer.
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
 
 /// Name of the node's requests; field managers take theirs from it.

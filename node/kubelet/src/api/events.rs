@@ -13,7 +13,7 @@ use crate::pods::plan::container_named;
 
 pub(crate) use machinery_client::EventType;
 
-/// Of a longer message the beginning is sent: room for a probe's output and upstream's words around it.
+/// Bytes of a message that are sent: room for a probe's output and upstream's words around it.
 const MESSAGE_BYTES_MAX: usize = 12 << 10;
 const COMPONENT: &str = "kubelet";
 

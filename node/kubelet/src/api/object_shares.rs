@@ -9,7 +9,7 @@ use node_volume::VolumeError;
 use parking_lot::Mutex;
 
 const OBJECTS_OF_POD_MAX: usize = 256;
-/// As many objects of a pod are followed however many the node follows.
+/// Objects of a pod that are followed however many the node follows.
 const OBJECTS_OF_POD_ASSURED: usize = 4;
 /// With those assured to 110 pods it is below what an API server takes of connections from one address (2,048).
 const WATCHES_MAX: usize = 1_280;
@@ -26,7 +26,7 @@ struct Counts {
 }
 
 impl ObjectShares {
-    /// Counts one more object of a pod, for which a watch begins where nobody follows it yet.
+    /// Counts one more object of a pod, for which a watch begins where none follows it yet.
     pub(super) fn take(&self, uid: &str, namespace: &str, begins: bool) -> Result<(), VolumeError> {
         let mut counts = self.0.lock();
         let of_pod = counts.of_pods.get(uid).copied().unwrap_or_default();

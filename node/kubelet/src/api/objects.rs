@@ -1,8 +1,8 @@
 //! ConfigMaps, Secrets, tokens, trust anchors and certificates for the pods of this node.
 //!
-//! An object is followed by name from the first time a pod asks for it, until no pod here refers to it
+//! An object is followed by name from the first time a pod requests it, until no pod here refers to it
 //! any more; a change wakes the pods that use it. [`object_shares`](super::object_shares) bounds how many.
-//! Tokens are kept per pod and asked for again when four fifths of their time have passed. Trust anchors come from
+//! Tokens are kept per pod and requested again when four fifths of their time have passed. Trust anchors come from
 //! [`trust_bundles`](crate::trust_bundles), certificates from [`pod_certificates`](crate::pod_certificates).
 
 use std::collections::{BTreeSet, HashMap};
@@ -32,13 +32,13 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A token is renewed at the latest after a day, as upstream does.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A token that could not be renewed is asked for again after this long.
+/// A token that could not be renewed is requested again after this long.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Wakes the worker of the pod with this uid.
 pub(crate) type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// `None` until the first answer; then the object, its absence, or why it cannot be had. All who ask share it: a pod may
+/// `None` until the first answer; then the object, its absence, or why it cannot be had. All readers share it: a pod may
 /// name one object ten thousand times.
 type Slot<K> = Option<Result<Option<Arc<K>>, String>>;
 
@@ -136,7 +136,7 @@ impl Objects {
         &self.certificates
     }
 
-    /// A view for one pod: what it asks for is followed on its behalf.
+    /// A view for one pod: what it requests is followed on its behalf.
     pub(crate) fn for_pod(self: &Arc<Self>, uid: &str) -> Arc<dyn ObjectSource> {
         Arc::new(PodObjects {
             objects: self.clone(),

@@ -28,7 +28,7 @@ const VARIABLES_MAX: usize = 8_192;
 const VARIABLE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that Linux counts for a variable besides its text: `=`, the NUL and the pointer.
 const VARIABLE_OVERHEAD_BYTES: usize = 1 + 1 + 8;
-/// As many services that had no room are named.
+/// Services without room that are named.
 const OMITTED_NAMED_MAX: usize = 4;
 
 /// Variables of a pod's containers.

@@ -10,7 +10,7 @@ use node_sys::supervise::Supervised;
 
 use super::config::ContainerdConfig;
 
-/// It answers within a second here; a cold disk may take longer.
+/// Time within which containerd answers: a second here; a cold disk may take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 

@@ -396,7 +396,7 @@ impl ContainerControl {
             &container.name,
             EventType::Warning,
             "FailedPostStartHook",
-            // What a hook says may be secret: it is for those who may read the pod, not its events.
+            // What a hook says may be secret: it is for readers of the pod, not its events.
             "PostStartHook failed",
         );
         let killing = Killing {

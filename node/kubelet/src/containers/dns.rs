@@ -28,7 +28,7 @@ pub struct NodeDns {
 
 /// File of systemd-resolved with the name servers behind its own loopback address.
 const SYSTEMD_RESOLV_CONF: &str = "run/systemd/resolve/resolv.conf";
-/// Of a longer file the rest is not read.
+/// Bytes of the file that are read.
 const RESOLV_CONF_BYTES_MAX: u64 = 64 << 10;
 
 /// The resolver configuration that pods can use: a name server on the machine's loopback is not theirs.

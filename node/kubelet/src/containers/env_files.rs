@@ -174,7 +174,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Reads variables until the end or the first line that is none, and keeps those asked for.
+/// Reads variables until the end or the first line that is none, and keeps those requested.
 fn parse<R: Read>(
     lines: &mut Lines<R>,
     keys: &HashSet<String>,

@@ -117,7 +117,7 @@ pub(crate) fn make_message_file(
         .join(&container.name);
     let path = folder.join(format!("message-{restart_count}"));
     std::fs::write(&path, b"")?;
-    // Whoever the container runs as may write it.
+    // The container's user, whichever it is, may write it.
     node_sys::fs::set_mode(&path, 0o666)?;
     Ok(path)
 }

@@ -1,7 +1,7 @@
-//! From a pod's specification to what the runtime is asked for, and the asking.
+//! From a pod's specification to the requests of the runtime, and their sending.
 //!
 //! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets, [`env_files`] the pod's own files, within the room of `arguments`;
-//! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] who runs it;
+//! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] the runtime that runs it;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop, [`stopping`] ends what runs; and
 //! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
 

@@ -59,7 +59,7 @@ fn groups_policy(pod: &Pod) -> i32 {
     policy as i32
 }
 
-/// Namespaces as the pod asks for them.
+/// Namespaces as the pod requests them.
 pub(crate) fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     let spec = spec(pod);
     let node_or = |node: Option<bool>, otherwise: v1::NamespaceMode| {
@@ -217,7 +217,7 @@ pub(crate) fn container_context(
     })
 }
 
-/// Adds groups that volumes bring to those that the pod asks for.
+/// Adds groups that volumes bring to those that the pod requests.
 pub(crate) fn add_groups(
     context: &mut v1::LinuxContainerSecurityContext,
     groups: impl IntoIterator<Item = i64>,

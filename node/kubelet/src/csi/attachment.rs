@@ -24,14 +24,14 @@ const LOOK_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::
 /// State of an attachment.
 #[derive(Debug, PartialEq, Eq)]
 enum Attachment {
-    /// With what the driver said about it.
+    /// With the driver's publish context.
     Attached(Texts),
     Waits,
     Failed(String),
 }
 
 impl Shared {
-    /// Waits until a volume is attached to this node, and returns what its driver said about that.
+    /// Waits until a volume is attached to this node, and returns its driver's publish context.
     ///
     /// # Errors
     /// It is not attached in time, or cannot be.

@@ -12,7 +12,7 @@ use super::places::Root;
 /// Version of a driver's API: its numbers.
 pub(super) type Version = Vec<u64>;
 
-/// Abilities of a driver that the agent asks for.
+/// Abilities of a driver that the agent requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// It shows a volume once for the node before it shows it to pods.
@@ -28,7 +28,7 @@ pub(super) struct Abilities {
 }
 
 impl Abilities {
-    /// Those that a driver answers with.
+    /// Abilities in a driver's answer.
     pub(super) fn of(answer: &NodeGetCapabilitiesResponse) -> Self {
         let has = |wanted: NodeRpcType| {
             let mut all = answer.capabilities.iter().filter_map(|ability| ability.rpc);

@@ -25,7 +25,7 @@ const CONDITIONS: [&str; 4] = [
     "NodeResizeError",
 ];
 
-/// Makes volumes larger, for ever; while pods have none, nothing is asked for.
+/// Makes volumes larger, for ever; while pods have none, nothing is requested.
 pub(crate) async fn follow_claims(context: ManagerContext) {
     let csi = context.workers.csi.clone();
     loop {
@@ -93,7 +93,7 @@ impl Csi {
         events.pod(&volume.pod, kind, reason, text);
     }
 
-    /// Has the driver make the file system larger. An error says whether it can ever be so large, and why not.
+    /// Makes the driver enlarge the file system. An error says whether it can ever be so large, and why not.
     async fn expand(
         &self,
         volume: &ClaimedVolume,

@@ -2,7 +2,7 @@
 //!
 //! A driver registers ([`registration`], by way of [`plugins`](crate::plugins)), is known from then on ([`drivers`]) and shown in the
 //! CSINode and Node objects ([`node_objects`]). A pod's volume ([`publishing`]) is waited for until it is attached ([`attachment`]),
-//! staged once for the node ([`staging`]) and shown to the pod; what the driver is asked is [`requests`]' to say. What was begun is
+//! staged once for the node ([`staging`]) and shown to the pod; [`requests`] makes the driver's requests. A begun step is
 //! written down beside it before ([`records`], at upstream's [`places`]), so that a later agent takes it away; [`state`] knows
 //! which pods have which volumes, [`usage`] how much they hold, and [`growth`] makes them larger. [`manager`] keeps all of it.
 //!

@@ -323,7 +323,7 @@ impl Shared {
         found.data.unwrap_or_default().into_iter().map(text).collect()
     }
 
-    /// Tokens of the pod that a driver asks for, as an attribute.
+    /// Tokens of the pod that a driver requests, as an attribute.
     async fn tokens(&self, pod: &Pod, found: Option<&CSIDriver>) -> Result<Texts, VolumeError> {
         let asked = found
             .and_then(|found| found.spec.token_requests.clone())

@@ -197,7 +197,7 @@ impl Wanted {
     }
 }
 
-/// Attributes of the pod that a driver asks for.
+/// Attributes of the pod that a driver requests.
 pub(super) fn pod_attributes(pod: &Pod, is_inline: bool, driver: Option<&CSIDriver>) -> Texts {
     if driver.and_then(|driver| driver.spec.pod_info_on_mount) != Some(true) {
         return Texts::new();

@@ -39,7 +39,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut table = self.table.lock();
         self.held = None;
-        // Under the table's lock nobody else comes: the table's is the last, where nobody waits.
+        // Under the table's lock no other call comes: the table's is the last, where none waits.
         if table
             .get(&self.thing)
             .is_some_and(|own| Arc::strong_count(own) == 1)

@@ -1,4 +1,4 @@
-//! Usage of drivers' volumes: asked for about as often as upstream does, for `/stats/summary` and `/metrics`.
+//! Usage of drivers' volumes: requested about as often as upstream does, for `/stats/summary` and `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -96,7 +96,7 @@ impl Shown {
 #[derive(Debug, Default)]
 pub(super) struct Usages {
     all: BTreeMap<(String, String), Shown>,
-    /// Those that are looked at whether they are to grow.
+    /// Volumes that are watched for growth.
     growing: BTreeSet<VolumeKey>,
 }
 
@@ -132,7 +132,7 @@ impl Usages {
             .retain(|(own, _), shown| own != pod || but.contains(&shown.name));
     }
 
-    /// Volumes that are to be asked for, which are asked for from then on.
+    /// Volumes whose usage is not being read, which it is from then on.
     fn take_due(&mut self, has_usage: impl Fn(&str) -> bool) -> Vec<((String, String), Shown)> {
         let due = self
             .all
@@ -171,7 +171,7 @@ impl Usages {
         .collect()
     }
 
-    /// Those of them that are looked at from then on, until they have grown.
+    /// Claimed volumes that are watched from then on, until they have grown.
     pub(super) fn take_claimed(&mut self, expands: impl Fn(&str) -> bool) -> Vec<ClaimedVolume> {
         let claimed = self.claimed(expands).into_iter();
         claimed

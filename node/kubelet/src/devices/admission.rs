@@ -1,4 +1,4 @@
-//! A pod's turn at the devices that it asks for.
+//! A pod's turn at the devices that it requests.
 //!
 //! Pods are admitted beside one another. One that has been given devices may still be rejected, and until that is known it
 //! holds the turns of its resources: pods that ask for the same ones wait, and are not refused for what the node is about to

@@ -45,7 +45,7 @@ impl DeviceManager {
         Ok(admission)
     }
 
-    /// Reports whether a container has devices of all resources of which it asks for some.
+    /// Reports whether a container has devices of all resources of which it requests some.
     fn has_all(&self, pod: &Pod, container: &Container) -> bool {
         let state = self.state.lock();
         let own = state.allocations.of(uid(pod), &container.name);
@@ -244,7 +244,7 @@ fn stopped(resource: &str) -> String {
     format!("endpoint {resource} has been stopped")
 }
 
-/// The answer for the one container that was asked for.
+/// The answer for the one container that was requested.
 fn response(answer: Result<AllocateResponse, Status>) -> Result<ContainerAllocateResponse, String> {
     let answer = answer.map_err(|status| rpc_text(&status))?;
     let first = answer.container_responses.into_iter().next();

@@ -77,7 +77,7 @@ impl Data {
         self.registered_devices.keys().cloned()
     }
 
-    /// Returns the allocations. One that cannot be read is left out, and said so.
+    /// Returns the allocations. One that cannot be read is left out, and logged.
     pub(super) fn allocations(self) -> Allocations {
         let mut allocations = Allocations::default();
         for entry in self.pod_device_entries {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// A container that asks for devices of a resource, and the devices that there are.
+/// A container that requests devices of a resource, and the devices that there are.
 #[derive(Debug, Clone)]
 pub(super) struct Request<'a> {
     /// Uid of the pod.
@@ -11,7 +11,7 @@ pub(super) struct Request<'a> {
     pub(super) container: &'a str,
     /// The resource.
     pub(super) resource: &'a str,
-    /// Number of devices that the container asks for.
+    /// Number of devices that the container requests.
     pub(super) required: usize,
     /// Devices that it has already.
     pub(super) own: Option<BTreeSet<&'a str>>,
@@ -26,7 +26,7 @@ pub(super) struct Request<'a> {
 /// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The container has what it asks for.
+    /// The container has what it requests.
     Kept,
     /// It gets these.
     Chosen(BTreeSet<String>),

@@ -63,7 +63,7 @@ impl ContainerOptions {
         added.into_iter().chain(environment).collect()
     }
 
-    /// Adds everything but the variables. What the configuration has of its own stays.
+    /// Adds everything but the variables. The configuration's own values stay.
     pub(crate) fn apply(&self, config: &mut v1::ContainerConfig) {
         let mounts = self.mounts.iter().map(|mount| v1::Mount {
             container_path: mount.container_path.clone(),

@@ -82,7 +82,7 @@ impl DeviceManager {
     }
 
     /// Takes in the resources that the Node object has where no checkpoint was read: it has none of their devices until their
-    /// plugins are there, and no container that asks for one starts without. Upstream's `ShouldResetExtendedResourceCapacity`.
+    /// plugins are there, and no container that requests one starts without. Upstream's `ShouldResetExtendedResourceCapacity`.
     pub(crate) fn expect_of(&self, node: &Node) {
         {
             let mut state = self.state.lock();

@@ -21,7 +21,7 @@ pub type GracePeriods = BTreeMap<String, Duration>;
 pub struct EvictionConfig {
     /// Thresholds that have to be met for some time.
     pub soft: Thresholds,
-    /// These times.
+    /// Times for which soft thresholds have to be met.
     pub soft_grace_period: GracePeriods,
     /// Amounts that are reclaimed at least.
     pub minimum_reclaim: Thresholds,

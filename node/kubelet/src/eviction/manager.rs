@@ -177,7 +177,7 @@ impl EvictionManager {
         evicted
     }
 
-    /// Reclaims for a threshold: what nobody uses, and if that is not enough, a pod.
+    /// Reclaims for a threshold: unused images and files, and if that is not enough, a pod.
     async fn evict_for(
         &self,
         threshold: EvictionThreshold,
@@ -230,7 +230,7 @@ impl EvictionManager {
         }
     }
 
-    /// Takes back what nobody uses, and reports whether that is enough for all thresholds.
+    /// Takes back what is unused, and reports whether that is enough for all thresholds.
     async fn reclaims(&self, threshold: EvictionThreshold, resource: Starved) -> bool {
         let of_images = FilesOf::signal(threshold.signal, self.has_image_fs()).root;
         if !matches!(resource, Starved::Storage | Starved::Inodes) || !of_images {

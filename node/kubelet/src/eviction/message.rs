@@ -58,7 +58,7 @@ fn exceeding(kind: &str, name: &str, used: Quantity, request: Quantity, resource
     format!("{kind} {name} was using {used}, request is {request}, has larger consumption of {resource}. ")
 }
 
-/// Of the first threshold that is about the resource.
+/// Text of the first threshold that is about the resource.
 fn threshold_text(
     resource: Starved,
     thresholds: &[EvictionThreshold],

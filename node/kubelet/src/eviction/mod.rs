@@ -1,11 +1,11 @@
 //! Eviction: pods that end so that the node keeps memory, room on its disk and process ids for the others; upstream's
 //! `pkg/kubelet/eviction`.
 //!
-//! Every ten seconds the [`manager`] reads what is left ([`observations`]) and compares it with the [`thresholds`]. What
-//! follows is decided in [`state`] (pure): which conditions the node has, and which thresholds have been met for long
+//! Every ten seconds the [`manager`] reads what is left ([`observations`]) and compares it with the [`thresholds`].
+//! [`state`] decides (pure): which conditions the node has, and which thresholds have been met for long
 //! enough to act. Before a pod ends, the node removes what is not used ([`reclaim`]). Then the pods are put in order
 //! ([`ranking`], pure), and the first that is not critical is evicted, with a [`message`] in upstream's words; its worker
-//! ends it. Pods above their own limits of local storage ([`local_storage`], pure) end before that. What pods use is
+//! ends it. Pods above their own limits of local storage ([`local_storage`], pure) end before that. Usage of pods is
 //! gathered in [`usage`]; the sizes of their files ([`pod_storage`]) come from [`storage_looks`], which counts beside everything else.
 //! New pods are kept away meanwhile ([`admission`]). [`metrics`] counts.
 //!

@@ -22,7 +22,7 @@ pub(crate) struct PodStorage {
     pub(crate) logs: BTreeMap<String, DiskUsage>,
 }
 
-/// The sizes that are known, and who wants to know more.
+/// The sizes that are known, and requests for more.
 #[derive(Debug, Default)]
 pub(crate) struct StorageLooks {
     known: Mutex<Arc<HashMap<String, PodStorage>>>,

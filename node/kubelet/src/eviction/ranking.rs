@@ -10,7 +10,7 @@ use super::signal::{Signal, Starved};
 use super::usage::PodUsage;
 use crate::pods::spec;
 
-/// A pod that could end, and what it uses; `None` where nobody knows.
+/// A pod that could end, and its usage; `None` where that is unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     /// The pod.

@@ -4,7 +4,7 @@
 //! begins a tree again only after twenty times the time that the last count of it took, so that counting costs a twentieth
 //! of a thread at most. Namespaces share a pass: none keeps the others' trees from being counted by the number of its own.
 //! Counts that go on hold folders open, a bounded number in all: one that begins ends the longest of the namespace that holds
-//! most, which stands at what it found. What was counted so far is known meanwhile: a pod that is above its limit is found out before its
+//! most, which stands at what it found. The count so far is known meanwhile: a pod that is above its limit is found out before its
 //! tree was seen whole. Only pods with limits are looked at, and all while the node's disk is short.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,7 +31,7 @@ const PASS_AFTER: Duration = Duration::from_secs(10);
 const REST_PER_COUNT: u32 = 20;
 /// Names that a pass looks at: about a second.
 const NAMES_PER_PASS: usize = 300_000;
-/// Of them in one tree, so that none keeps the others waiting.
+/// Names read in one tree, so that none keeps the others waiting.
 const NAMES_PER_TREE: usize = 60_000;
 /// Names that a visit of a tree costs at least: its folder is opened.
 const NAMES_PER_VISIT: usize = 100;

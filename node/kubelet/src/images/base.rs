@@ -57,7 +57,7 @@ impl BaseImage {
     }
 }
 
-/// Both in one archive: their layer is the same.
+/// Writes both in one archive: their layer is the same.
 fn archive(program: &[u8], architecture: &str) -> std::io::Result<Vec<u8>> {
     let layer = layer(program)?;
     let sources = [BaseImage::Pause, BaseImage::Hello].map(|image| image.source(layer.clone(), architecture));

@@ -11,7 +11,7 @@ pub struct ImageCollectionConfig {
     pub high_threshold_percent: u8,
     /// Part of the disk in percent down to which they are removed.
     pub low_threshold_percent: u8,
-    /// Time for which an image stays although nobody uses it.
+    /// Time for which an unused image stays.
     pub minimum_age: Duration,
     /// Time without use after which an image goes whatever the disk has; none where it is zero.
     pub maximum_age: Duration,

@@ -18,7 +18,7 @@ use crate::managers::ManagerContext;
 
 /// Upstream's `ImageGCPeriod`.
 const COLLECT_AFTER: Duration = Duration::from_secs(300);
-/// An image is about to be used for so long after a container has asked for it.
+/// An image is about to be used for so long after a container has requested it.
 const ABOUT_TO_BE_USED: Duration = Duration::from_secs(120);
 
 /// State of the collection of images.
@@ -146,7 +146,7 @@ impl ImageManager {
             .map_err(|error| error.to_string())
     }
 
-    /// Images that nobody uses, in the order in which they go.
+    /// Unused images, in the order in which they go.
     async fn candidates(&self, records: &mut ImageRecords, now: Duration) -> Result<Vec<Candidate>, String> {
         let failed = |error: node_cri::CriError| error.message();
         let images = self.cri.list_images(v1::ListImagesRequest { filter: None });

@@ -164,7 +164,7 @@ impl ImageManager {
                 self.record_event(pulling, EventType::Normal, "Pulled", message);
                 Ok(present)
             }
-            // Whether it is there is not for those who may not use it.
+            // A pod that may not use it does not learn that it is there.
             (None, "Never") => Err(self.never_pulled(pulling)),
             _ => self.pull(pulling).await,
         }

@@ -12,17 +12,17 @@ pub(crate) struct VolumeCounts {
 }
 
 impl VolumeCounts {
-    /// A container that starts has such a volume.
+    /// Counts a volume of a container that starts.
     pub(crate) fn requested(&self) {
         self.requested.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It is there.
+    /// Counts a mounted one.
     pub(crate) fn mounted(&self) {
         self.mounted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It could not be mounted.
+    /// Counts one that could not be mounted.
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

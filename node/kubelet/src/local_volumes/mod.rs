@@ -1,8 +1,8 @@
 //! Folders of volumes that are made on this node, one per volume, below the agent's own.
 //!
-//! The control plane asks for them by name; where they lie is decided here, and only names of volumes that it makes
+//! The control plane requests them by name; where they lie is decided here, and only names of volumes that it makes
 //! (`pvc-UID`) are taken. A folder that is to go is renamed first, so that no pod gets it any more, and is removed in the
-//! background: its owner may have filled it with anything. What an agent did not finish, the next removal of that name does.
+//! background: its owner may have filled it with anything. An unfinished removal is finished by the next one of that name.
 //!
 //! Never: a folder is removed below which something is mounted.
 
@@ -17,7 +17,7 @@ use node_sys::mount::{LinuxMounter, Mounter};
 
 /// A disk with less room than this is full.
 const MIN_AVAILABLE_BYTES: u64 = 64 << 20;
-/// Removals at a time; more are asked for again.
+/// Removals at a time; more are requested again.
 const MAX_REMOVALS: usize = 4;
 /// Mode of a volume's folder: as that of an emptyDir.
 const MODE: u32 = 0o777;
@@ -168,7 +168,7 @@ impl LocalVolumes {
 }
 
 /// Renames the folder, where nothing is mounted below it, and no pod has it mounted: one that writes on could keep its removal
-/// from ever ending, whoever let its claim go.
+/// from ever ending, whatever let its claim go.
 fn take_away(path: &Path, removed: &Path) -> Result<(), LocalVolumeError> {
     for path in [path, removed] {
         let mut mounts = LinuxMounter.below(path);

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 const ASK_AFTER: Duration = Duration::from_secs(10);
 /// The event of an end comes before the last lines are in the log, and the runtime's own record says so.
 const SETTLES_AFTER: Duration = Duration::from_millis(50);
-/// Without a watch of its folder a log is looked at this often.
+/// Interval of looks at a log without a watch of its folder.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Says whether a container still runs; `None` where the runtime does not answer.
@@ -43,7 +43,7 @@ struct Followed {
     asking: TaskHandle<()>,
 }
 
-/// One who follows a container's log.
+/// A follower of a container's log.
 #[derive(Debug)]
 pub(crate) struct Follower {
     runtime: Runtime,
@@ -153,7 +153,7 @@ async fn until_ended(runtime: &Runtime, told: &Notify, running: StillRunning) {
 }
 
 impl Follower {
-    /// Of a log without a writer.
+    /// A follower of a log without a writer.
     #[cfg(test)]
     pub(super) fn of_an_ended_one(runtime: &Runtime) -> Self {
         let ended = CancellationToken::new();

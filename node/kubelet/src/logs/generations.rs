@@ -1,5 +1,5 @@
 //! Rotated files of a log: `<log>.<time>`, compressed to `<log>.<time>.gz` when the next one is rotated away, so that
-//! who still reads the newest of them can finish. Names and order are upstream's. Everything here blocks.
+//! a reader of the newest of them can finish. Names and order are upstream's. Everything here blocks.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Not one that is half compressed, nor one whose compressed form is there.
+/// Reports whether a file counts: not one that is half compressed, nor one whose compressed form is there.
 fn is_used(path: &Path, all: &[PathBuf]) -> bool {
     let done = || all.contains(&with_suffix(path, COMPRESSED));
     !has_suffix(path, UNFINISHED) && (has_suffix(path, COMPRESSED) || !done())

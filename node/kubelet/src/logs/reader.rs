@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// A followed file is looked at no more often, however often it is written.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
-/// Sends the wanted part. Ends when it is all sent, or nobody takes it any more; with a follower, when the container has
+/// Sends the wanted part. Ends when it is all sent, or the client has gone; with a follower, when the container has
 /// ended.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub(crate) async fn stream(
                 }
             }
             (Found::End, None) => return send_rest(reading, &out).await,
-            // A last line without its end is shown to who does not follow, as upstream.
+            // A last line without its end is shown to clients that do not follow, as upstream.
             (Found::End, Some(_)) if last_look => return Ok(()),
             // Once it has ended, what it wrote last is read and that is all.
             (Found::End, Some(follower)) if follower.has_ended() => last_look = true,
@@ -136,7 +136,7 @@ impl Reading {
             return Ok((self, Found::Text(Vec::new())));
         }
         if self.pending.is_empty() {
-            // One who waits, perhaps among thousands, keeps no room for what may come.
+            // A reader that waits, perhaps among thousands, keeps no room for what may come.
             self.pending = Vec::new();
         }
         Ok((self, Found::End))

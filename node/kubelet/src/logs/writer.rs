@@ -51,7 +51,7 @@ pub(super) struct LogWriter {
 
 impl LogWriter {
     pub(super) fn new(options: LogOptions) -> Self {
-        // Lines that come while it is read are none of the end that was asked for.
+        // Lines that come while it is read are none of the end that was requested.
         let lines_left = options.tail.filter(|_| !options.follow);
         Self {
             end: (lines_left == Some(0)).then_some(End::Enough),

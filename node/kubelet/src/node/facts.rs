@@ -30,7 +30,7 @@ pub struct NodeFacts {
     pub supplemental_groups_policy: bool,
 }
 
-/// Features that not every node has, of those that servers and schedulers ask for (component-helpers' `nodedeclaredfeatures`):
+/// Features that not every node has, of those that servers and schedulers request (component-helpers' `nodedeclaredfeatures`):
 /// streams by WebSocket, resizes of pods as a whole and of init containers, and ends that start all containers anew. Sorted.
 const DECLARED_FEATURES: [&str; 4] = [
     "ExtendWebSocketsToKubelet",

@@ -86,7 +86,7 @@ async fn attempt(
 ) -> Result<Node, kube::Error> {
     let api: Api<Node> = Api::all(client.clone());
     if !config.register_node {
-        // Whoever makes it says what it is.
+        // The maker of the Node says what it is.
         return api.get(&config.node_name).await;
     }
     let mut wanted = facts::node(config, facts, &Health::unknown(), runtime.now());

@@ -18,7 +18,7 @@ use crate::csi::Csi;
 use crate::devices::NodeDevices;
 use crate::devices::manager::DeviceManager;
 
-/// Once the node is ready.
+/// Interval of looks once the node is ready.
 pub(crate) const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Until then, after this part of the time it has not been, within these bounds.
 const LOOK_SOON: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
@@ -241,7 +241,7 @@ impl StatusKeeper {
         Some(images)
     }
 
-    /// Only what differs: the conditions of others and their order stay as they are.
+    /// Writes only what differs: the conditions of others and their order stay as they are.
     async fn write(&self, old: &NodeStatus, new: &NodeStatus) -> Result<(), kube::Error> {
         let map = |status: &NodeStatus| match serde_json::to_value(status) {
             Ok(Value::Object(map)) => map,

@@ -20,10 +20,10 @@ pub use crate::plugins::folder::{FoundSockets, SocketStamp};
 
 /// Places for connections to one socket. All of them come from this machine, which has an eighth: the oldest gives way.
 const CONNECTIONS_MAX: usize = 512;
-/// Stands for this machine among those who connect.
+/// Stands for this machine among the connecting clients.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Without a watch a folder is looked at this often.
+/// Interval of looks at a folder without a watch.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 /// With one, too, for what lies in folders below it.
 const LOOK_INTO_AFTER: Duration = Duration::from_secs(10);
@@ -184,7 +184,7 @@ fn make_way(socket: &Path) -> std::io::Result<()> {
     remove(socket)
 }
 
-/// Makes a folder and removes all sockets in it, and links to sockets, as upstream. What cannot be removed keeps no other.
+/// Makes a folder and removes all sockets in it, and links to sockets, as upstream. A socket that cannot be removed keeps no other.
 /// Blocks.
 fn remove_sockets(folder: &Path) -> std::io::Result<()> {
     node_sys::fs::make_own_folder(folder)?;

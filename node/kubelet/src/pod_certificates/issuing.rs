@@ -165,7 +165,7 @@ impl Issuing {
             if state.is_waiting() {
                 *state = State::Waiting(Some(why));
             }
-            // Nobody waits for a reason.
+            // No task waits for a reason.
             false
         });
     }

@@ -110,7 +110,7 @@ pub(crate) fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     })
 }
 
-/// A pod that asks for a protection it would not get must not run without it.
+/// A pod that requests a protection it would not get must not run without it.
 pub(crate) fn rejection(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     let sysctls = sysctl::forbidden(pod, &abilities.kernel_version)
         .map(|message| Rejection::new("SysctlForbidden", message));

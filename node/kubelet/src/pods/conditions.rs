@@ -127,7 +127,7 @@ fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verd
     Verdict::no("ContainersNotInitialized", &message)
 }
 
-/// Stage of the pod's round as its status shows it: that the containers end is said once before that they have ended.
+/// Stage of the pod's round as its status shows it: that the containers end is reported once before that they have ended.
 pub(super) fn round_stage(input: &StatusInput<'_>) -> RoundStage {
     let previous = input.previous;
     let Some((source, _)) = source_of_round(input.pod, input.observed) else {

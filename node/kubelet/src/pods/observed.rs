@@ -77,7 +77,7 @@ pub(crate) struct ObservedContainer {
     pub(crate) reason: String,
     /// Termination message of the container, or message of the runtime.
     pub(crate) message: String,
-    /// The image as asked for.
+    /// The image as requested.
     pub(crate) image: String,
     /// The image as found.
     pub(crate) image_ref: String,
@@ -96,7 +96,7 @@ const KILLED: i32 = 137;
 const REASON_FINAL_AFTER: SignedDuration = SignedDuration::from_secs(1);
 
 impl ObservedContainer {
-    /// Reports whether the runtime may still name memory as the reason of this end: it hears of that from the kernel, by another
+    /// Reports whether the runtime may still name memory as the reason of this end: the kernel reports that by another
     /// way than of the end itself, and says `Error` until then.
     pub(crate) fn reason_may_change(&self, now: Timestamp) -> bool {
         let killed =
@@ -155,7 +155,7 @@ impl ObservedPod {
             .nth(1)
     }
 
-    /// Those whose process runs.
+    /// Containers whose process runs.
     pub(crate) fn running(&self) -> impl Iterator<Item = &ObservedContainer> {
         self.containers
             .iter()

@@ -49,9 +49,9 @@ pub(super) fn phase(
 /// Init containers by what they mean for the phase.
 #[derive(Default)]
 struct InitCounts {
-    /// Those that run, or did not yet.
+    /// Containers that run, or did not yet.
     pending: u32,
-    /// Those that failed and do not run again.
+    /// Containers that failed and do not run again.
     failed: u32,
     sidecars_pending: u32,
     sidecars_running: u32,

@@ -100,7 +100,7 @@ pub(crate) fn plan(snapshot: &Snapshot<'_>) -> Plan {
     plan
 }
 
-/// There is no working sandbox: make one if there is something to run in it.
+/// Plans a sandbox where none works: makes one if there is something to run in it.
 fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let attempt = snapshot
         .observed
@@ -128,7 +128,7 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
 enum Step {
     /// This one is where it should be.
     Passed,
-    /// Those after it wait.
+    /// Containers after it wait.
     Blocked,
     /// It failed for good, and the pod with it.
     Failed,
@@ -174,13 +174,13 @@ impl<'a> Decider<'a, '_> {
         !left.is_empty()
     }
 
-    /// Reports whether a round that has not begun waits: all of its containers wait as long as the one whose end asked for it.
+    /// Reports whether a round that has not begun waits: all of its containers wait as long as the one whose end requested it.
     fn round_waits(&mut self) -> bool {
         let source = source_of_round(self.snapshot.pod, self.snapshot.observed);
         source.is_some_and(|(container, found)| self.backs_off(container, found))
     }
 
-    /// They start at once, since they are for debugging a pod that does not come up, and start only once.
+    /// Starts ephemeral containers at once, since they are for debugging a pod that does not come up, and only once.
     fn ephemerals(&mut self) {
         for container in ephemeral_containers(self.snapshot.pod) {
             if self.snapshot.observed.latest(&container.name).is_none() {
@@ -459,7 +459,7 @@ pub(crate) fn container_hash(container: &Container) -> String {
     format!("{hash:016x}")
 }
 
-/// As Go prints a duration of whole seconds: `10s`, `2m40s`, `5m0s`, `4h0m0s`.
+/// A duration of whole seconds as Go prints it: `10s`, `2m40s`, `5m0s`, `4h0m0s`.
 pub(crate) fn go_duration(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

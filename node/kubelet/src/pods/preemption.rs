@@ -131,7 +131,7 @@ mod tests {
         some.map(|(name, amount)| (name.to_owned(), amount)).collect()
     }
 
-    /// The preemptor, the pods that are there, what is needed, and who goes.
+    /// The preemptor, the pods that are there, what is needed, and the victims.
     type Case<'a> = (&'a str, &'a [&'a str], Requirements, Option<&'a [&'a str]>);
 
     /// Upstream's `TestGetPodsToPreempt` and `TestHandleAdmissionFailure`.

@@ -103,7 +103,7 @@ fn rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> 
 pub(crate) enum RoundStage {
     /// None has to start anew, or the first has.
     Begun,
-    /// The end of one asks for a new round; what is left of the earlier one ends.
+    /// The end of one requests a new round; what is left of the earlier one ends.
     Ending,
     /// Nothing of the earlier round runs, and nothing of the new one was made.
     Ended,
@@ -125,7 +125,7 @@ impl RoundStage {
     }
 }
 
-/// The container whose end asks for a new round, if none of that was made yet.
+/// The container whose end requests a new round, if none of that was made yet.
 pub(crate) fn source_of_round<'a>(
     pod: &'a Pod,
     observed: &'a ObservedPod,

@@ -1,7 +1,7 @@
 //! Pods on the disk, so that an agent that starts while the API server is away goes on with those of the agent before it.
 //!
-//! One file in the pod's folder, written when the pod has changed and removed when the pod is to end. It says what the API
-//! server said of the pod and what the services' variables were; ConfigMaps, Secrets and tokens are not in it, they lie
+//! One file in the pod's folder, written when the pod has changed and removed when the pod is to end. It has the pod as the
+//! API server sent it, and the services' variables; ConfigMaps, Secrets and tokens are not in it, they lie
 //! where the pod's volumes show them.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) struct SavedPod {
 }
 
 impl SavedPod {
-    /// A pod with its last status; who manages its fields is left out.
+    /// A pod with its last status; its managed fields are left out.
     pub(crate) fn new(pod: &Pod, status: PodStatus, services: Option<BTreeMap<String, String>>) -> Self {
         let mut pod = pod.clone();
         pod.metadata.managed_fields = None;

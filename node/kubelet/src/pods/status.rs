@@ -98,7 +98,7 @@ fn was_rejected(input: &StatusInput<'_>) -> bool {
     input.terminal && input.failure.is_some() && never_told && never_made
 }
 
-/// Only those of init containers come in the order of the specification, as upstream's.
+/// Sorts statuses by name; only those of init containers come in the order of the specification, as upstream's.
 fn by_name(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     statuses.sort_by(|a, b| a.name.cmp(&b.name));
     statuses
@@ -226,7 +226,7 @@ fn without_container(
     }
 }
 
-/// A container that ran and that the runtime no longer knows ended in a way nobody saw.
+/// A container that ran and that the runtime no longer knows ended in an unknown way.
 fn lost(kind: ContainerKind, before: &ContainerStatus) -> ContainerStatus {
     let mut status = before.clone();
     status.ready = false;
@@ -348,7 +348,7 @@ fn last_state(
     {
         return Some(ended(input, previous, before));
     }
-    // The container before the newest may have been collected; what was said of it stands.
+    // The container before the newest may have been collected; its reported state stands.
     before
         .and_then(|before| before.last_state.clone())
         .or_else(|| Some(ApiState::default()))

@@ -1,5 +1,5 @@
-//! One GET, with a bound on what is read. Certificates are not verified: a probe knows no authority
-//! that would vouch for a pod's address.
+//! One GET, with a bound on what is read. Certificates are not verified: no authority that a probe knows
+//! would sign one for a pod's address.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// As upstream prints it in messages.
+    /// The URL as upstream prints it in messages.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let slash = if self.path.starts_with('/') { "" } else { "/" };
@@ -84,7 +84,7 @@ pub(crate) async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     ))
 }
 
-/// The request that an answer asks for instead.
+/// The request that an answer requests instead.
 fn redirected(request: &HttpRequest, answer: &HttpAnswer) -> Option<HttpRequest> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -287,7 +287,7 @@ mod tests {
         Arc::new(config.unwrap()).into()
     }
 
-    /// Answers so many connections, with a certificate nobody vouches for or in the clear.
+    /// Answers so many connections, with a self-signed certificate or in the clear.
     async fn serve(listener: TcpListener, tls: bool, times: usize) {
         for _ in 0..times {
             let (stream, _) = listener.accept().await.unwrap();

@@ -64,7 +64,7 @@ impl ProbeManager {
     /// Starts what is missing for the containers that run, ends what is left of others. The readiness of one that is not ready
     /// is probed soon, and not only at the end of its period (upstream's `UpdatePodStatus`).
     ///
-    /// `status` is what was last said of the pod: a container that an earlier agent found started or
+    /// `status` is the pod's last reported one: a container that an earlier agent found started or
     /// ready stays so until its probe says otherwise.
     pub(crate) fn follow<'a>(
         &mut self,
@@ -106,8 +106,8 @@ impl ProbeManager {
         self.results.lock().retain(|id, _| ids.contains(id));
     }
 
-    /// The pod ends: nothing is started again for a probe any more, but its readiness still decides who may send it
-    /// traffic (upstream's `StopLivenessAndStartup`).
+    /// The pod ends: nothing is started again for a probe any more, but its readiness still decides whether it gets traffic
+    /// (upstream's `StopLivenessAndStartup`).
     pub(crate) fn stop_liveness_and_startup(&mut self) {
         self.tasks.retain(|(_, kind), task| {
             let keep = *kind == ProbeKind::Readiness;
@@ -290,7 +290,7 @@ impl Prober {
         Duration::from_secs(delay).saturating_sub(age.unwrap_or_default())
     }
 
-    /// Before a container has started only its startup probe is asked; after, only the others.
+    /// Reports whether the probe may run: before a container has started only its startup probe, after, only the others.
     fn may_ask(&self) -> bool {
         let results = self
             .results

@@ -30,7 +30,7 @@ pub(crate) enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// As events name it.
+    /// The name in events.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Startup => "Startup",

@@ -20,10 +20,10 @@ const SUBRESOURCES: [(&str, &[&str]); 11] = [
     ("configz", &["configz", "proxy"]),
 ];
 
-/// The verb of a request, and nothing for a method that upstream gives none: only who may do everything may send it.
+/// The verb of a request, and nothing for a method that upstream gives none: only a user with all rights may send it.
 ///
 /// Running something in a container or connecting to it is `create` whatever the method, where upstream goes by the method: a
-/// WebSocket begins with GET, and who may look at the node's proxied paths may not therefore act in its pods.
+/// WebSocket begins with GET, and a reader of the node's proxied paths may not therefore act in its pods.
 pub(crate) fn verb_of(method: &Method, path: &str) -> &'static str {
     if STREAMING_PATHS.contains(&first_segment(path)) {
         return "create";

@@ -66,7 +66,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-    /// More than both sockets hold.
+    /// A size beyond what both sockets hold.
     const BODY_BYTES: usize = 16 << 20;
 
     fn configs() -> (ServerConfig, ClientConfig) {

@@ -1,8 +1,8 @@
 //! ConnectionPlaces of the connections of port 10250, for three kinds of clients: half of them for those known by certificate, a quarter for
-//! tokens that were admitted, a quarter for strangers.
+//! tokens that were admitted, a quarter for unknown ones.
 //!
-//! A connection is a stranger's until its client is known. All pods of another node come from one address, and so have the
-//! share of one stranger; a client among them whose token may do what it asks leaves that share with its first request.
+//! A connection counts as unknown until its client is known. All pods of another node come from one address, and so have the
+//! share of one unknown client; a client among them whose token may do what it asks leaves that share with its first request.
 
 use std::net::IpAddr;
 use std::pin::pin;

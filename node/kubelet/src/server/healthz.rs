@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::{Listeners, components};
 use crate::managers::ManagerContext;
 
-/// Questions at a time; who comes later waits to be accepted.
+/// Questions at a time; a later client waits to be accepted.
 const CONNECTIONS_MAX: usize = 16;
 /// A client may take this long to say what it wants, and a connection to end.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

@@ -60,7 +60,7 @@ fn id(ended: &ContainerStateTerminated) -> Option<&str> {
     id.map(bare)
 }
 
-/// Without the runtime's name, which comes before it.
+/// An id without the runtime's name, which comes before it.
 fn bare(id: &str) -> &str {
     id.split_once("://").map_or(id, |(_, id)| id)
 }

@@ -1,7 +1,7 @@
-//! Port 10250: logs, exec, attach, port-forward, the node's pods and figures, for those who may.
+//! Port 10250: logs, exec, attach, port-forward, the node's pods and figures, for authorized clients.
 //!
-//! A connection is TLS; who speaks is known by client certificate ([`clients`]) or by a bearer token that the API
-//! server reviews ([`auth`], at the rate of [`reviews`]); whether they may is the API server's to say. [`routes`] then answers, and
+//! A connection is TLS; its user is known by client certificate ([`clients`]) or by a bearer token that the API
+//! server reviews ([`auth`], at the rate of [`reviews`]); the API server also authorizes. [`routes`] then answers, and
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub(crate) mod attributes;

@@ -47,7 +47,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Not read yet.
+    /// A folder that is not read yet.
     pub(crate) fn new(source: StaticPodSource, node_name: String) -> Self {
         Self {
             source,

@@ -16,7 +16,7 @@ use crate::pods::{CONFIG_HASH, CONFIG_MIRROR, full_name, is_static, name, namesp
 pub(crate) enum MirrorAction {
     /// Creates the mirror of a static pod.
     Create(Arc<Pod>),
-    /// Deletes a mirror: its static pod has gone or changed, or somebody deletes it.
+    /// Deletes a mirror: its static pod has gone or changed, or a client deletes it.
     Delete(Arc<Pod>),
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn mirror_of(pod: &Pod, node: &Node) -> Option<Pod> {
 pub(crate) async fn settle(context: &ManagerContext) {
     let pods = context.pods.list();
     let statics: Vec<Arc<Pod>> = pods.into_iter().filter(|pod| is_static(pod)).collect();
-    // Before both were read nobody knows which mirrors there are, and which there should be.
+    // Before both were read it is unknown which mirrors there are, and which there should be.
     if !context.pods.is_synced() {
         return;
     }

@@ -1,6 +1,6 @@
 //! ClusterTrustBundles of the cluster, for the volumes of this node's pods.
 //!
-//! All bundles are followed from the first time a pod asks for anchors, as upstream's kubelet does (`pkg/kubelet/clustertrustbundle`):
+//! All bundles are followed from the first time a pod requests anchors, as upstream's kubelet does (`pkg/kubelet/clustertrustbundle`):
 //! a bundle is a cluster's, and pods select them by label. [`store`] keeps their anchors within a bound and answers what a volume
 //! wants; a change wakes the pods whose volumes may show it.
 //!

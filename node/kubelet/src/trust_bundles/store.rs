@@ -42,7 +42,7 @@ pub(super) struct Changed {
 /// The bundles by name.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Chance of this agent: nobody shall rely on the order of anchors in a file.
+    /// Chance of this agent: no program shall rely on the order of anchors in a file.
     seed: u64,
     bundles: BTreeMap<String, Bundle>,
     bytes: usize,
@@ -207,7 +207,7 @@ impl Store {
         !self.left_out.is_empty()
     }
 
-    /// More bundles are left out than there are names remembered of.
+    /// Reports whether more bundles are left out than there are names remembered of.
     fn is_overflowing(&self) -> bool {
         self.left_out.len() >= self.bundles_max
     }

@@ -20,7 +20,7 @@ pub(crate) struct RealContainerd {
 }
 
 impl RealContainerd {
-    /// One that answers and has the image; or none after saying what is missing.
+    /// One that answers and has the image; or none after printing what is missing.
     pub(crate) async fn start(folder: &Path, runtime: &Runtime) -> Option<Self> {
         let runc = node_sys::exec::find_program("runc");
         let lacks = !is_root() || runc.is_none() || !Path::new(BUSYBOX).is_file();
@@ -76,7 +76,7 @@ impl Drop for RealContainerd {
         let mut child = self.child.lock().unwrap();
         let _ = child.kill();
         let _ = child.wait();
-        // What a failed test has left: shims name the socket of their daemon, which nobody else has.
+        // What a failed test has left: shims name the socket of their daemon, which no other process does.
         let socket = ContainerdConfig::socket_in(&self.folder.join("containerd"));
         let socket = socket.display().to_string();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {

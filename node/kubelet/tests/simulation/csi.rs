@@ -17,7 +17,7 @@ const DRIVER: &str = "disks.example";
 const OTHER: &str = "shares.example";
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A volume is staged once, shown to each pod, and taken away after the last, whoever dies meanwhile.
+/// A volume is staged once, shown to each pod, and taken away after the last, whichever process dies meanwhile.
 pub(crate) fn run_life(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
@@ -65,7 +65,7 @@ pub(crate) fn run_life(seed: u64) {
     });
 }
 
-/// A volume that a controller attaches is mounted after that, with what the driver said, and is in use until it is taken away.
+/// A volume that a controller attaches is mounted after that, with its publish context, and is in use until it is taken away.
 pub(crate) fn run_attached(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());

@@ -1,4 +1,4 @@
-//! Pods that ask for devices of plugins, while plugins come and go and the agent is killed.
+//! Pods that request devices of plugins, while plugins come and go and the agent is killed.
 
 use crate::model_plugins::ModelPlugin;
 use crate::pods::IMAGE;
@@ -125,7 +125,7 @@ pub(crate) fn run_numbers(seed: u64) {
     });
 }
 
-/// A plugin that answers nothing holds up the pods that ask for its devices, and those that ask for what such a pod asks for,
+/// A plugin that answers nothing holds up the pods that request its devices, and those that request what such a pod requests,
 /// too: they wait for it, and are not refused.
 pub(crate) fn run_hanging(seed: u64) {
     let simulation = Simulation::new(seed);

@@ -1,4 +1,4 @@
-//! A node that runs short: what it takes back first, who ends, what they say, and what it says of itself.
+//! A node that runs short: what it takes back first, the pods it evicts, their statuses, and its own.
 
 use crate::pods::IMAGE;
 use crate::simulated_node::World;
@@ -85,7 +85,7 @@ pub(crate) fn run_memory(seed: u64) {
     });
 }
 
-/// Room on the disk comes back once an image is removed that nobody uses; then it does not, and a pod ends.
+/// Room on the disk comes back once an unused image is removed; then it does not, and a pod ends.
 pub(crate) fn run_disk(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());

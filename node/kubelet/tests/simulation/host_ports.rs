@@ -22,7 +22,7 @@ pub(crate) struct ModelHostPorts {
 }
 
 impl ModelHostPorts {
-    /// With a port that leads to a pod that nobody knows any more.
+    /// Ports of which one leads to an unknown pod.
     pub(crate) fn new(runtime: Runtime) -> Self {
         let key = PortKey {
             protocol: Protocol::Tcp,

@@ -61,14 +61,14 @@ impl ModelDriver {
         format!("plugins_registry/{}-reg.sock", self.name)
     }
 
-    /// It listens, for whatever agent comes.
+    /// Starts to listen, for whatever agent comes.
     pub(crate) fn start(self: &Arc<Self>, sockets: &ModelSockets) {
         sockets.listen(&format!("{}/csi.sock", self.name), service(self.clone()));
         let registering = Registering(self.clone());
         sockets.listen(&self.registration(), plugin_registration::service(registering));
     }
 
-    /// It removes its sockets.
+    /// Removes its sockets.
     pub(crate) fn stop(&self, sockets: &ModelSockets) {
         sockets.remove(&self.registration());
         sockets.remove(&format!("{}/csi.sock", self.name));

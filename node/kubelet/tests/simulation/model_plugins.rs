@@ -184,7 +184,7 @@ impl ModelPlugin {
         });
     }
 
-    /// It dies, or lives again.
+    /// Kills the plugin, or starts it again.
     pub(crate) fn set_lives(&self, lives: bool) {
         self.listed.change(|listed| {
             listed.lives = lives;

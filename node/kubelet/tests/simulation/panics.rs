@@ -71,7 +71,7 @@ const PROOFS: [(&str, Proof); 26] = [
     ("static pods", Proof::Runs),
     ("usage of volumes", Proof::Runs),
 ];
-/// They end when they have done what they are for.
+/// Tasks that end when they have done their work.
 const ENDING: [&str; 2] = ["node registration", "saved pods"];
 
 struct Agent {
@@ -122,7 +122,7 @@ impl Agent {
         own.map_or(0, |(_, count)| *count)
     }
 
-    /// The answer of `/healthz`; none while nobody gives one.
+    /// The answer of `/healthz`; none while the server gives none.
     async fn health(&self) -> Option<String> {
         let port = self.kubelet.healthz_port().unwrap();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
@@ -239,7 +239,7 @@ impl Agent {
                 let port = self.kubelet.port().unwrap();
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
                 stream.write_all(b"not TLS at all\r\n\r\n").await.unwrap();
-                // Who answers has accepted.
+                // A server that answers has accepted.
                 let mut answer = Vec::new();
                 let _ = stream.read_to_end(&mut answer).await;
             }

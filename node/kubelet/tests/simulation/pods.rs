@@ -5,7 +5,7 @@ use node_cri_model::Program;
 use serde_json::{Value, json};
 
 pub(crate) const IMAGE: &str = "knarr.test/tools:1";
-/// In the registry, not on the machine.
+/// An image in the registry, not on the machine.
 pub(crate) const REMOTE_IMAGE: &str = "knarr.test/remote:1";
 /// Label that says what a pod is for.
 pub(crate) const PURPOSE: &str = "purpose";
@@ -26,7 +26,7 @@ pub(crate) const PURPOSES: [&str; 12] = [
     "misses",
 ];
 
-/// A port of the node that no other pod asks for, of pods with a number.
+/// A port of the node that no other pod requests, of pods with a number.
 fn own_host_port(name: &str) -> Option<u16> {
     let number: u16 = name
         .trim_start_matches(|letter: char| !letter.is_ascii_digit())

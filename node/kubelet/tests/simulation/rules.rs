@@ -255,7 +255,7 @@ fn nothing_left(world: &World, pods: &[Pod]) -> Result<(), String> {
     files_left(world, &uids)
 }
 
-/// Ports of the node lead to the pods that ask for them, where these are, and nowhere else.
+/// Ports of the node lead to the pods that request them, where these are, and nowhere else.
 fn host_ports_left(world: &World, pods: &[Pod]) -> Result<(), String> {
     let running = pods.iter().filter(|pod| phase(pod) == "Running");
     let wanted = running.flat_map(|pod| {

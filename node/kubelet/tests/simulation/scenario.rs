@@ -184,7 +184,7 @@ impl Run {
 
     /// A converged node stays so: no status is written, and nothing is done to containers.
     async fn check_quiescent(&mut self) {
-        // Images that are nowhere are asked for again and again.
+        // Images that are nowhere are pulled again and again.
         self.pass(QUIET).await;
         let before = (
             self.world.faults.mutations().len(),

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const NODE: &str = "n";
-/// Of all worlds of this process: keys are of the machine's own randomness.
+/// Keys of all worlds of this process: they are of the machine's own randomness.
 static KEYS: OnceLock<Arc<Pki>> = OnceLock::new();
 
 pub(crate) struct World {

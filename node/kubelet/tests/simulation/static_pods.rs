@@ -35,7 +35,7 @@ pub(crate) fn run_seed(seed: u64) {
         let status = mirror.status.unwrap();
         assert_eq!(status.qos_class.as_deref(), Some("BestEffort"));
         assert_eq!(status.container_statuses.unwrap().len(), 1);
-        // Somebody deletes what shows it: it is shown again, and runs on.
+        // A client deletes its mirror: it is made again, and the pod runs on.
         world.delete(NAME, Some(0)).await;
         let again = until(&world, |pods| pods.iter().find(|pod| is_running(pod)).cloned()).await;
         assert_ne!(again.metadata.uid, mirror.metadata.uid);

@@ -35,7 +35,7 @@ pub(in crate::images) struct PulledWith {
 }
 
 impl PulledWith {
-    /// The credential that a pull succeeded with; without one, anybody's would.
+    /// The credential that a pull succeeded with; without one, any would do.
     pub(in crate::images) fn credential(used: Option<SecretCredential>) -> Self {
         Self {
             node_pods_accessible: used.is_none(),

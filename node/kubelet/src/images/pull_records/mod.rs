@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! image_manager/pulling/<sha256 of the image's name>  a pull has begun
-//! image_manager/pulled/<sha256 of the image's id>    a pull has ended: who may use the image, by repository
+//! image_manager/pulled/<sha256 of the image's id>    a pull has ended: the credentials for the image, by repository
 //! ```
 //!
-//! An image without either was put here by the node's owner, and is everybody's; a pull that begins while it is there
+//! An image without either was put here by the node's owner, and is open to all pods; a pull that begins while it is there
 //! notes its id, so that no pod takes it from the others by a pull. Any other image whose pull was begun and not
 //! recorded, since its pod was deleted or the agent died, is usable by no pod until it is pulled again. Upkeep
 //! ([`super::upkeep`]) settles the intents that such pulls leave.
@@ -80,7 +80,7 @@ impl Intent {
 #[derive(Debug, Default)]
 struct UnderWay {
     pulls: usize,
-    /// One of them, or one before them, may have brought the image without saying so.
+    /// One of them, or one before them, may have brought the image without a recorded end.
     may_have_come: bool,
 }
 
@@ -171,7 +171,7 @@ impl PullRecords {
         self.merge(repository, image_ref, with)
     }
 
-    /// Records a finished pull. A preloaded image stays open to all pods under the names that it had then, whoever pulls it with
+    /// Records a finished pull. A preloaded image stays open to all pods under the names that it had then, whichever pod pulls it with
     /// any credentials. An image that another pod is pulling is not preloaded.
     fn finish(&self, image: &str, image_ref: &str, pulled: Pulled) -> std::io::Result<()> {
         let _pulling = self.pulling.lock();

@@ -25,7 +25,7 @@ pub(crate) struct ResourceView<'a> {
 }
 
 impl ResourceView<'_> {
-    /// Of a running container: limits as its group has them, requests as they were given last.
+    /// Resources of a running container: limits as its group has them, requests as they were given last.
     pub(crate) fn running(&self, container: &Container, id: &str) -> ResourceRequirements {
         let mut resources = container.resources.clone().unwrap_or_default();
         let given = self.actuated.containers.get(&container.name);

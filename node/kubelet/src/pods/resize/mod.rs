@@ -30,14 +30,14 @@ const RECORD_FILE: &str = "resources.json";
 /// Resources of a container that can change while it runs, in thousandths of a processor and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amounts {
-    /// Processor it is promised, and may use at most; zero where nothing is said.
+    /// Its processor request and limit; zero where there is none.
     pub(crate) cpu: (i64, i64),
     /// The same of memory.
     pub(crate) memory: (i64, i64),
 }
 
 impl Amounts {
-    /// Those of a container.
+    /// Amounts of a container.
     pub(crate) fn of(container: &Container) -> Self {
         let pair = |name: &str, number: fn(machinery_meta::Quantity) -> i64| {
             let one = |amount: Option<machinery_meta::Quantity>| amount.map_or(0, number);
@@ -53,10 +53,10 @@ impl Amounts {
 /// Resources of a whole pod: its own, and its containers' by name.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Resources {
-    /// Those of the pod as a whole.
+    /// Resources of the pod as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod: Option<ResourceRequirements>,
-    /// Those of each container.
+    /// Resources of each container.
     pub(crate) containers: BTreeMap<String, ResourceRequirements>,
 }
 

@@ -1,7 +1,7 @@
 //! Order of the changes of limits in a resize. Pure.
 //!
-//! Memory first, then processor time, as upstream. What grows grows in the pod's group before it grows in a container;
-//! what shrinks shrinks in the containers first. Of the containers those that give go before those that take.
+//! Memory first, then processor time, as upstream. A growing amount grows in the pod's group before the container;
+//! a shrinking one shrinks in the containers first. Of the containers those that give go before those that take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ mod tests {
         Arc::new(serde_json::from_value(pod).unwrap())
     }
 
-    /// In short: whose limit becomes what.
+    /// Steps in short: limits and their new values.
     fn changed(before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]) -> Vec<String> {
         let (before, after) = (pod(before), pod(after));
         let record = Record {
@@ -234,7 +234,7 @@ mod tests {
             changed(&[("a", "200m", "128Mi")], &[("a", "100m", "128Mi")]),
             ["a 128Mi 10000", "pod shares 102", "pod quota 10000"]
         );
-        // What one gives another takes: the group stays, and who gives goes first.
+        // What one gives another takes: the group stays, and the giver goes first.
         assert_eq!(
             changed(
                 &[("a", "100m", "64Mi"), ("b", "100m", "128Mi")],

@@ -1,4 +1,4 @@
-//! The pods bound to this node, one worker each, and who wakes them.
+//! The pods bound to this node, one worker each, and what wakes them.
 
 mod unread;
 
@@ -29,7 +29,7 @@ const RELIST_AFTER: Duration = Duration::from_secs(60);
 const SAVED_AFTER: Duration = Duration::from_secs(5);
 /// Ends remembered until a worker has seen them; those of others' containers are never seen.
 const EXITED_MAX: usize = 4096;
-/// Between two tries to reach containerd.
+/// Pause between two tries to reach containerd.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// A subscription has arrived by then; containerd does not say so before its first event.
 const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
@@ -98,7 +98,7 @@ impl Pods {
         }
     }
 
-    /// Ends one pod although nobody asked for it; false where it is ending so already, or unknown.
+    /// Ends one pod without a request of the API; false where it is ending so already, or unknown.
     pub(crate) fn disrupt(&self, uid: &str, disruption: Disruption) -> bool {
         let inboxes = self.inboxes.lock();
         let Some(inbox) = inboxes.get(uid) else {

@@ -1,4 +1,4 @@
-//! Pods of the API server that this node cannot decode: they run on as they were known, and end when that is asked for.
+//! Pods of the API server that this node cannot decode: they run on as they were known, and end when that is requested.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Pods {
         saved.into_iter().for_each(|known| self.set_of_the_api(known.pod));
     }
 
-    /// Takes in a pod that cannot be decoded: it ends if its deletion has been asked for. One of which nothing is known
+    /// Takes in a pod that cannot be decoded: it ends if its deletion has been requested. One of which nothing is known
     /// ends with upstream's default grace period.
     pub(super) fn set_unread(self: &Arc<Self>, header: &ObjectHeader) {
         self.unread.lock().insert(header.uid.0.clone());

@@ -58,7 +58,7 @@ fn end_of_one_container_starts_all_anew_in_order() {
     let third = decide(&pod, &seen, &ProbeView::default());
     let names: Vec<&str> = third.start.iter().map(|start| start.name.as_str()).collect();
     assert_eq!(names, ["a", "b"], "{third:?}");
-    // The one that asked for it waits longer if it ends again, the other does not.
+    // The one that requested it waits longer if it ends again, the other does not.
     let ends: Vec<bool> = third.start.iter().map(|start| start.ended_at.is_some()).collect();
     assert_eq!(ends, [true, false]);
     // Without the old containers the round is still known by the new ones.
@@ -240,7 +240,7 @@ fn all_containers_restarting_is_a_condition_until_they_have_ended() {
     let ending = after(&running, &["b:run", "a:exit:42", "x:exit:0"]);
     assert_eq!(restarting_all(&ending), "True");
     let all = ["b:exit:137", "a:exit:42", "x:exit:0"];
-    // What has ended before anybody looked is reported as well, once.
+    // What has ended before a look is reported as well, once.
     let ended = after(&running, &all);
     assert_eq!(restarting_all(&ended), "True");
     let state = |status: &PodStatus| status.container_statuses.as_ref().unwrap()[0].clone();

@@ -92,7 +92,7 @@ impl PodWorker {
         })
     }
 
-    /// Leads ports of the node to the pod, before its containers start. Whether it has what it asks for.
+    /// Leads ports of the node to the pod, before its containers start. Reports whether it has what it requests.
     async fn hold_host_ports(&self, pod: &Pod, observed: &ObservedPod) -> bool {
         let ready = observed.sandbox().filter(|sandbox| sandbox.ready);
         let addresses = ready.iter().flat_map(|sandbox| &sandbox.ips);

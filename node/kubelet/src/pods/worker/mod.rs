@@ -152,7 +152,7 @@ pub(crate) struct Inbox {
     pub(crate) wake: Arc<Notify>,
     /// Set when sandboxes or containers may have come or gone without the worker.
     pub(crate) unlisted: std::sync::atomic::AtomicBool,
-    /// The order to end although nobody asked for it.
+    /// The order to end without a request of the API.
     pub(crate) disruption: Mutex<Option<Disruption>>,
 }
 
@@ -319,7 +319,7 @@ impl PodWorker {
     }
 
     /// One round, dropped wherever it waits when the pod is to end meanwhile: in a pull, a hook, a grace period or an
-    /// answer that does not come. What it has begun is observed again by the next.
+    /// answer that does not come. Its begun work is observed again by the next.
     async fn interruptible_round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
         let ending = self.inbox.ending.clone();
         if ending.is_cancelled() || self.ended || self.failure.is_some() {
@@ -359,7 +359,7 @@ impl PodWorker {
         self.after(RETRY_WRITE_AFTER)
     }
 
-    /// One round; `None` asks for another at once.
+    /// One round; `None` requests another at once.
     async fn round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
         let pod = self.pod();
         if self.is_gone() || pod.metadata.deletion_timestamp.is_some() {

@@ -29,7 +29,7 @@ impl PodWorker {
     }
 
     /// Reads what the runtime has. Its event stream is ahead of its own bookkeeping: what is known to
-    /// have ended is asked for again until it is seen so, or, if that takes long, after what can be done now. A reason that may
+    /// have ended is read again until it is seen so, or, if that takes long, after what can be done now. A reason that may
     /// still change is waited for.
     pub(super) async fn observe(&mut self) -> Result<ObservedPod, node_cri::CriError> {
         let mut pause = CATCH_UP.0;
@@ -45,7 +45,7 @@ impl PodWorker {
         }
     }
 
-    /// Reports whether a container's end may still get another reason. What ends with its pod is not waited for.
+    /// Reports whether a container's end may still get another reason. One that ends with its pod is not waited for.
     fn awaits_reason(&self, observed: &ObservedPod) -> bool {
         if self.ended || self.failure.is_some() || self.inbox.ending.is_cancelled() {
             return false;

@@ -14,7 +14,7 @@ use super::{Delegated, Refusal, Unanswered, created};
 
 /// Upstream's cache time of tokens.
 pub(in crate::server) const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
-/// Longer tokens are not authenticated: those of service accounts have about a thousand bytes.
+/// Longest token that is authenticated: those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// Key of a token in the cache: a digest keeps the token out of memory and has one size.

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 /// Pieces on their way in either direction, of at most 32 KiB; beyond it the faster side waits.
 pub(super) const PIECES_MAX: usize = 8;
 
-/// From the client.
+/// Messages from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// Bytes for standard input.
@@ -22,7 +22,7 @@ pub(crate) enum Input {
     },
 }
 
-/// To the client.
+/// Messages to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Bytes of standard output.
@@ -33,7 +33,7 @@ pub(crate) enum Output {
     Verdict(Bytes),
 }
 
-/// Both directions of a session. When `input` ends the client has gone.
+/// The two directions of a session. When `input` ends the client has gone.
 #[derive(Debug)]
 pub(crate) struct Channels {
     /// From the client.
@@ -52,7 +52,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// From a request's parameters, in the API server's or the kubelet's spelling.
+    /// Reads a request's parameters, in the API server's or the kubelet's spelling.
     pub(super) fn of(query: &super::super::query::Query) -> Self {
         let either = |a: &str, b: &str| query.flag(a) || query.flag(b);
         let tty = query.flag("tty");

@@ -61,7 +61,7 @@ impl PodConnects {
 }
 
 impl Connects {
-    /// Waits for a turn: that of the connection first, so that who has many waits among its own.
+    /// Waits for a turn: that of the connection first, so that a client with many waits among its own.
     pub(super) async fn turn(&self) -> Turn {
         let own = Arc::clone(&self.own).acquire_owned().await;
         let pod = Arc::clone(&self.pod.pod).acquire_owned().await;

@@ -16,7 +16,7 @@ use super::stream_slots::StreamSlot;
 use crate::managers::ManagerContext;
 
 const CHUNK_BYTES: usize = 32 << 10;
-/// After the process has ended its output may be held open by children of it; this long they are waited for.
+/// Wait for children of an ended process, which may hold its output open.
 const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(in crate::server) async fn exec(
@@ -92,7 +92,7 @@ async fn join(runtime: &Runtime, process: Process, channels: Channels) -> Bytes 
             }
             exit.map_or_else(|error| failure(&error.message()), verdict)
         }
-        // Nobody listens any more: what was started for them ends with them.
+        // The client has gone: what was started for it ends with it.
         None => {
             control.kill().await;
             failure("the client has gone")

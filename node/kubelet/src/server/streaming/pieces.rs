@@ -1,7 +1,7 @@
 //! Large frames of a WebSocket's client as messages that are small, so that a session passes data on as they come.
 //!
 //! Upstream reads a frame of up to 32 MiB as a whole. Here a frame beyond [`PIECE_BYTES_MAX`] becomes messages of that size,
-//! each behind the head that the first one has: its channel. What is no such frame passes as it is.
+//! each behind the head that the first one has: its channel. Other frames pass as they are.
 
 use std::io;
 use std::pin::Pin;
@@ -305,13 +305,13 @@ mod tests {
         frame
     }
 
-    /// Messages that a server reads of what a client sends, who stays for the answers.
+    /// Messages that a server reads of what a client sends that stays for the answers.
     async fn received(head: Head, sent: Vec<u8>) -> Vec<Message> {
         let (mut client, server) = tokio::io::duplex(1 << 10);
         let server = Pieces::new(server, head);
         let mut socket = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
         let sending = async move {
-            // Whoever refuses a frame reads no further.
+            // A server that refuses a frame reads no further.
             let _ = client.write_all(&sent).await;
             let _ = client.shutdown().await;
             client

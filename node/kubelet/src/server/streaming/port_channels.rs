@@ -149,7 +149,7 @@ impl Port {
         }
     }
 
-    /// Until the server in the pod has said all it has to say.
+    /// Passes bytes until the server in the pod has sent all it has to send.
     async fn join(mut self, socket: TcpStream) {
         let (from, mut to) = socket.into_split();
         let outward = async {

@@ -62,7 +62,7 @@ impl StreamSlots {
 }
 
 impl StreamSlot {
-    /// Turns of the connects that the stream asks for.
+    /// Turns of the connects that the stream requests.
     pub(super) fn connects(&self) -> Connects {
         self.connects.clone().of_connection()
     }

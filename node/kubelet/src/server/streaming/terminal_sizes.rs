@@ -24,7 +24,7 @@ pub(super) struct TerminalSizes {
 struct NoSize;
 
 impl TerminalSizes {
-    /// Sends the sizes that these bytes end; false if none can follow, or nobody takes them.
+    /// Sends the sizes that these bytes end; false if none can follow, or the receiver has gone.
     pub(super) async fn forward(&mut self, data: &[u8], to: &mpsc::Sender<Input>) -> bool {
         for byte in data {
             let goes_on = match self.push(*byte) {
@@ -74,7 +74,7 @@ impl TerminalSizes {
     }
 }
 
-/// As Go reads them: names in any case, and a side that is missing is 0.
+/// Reads sizes as Go does: names in any case, and a side that is missing is 0.
 fn parsed(text: &[u8]) -> Result<Input, NoSize> {
     let value: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(text).map_err(|_| NoSize)?;

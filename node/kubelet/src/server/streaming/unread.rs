@@ -79,7 +79,7 @@ impl Room {
 }
 
 impl UnreadSender {
-    /// Queues bytes in pieces, waiting for room; false if nobody reads them any more.
+    /// Queues bytes in pieces, waiting for room; false if the reader has gone.
     pub(super) async fn send(&self, data: &[u8]) -> bool {
         for piece in data.chunks(PIECE_BYTES_MAX) {
             let charge = tokio::select! {

@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|---|
 //! | is | stdin | stdout | stderr | verdict | size | end of a channel |
 //!
-//! Clients that have text alone, as browsers had, ask for `base64`: the channel is a digit then, and what follows is
+//! Clients that have text alone, as browsers had, request `base64`: the channel is a digit then, and what follows is
 //! encoded. Before `v4` the verdict was the words of an error, and nothing where there was none.
 
 use std::time::Duration;

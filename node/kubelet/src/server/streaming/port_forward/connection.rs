@@ -106,7 +106,7 @@ pub(in super::super) struct Dialer {
 }
 
 impl Dialer {
-    /// Connects to a port of localhost as the pod itself would, once it is its turn: over IPv4, and where nobody listens
+    /// Connects to a port of localhost as the pod itself would, once it is its turn: over IPv4, and where no process listens
     /// there over IPv6 (containerd's `dialLocalhost`).
     ///
     /// # Errors
@@ -176,7 +176,7 @@ mod tests {
             let runtime = Runtime::real();
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            // A full backlog: who connects now gets no answer.
+            // A full backlog: a new connection gets no answer.
             let listener = socket.listen(0).unwrap();
             let address = listener.local_addr().unwrap();
             let mut filling: Vec<_> = (0..4).map(|_| Box::pin(TcpStream::connect(address))).collect();

@@ -86,7 +86,7 @@ pub(crate) enum FrameError {
     /// Of another version of the protocol.
     #[error("a frame is of version {0}")]
     Version(u16),
-    /// Shorter than its type asks for.
+    /// Shorter than its type requires.
     #[error("a frame is too short")]
     TooShort,
 }
@@ -135,7 +135,7 @@ impl Decoder {
         control(second, fin, buffer.split_to(length).freeze()).map(Some)
     }
 
-    /// As much of the data as is there, which is all of a frame that has none.
+    /// The part of the data that is there, which is all of a frame that has none.
     fn piece(&mut self, rest: Rest, buffer: &mut BytesMut) -> Option<Frame> {
         let Rest { id, fin, length } = rest;
         let count = length.min(buffer.len());

@@ -1,6 +1,6 @@
 //! Header blocks: pairs of names and values, compressed with a dictionary both sides know.
 //!
-//! What is read may use all of zlib. What is written uses stored blocks only: valid, and small enough.
+//! Received blocks may use all of zlib. Sent ones are stored blocks only: valid, and small enough.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use flate2::{Compress, Compression, FlushCompress};
 
-    /// Of zlib's window and state.
+    /// Size of zlib's window and state.
     const WINDOW_BYTES: usize = 64 << 10;
 
     #[test]

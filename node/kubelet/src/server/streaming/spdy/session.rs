@@ -18,7 +18,7 @@ use super::streams::{Fate, Refusal, Streams};
 
 /// Frames on their way to the other side.
 const COMMANDS_MAX: usize = 16;
-/// Streams of the other side on their way to whoever accepts them.
+/// Streams of the other side on their way to the code that accepts them.
 const ACCEPTED_MAX: usize = 16;
 const READ_BYTES: usize = 32 << 10;
 const STATUS_PROTOCOL_ERROR: u32 = 1;
@@ -70,7 +70,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.streams.abandon(self.id) {
-            // Where the queue is full the other side learns it from data that nobody takes.
+            // Where the queue is full the other side learns it from data that is not taken.
             let _ = self.commands.try_send(Command::Reset {
                 id: self.id,
                 status: STATUS_CANCEL,
@@ -139,7 +139,7 @@ impl SpdyWriter {
         true
     }
 
-    /// Waits for a place, so that who has it need not hold data while waiting; `None` if the connection has gone.
+    /// Waits for a place, so that its holder need not hold data while waiting; `None` if the connection has gone.
     pub(crate) async fn place(&self) -> Option<Place<'_>> {
         let permit = self.handle.commands.reserve().await.ok()?;
         let id = self.handle.id;
@@ -305,7 +305,7 @@ impl Reader {
                 }
             }
             Frame::SynReply { id, fin, block } | Frame::Headers { id, fin, block } => {
-                // Read even if nobody asks: the blocks of a session depend on each other.
+                // Read even if not needed: the blocks of a session depend on each other.
                 self.headers.read(&block).ok()?;
                 if fin {
                     self.streams.ended_there(id);
