@@ -9,7 +9,7 @@ use std::fmt::Write;
 const RUNTIME: &str = "machinery-runtime";
 
 /// Crates of ours that each of ours may use, besides itself: the arrows.
-/// Whatever acts may also use `machinery-runtime`; a test may use anything.
+/// Crates that act may also use `machinery-runtime`; a test may use anything.
 fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
     const APISERVER: &[&str] = &[
         "machinery-meta",
