@@ -113,7 +113,7 @@ impl<'a> ReviewFlow<'a> {
 /// The namespace of the accounts that the control plane runs as.
 pub(crate) const SYSTEM: &str = "kube-system";
 
-/// The user, or all service accounts of a namespace: whoever may make one of them makes a thousand.
+/// The user, or all service accounts of a namespace: a tenant that may make one of them makes a thousand.
 pub(crate) fn share_of(user: &str) -> &str {
     let account = user.strip_prefix("system:serviceaccount:");
     match account.and_then(|rest| rest.split_once(':')) {

@@ -67,7 +67,7 @@ pub async fn attack_for_a_while(orders: Orders) -> Result<Vec<Outcome>> {
         data_dir: orders.data_dir,
     };
     let end = runtime.monotonic() + Duration::from_secs(orders.seconds);
-    // Whoever is refused already has what there is.
+    // A refused write already has what there is.
     let _ = make_large(&scene).await;
     let attackers = Attackers::begin(&runtime, &scene, &orders.only, orders.part.max(1));
     runtime.sleep_until(end).await;

@@ -8,7 +8,7 @@ use machinery_runtime::Runtime;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Longer than the server lets anybody idle.
+/// Longer than the server lets a connection idle.
 const HELD: Duration = Duration::from_secs(120);
 
 /// Waits until the server has had enough.

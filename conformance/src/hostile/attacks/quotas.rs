@@ -27,7 +27,7 @@ fn quota(name: &str, is_huge: bool) -> Value {
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A status that says of kinds which nobody has that so many are used.
+/// A status that counts uses of many kinds that do not exist.
 fn used() -> Value {
     let used: serde_json::Map<String, Value> = (0..COUNTED)
         .map(|at| (format!("count/kind-{at}.example"), json!("1")))

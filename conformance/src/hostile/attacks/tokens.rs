@@ -43,7 +43,7 @@ pub(super) async fn invented(scene: Scene, runtime: Runtime) -> Result<()> {
 /// Requests with one forged token: the webhook is asked about it as well.
 const FORGED: usize = 3;
 
-/// Reviews, and tokens with claims of the cluster and a signature of nobody, from the address that the tenants have.
+/// Reviews, and tokens with claims of the cluster and a signature of no known key, from the address that the tenants have.
 pub(super) async fn forged(scene: Scene, runtime: Runtime) -> Result<()> {
     let claims = json!({"iss": "https://kubernetes.default.svc", "sub": "x", "exp": 1, "aud": ["x"]});
     let part = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
