@@ -5,7 +5,7 @@
 //!
 //! A look at an object that has ten thousand others costs milliseconds, and each of these others wakes it. So a key
 //! rests after a look that took long, in proportion: however many events there are, looking at one key takes no more
-//! than a fixed part of a core. What is cheap to look at does not rest.
+//! than a fixed part of a core. A cheap key does not rest.
 
 mod dear_changes;
 

@@ -2,8 +2,8 @@
 //!
 //! A plugin registers at the agent's socket ([`registration`]) and lists its devices for as long as it lives ([`plugin`]);
 //! [`inventory`] knows them, [`manager`] keeps all of it, and the Node object shows how many there are. A new pod is given devices before anything of it
-//! starts ([`allocating`], [`claims`]): which ones is [`choice`]'s to say, who has them [`allocations`]' to know. What the plugin answers
-//! for them goes into the container's configuration ([`container_options`]). [`checkpoint`] is what the next agent goes on
+//! starts ([`allocating`], [`claims`]): which ones is [`choice`]'s to say, their pods [`allocations`]' to know. The plugin's answers
+//! for them go into the container's configuration ([`container_options`]). [`checkpoint`] is what the next agent goes on
 //! with, which [`saving`](crate::saving) writes; [`admission`] is a pod's turn. Calls are carried by [`plugins::sockets`](crate::plugins::sockets).
 //!
 //! Never: a device given to two pods, a call under a lock that other plugins' pods need, an answer without a bound.

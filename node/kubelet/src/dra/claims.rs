@@ -1,4 +1,4 @@
-//! ResourceClaims that pods of this node use: who uses each, and the devices that its drivers have prepared. Pure.
+//! ResourceClaims that pods of this node use: the pods of each, and the devices that its drivers have prepared. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -39,7 +39,7 @@ pub(crate) async fn run(context: ManagerContext) {
 }
 
 impl Dra {
-    /// Takes back the claims that a pod uses alone, those of a driver in one call; nothing of it may run any more. What is
+    /// Takes back the claims that a pod uses alone, those of a driver in one call; nothing of it may run any more. A claim
     /// taken back already costs no call. Words are upstream's.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ const DRIVER: &str = "dongles.example";
 const PATIENCE: Duration = Duration::from_secs(300);
 const CLAIMS: [&str; 3] = ["a", "b", "c"];
 
-/// A claim is prepared before its pods start, once, and taken back after the last, whoever dies meanwhile.
+/// A claim is prepared before its pods start, once, and taken back after the last, whichever process dies meanwhile.
 pub(crate) fn run_life(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());

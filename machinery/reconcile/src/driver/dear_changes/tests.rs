@@ -7,7 +7,7 @@ use std::time::Duration;
 
 type Side = Option<&'static str>;
 
-/// What is looked at, in order, of changes that were all there at the beginning.
+/// Objects that are looked at, in order, of changes that were all there at the beginning.
 fn looked_at(changes: Vec<(&'static str, Side, Side)>) -> Vec<(Side, Side)> {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
