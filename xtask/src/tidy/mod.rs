@@ -42,6 +42,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(layers::layers(&texts));
     problems.extend(words::words(&texts));
     problems.extend(words::docs(&texts));
+    problems.extend(words::actors(&texts));
     problems.extend(words::comments(&texts));
     for problem in &problems {
         println!("{problem}");

@@ -1,5 +1,6 @@
 //! Words that users see: log messages, texts of errors, help of flags and metrics. The dialect that `docs/glossary.md`
-//! replaces is not to come back there, and neither help nor a doc of an item begins with a clause for a subject.
+//! replaces is not to come back there, and neither help nor a doc of an item begins with a clause for a subject. Docs of
+//! items name their actors.
 
 use std::collections::BTreeMap;
 
@@ -41,9 +42,33 @@ const DIALECT: [&str; 31] = [
 /// Words of the dialect that comments do not have either.
 const SPOKEN: [&str; 4] = ["tell", "telling", "tells", "told"];
 
+/// Words without an actor, which docs of items do not have.
+const NAMELESS: [&str; 10] = [
+    "anybody",
+    "anyone",
+    "everybody",
+    "everyone",
+    "nobody",
+    "somebody",
+    "someone",
+    "whoever",
+    "whomever",
+    "whosoever",
+];
+
+/// Words behind which "who" has no noun that it refers to.
+const HEADLESS: [&str; 14] = [
+    "", "and", "as", "at", "by", "for", "from", "of", "on", "or", "than", "those", "to", "with",
+];
+
 /// First words of a clause, where a help has a noun or a verb.
 const CLAUSES: [&str; 12] = [
     "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom", "Whose", "Why",
+];
+
+/// Words of a clause for a subject in any sentence of a doc; behind the first, "When" and "Where" may begin another.
+const SUBJECTS: [&str; 8] = [
+    "How", "What", "Whatever", "Whether", "Who", "Whom", "Whose", "Why",
 ];
 
 /// Macros and attributes whose string literals are read by users.
@@ -79,6 +104,58 @@ pub(super) fn docs(texts: &BTreeMap<String, String>) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Docs of items that name no actor: a word of [`NAMELESS`], a "who" without its noun, or a sentence whose subject is a clause.
+pub(super) fn actors(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".rs")) {
+        let mut before = String::new();
+        for (number, line) in text.lines().enumerate() {
+            let doc = line.trim_start();
+            let Some(doc) = doc.strip_prefix("///").or_else(|| doc.strip_prefix("//!")) else {
+                before.clear();
+                continue;
+            };
+            for word in doc_words(doc) {
+                if is_nameless(word, &before) {
+                    let number = number + 1;
+                    problems.push(format!(
+                        "{path}:{number}: the doc names no actor: {word:?} (docs/style.md, Words)"
+                    ));
+                }
+                before = word.to_lowercase();
+            }
+        }
+    }
+    problems
+}
+
+/// Words of a line and, as an empty one, each end of a sentence; code stands for a noun.
+fn doc_words(doc: &str) -> impl Iterator<Item = &str> {
+    let parts = doc.split('`').enumerate();
+    parts.flat_map(|(at, part)| match at % 2 {
+        0 => split_words(part),
+        _ => vec!["`"],
+    })
+}
+
+fn split_words(text: &str) -> Vec<&str> {
+    let is_end = |mark: char| matches!(mark, '.' | ':' | ';');
+    let sentences = text.split_inclusive(is_end);
+    let words = sentences.flat_map(|sentence| {
+        let words = sentence.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let end = sentence.ends_with(is_end).then_some("");
+        words.filter(|word| !word.is_empty()).chain(end)
+    });
+    words.collect()
+}
+
+fn is_nameless(word: &str, before: &str) -> bool {
+    let lower = word.to_lowercase();
+    NAMELESS.contains(&lower.as_str())
+        || (lower == "who" && HEADLESS.contains(&before))
+        || (before.is_empty() && SUBJECTS.contains(&word))
 }
 
 /// Comments with a word of [`SPOKEN`]; code in them is not read.
@@ -292,6 +369,33 @@ mod tests {
             assert!(found[1].starts_with(&format!("{path}:9: ")), "{found:?}");
         }
         assert_eq!(docs(&texts("docs/x.md")), [""; 0]);
+    }
+
+    #[test]
+    fn docs_without_an_actor_are_found() {
+        let text = [
+            "//! Rights of whoever asks.",
+            "fn a() {} // nobody",
+            "/// A lock for",
+            "/// who waits: a user who",
+            "/// comes, `nobody`.",
+            "/// The share of Nobody. Who leaves, and who stays.",
+            "let text = \"somebody\";",
+            "/// Who comes.",
+            "",
+            "/// A lock. What holds it",
+            "/// What.",
+        ];
+        let found = actors(&BTreeMap::from([(
+            "node/sys/src/x.rs".to_owned(),
+            text.join("\n"),
+        )]));
+        let places: Vec<_> = found
+            .iter()
+            .map(|problem| problem.split(": ").next().unwrap())
+            .collect();
+        let expected = [1, 4, 6, 6, 6, 8, 10].map(|line| format!("node/sys/src/x.rs:{line}"));
+        assert_eq!(places, expected, "{found:?}");
     }
 
     #[test]
