@@ -69,7 +69,7 @@ impl Startup {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, group, resource, "looking for unenforced objects failed")
+                    tracing::warn!(%error, group, resource, "listing unenforced objects failed")
                 }
             }
         }

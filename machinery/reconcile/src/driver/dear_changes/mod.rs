@@ -1,4 +1,4 @@
-//! Changes whose keys take long to find: looked at in turns of their namespaces, and not while the cache tells of them.
+//! Changes whose keys take long to find: looked at in turns of their namespaces, and not while the cache hands them on.
 //!
 //! A namespace has as many owners as it likes, and each of its orphans is compared with all of them. A namespace whose change
 //! took long rests in proportion ([`TurnQueue`]), and changes of one object that come meanwhile are looked at as one.
