@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     arguments.config.log();
     // Before anything is left on the machine.
     has_identity(&arguments)?;
+    join::check(&arguments.join, &own_node(&arguments))?;
     node_proxy::check_keywords(&arguments.node.nodeport_addresses).context("--nodeport-addresses")?;
     if !node_sys::machine::is_root() {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");

@@ -1,6 +1,8 @@
 //! Log lines go to standard error; what ends a command is one line there.
 
 use crate::line_limits::LineLimits;
+use crate::near::nearest;
+use clap::error::{ContextKind, ContextValue};
 use std::io::{self, IsTerminal, Write};
 use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
@@ -145,14 +147,28 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "knarr: {}", parts.join(": "));
 }
 
-/// Returns an error of the command line's parser as one line, without usage and hints.
+/// Returns an error of the command line's parser as one line, without usage, and without a name that hardly resembles the given one.
 pub(crate) fn one_line(mistake: &clap::Error) -> anyhow::Error {
     let message = mistake.to_string();
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     let kept =
         lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let is_far = !names_a_near_flag(mistake);
+    let kept = kept.filter(|line| !(is_far && line.starts_with("tip: a similar argument")));
     let text = kept.collect::<Vec<_>>().join(" ");
     anyhow::anyhow!("{}; see --help", text.trim_start_matches("error: "))
+}
+
+fn names_a_near_flag(mistake: &clap::Error) -> bool {
+    match (
+        mistake.get(ContextKind::InvalidArg),
+        mistake.get(ContextKind::SuggestedArg),
+    ) {
+        (Some(ContextValue::String(given)), Some(ContextValue::String(other))) => {
+            nearest(given, std::iter::once(other.as_str())).is_some()
+        }
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +205,16 @@ mod tests {
         tracing::subscriber::with_default(subscriber, events);
         let bytes = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[test]
+    fn flag_that_resembles_none_gets_no_tip() {
+        let command =
+            || clap::Command::new("knarr").arg(clap::Arg::new("e").long("enforce-node-allocatable"));
+        let said =
+            |flag: &str| one_line(&command().try_get_matches_from(["knarr", flag]).unwrap_err()).to_string();
+        assert!(said("--enforce-node-alocatable").contains("--enforce-node-allocatable"));
+        assert_eq!(said("--foo"), "unexpected argument '--foo' found; see --help");
     }
 
     #[test]

@@ -56,16 +56,26 @@ impl Node {
     }
 }
 
+/// Refuses flags by which a node cannot join, before anything is left on the machine. Asks no server.
+pub(crate) fn check(arguments: &JoinArguments, node: &Node) -> anyhow::Result<()> {
+    let Some(server) = &arguments.server else {
+        if arguments.is_given() {
+            bail!("--token needs --server, the address of the cluster that this node joins");
+        }
+        return Ok(());
+    };
+    let _: Server = server.parse().context("--server")?;
+    known_authority(arguments.token()?.as_ref(), node).map(drop)
+}
+
 /// Joins where a server is given, or goes on as a node that has joined. `None` without a server.
 pub(crate) async fn enter(
     arguments: &JoinArguments,
     node: &Node,
     runtime: &Runtime,
 ) -> anyhow::Result<Option<ClusterFacts>> {
+    check(arguments, node)?;
     let Some(server) = &arguments.server else {
-        if arguments.is_given() {
-            bail!("--token needs --server, the address of the cluster that this node joins");
-        }
         return Ok(None);
     };
     let server: Server = server.parse().context("--server")?;
@@ -94,11 +104,32 @@ async fn authority(
     node: &Node,
     runtime: &Runtime,
 ) -> anyhow::Result<String> {
+    match known_authority(token, node)? {
+        Authority::Known(known) => Ok(known),
+        Authority::OfHash(hash) => {
+            let found = discover(server, hash, runtime).await?;
+            write_private(&node.authority(), &found)?;
+            Ok(found)
+        }
+    }
+}
+
+/// The cluster's authority, before the server is asked.
+enum Authority<'a> {
+    /// In PEM.
+    Known(String),
+    OfHash(&'a str),
+}
+
+fn known_authority<'a>(
+    token: Option<&'a crate::token::JoinToken>,
+    node: &Node,
+) -> anyhow::Result<Authority<'a>> {
     let known = std::fs::read_to_string(node.authority()).ok();
     let hash = token.and_then(|token| token.authority_hash.as_deref());
     match (known, hash) {
-        (Some(known), None) => Ok(known),
-        (Some(known), Some(hash)) if discovery::is_of(&known, hash) => Ok(known),
+        (Some(known), None) => Ok(Authority::Known(known)),
+        (Some(known), Some(hash)) if discovery::is_of(&known, hash) => Ok(Authority::Known(known)),
         (Some(_), Some(_)) => bail!(
             "{} is the authority of another cluster than the token's: this node has joined that one (`knarr uninstall` \
              removes a node from its machine)",
@@ -109,11 +140,7 @@ async fn authority(
             "the token has no hash of the cluster's authority, by which the server is known: give the whole token that `knarr \
              token create` prints, or --discovery-token-ca-cert-hash"
         ),
-        (None, Some(hash)) => {
-            let found = discover(server, hash, runtime).await?;
-            write_private(&node.authority(), &found)?;
-            Ok(found)
-        }
+        (None, Some(hash)) => Ok(Authority::OfHash(hash)),
     }
 }
 
@@ -161,5 +188,29 @@ mod tests {
         let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refused = executor.block_on(async { enter(&line.join, &node, &Runtime::real()).await });
         assert_eq!(refused.unwrap_err().to_string(), NO_TOKEN);
+    }
+
+    #[test]
+    fn join_flags_are_refused_before_the_server_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = Node {
+            name: "n".to_owned(),
+            folder: folder.path().join("absent"),
+            kubeconfig: folder.path().join("kubeconfig"),
+        };
+        let refused = |flags: &[&str]| {
+            let line = Line::try_parse_from([&["agent"], flags].concat()).unwrap();
+            check(&line.join, &node).unwrap_err().to_string()
+        };
+        let server = "--server=https://192.0.2.1:6443";
+        assert_eq!(refused(&[server]), NO_TOKEN);
+        assert_eq!(
+            refused(&["--server=ftp:/x", "--token=abcdef.0123456789abcdef"]),
+            "--server"
+        );
+        assert_eq!(refused(&[server, "--token=x"]), "--token");
+        assert!(refused(&[server, "--token=abcdef.0123456789abcdef"]).contains("no hash"));
+        assert!(refused(&["--token=x"]).contains("needs --server"));
+        assert!(!node.folder.try_exists().unwrap());
     }
 }

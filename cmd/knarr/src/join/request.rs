@@ -74,7 +74,12 @@ pub(super) async fn certificate(
     let name = made["metadata"]["name"]
         .as_str()
         .context("a request without a name")?;
-    let waited = runtime.timeout(WITHIN, waited_for(client, name, runtime)).await;
+    let waited = runtime
+        .timeout(
+            WITHIN,
+            waited_for(client, name, &approval(name, node, wanted), runtime),
+        )
+        .await;
     let certificate = waited.with_context(|| format!("no decision on the request {name} in time"))??;
     Identity::from_pem(certificate, key.serialize_pem()).context("the certificate cannot be read")
 }
@@ -102,7 +107,25 @@ fn signing_request(node: &str, wanted: &Wanted, key: &KeyPair) -> anyhow::Result
     Ok(params.serialize_request(key)?.pem()?)
 }
 
-async fn waited_for(client: &Client, name: &str, runtime: &Runtime) -> anyhow::Result<String> {
+/// Line of the log for a request that no signer approves by itself. A node's token may request a new name alone, so that a client
+/// certificate waits where the name is taken; it cannot read which.
+fn approval(name: &str, node: &str, wanted: &Wanted) -> String {
+    let command = format!("kubectl certificate approve {name}");
+    match wanted {
+        Wanted::Client => format!(
+            "the request {name} waits for an approval, as where a node {node} is there already: if that is another machine give \
+             --hostname-override; if it is this one: {command}"
+        ),
+        Wanted::Serving(_) => format!("the request {name} waits for an approval: {command}"),
+    }
+}
+
+async fn waited_for(
+    client: &Client,
+    name: &str,
+    approval: &str,
+    runtime: &Runtime,
+) -> anyhow::Result<String> {
     let (mut pause, begun) = (PAUSE.0, runtime.monotonic());
     let mut is_said = false;
     loop {
@@ -123,7 +146,7 @@ async fn waited_for(client: &Client, name: &str, runtime: &Runtime) -> anyhow::R
         }
         if !is_said && runtime.monotonic().saturating_sub(begun) > EXPECTED_WITHIN {
             is_said = true;
-            tracing::warn!("the request {name} waits for an approval: kubectl certificate approve {name}");
+            tracing::warn!("{approval}");
         }
     }
 }
@@ -166,6 +189,18 @@ mod tests {
         let serving = read(&Wanted::Serving(address));
         assert_eq!(serving.dns_names, ["worker-1"]);
         assert_eq!(serving.addresses, [address]);
+    }
+
+    #[test]
+    fn requests_that_wait_name_their_way_out() {
+        let client = approval("csr-1", "vm", &Wanted::Client);
+        assert!(client.contains("a node vm is there already"), "{client}");
+        assert!(client.contains("--hostname-override"), "{client}");
+        let serving = approval("csr-1", "vm", &Wanted::Serving("192.0.2.7".parse().unwrap()));
+        assert!(!serving.contains("--hostname-override"), "{serving}");
+        for line in [client, serving] {
+            assert!(line.ends_with(": kubectl certificate approve csr-1"), "{line}");
+        }
     }
 
     #[test]
