@@ -45,6 +45,12 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs to the end, output passed through. Programs below it are killed whenever it writes no line for so long, so that one
 /// that hangs ends itself alone; the run is a failure then.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "xtask stands outside the product: it has no Runtime, and passes output through"
+)]
 pub fn run_watched(command: &mut Command, silence: Duration) -> Result<()> {
     let mut child = command
         .stdout(Stdio::piped())

@@ -82,7 +82,7 @@ pub(super) async fn unread_log(scene: Scene, runtime: Runtime) -> Result<()> {
     if let Err(error) = until_running(&mut client, &runtime, &one).await {
         // One that was evicted for its log is left there: its node has to do without it being deleted.
         runtime.sleep(HELD).await;
-        if runtime.random_u64() % LEFT == 0 {
+        if runtime.random_u64().is_multiple_of(LEFT) {
             delete(&mut client, &one).await?;
         }
         return Err(error);
@@ -108,7 +108,7 @@ pub(super) async fn output(scene: Scene, runtime: Runtime) -> Result<()> {
         line()
     );
     let mut stream = upgraded(&scene, &path, "v5.channel.k8s.io").await?;
-    if runtime.random_u64() % 2 == 0 {
+    if runtime.random_u64().is_multiple_of(2) {
         runtime.sleep(HELD).await;
         return Ok(());
     }

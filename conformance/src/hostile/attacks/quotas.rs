@@ -43,7 +43,7 @@ pub(super) async fn quotas(scene: Scene, runtime: Runtime) -> Result<()> {
     let name = format!("q-{}", random % QUOTAS);
     let one = format!("{quotas}/{name}");
     delete(&mut client, &one).await?;
-    let made = quota(&name, random % 10 == 0).to_string();
+    let made = quota(&name, random.is_multiple_of(10)).to_string();
     let made = status(&mut client, Method::POST, &quotas, made).await?;
     for _ in 0..CHANGES {
         let name = named("counted", &runtime);

@@ -93,7 +93,10 @@ impl<'a> Parts<'a> {
             let factor = usize::try_from(self.exponent).unwrap_or(0) * 3;
             return self.fraction.is_empty()
                 && digits + factor < 15
-                && self.whole.parse().is_ok_and(|whole: u64| whole % 8 != 0);
+                && self
+                    .whole
+                    .parse()
+                    .is_ok_and(|whole: u64| !whole.is_multiple_of(8));
         }
         let places = i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
         let scale = self.exponent.saturating_sub(places);
