@@ -28,16 +28,19 @@ impl<T> DearChanges<T> {
 
     /// Puts a change of an object (`namespace/name`) in line; with one that waits it becomes the change from before that to now.
     pub(super) fn add(&self, object: String, old: Option<T>, new: Option<T>) {
-        self.turns.add(&object);
         let mut waiting = self.waiting.lock();
         let old = match waiting.remove(&object) {
             Some((before, _)) => before,
             None => old,
         };
         // What came and went meanwhile has changed nothing.
-        if old.is_some() || new.is_some() {
-            waiting.insert(object, (old, new));
+        if old.is_none() && new.is_none() {
+            return;
         }
+        waiting.insert(object.clone(), (old, new));
+        drop(waiting);
+        // Last: a turn that comes before its change would find nothing, and none would come after it.
+        self.turns.add(&object);
     }
 
     /// Hands on changes in their turns, for ever.

@@ -1,8 +1,11 @@
 //! Turns of namespaces at changes that are dear to look at.
 
 use super::DearChanges;
+use futures::FutureExt;
 use machinery_runtime::Simulation;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 type Side = Option<&'static str>;
@@ -46,4 +49,39 @@ fn dear_changes_of_one_object_are_looked_at_as_one() {
     ];
     let expected = [(Some("before"), Some("now")), (Some("before"), None)];
     assert_eq!(looked_at(changes), expected);
+}
+
+/// Looks, as it is replaced, for a turn that came before its change.
+struct Replaced {
+    changes: Weak<DearChanges<Self>>,
+    is_early: Arc<AtomicBool>,
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        let changes = self.changes.upgrade();
+        if changes.is_some_and(|all| all.turns.next().now_or_never().is_some()) {
+            self.is_early.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The controller, on another thread, takes a turn as soon as it is there: without its change it would come to nothing.
+#[test]
+fn dear_changes_are_there_before_their_turns() {
+    let simulation = Simulation::new(1);
+    let changes = Arc::new(DearChanges::new(&simulation.runtime()));
+    let is_early = Arc::<AtomicBool>::default();
+    let add = || {
+        let new = Replaced {
+            changes: Arc::downgrade(&changes),
+            is_early: Arc::clone(&is_early),
+        };
+        changes.add("a/1".to_owned(), None, Some(new));
+    };
+    add();
+    assert!(changes.turns.next().now_or_never().is_some());
+    add();
+    assert!(!is_early.load(Ordering::Relaxed));
+    assert!(changes.turns.next().now_or_never().is_some());
 }
