@@ -20,14 +20,7 @@ const PROVIDED_VOLUMES: [&str; 10] = [
 
 /// The warnings for a pod's spec, or a template's.
 pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
-    let mut warnings = volumes(&path.child("volumes"), spec);
-    if spec.list("resourceClaims").next().is_some() {
-        warnings.push(warning(
-            &path.child("resourceClaims"),
-            "devices are allocated, and nodes do not prepare them: the pod does not start",
-        ));
-    }
-    warnings
+    volumes(&path.child("volumes"), spec)
 }
 
 fn warning(path: &Path<'_>, missing: &str) -> String {
