@@ -1,6 +1,7 @@
 //! One method per CRI call, each with its deadline and its name for errors.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -28,6 +29,15 @@ const PULL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// An answer larger than this is refused. A node full of containers lists in about 2 MB.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
+/// Called when a call has ended, with whether it failed.
+pub type CallEnd = Box<dyn FnOnce(bool) + Send>;
+
+/// Notified of calls. A call whose caller has gone does not end.
+pub trait CallObserver: Send + Sync + std::fmt::Debug {
+    /// A call of this name begins; names are upstream's kubelet's.
+    fn began(&self, operation: &'static str) -> CallEnd;
+}
+
 /// A connection to a container runtime; cheap to clone, reconnects by itself.
 #[derive(Debug, Clone)]
 pub struct CriClient {
@@ -37,17 +47,18 @@ pub struct CriClient {
     commands: RuntimeServiceClient<Transport>,
     images: ImageServiceClient<Transport>,
     socket: PathBuf,
+    observer: Option<Arc<dyn CallObserver>>,
 }
 
 macro_rules! calls {
-    ($($service:ident.$name:ident($request:ident) -> $response:ident, $timeout:expr, $action:literal;)*) => {
+    ($($service:ident.$name:ident($request:ident) -> $response:ident, $timeout:expr, $operation:literal, $action:literal;)*) => {
         $(
             #[doc = concat!("CRI's call for ", $action, ".")]
             pub fn $name(&self, request: v1::$request) -> BoxFuture<'static, Result<v1::$response, CriError>> {
                 let mut client = self.$service.clone();
                 let mut request = tonic::Request::new(request);
                 request.set_timeout($timeout);
-                Box::pin(async move {
+                self.observed($operation, async move {
                     client.$name(request).await.map(tonic::Response::into_inner).map_err(CriError::call($action))
                 })
             }
@@ -83,7 +94,33 @@ impl CriClient {
             commands: RuntimeServiceClient::new(commands),
             images,
             socket,
+            observer: None,
         }
+    }
+
+    /// The same, whose calls are observed.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn CallObserver>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..self
+        }
+    }
+
+    fn observed<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, CriError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, CriError>> {
+        let Some(observer) = self.observer.clone() else {
+            return Box::pin(call);
+        };
+        Box::pin(async move {
+            let end = observer.began(operation);
+            let answer = call.await;
+            end(answer.is_err());
+            answer
+        })
     }
 
     /// Socket of the runtime.
@@ -96,30 +133,30 @@ impl CriClient {
     }
 
     calls! {
-        runtime.version(VersionRequest) -> VersionResponse, READ_TIMEOUT, "asking the runtime's version";
-        runtime.status(StatusRequest) -> StatusResponse, READ_TIMEOUT, "asking the runtime's status";
-        runtime.update_runtime_config(UpdateRuntimeConfigRequest) -> UpdateRuntimeConfigResponse, READ_TIMEOUT, "updating the runtime's configuration";
-        runtime.run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, ACT_TIMEOUT, "starting a pod sandbox";
-        runtime.stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, ACT_TIMEOUT, "stopping a pod sandbox";
-        runtime.remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, ACT_TIMEOUT, "removing a pod sandbox";
-        runtime.pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse, READ_TIMEOUT, "asking for a pod sandbox";
-        runtime.list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse, READ_TIMEOUT, "listing pod sandboxes";
-        runtime.create_container(CreateContainerRequest) -> CreateContainerResponse, ACT_TIMEOUT, "creating a container";
-        runtime.start_container(StartContainerRequest) -> StartContainerResponse, ACT_TIMEOUT, "starting a container";
-        runtime.remove_container(RemoveContainerRequest) -> RemoveContainerResponse, ACT_TIMEOUT, "removing a container";
-        runtime.list_containers(ListContainersRequest) -> ListContainersResponse, READ_TIMEOUT, "listing containers";
-        runtime.container_status(ContainerStatusRequest) -> ContainerStatusResponse, READ_TIMEOUT, "asking for a container";
-        runtime.update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse, ACT_TIMEOUT, "updating a container's resources";
-        runtime.reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, READ_TIMEOUT, "reopening a container's log";
-        runtime.attach(AttachRequest) -> AttachResponse, READ_TIMEOUT, "attaching to a container";
-        runtime.container_stats(ContainerStatsRequest) -> ContainerStatsResponse, READ_TIMEOUT, "asking for a container's usage";
-        runtime.list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, READ_TIMEOUT, "listing containers' usage";
-        runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest) -> ListPodSandboxStatsResponse, READ_TIMEOUT, "listing pods' usage";
-        images.list_images(ListImagesRequest) -> ListImagesResponse, READ_TIMEOUT, "listing images";
-        images.image_status(ImageStatusRequest) -> ImageStatusResponse, READ_TIMEOUT, "asking for an image";
-        images.pull_image(PullImageRequest) -> PullImageResponse, PULL_TIMEOUT, "pulling an image";
-        images.remove_image(RemoveImageRequest) -> RemoveImageResponse, ACT_TIMEOUT, "removing an image";
-        images.image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, READ_TIMEOUT, "asking for the images' file system";
+        runtime.version(VersionRequest) -> VersionResponse, READ_TIMEOUT, "version", "asking the runtime's version";
+        runtime.status(StatusRequest) -> StatusResponse, READ_TIMEOUT, "status", "asking the runtime's status";
+        runtime.update_runtime_config(UpdateRuntimeConfigRequest) -> UpdateRuntimeConfigResponse, READ_TIMEOUT, "update_runtime_config", "updating the runtime's configuration";
+        runtime.run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, ACT_TIMEOUT, "run_podsandbox", "starting a pod sandbox";
+        runtime.stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, ACT_TIMEOUT, "stop_podsandbox", "stopping a pod sandbox";
+        runtime.remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, ACT_TIMEOUT, "remove_podsandbox", "removing a pod sandbox";
+        runtime.pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse, READ_TIMEOUT, "podsandbox_status", "asking for a pod sandbox";
+        runtime.list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse, READ_TIMEOUT, "list_podsandbox", "listing pod sandboxes";
+        runtime.create_container(CreateContainerRequest) -> CreateContainerResponse, ACT_TIMEOUT, "create_container", "creating a container";
+        runtime.start_container(StartContainerRequest) -> StartContainerResponse, ACT_TIMEOUT, "start_container", "starting a container";
+        runtime.remove_container(RemoveContainerRequest) -> RemoveContainerResponse, ACT_TIMEOUT, "remove_container", "removing a container";
+        runtime.list_containers(ListContainersRequest) -> ListContainersResponse, READ_TIMEOUT, "list_containers", "listing containers";
+        runtime.container_status(ContainerStatusRequest) -> ContainerStatusResponse, READ_TIMEOUT, "container_status", "asking for a container";
+        runtime.update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse, ACT_TIMEOUT, "update_container", "updating a container's resources";
+        runtime.reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, READ_TIMEOUT, "reopen_container_log", "reopening a container's log";
+        runtime.attach(AttachRequest) -> AttachResponse, READ_TIMEOUT, "attach", "attaching to a container";
+        runtime.container_stats(ContainerStatsRequest) -> ContainerStatsResponse, READ_TIMEOUT, "container_stats", "asking for a container's usage";
+        runtime.list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, READ_TIMEOUT, "list_container_stats", "listing containers' usage";
+        runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest) -> ListPodSandboxStatsResponse, READ_TIMEOUT, "list_podsandbox_stats", "listing pods' usage";
+        images.list_images(ListImagesRequest) -> ListImagesResponse, READ_TIMEOUT, "list_images", "listing images";
+        images.image_status(ImageStatusRequest) -> ImageStatusResponse, READ_TIMEOUT, "image_status", "asking for an image";
+        images.pull_image(PullImageRequest) -> PullImageResponse, PULL_TIMEOUT, "pull_image", "pulling an image";
+        images.remove_image(RemoveImageRequest) -> RemoveImageResponse, ACT_TIMEOUT, "remove_image", "removing an image";
+        images.image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, READ_TIMEOUT, "image_fs_info", "asking for the images' file system";
     }
 
     /// Stops a container: TERM, then KILL after `grace_seconds`.
@@ -131,7 +168,7 @@ impl CriClient {
         };
         let mut request = tonic::Request::new(request);
         request.set_timeout(ACT_TIMEOUT + Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0)));
-        Box::pin(async move {
+        self.observed("stop_container", async move {
             client
                 .stop_container(request)
                 .await
@@ -156,7 +193,7 @@ impl CriClient {
         };
         let mut request = tonic::Request::new(request);
         request.set_timeout(ACT_TIMEOUT + Duration::from_secs(u64::try_from(timeout_seconds).unwrap_or(0)));
-        Box::pin(async move {
+        self.observed("exec_sync", async move {
             let answer = client.exec_sync(request).await;
             answer
                 .map(tonic::Response::into_inner)
@@ -182,5 +219,23 @@ mod tests {
         let client = CriClient::connect_through(transport, PathBuf::from("/nowhere"));
         let version = client.version(v1::VersionRequest::default()).await;
         assert!(version.unwrap_err().is_not_found());
+        let seen = Arc::<Seen>::default();
+        let client = client.observed_by(seen.clone());
+        let listed = client
+            .list_pod_sandbox(v1::ListPodSandboxRequest::default())
+            .await;
+        assert!(listed.is_err());
+        assert_eq!(*seen.0.lock().unwrap(), [("list_podsandbox", true)]);
+    }
+
+    /// Calls that have ended, and whether they failed.
+    #[derive(Debug, Default)]
+    struct Seen(Arc<std::sync::Mutex<Vec<(&'static str, bool)>>>);
+
+    impl CallObserver for Seen {
+        fn began(&self, operation: &'static str) -> CallEnd {
+            let seen = Arc::clone(&self.0);
+            Box::new(move |failed| seen.lock().unwrap().push((operation, failed)))
+        }
     }
 }

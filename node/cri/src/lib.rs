@@ -16,7 +16,7 @@ pub mod image_view;
 pub mod import;
 pub mod process;
 
-pub use client::{CriClient, Transport};
+pub use client::{CallEnd, CallObserver, CriClient, Transport};
 pub use error::CriError;
 pub use exec_output::EXEC_OUTPUT_BYTES_MAX;
 /// The messages of CRI v1.

@@ -71,6 +71,10 @@ pub struct KubeletConfig {
     pub tls_awaited: bool,
     /// File of the authorities of client certificates, in PEM.
     pub client_ca: Option<PathBuf>,
+    /// Host and port of the API server, for the figures of requests to it.
+    pub api_server: String,
+    /// Image of the sandboxes, for their figures; the container runtime has it in its own configuration.
+    pub pause_image: String,
     /// The CRI socket.
     pub container_runtime_endpoint: PathBuf,
     /// Version that `kubectl get nodes` shows.
@@ -104,6 +108,8 @@ impl KubeletConfig {
             pod_max_pids: None,
             port: 10250,
             max_connections: 1_024,
+            api_server: String::new(),
+            pause_image: String::new(),
             healthz_port: Some(10248),
             tls: None,
             tls_awaited: false,

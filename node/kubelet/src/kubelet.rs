@@ -27,6 +27,10 @@ use crate::devices::manager::DeviceManager;
 use crate::dra::Dra;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
+use crate::metrics;
+use crate::metrics::calls::CallMetrics;
+use crate::metrics::groups::TimedCgroups;
+use crate::metrics::requests::ClientMetrics;
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
 use crate::plugins::sockets::{PluginSockets, UnixSockets};
@@ -94,7 +98,11 @@ impl Kubelet {
         container_runtime: impl Future<Output = Result<(), E>>,
     ) -> Result<Self, E> {
         let config = Arc::new(prepare(config)?);
-        let client = bounded(client, runtime.clone());
+        let client = bounded(
+            client,
+            runtime.clone(),
+            ClientMetrics::new(&runtime, &config.api_server),
+        );
         let facts = NodeFacts::observe(&config);
         let registration = Registration::begin(&runtime, &client, &config, &facts);
         container_runtime.await?;
@@ -122,7 +130,11 @@ impl Kubelet {
         host: Host,
     ) -> Result<Self, KubeletError> {
         let config = Arc::new(prepare(config)?);
-        let client = bounded(client, runtime.clone());
+        let client = bounded(
+            client,
+            runtime.clone(),
+            ClientMetrics::new(&runtime, &config.api_server),
+        );
         let registration = Registration::begin(&runtime, &client, &config, &host.facts);
         Self::with_servers(runtime, config, client, host, registration).await
     }
@@ -149,7 +161,11 @@ impl Kubelet {
         host: Host,
     ) -> Result<Self, KubeletError> {
         let config = Arc::new(prepare(config)?);
-        let client = bounded(client, runtime.clone());
+        let client = bounded(
+            client,
+            runtime.clone(),
+            ClientMetrics::new(&runtime, &config.api_server),
+        );
         let registration = Registration::begin(&runtime, &client, &config, &host.facts);
         assemble(runtime, config, client, host, registration).await?;
         Ok(Self {
@@ -177,6 +193,9 @@ async fn assemble(
     mut host: Host,
     registration: Registration,
 ) -> Result<ManagerContext, KubeletError> {
+    metrics::begin(&runtime);
+    host.cri = host.cri.observed_by(Arc::new(CallMetrics::new(&runtime)));
+    host.cgroups = Arc::new(TimedCgroups::new(&runtime, host.cgroups));
     query_runtime(&host.cri, &mut host.facts)
         .await
         .map_err(KubeletError::Runtime)?;
@@ -335,6 +354,7 @@ pub(crate) fn worker_context(
         storage: Arc::default(),
         evictions: parking_lot::Mutex::default(),
         mirrors: Arc::default(),
+        probe_metrics: Arc::default(),
     })
 }
 

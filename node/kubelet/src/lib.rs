@@ -30,6 +30,7 @@ pub mod kubelet;
 mod local_volumes;
 mod logs;
 mod managers;
+mod metrics;
 pub mod node;
 pub mod plugins;
 mod pod_certificates;

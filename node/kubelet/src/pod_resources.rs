@@ -51,6 +51,11 @@ const GET_ERRORS: Family = Family::new(
 /// Devices by id, each with its NUMA nodes.
 type Devices = BTreeMap<String, Vec<i64>>;
 
+/// Asks for the families.
+pub(crate) fn begin_metrics(runtime: &Runtime) {
+    drop(Requests::new(runtime));
+}
+
 /// Serves the socket for ever.
 pub(crate) async fn serve(context: ManagerContext) {
     let socket = context.config.pod_resources_folder().join(KUBELET_SOCKET);

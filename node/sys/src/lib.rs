@@ -6,6 +6,7 @@
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
+//! figures of processes, links and disks ([`proc_figures`]),
 //! what the machine is ([`machine`]), what it has left ([`vitals`]) and what it allows us ([`limits`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
@@ -27,6 +28,7 @@ pub mod netlink;
 pub mod nftables;
 pub mod nftables_guard;
 pub mod nftables_watch;
+pub mod proc_figures;
 pub mod process;
 pub mod resolv_conf;
 pub mod routes;

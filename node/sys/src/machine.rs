@@ -1,5 +1,6 @@
 //! Facts of this machine: processors, memory, identity, kernel and distribution.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Facts that do not change while we run.
@@ -66,6 +67,38 @@ impl Machine {
     }
 }
 
+/// Physical processors; zero where the kernel does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Processors {
+    /// Cores, each of which may run several threads.
+    pub cores: u64,
+    /// Sockets.
+    pub sockets: u64,
+}
+
+impl Processors {
+    /// Reads them.
+    pub fn observe() -> Self {
+        Self::of(Path::new("/sys/devices/system/cpu"))
+    }
+
+    fn of(folder: &Path) -> Self {
+        let (mut cores, mut sockets) = (BTreeSet::new(), BTreeSet::new());
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let topology = entry.path().join("topology");
+            let read = |name: &str| std::fs::read_to_string(topology.join(name)).ok();
+            if let (Some(socket), Some(core)) = (read("physical_package_id"), read("core_id")) {
+                cores.insert((socket.clone(), core));
+                sockets.insert(socket);
+            }
+        }
+        Self {
+            cores: cores.len() as u64,
+            sockets: sockets.len() as u64,
+        }
+    }
+}
+
 /// Memory that new work could use now, in bytes.
 pub fn memory_available_bytes() -> u64 {
     memory_bytes().0
@@ -76,6 +109,21 @@ pub fn memory_bytes() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let of = |name: &str| meminfo_bytes(&text, name);
     (of("MemAvailable"), of("MemTotal"))
+}
+
+/// Memory that is in use, page cache included, in bytes: upstream's figure of the root group of version 2.
+pub fn memory_used_bytes() -> u64 {
+    used_bytes("MemTotal", "MemFree")
+}
+
+/// Swap that is in use, in bytes.
+pub fn swap_used_bytes() -> u64 {
+    used_bytes("SwapTotal", "SwapFree")
+}
+
+fn used_bytes(all: &str, free: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    meminfo_bytes(&text, all).saturating_sub(meminfo_bytes(&text, free))
 }
 
 /// Memory that this process may use, in bytes: all there is, or less where its cgroup or one above it has a limit; 0 where
@@ -236,6 +284,20 @@ mod tests {
             1_700_000_000
         );
         assert!(Machine::observe().cpus >= 1);
+    }
+
+    #[test]
+    fn processors_are_counted_by_core_and_socket() {
+        let root = tempfile::tempdir().unwrap();
+        for (at, core) in ["0", "1", "0", "1"].iter().enumerate() {
+            let topology = root.path().join(format!("cpu{at}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            std::fs::write(topology.join("physical_package_id"), "0\n").unwrap();
+            std::fs::write(topology.join("core_id"), core).unwrap();
+        }
+        std::fs::create_dir(root.path().join("cpufreq")).unwrap();
+        let expected = Processors { cores: 2, sockets: 1 };
+        assert_eq!(Processors::of(root.path()), expected);
     }
 
     #[test]

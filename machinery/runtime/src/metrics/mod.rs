@@ -23,7 +23,7 @@ use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Reg
 use read::ReadFamily;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Series of one family, without the one of all others.
 pub const MAX_SERIES: usize = 1_000;
@@ -35,6 +35,7 @@ pub const UNEXPECTED: &str = "unexpected";
 pub struct ComponentMetrics {
     registry: Registry,
     known: Mutex<BTreeMap<&'static str, Known>>,
+    process: OnceLock<()>,
 }
 
 struct Known {
@@ -116,6 +117,12 @@ impl ComponentMetrics {
             Vector::Read(own) => own.add(Arc::new(read)),
             _ => panic!("{ONE_KIND}: {}", family.name),
         }
+    }
+
+    /// Shows the figures of the process beside those of its components.
+    pub fn begin_process(&self) {
+        let begin = || self.register(prometheus::process_collector::ProcessCollector::for_self());
+        self.process.get_or_init(begin);
     }
 
     fn vector(&self, family: &Family, make: impl FnOnce() -> Vector) -> Vector {
@@ -214,6 +221,19 @@ mod tests {
                 .iter()
                 .all(|family| family.get_metric().len() == MAX_SERIES + 1)
         );
+    }
+
+    #[test]
+    fn metrics_of_what_has_gone_are_forgotten_and_make_room() {
+        let metrics = ComponentMetrics::default();
+        let counters = metrics.counters(&COUNTS);
+        (0..MAX_SERIES).for_each(|at| counters.of(&[&at.to_string()]).inc());
+        counters.forget(&["7"]);
+        counters.forget(&["never there"]);
+        counters.of(&["new"]).inc();
+        assert_eq!(value(&metrics, "counts_total", "7"), None);
+        assert_eq!(value(&metrics, "counts_total", "new"), Some(1.0));
+        assert_eq!(value(&metrics, "counts_total", UNEXPECTED), None);
     }
 
     #[test]

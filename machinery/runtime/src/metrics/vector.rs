@@ -30,6 +30,11 @@ impl Counters {
     pub fn of(&self, values: &[&str]) -> IntCounter {
         self.0.of(values)
     }
+
+    /// Forgets the counter of these values: what they name has gone.
+    pub fn forget(&self, values: &[&str]) {
+        self.0.forget(values);
+    }
 }
 
 impl Gauges {
@@ -51,6 +56,11 @@ impl Histograms {
     /// The histogram of these values.
     pub fn of(&self, values: &[&str]) -> Histogram {
         self.0.of(values)
+    }
+
+    /// Forgets the histogram of these values: what they name has gone.
+    pub fn forget(&self, values: &[&str]) {
+        self.0.forget(values);
     }
 }
 
@@ -83,10 +93,16 @@ impl<B: MetricVecBuilder> Bounded<MetricVec<B>> {
         }
     }
 
+    fn forget(&self, values: &[&str]) {
+        // Under the lock: another series of these values may begin.
+        let mut known = self.known.lock();
+        if self.vector.remove_label_values(values).is_ok() {
+            known.remove(&hash_of(values));
+        }
+    }
+
     fn of(&self, values: &[&str]) -> B::M {
-        let mut hasher = DefaultHasher::new();
-        values.hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = hash_of(values);
         let mut known = self.known.lock();
         if known.len() < MAX_SERIES {
             known.insert(hash);
@@ -96,4 +112,10 @@ impl<B: MetricVecBuilder> Bounded<MetricVec<B>> {
         }
         self.vector.with_label_values(&vec![UNEXPECTED; self.labels])
     }
+}
+
+fn hash_of(values: &[&str]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    values.hash(&mut hasher);
+    hasher.finish()
 }

@@ -15,6 +15,8 @@ use kube::client::Body;
 use machinery_runtime::Runtime;
 use tower::{BoxError, Service};
 
+use crate::metrics::requests::ClientMetrics;
+
 /// The server bounds its own work at 34 seconds, lists at 60.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// A watch lives as long as its timeout, and so much longer.
@@ -24,15 +26,21 @@ const WATCH_MARGIN: Duration = Duration::from_secs(30);
 const NAME: HeaderValue = HeaderValue::from_static("kubelet");
 
 /// The same client, whose requests have a name and end.
-pub(crate) fn bounded(client: Client, runtime: Runtime) -> Client {
+pub(crate) fn bounded(client: Client, runtime: Runtime, metrics: ClientMetrics) -> Client {
     let namespace = client.default_namespace().to_owned();
-    Client::new(Bounded { client, runtime }, namespace)
+    let bounded = Bounded {
+        client,
+        runtime,
+        metrics,
+    };
+    Client::new(bounded, namespace)
 }
 
 #[derive(Clone)]
 struct Bounded {
     client: Client,
     runtime: Runtime,
+    metrics: ClientMetrics,
 }
 
 impl Service<Request<Body>> for Bounded {
@@ -47,9 +55,17 @@ impl Service<Request<Body>> for Bounded {
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.headers_mut().entry(USER_AGENT).or_insert(NAME);
         let life = life_of(request.uri().query().unwrap_or_default());
-        let Self { client, runtime } = self.clone();
+        let Self {
+            client,
+            runtime,
+            metrics,
+        } = self.clone();
+        let (method, began) = (request.method().clone(), runtime.monotonic());
         Box::pin(async move {
             let answer = runtime.timeout(ANSWER_TIMEOUT, client.send(request)).await;
+            let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+            let code = code.map(|answer| answer.status().as_u16());
+            metrics.answered(method.as_str(), began, code);
             let answer = answer.map_err(|_| "the API server does not answer")??;
             let deadline = runtime.sleep(life);
             Ok(answer.map(|body| BoundedBody { body, deadline }))
@@ -128,20 +144,29 @@ mod tests {
             let text = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
             Ok::<_, BoxError>(Response::new(Body::from(text.into_bytes())))
         };
-        let client = bounded(Client::new(tower::service_fn(shown), "default"), Runtime::real());
+        let runtime = Runtime::real();
+        let metrics = ClientMetrics::new(&runtime, "api:6443");
+        let client = Client::new(tower::service_fn(shown), "default");
+        let client = bounded(client, runtime.clone(), metrics);
         let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::all(client);
         assert_eq!(
             pods.get("p").await.unwrap().metadata.name.as_deref(),
             Some("kubelet")
         );
+        let counted = r#"rest_client_requests_total{code="200",host="api:6443",method="GET"} 1"#;
+        assert!(runtime.metrics().text().contains(counted));
     }
 
     #[tokio::test(start_paused = true)]
     async fn request_that_gets_no_answer_ends() {
         let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
         let client = Client::new(tower::service_fn(silent), "default");
-        let client = bounded(client, Runtime::real());
+        let runtime = Runtime::real();
+        let metrics = ClientMetrics::new(&runtime, "api:6443");
+        let client = bounded(client, runtime.clone(), metrics);
         let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::all(client);
         pods.get("p").await.unwrap_err();
+        let counted = r#"rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1"#;
+        assert!(runtime.metrics().text().contains(counted));
     }
 }

@@ -25,6 +25,8 @@ use crate::config::KubeletConfig;
 use crate::devices::manager::DeviceManager;
 use crate::dra::Dra;
 use crate::images::{ImageManager, PresentImage};
+use crate::metrics::calls::sandbox_ran;
+use crate::metrics::pods::PodMetrics;
 use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
@@ -147,7 +149,9 @@ impl ContainerControl {
 
     /// Makes a sandbox and returns its id.
     pub(crate) async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<String, StartError> {
-        self.try_create_sandbox(pod, attempt).await.map_err(|message| {
+        let created = self.try_create_sandbox(pod, attempt).await;
+        PodMetrics::of(&self.runtime).pod_started(created.is_err());
+        created.map_err(|message| {
             let event = format!("Failed to create pod sandbox: {message}");
             self.events
                 .pod(pod, EventType::Warning, "FailedCreatePodSandBox", event);
@@ -168,11 +172,14 @@ impl ContainerControl {
         let runtime_handler = runtime_class::handler(&self.client, pod).await?;
         let request = v1::RunPodSandboxRequest {
             config: Some(sandbox::config(&self.config, pod, &self.dns_now().await, attempt)),
-            runtime_handler,
+            runtime_handler: runtime_handler.clone(),
         };
+        let began = self.runtime.monotonic();
         let answer = self
             .timed("run pod sandbox", self.cri.run_pod_sandbox(request))
             .await;
+        let took = self.runtime.monotonic() - began;
+        sandbox_ran(&self.runtime, &runtime_handler, took, answer.is_err());
         answer
             .map(|answer| answer.pod_sandbox_id)
             .map_err(|error| error.rpc_text())
@@ -194,13 +201,15 @@ impl ContainerControl {
         start: &Start,
         with: PodFacilities<'_>,
     ) -> Result<(), StartError> {
-        let Some((_, container)) = container_named(pod, &start.name) else {
+        let Some((kind, container)) = container_named(pod, &start.name) else {
             return Err(StartError::config(format!(
                 "pod has no container {:?}",
                 start.name
             )));
         };
         let outcome = self.try_start(pod, &container, start, with).await;
+        let failure = outcome.as_ref().err().map(|error| error.reason);
+        PodMetrics::of(&self.runtime).container_started(kind, failure);
         if let Err(error) = &outcome {
             let message = match error.reason {
                 "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {

@@ -27,6 +27,8 @@ pub(crate) use growth::follow_claims;
 pub(crate) use manager::{Csi, recorded_in_use};
 pub(crate) use staging::take_away_unused;
 pub(crate) use usage::follow_usage;
+#[cfg(test)]
+pub(crate) use usage::write_sample;
 
 use std::time::Duration;
 

@@ -204,20 +204,7 @@ impl Csi {
             .values()
             .filter_map(|shown| Some((shown.claim.as_ref()?, shown.usage.as_ref()?)))
             .collect();
-        for (name, help, of) in METRICS {
-            let values = claims
-                .iter()
-                .filter_map(|(claim, usage)| Some((claim, of(usage)?)));
-            let mut values = values.peekable();
-            if values.peek().is_some() {
-                let _ = writeln!(out, "# HELP kubelet_volume_stats_{name} [ALPHA] {help}");
-                let _ = writeln!(out, "# TYPE kubelet_volume_stats_{name} gauge");
-            }
-            for ((namespace, claim), value) in values {
-                let labels = format!("namespace=\"{namespace}\",persistentvolumeclaim=\"{claim}\"");
-                let _ = writeln!(out, "kubelet_volume_stats_{name}{{{labels}}} {value}");
-            }
-        }
+        write_claims(&claims, out);
     }
 
     async fn ask(&self, place: &(String, String), shown: &Shown) -> Option<Usage> {
@@ -236,6 +223,41 @@ impl Csi {
             }
         }
     }
+}
+
+/// Writes the figures of these claims.
+fn write_claims(claims: &BTreeMap<&(String, String), &Usage>, out: &mut String) {
+    for (name, help, of) in METRICS {
+        let values = claims
+            .iter()
+            .filter_map(|(claim, usage)| Some((claim, of(usage)?)));
+        let mut values = values.peekable();
+        if values.peek().is_some() {
+            let _ = writeln!(out, "# HELP kubelet_volume_stats_{name} [ALPHA] {help}");
+            let _ = writeln!(out, "# TYPE kubelet_volume_stats_{name} gauge");
+        }
+        for ((namespace, claim), value) in values {
+            let labels = format!("namespace=\"{namespace}\",persistentvolumeclaim=\"{claim}\"");
+            let _ = writeln!(out, "kubelet_volume_stats_{name}{{{labels}}} {value}");
+        }
+    }
+}
+
+/// Writes figures of one claim.
+#[cfg(test)]
+pub(crate) fn write_sample(out: &mut String) {
+    let amounts = Some(Amounts {
+        available: 1,
+        total: 3,
+        used: 2,
+    });
+    let usage = Usage {
+        at: Timestamp::UNIX_EPOCH,
+        bytes: amounts,
+        inodes: amounts,
+    };
+    let claim = ("shop".to_owned(), "disk".to_owned());
+    write_claims(&BTreeMap::from([(&claim, &usage)]), out);
 }
 
 /// Asks for the usage of volumes, for ever; while there are none, for nothing.

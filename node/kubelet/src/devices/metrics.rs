@@ -14,6 +14,11 @@ const DURATIONS: Family = Family::new(
     &["resource_name"],
 );
 
+/// Asks for the families.
+pub(crate) fn begin(runtime: &Runtime) {
+    drop(DeviceMetrics::new(runtime));
+}
+
 /// The figures.
 #[derive(Debug)]
 pub(super) struct DeviceMetrics {

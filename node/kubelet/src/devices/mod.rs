@@ -28,6 +28,7 @@ mod manager_tests;
 mod tests;
 
 pub(crate) use inventory::NodeDevices;
+pub(crate) use metrics::begin as begin_metrics;
 pub(crate) use registration::serve;
 
 /// Resources that plugins may register.

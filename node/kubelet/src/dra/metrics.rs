@@ -45,6 +45,13 @@ pub(super) struct DraMetrics {
     _in_use: Reading,
 }
 
+/// Asks for the families.
+pub(crate) fn begin(runtime: &Runtime) {
+    let metrics = runtime.metrics();
+    let _ = (metrics.histograms(&OPERATIONS), metrics.histograms(&CALLS));
+    drop(metrics.read(&IN_USE, |_| {}));
+}
+
 impl DraMetrics {
     pub(super) fn new(runtime: &Runtime, state: &Arc<Mutex<State>>) -> Self {
         let metrics = runtime.metrics();

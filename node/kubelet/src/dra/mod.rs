@@ -26,6 +26,7 @@ mod claims_tests;
 mod tests;
 
 pub(crate) use manager::Dra;
+pub(crate) use metrics::begin as begin_metrics;
 pub(crate) use unpreparing::run;
 
 use std::time::Duration;

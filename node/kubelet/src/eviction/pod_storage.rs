@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use machinery_runtime::{Runtime, Watched};
@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 
 /// Time that a decision waits for a pass.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for which sizes of all pods are kept up to date after a client asked; upstream counts once a minute whether one asks or not.
+const ASKED_FOR: Duration = Duration::from_secs(150);
 
 /// Sizes of a pod's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct StorageLooks {
     known: Mutex<Arc<HashMap<String, PodStorage>>>,
     /// All pods are looked at, not only those with limits.
     everyone: AtomicBool,
+    /// Time until which all pods are looked at for a client, in milliseconds of the agent's clock.
+    asked_until: AtomicU64,
     passes: Watched<u64>,
     wake: Notify,
 }
@@ -41,6 +45,12 @@ impl StorageLooks {
     /// Looks at all pods from now on, or only at those with limits.
     pub(crate) fn look_at_everyone(&self, everyone: bool) {
         self.everyone.store(everyone, Ordering::Release);
+    }
+
+    /// Looks at all pods for some time from now on: a client shows their sizes.
+    pub(crate) fn ask_for_everyone(&self, now: Duration) {
+        let until = u64::try_from((now + ASKED_FOR).as_millis()).unwrap_or(u64::MAX);
+        self.asked_until.fetch_max(until, Ordering::AcqRel);
     }
 
     /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
@@ -61,8 +71,9 @@ impl StorageLooks {
     }
 
     /// Reports whether all pods are to be looked at.
-    pub(crate) fn looks_at_everyone(&self) -> bool {
-        self.everyone.load(Ordering::Acquire)
+    pub(crate) fn looks_at_everyone(&self, now: Duration) -> bool {
+        let asked_until = Duration::from_millis(self.asked_until.load(Ordering::Acquire));
+        self.everyone.load(Ordering::Acquire) || now < asked_until
     }
 
     /// Takes in the sizes of a pass.

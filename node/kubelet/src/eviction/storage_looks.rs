@@ -47,7 +47,7 @@ pub(crate) async fn run(context: ManagerContext) {
     let lane = BlockingLane::with_deadline(runtime.clone(), PASS_DEADLINE);
     let trees: Arc<Mutex<Trees>> = Arc::default();
     loop {
-        let everyone = looks.looks_at_everyone();
+        let everyone = looks.looks_at_everyone(runtime.monotonic());
         let pods = context.pods.list();
         let wanted: Vec<Arc<Pod>> = pods
             .into_iter()

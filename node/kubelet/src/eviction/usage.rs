@@ -8,7 +8,7 @@ use super::pod_storage::PodStorage;
 use super::ranking::FilesOf;
 use crate::managers::ManagerContext;
 use crate::pods::uid;
-use crate::server::figures::{ContainerFigures, PodFigures, gather};
+use crate::server::usage::figures::{ContainerFigures, PodFigures, gather};
 
 /// Usage of a container that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

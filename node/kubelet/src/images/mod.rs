@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
@@ -15,6 +16,8 @@ use parking_lot::Mutex;
 use crate::api::events::{EventType, NodeEvents};
 use crate::containers::StartError;
 use crate::containers::security::ImageUser;
+use crate::metrics;
+use crate::metrics::images::ensured;
 use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
 
@@ -45,6 +48,8 @@ pub(crate) struct PresentImage {
     pub(crate) user: ImageUser,
     /// Tags and digests of the image on this node.
     names: Vec<String>,
+    /// Size of the image.
+    bytes: u64,
 }
 
 /// Brings images in.
@@ -57,6 +62,8 @@ pub(crate) struct ImageManager {
     records: Arc<PullRecords>,
     collection: Collection,
     volumes: VolumeCounts,
+    /// Time spent in pulls, by the pod's uid.
+    pull_times: Mutex<HashMap<String, Duration>>,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +88,19 @@ impl ImageManager {
             records,
             collection: Collection::default(),
             volumes: VolumeCounts::default(),
+            pull_times: Mutex::default(),
         }
     }
 
     /// The pod is gone: what it could not pull is forgotten.
     pub(crate) fn forget_pod(&self, uid: &str) {
         self.failures.lock().forget_pod(uid);
+        self.pull_times.lock().remove(uid);
+    }
+
+    /// Time spent in pulls for a pod.
+    pub(crate) fn pull_time(&self, uid: &str) -> Duration {
+        self.pull_times.lock().get(uid).copied().unwrap_or_default()
     }
 
     /// Makes a container's image be there, or says why it is not.
@@ -150,12 +164,17 @@ impl ImageManager {
     async fn bring(&self, pulling: Wanted<'_>, policy: &str) -> Result<PresentImage, StartError> {
         let wanted = pulling.wanted;
         if policy == "Always" {
+            ensured(&self.runtime, policy, None, true);
             return self.pull(pulling).await;
         }
-        let present = match self.present(pulling.image).await? {
+        let found = self.present(pulling.image).await?;
+        let is_present = Some(found.is_some());
+        let present = match found {
             Some(found) if self.may_use(pulling, &found).await => Some(found),
             _ => None,
         };
+        let is_pulled = present.is_none() && policy != "Never";
+        ensured(&self.runtime, policy, is_present, is_pulled);
         match (present, policy) {
             (Some(present), _) => {
                 let message = format!(
@@ -243,6 +262,7 @@ impl ImageManager {
                 name: found.username.clone(),
             },
             names: names(&found),
+            bytes: found.size,
             id: found.id,
         }))
     }
@@ -256,10 +276,15 @@ impl ImageManager {
         let message = format!("Pulling image \"{wanted}\"");
         self.record_event(pulling, EventType::Normal, "Pulling", message);
         let began = self.runtime.monotonic();
-        match self.pull_and_record(pulling).await {
+        let pulled = self.pull_and_record(pulling).await;
+        let took = self.runtime.monotonic() - began;
+        *self.pull_times.lock().entry(uid(pod).to_owned()).or_default() += took;
+        match pulled {
             Ok(present) => {
                 self.failures.lock().succeeded(&key);
-                let took = (self.runtime.monotonic() - began).as_millis();
+                let bytes = present.as_ref().map_or(0, |image| image.bytes);
+                metrics::images::pulled(&self.runtime, bytes, took);
+                let took = took.as_millis();
                 let message = format!(
                     "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
                 );

@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 use super::handler::{Target, execute};
 use super::{ProbeKind, ProbeResults, ProbeView};
 use crate::api::events::{EventSubject, EventType, NodeEvents};
+use crate::metrics::probes::{ProbeLabels, ProbeMetrics};
 use crate::pods::observed::ObservedContainer;
-use crate::pods::{ContainerKind, all_containers};
+use crate::pods::{ContainerKind, all_containers, name, namespace, uid};
 
 /// Time between a probe and one that is requested; as long as upstream's kubelet takes to see a container's start.
 const REQUESTED_AFTER: Duration = Duration::from_secs(1);
@@ -33,6 +34,7 @@ pub(crate) struct ProbeManager {
     /// Wakes the pod's worker.
     wake: Arc<Notify>,
     tasks: BTreeMap<(String, ProbeKind), ProbeTask>,
+    metrics: Arc<ProbeMetrics>,
 }
 
 /// The task of one probe.
@@ -41,11 +43,18 @@ struct ProbeTask {
     handle: TaskHandle<()>,
     /// Requests a probe before the period is over.
     requested: Arc<Notify>,
+    labels: ProbeLabels,
 }
 
 impl ProbeManager {
     /// No probe runs yet.
-    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(
+        runtime: Runtime,
+        cri: CriClient,
+        events: NodeEvents,
+        wake: Arc<Notify>,
+        metrics: Arc<ProbeMetrics>,
+    ) -> Self {
         Self {
             runtime,
             cri,
@@ -53,6 +62,7 @@ impl ProbeManager {
             results: Results::default(),
             wake,
             tasks: BTreeMap::new(),
+            metrics,
         }
     }
 
@@ -95,13 +105,7 @@ impl ProbeManager {
                 }
             }
         }
-        self.tasks.retain(|key, task| {
-            let keep = wanted.contains(key);
-            if !keep {
-                task.handle.abort();
-            }
-            keep
-        });
+        self.keep_tasks(|key| wanted.contains(key));
         let ids: BTreeSet<&String> = wanted.iter().map(|(id, _)| id).collect();
         self.results.lock().retain(|id, _| ids.contains(id));
     }
@@ -109,20 +113,27 @@ impl ProbeManager {
     /// The pod ends: nothing is started again for a probe any more, but its readiness still decides whether it gets traffic
     /// (upstream's `StopLivenessAndStartup`).
     pub(crate) fn stop_liveness_and_startup(&mut self) {
-        self.tasks.retain(|(_, kind), task| {
-            let keep = *kind == ProbeKind::Readiness;
-            if !keep {
-                task.handle.abort();
-            }
-            keep
-        });
+        self.keep_tasks(|(_, kind)| *kind == ProbeKind::Readiness);
     }
 
     /// Ends all of them.
     pub(crate) fn stop(&mut self) {
-        std::mem::take(&mut self.tasks)
-            .into_values()
-            .for_each(|task| task.handle.abort());
+        self.keep_tasks(|_| false);
+    }
+
+    /// Ends the others, and their figures but for those of a probe that goes on in a container started anew.
+    fn keep_tasks(&mut self, is_kept: impl Fn(&(String, ProbeKind)) -> bool) {
+        let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.tasks)
+            .into_iter()
+            .partition(|(key, _)| is_kept(key));
+        self.tasks = kept;
+        for task in ended.into_values() {
+            task.handle.abort();
+            let is_same = |other: &ProbeTask| other.labels == task.labels;
+            if !self.tasks.values().any(is_same) {
+                self.metrics.forget(&task.labels);
+            }
+        }
     }
 
     fn is_ready(&self, id: &str) -> bool {
@@ -164,6 +175,13 @@ impl ProbeManager {
         probe: &Probe,
     ) -> ProbeTask {
         let requested = Arc::<Notify>::default();
+        let labels = ProbeLabels {
+            kind: kind.title(),
+            container: container.name.clone(),
+            pod: name(pod).to_owned(),
+            namespace: namespace(pod).to_owned(),
+            pod_uid: uid(pod).to_owned(),
+        };
         let prober = Prober {
             runtime: self.runtime.clone(),
             cri: self.cri.clone(),
@@ -181,12 +199,18 @@ impl ProbeManager {
             probe: probe.clone(),
             started_at: found.started_at,
             requested: Arc::clone(&requested),
+            metrics: self.metrics.clone(),
+            labels: labels.clone(),
         };
         let runtime = self.runtime.clone();
         let handle = self.runtime.spawn("probe", async move {
             runtime.again_after_panics("probe", || prober.clone().run()).await;
         });
-        ProbeTask { handle, requested }
+        ProbeTask {
+            handle,
+            requested,
+            labels,
+        }
     }
 }
 
@@ -229,6 +253,8 @@ struct Prober {
     probe: Probe,
     started_at: Option<Timestamp>,
     requested: Arc<Notify>,
+    metrics: Arc<ProbeMetrics>,
+    labels: ProbeLabels,
 }
 
 /// Number of equal results in a row.
@@ -304,11 +330,14 @@ impl Prober {
 
     /// Asks once; says whether to go on.
     async fn once(&self, streak: &mut Streak) -> bool {
+        let began = self.runtime.monotonic();
         let answer = execute(&self.runtime, &self.cri, &self.probe, &self.target).await;
+        let took = self.runtime.monotonic() - began;
         let well = answer.is_ok();
         if !well && !self.is_running().await {
             return false;
         }
+        self.metrics.probed(&self.labels, well, took);
         let event = match answer {
             Ok(None) => None,
             Ok(Some(message)) => Some(("ProbeWarning", format!("probe warning: {message}"))),
@@ -391,7 +420,7 @@ mod tests {
         });
         let client = kube::Client::new(nobody, "default");
         let events = NodeEvents::new(machinery_client::Client::new(client, runtime.clone()), "n");
-        ProbeManager::new(runtime.clone(), cri, events, Arc::default())
+        ProbeManager::new(runtime.clone(), cri, events, Arc::default(), Arc::default())
     }
 
     /// Times of the first probes of so many containers, in milliseconds from `follow`.

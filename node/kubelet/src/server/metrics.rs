@@ -1,7 +1,7 @@
 //! Figures as Prometheus reads them: `/metrics` and `/metrics/resource`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
@@ -9,57 +9,37 @@ use node_cri::v1;
 use node_sys::cgroup::CgroupStats;
 
 use super::components;
-use super::figures::{ContainerFigures, Figures, PodFigures, gather};
+use super::node_counts::NodeCounts;
 use super::response::{Body, with_type};
+use super::tls::ServingCertificate;
+use super::usage::Usage;
+use super::usage::figures::{ContainerFigures, Figures, PodFigures};
 use crate::managers::ManagerContext;
+use crate::metrics::probes::ProbeMetrics;
 use crate::pods::{name, namespace};
 
 pub(super) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The agent's own figures.
-pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
-    let mut phases: BTreeMap<String, usize> = BTreeMap::new();
-    for pod in context.pods.list() {
-        let phase = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.clone())
-            .unwrap_or_default();
-        *phases.entry(phase).or_default() += 1;
-    }
+pub(super) async fn metrics(
+    context: &ManagerContext,
+    usage: &Usage,
+    serving: &ServingCertificate,
+) -> Response<Body> {
+    let runtime = usage.counts(context).await.ok();
+    let (pods, now) = (context.pods.stages(), context.runtime.now());
+    let counts = NodeCounts {
+        node: &context.config.node_name,
+        cgroup_version: context.workers.control.cgroups.version(),
+        pods: &pods,
+        runtime: runtime.as_deref(),
+        certificate_seconds: serving.not_after().map(|at| at.as_second() - now.as_second()),
+    };
     let mut out = String::new();
-    out.push_str("# HELP kubelet_node_name [ALPHA] The node's name. The count is always 1.\n# TYPE kubelet_node_name gauge\n");
-    let _ = writeln!(
-        out,
-        "kubelet_node_name{{node=\"{}\"}} 1",
-        context.config.node_name
-    );
-    out.push_str("# HELP kubelet_running_pods [ALPHA] Number of pods that have a running pod sandbox\n# TYPE kubelet_running_pods gauge\n");
-    let _ = writeln!(
-        out,
-        "kubelet_running_pods {}",
-        phases.get("Running").copied().unwrap_or(0)
-    );
-    out.push_str("# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n# TYPE kubelet_active_pods gauge\n");
-    let _ = writeln!(out, "kubelet_active_pods {}", phases.values().sum::<usize>());
-    out.push_str("# HELP kubelet_preemptions [ALPHA] Cumulative number of pod preemptions by preemption resource\n# TYPE kubelet_preemptions counter\n");
-    for (resource, count) in context.workers.allocations.preempted() {
-        let _ = writeln!(
-            out,
-            "kubelet_preemptions{{preemption_signal=\"{resource}\"}} {count}"
-        );
-    }
+    counts.write(&mut out);
+    counted(&mut out, PREEMPTIONS, context.workers.allocations.preempted());
     context.workers.evictions.lock().write(&mut out);
-    out.push_str(
-        "# HELP kubelet_image_garbage_collected_total [ALPHA] Total number of images garbage collected by the kubelet, \
-         whether through disk usage or image age.\n# TYPE kubelet_image_garbage_collected_total counter\n",
-    );
-    for (reason, count) in context.workers.control.images.removed() {
-        let _ = writeln!(
-            out,
-            "kubelet_image_garbage_collected_total{{reason=\"{reason}\"}} {count}"
-        );
-    }
+    counted(&mut out, IMAGES_REMOVED, context.workers.control.images.removed());
     context.workers.control.images.volumes().write(&mut out);
     context.workers.csi.write_metrics(&mut out);
     certificates(&context.workers.objects.certificates().states(), &mut out);
@@ -67,6 +47,45 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
     // Those of service rules and names.
     out.push_str(&context.runtime.metrics().text());
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
+}
+
+/// Name, help and label of a family that is counted by one label.
+type Counted = (&'static str, &'static str, &'static str);
+
+const PREEMPTIONS: Counted = (
+    "kubelet_preemptions",
+    "Cumulative number of pod preemptions by preemption resource",
+    "preemption_signal",
+);
+const IMAGES_REMOVED: Counted = (
+    "kubelet_image_garbage_collected_total",
+    "Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
+    "reason",
+);
+
+fn counted<N: Display>(out: &mut String, (name, help, label): Counted, counts: BTreeMap<N, u64>) {
+    let _ = writeln!(out, "# HELP {name} [ALPHA] {help}\n# TYPE {name} counter");
+    for (value, count) in counts {
+        let _ = writeln!(out, "{name}{{{label}=\"{value}\"}} {count}");
+    }
+}
+
+/// The figures of probes, and the start of the process.
+pub(super) fn probes(context: &ManagerContext) -> Response<Body> {
+    let own = context.runtime.metrics().text();
+    let out = probes_text(&context.workers.probe_metrics, &own);
+    with_type(StatusCode::OK, TEXT_FORMAT, out.into())
+}
+
+fn probes_text(probes: &ProbeMetrics, own: &str) -> String {
+    let mut out = probes.text();
+    let is_start = |line: &&str| line.contains("process_start_time_seconds");
+    for line in own.lines().filter(is_start) {
+        // On this page upstream has it of its own registry, with a stability.
+        let line = line.replace("_seconds Start", "_seconds [ALPHA] Start");
+        let _ = writeln!(out, "{line}");
+    }
+    out
 }
 
 /// Projections of pod certificates by signer, whose name has no character that a label escapes, and state.
@@ -84,11 +103,11 @@ fn certificates(states: &BTreeMap<(String, &'static str), usize>, out: &mut Stri
 }
 
 /// Writes the usage of the node, its pods and their containers under upstream's names.
-pub(super) async fn resource(context: &ManagerContext) -> Response<Body> {
-    let figures = gather(context).await.map_err(|message| {
+pub(super) async fn resource(context: &ManagerContext, usage: &Usage) -> Response<Body> {
+    let figures = usage.figures(context).await.map_err(|message| {
         tracing::warn!(error = %message, "reading container statistics failed");
     });
-    let text = resource_text(figures.as_ref().ok());
+    let text = resource_text(figures.as_deref().ok());
     with_type(StatusCode::OK, TEXT_FORMAT, text.into())
 }
 
@@ -236,7 +255,15 @@ fn seconds(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eviction::metrics::EvictionMetrics;
+    use crate::images::VolumeCounts;
+    use crate::metrics;
+    use crate::metrics::probes::ProbeLabels;
+    use crate::server::metric_families::{compare, compare_described};
+    use crate::server::usage::listing::RuntimeCounts;
+    use machinery_runtime::Runtime;
     use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn metrics_of_pod_certificates_are_upstreams() {
@@ -256,8 +283,7 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
         assert_eq!(out, expected);
     }
 
-    #[test]
-    fn metrics_names_match_upstream() {
+    fn sample() -> Figures {
         let used = |seconds: u64| CgroupStats {
             cpu_usage_nanoseconds: seconds * 1_000_000_000,
             memory_working_set_bytes: seconds << 20,
@@ -277,7 +303,7 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
         };
         let pod = r#"{"metadata":{"name":"web","namespace":"shop"}}"#;
         let time = |seconds| Timestamp::from_second(seconds).unwrap();
-        let figures = Figures {
+        Figures {
             now: time(1000),
             booted_at: time(1),
             node: used(100),
@@ -291,8 +317,12 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
                     stats,
                 }],
             }],
-        };
-        let text = resource_text(Some(&figures));
+        }
+    }
+
+    #[test]
+    fn metrics_names_match_upstream() {
+        let text = resource_text(Some(&sample()));
         let told: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let container = r#"{container="main",namespace="shop",pod="web"}"#;
         let pod = r#"{namespace="shop",pod="web"}"#;
@@ -309,5 +339,75 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
         assert_eq!(told, expected);
         assert!(text.contains("# TYPE node_cpu_usage_seconds_total counter\n"));
         assert!(resource_text(None).ends_with("gauge\nresource_scrape_error 1\n"));
+    }
+
+    fn metrics_sample() -> String {
+        let mut out = String::new();
+        let runtime = RuntimeCounts {
+            sandboxes: 1,
+            containers: BTreeMap::from([("running", 1)]),
+        };
+        let counts = NodeCounts {
+            node: "n",
+            cgroup_version: 1,
+            pods: &[],
+            runtime: Some(&runtime),
+            certificate_seconds: Some(1),
+        };
+        counts.write(&mut out);
+        counted(&mut out, PREEMPTIONS, BTreeMap::from([("memory", 1)]));
+        counted(&mut out, IMAGES_REMOVED, BTreeMap::from([("age", 1)]));
+        let mut evictions = EvictionMetrics::default();
+        evictions.evicted("memory.available");
+        evictions.decided("memory.available", Duration::from_secs(1));
+        evictions.write(&mut out);
+        VolumeCounts::default().write(&mut out);
+        crate::csi::write_sample(&mut out);
+        certificates(
+            &BTreeMap::from([(("example.com/foo".to_owned(), "fresh"), 1)]),
+            &mut out,
+        );
+        out
+    }
+
+    #[tokio::test]
+    async fn families_of_metrics_are_upstreams() {
+        let runtime = Runtime::real();
+        metrics::begin(&runtime);
+        let own = runtime.metrics().text();
+        // The last is of the library that reads them.
+        let is_process = |line: &&str| line.contains("process_") && !line.contains("process_threads");
+        let process: String = own
+            .lines()
+            .filter(is_process)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let mut found = compare("metrics", &format!("{}{process}", metrics_sample()));
+        found.extend(compare_described("metrics", &runtime.metrics().described()));
+        crate::server::metric_families::all_are_there("metrics", &found);
+    }
+
+    #[tokio::test]
+    async fn families_of_probes_are_upstreams() {
+        let runtime = Runtime::real();
+        metrics::begin(&runtime);
+        let probes = ProbeMetrics::default();
+        let labels = ProbeLabels {
+            kind: "Liveness",
+            container: "main".to_owned(),
+            pod: "web".to_owned(),
+            namespace: "shop".to_owned(),
+            pod_uid: "u".to_owned(),
+        };
+        probes.probed(&labels, true, Duration::from_secs(1));
+        let text = probes_text(&probes, &runtime.metrics().text());
+        let found = compare("probes", &text);
+        crate::server::metric_families::all_are_there("probes", &found);
+    }
+
+    #[test]
+    fn families_of_resources_are_upstreams() {
+        let found = compare("resource", &resource_text(Some(&sample())));
+        crate::server::metric_families::all_are_there("resource", &found);
     }
 }

@@ -12,14 +12,16 @@ mod components;
 mod configz;
 mod connection;
 mod connection_places;
-pub(crate) mod figures;
 pub(crate) mod healthz;
 mod known_slots;
 mod local_volumes;
 mod log_options;
 mod log_runs;
 mod logs;
+#[cfg(test)]
+mod metric_families;
 mod metrics;
+mod node_counts;
 pub(crate) mod query;
 mod requests;
 pub(crate) mod response;
@@ -29,6 +31,7 @@ mod running_pods;
 mod stats;
 pub(crate) mod streaming;
 mod tls;
+pub(crate) mod usage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -125,7 +128,8 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 pub(crate) async fn serve(context: ManagerContext, listeners: Listeners) {
     let listener = Arc::clone(&listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
-    let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));
+    let (clients, serving) = (listeners.clients.clone(), listeners.serving.clone());
+    let server = Arc::new(routes::Server::new(context.clone(), clients, serving));
     let places = ConnectionPlaces::new(context.config.max_connections);
     loop {
         let Ok((stream, address)) = listener.accept().await else {

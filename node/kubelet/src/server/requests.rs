@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::response::Body;
+use crate::metrics::requests::ServedRequest;
 
 /// Their count, shared by the connection and what bounds connections.
 #[derive(Debug, Default, Clone)]
@@ -19,13 +20,20 @@ pub(crate) struct OpenRequests(Arc<AtomicUsize>);
 
 /// One of them, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct OpenRequest(OpenRequests);
+pub(crate) struct OpenRequest {
+    of: OpenRequests,
+    /// The same request in the figures of the server.
+    served: Option<ServedRequest>,
+}
 
 impl OpenRequests {
     /// Counts one more.
     pub(crate) fn begin(&self) -> OpenRequest {
         self.0.fetch_add(1, Ordering::Relaxed);
-        OpenRequest(self.clone())
+        OpenRequest {
+            of: self.clone(),
+            served: None,
+        }
     }
 
     /// Reports whether there are any.
@@ -35,6 +43,13 @@ impl OpenRequests {
 }
 
 impl OpenRequest {
+    /// Counts it in the figures, too, as long as it is kept.
+    pub(crate) fn counted(self, served: ServedRequest) -> Self {
+        let mut own = self;
+        own.served = Some(served);
+        own
+    }
+
     /// Counts it until the answer is sent or given up.
     pub(crate) fn until_answered(self, answer: Response<Body>) -> Response<Body> {
         answer.map(|body| Answer { body, _request: self }.boxed_unsync())
@@ -43,7 +58,7 @@ impl OpenRequest {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.of.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::RETRY_AFTER;
+use http::header::{RETRY_AFTER, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
@@ -17,9 +17,12 @@ use super::query::Query;
 use super::requests::{OpenRequest, OpenRequests};
 use super::response::{Body, json, text};
 use super::streaming::{self, StreamSlots};
+use super::tls::ServingCertificate;
+use super::usage::Usage;
 use super::{cadvisor, components, configz, local_volumes, logs, metrics, running_pods, stats};
 use crate::local_volumes::LocalVolumes;
 use crate::managers::ManagerContext;
+use crate::metrics::requests::ServerMetrics;
 
 /// The authenticated server.
 #[derive(Debug)]
@@ -27,8 +30,11 @@ pub(crate) struct Server {
     pub(super) context: ManagerContext,
     delegated: Delegated,
     clients: Option<Arc<Clients>>,
+    serving: Arc<ServingCertificate>,
     stream_slots: Arc<StreamSlots>,
     local_volumes: Arc<LocalVolumes>,
+    usage: Usage,
+    metrics: Arc<ServerMetrics>,
 }
 
 /// The other side of a connection.
@@ -56,16 +62,25 @@ impl Caller {
 
 impl Server {
     /// Answers with what these managers know.
-    pub(crate) fn new(context: ManagerContext, clients: Option<Arc<Clients>>) -> Self {
+    pub(crate) fn new(
+        context: ManagerContext,
+        clients: Option<Arc<Clients>>,
+        serving: Arc<ServingCertificate>,
+    ) -> Self {
         let node = context.config.node_name.clone();
         let local_volumes = LocalVolumes::new(context.config.local_volumes_folder());
+        let usage = Usage::new(&context);
+        let metrics = ServerMetrics::new(&context.runtime);
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
         Self {
             context,
             delegated,
             clients,
+            serving,
             stream_slots: Arc::default(),
             local_volumes: Arc::new(local_volumes),
+            usage,
+            metrics,
         }
     }
 
@@ -77,9 +92,10 @@ impl Server {
 
     /// Answers one request of this caller's connection.
     pub(crate) async fn handle(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+        let served = self.metrics.begin(request.method(), request.uri().path());
         match self.admit(caller, &request).await {
             Ok(user) => {
-                let open = caller.begin(user);
+                let open = caller.begin(user).counted(served);
                 let answer = self.route(request).await;
                 open.until_answered(answer.unwrap_or_else(|refusal| *refusal))
             }
@@ -124,13 +140,13 @@ impl Server {
                 text(StatusCode::from_u16(code).unwrap_or_default(), words)
             }
             ["pods"] => self.pods(),
-            ["stats", "summary"] => stats::summary(context).await,
-            ["metrics"] => metrics::metrics(context).await,
-            ["metrics", "resource"] => metrics::resource(context).await,
+            ["stats", "summary"] => stats::summary(context, &self.usage).await,
+            ["metrics"] => metrics::metrics(context, &self.usage, &self.serving).await,
+            ["metrics", "resource"] => metrics::resource(context, &self.usage).await,
             ["configz"] => json(&configz::configz(&context.config, &context.facts)),
             ["runningpods"] => running_pods::running_pods(context).await,
-            ["metrics", "cadvisor"] => cadvisor::answer(context).await,
-            ["metrics", "probes"] => text(StatusCode::OK, ""),
+            ["metrics", "cadvisor"] => cadvisor::answer(context, &self.usage).await,
+            ["metrics", "probes"] => metrics::probes(context),
             ["containerLogs", namespace, pod, container] => {
                 let slot = self.stream_slots.enter(namespace, pod)?;
                 logs::answer(context, slot, namespace, pod, container, &query).await
@@ -143,6 +159,7 @@ impl Server {
                     container,
                 };
                 let slot = self.stream_slots.enter(namespace, pod)?;
+                self.count_stream(&request, verb);
                 match *verb {
                     "exec" => streaming::exec(context, slot, request, target, &query).await,
                     _ => streaming::attach(context, slot, request, target, &query).await,
@@ -150,6 +167,7 @@ impl Server {
             }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
                 let slot = self.stream_slots.enter(namespace, pod)?;
+                self.count_stream(&request, "portforward");
                 streaming::port_forward(context, slot, request, namespace, pod).await
             }
             ["localVolumes", name] if request.method() == Method::POST => {
@@ -160,6 +178,13 @@ impl Server {
             }
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         })
+    }
+
+    fn count_stream(&self, request: &Request<Incoming>, subresource: &str) {
+        let upgrade = request.headers().get(UPGRADE).map(HeaderValue::as_bytes);
+        if upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket")) {
+            self.metrics.websocket(subresource);
+        }
     }
 
     fn pods(&self) -> Response<Body> {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use machinery_runtime::Runtime;
-use machinery_x509::RequestClientCertificate;
+use machinery_x509::{PeerCertificate, RequestClientCertificate};
 use parking_lot::{Mutex, RwLock};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -83,6 +84,11 @@ impl ServingCertificate {
                 Err(error) => tracing::error!(%error, "reading the serving certificate failed"),
             }
         }
+    }
+
+    /// Time at which it expires, where it can be read.
+    pub(super) fn not_after(&self) -> Option<Timestamp> {
+        PeerCertificate::new(&self.current.read().cert)?.not_after()
     }
 
     fn look_interval(&self, waited: Duration) -> Duration {

@@ -54,6 +54,14 @@ impl node_sys::cgroup::Cgroups for NoGroups {
         node_sys::cgroup::CgroupStats::default()
     }
 
+    fn figures(&self, _: &str) -> Option<node_sys::cgroup::GroupFigures> {
+        None
+    }
+
+    fn exists(&self, _: &str) -> bool {
+        false
+    }
+
     fn children(&self, _: &str) -> Vec<String> {
         Vec::new()
     }

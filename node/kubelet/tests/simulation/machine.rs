@@ -1,7 +1,7 @@
 //! Mounts, control groups and vitals in memory; the first two fail now and then.
 
 use machinery_runtime::Runtime;
-use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups};
+use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, MemoryFigures};
 use node_sys::fs::FsUsage;
 use node_sys::mount::{MountError, Mounter, TmpfsOptions};
 use node_sys::vitals::Vitals;
@@ -176,6 +176,22 @@ impl Cgroups for ModelGroups {
         }
     }
 
+    fn figures(&self, path: &str) -> Option<GroupFigures> {
+        let known = self.exists(path);
+        let memory = MemoryFigures {
+            usage: Some(self.stats(path).memory_working_set_bytes),
+            ..MemoryFigures::default()
+        };
+        known.then(|| GroupFigures {
+            memory,
+            ..GroupFigures::default()
+        })
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.groups.lock().contains_key(path)
+    }
+
     fn children(&self, path: &str) -> Vec<String> {
         let prefix = format!("{}/", path.trim_end_matches('/'));
         let groups = self.groups.lock();
@@ -234,10 +250,12 @@ impl Vitals for ModelVitals {
     }
 
     fn room(&self, _: &Path) -> std::io::Result<FsUsage> {
+        let available = (self.disk_bytes.lock())();
         Ok(FsUsage {
             capacity_bytes: DISK_BYTES,
             usable_bytes: DISK_BYTES,
-            available_bytes: (self.disk_bytes.lock())(),
+            available_bytes: available,
+            free_bytes: available,
             inodes: 1000,
             inodes_free: 900,
         })

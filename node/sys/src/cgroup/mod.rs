@@ -4,12 +4,17 @@
 //! for the same path in every mounted hierarchy. The runtime makes a container's own group below the
 //! pod's; the agent alone removes the pod's.
 
+mod figures;
 mod v1;
 mod v2;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use figures::{
+    CpuFigures, DeviceIo, GroupFigures, GroupLimits, IoAmounts, MemoryFigures, Pressure, PressureFigures,
+    TaskFigures,
+};
 pub use v1::CgroupsV1;
 pub use v2::CgroupsV2;
 
@@ -69,6 +74,10 @@ pub trait Cgroups: Send + Sync + std::fmt::Debug {
     fn limits(&self, path: &str) -> CgroupResources;
     /// Usage of a group; zero for a missing one.
     fn stats(&self, path: &str) -> CgroupStats;
+    /// All figures of a group; `None` for a missing one.
+    fn figures(&self, path: &str) -> Option<GroupFigures>;
+    /// Reports whether a group is there.
+    fn exists(&self, path: &str) -> bool;
     /// Names of the groups directly below.
     fn children(&self, path: &str) -> Vec<String>;
     /// 1 or 2.

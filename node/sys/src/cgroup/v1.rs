@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_limit,
-    read_number, remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, below, figures, folders, names,
+    read_keyed, read_limit, read_number, remove_tree, write,
 };
 
 /// The mounted v1 hierarchies.
@@ -157,6 +157,14 @@ impl Cgroups for CgroupsV1 {
             memory_rss_bytes: read_keyed(&detail, "total_rss"),
             pids: read_number(&pids.join("pids.current")),
         }
+    }
+
+    fn figures(&self, path: &str) -> Option<GroupFigures> {
+        figures::v1::read(|controller| self.group(controller, path))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.group("memory", path).is_some_and(|folder| folder.is_dir())
     }
 
     fn children(&self, path: &str) -> Vec<String> {

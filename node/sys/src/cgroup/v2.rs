@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::machine;
+
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_limit,
-    read_number, remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, below, figures, folders, names,
+    read_keyed, read_limit, read_number, remove_tree, write,
 };
 
 /// The unified hierarchy.
@@ -20,6 +22,10 @@ const DEFAULT_PERIOD_US: u64 = 100_000;
 fn weight(shares: u64) -> u64 {
     let shares = shares.clamp(2, 262_144);
     1 + (shares - 2) * 9999 / 262_142
+}
+
+fn is_root(path: &str) -> bool {
+    path.trim_matches('/').is_empty()
 }
 
 fn limit_text(limit: i64) -> String {
@@ -113,7 +119,11 @@ impl Cgroups for CgroupsV2 {
 
     fn stats(&self, path: &str) -> CgroupStats {
         let folder = below(&self.root, path);
-        let usage = read_number(&folder.join("memory.current"));
+        // The root has no such file: the machine's own figure stands for it.
+        let usage = match is_root(path) {
+            true => machine::memory_used_bytes(),
+            false => read_number(&folder.join("memory.current")),
+        };
         let detail = folder.join("memory.stat");
         CgroupStats {
             cpu_usage_nanoseconds: read_keyed(&folder.join("cpu.stat"), "usage_usec") * 1000,
@@ -122,6 +132,14 @@ impl Cgroups for CgroupsV2 {
             memory_rss_bytes: read_keyed(&detail, "anon"),
             pids: read_number(&folder.join("pids.current")),
         }
+    }
+
+    fn figures(&self, path: &str) -> Option<GroupFigures> {
+        figures::v2::read(&below(&self.root, path), is_root(path))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        below(&self.root, path).is_dir()
     }
 
     fn children(&self, path: &str) -> Vec<String> {

@@ -28,6 +28,8 @@ pub struct FsUsage {
     pub usable_bytes: u64,
     /// Available to unprivileged writers.
     pub available_bytes: u64,
+    /// Free: what is available, and the blocks reserved for others.
+    pub free_bytes: u64,
     /// Inodes in all.
     pub inodes: u64,
     /// Inodes left.
@@ -42,6 +44,7 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
         capacity_bytes: stat.blocks() * unit,
         usable_bytes: (stat.blocks().saturating_sub(stat.blocks_free()) + stat.blocks_available()) * unit,
         available_bytes: stat.blocks_available() * unit,
+        free_bytes: stat.blocks_free() * unit,
         inodes: stat.files(),
         inodes_free: stat.files_available(),
     })

@@ -258,8 +258,7 @@ fn observations_are_those_of_the_machine() {
         capacity_bytes: 5000,
         usable_bytes: 1000,
         available_bytes: 100,
-        inodes: 0,
-        inodes_free: 0,
+        ..FsUsage::default()
     };
     let readings = Readings {
         memory: (1, 8),

@@ -22,6 +22,7 @@ use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
 use super::{is_mirror, is_static, uid};
 use crate::api;
 use crate::containers::{files, log_links};
+use crate::metrics::pods::PodMetrics;
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
@@ -33,6 +34,16 @@ const EXITED_MAX: usize = 4096;
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// A subscription has arrived by then; containerd does not say so before its first event.
 const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
+
+/// A pod and what its worker does.
+#[derive(Debug, Clone)]
+pub(crate) struct PodStage {
+    pub(crate) pod: Arc<Pod>,
+    /// Upstream's word: `sync`, `terminating` or `terminated`.
+    pub(crate) lifecycle: &'static str,
+    /// Its object is gone.
+    pub(crate) is_orphaned: bool,
+}
 
 /// The workers by uid.
 #[derive(Debug)]
@@ -73,6 +84,26 @@ impl Pods {
             .values()
             .map(|inbox| inbox.pod.lock().clone())
             .collect()
+    }
+
+    /// Pods that have workers, each with what its worker does.
+    pub(crate) fn stages(&self) -> Vec<PodStage> {
+        let inboxes: Vec<_> = self.inboxes.lock().values().cloned().collect();
+        let stage = |inbox: Arc<Inbox>| {
+            let status = inbox.status.lock().clone();
+            let phase = status.as_ref().and_then(|status| status.phase.as_deref());
+            let pod = inbox.pod.lock().clone();
+            PodStage {
+                lifecycle: match phase {
+                    Some("Succeeded" | "Failed") => "terminated",
+                    _ if inbox.ending.is_cancelled() => "terminating",
+                    _ => "sync",
+                },
+                is_orphaned: inbox.gone.load(Ordering::Acquire),
+                pod,
+            }
+        };
+        inboxes.into_iter().map(stage).collect()
     }
 
     /// The pod of this name.
@@ -385,12 +416,16 @@ impl Pods {
     pub(crate) async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         let mut seen = BTreeMap::new();
-        let mut all_have_workers = false;
+        let (mut all_have_workers, mut last) = (false, None);
         loop {
             let synced = self.is_synced();
             let mut pause = RELIST_AFTER;
+            let began = runtime.monotonic();
             match self.states().await {
                 Ok(states) => {
+                    let interval = last.replace(began).map(|last| began.saturating_sub(last));
+                    let took = runtime.monotonic().saturating_sub(began);
+                    PodMetrics::of(&runtime).relisted(took, interval, runtime.now().as_second());
                     let changed = states
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
@@ -458,6 +493,8 @@ impl Pods {
             files::uids_on_disk(&config)
         });
         let on_disk = on_disk.await.unwrap_or_default();
+        let unknown = in_runtime.iter().filter(|uid| !self.is_known(uid));
+        unknown.for_each(|_| PodMetrics::of(&self.context.runtime).orphan_found());
         let all: BTreeSet<String> = in_runtime.into_iter().chain(on_disk).collect();
         for uid in all {
             if self.is_known(&uid) {

@@ -1,15 +1,17 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken. [`reading`] observes, [`acting`] carries a plan
 //! out, [`ending`] has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it, [`saving`]
-//! what of it outlives the agent.
+//! what of it outlives the agent, [`progress`] how long it takes.
 
 mod acting;
 mod ending;
+mod progress;
 mod reading;
 mod reporting;
 mod resizing;
 mod saving;
 
 use acting::ActOutcome;
+use progress::Progress;
 pub(super) use reporting::has_begun;
 use saving::Saved;
 
@@ -46,6 +48,7 @@ use crate::dra::Dra;
 use crate::eviction::metrics::EvictionMetrics;
 use crate::eviction::pod_storage::StorageLooks;
 use crate::logs::following::FollowedLogs;
+use crate::metrics::probes::ProbeMetrics;
 use crate::node::pressure::Pressure;
 use crate::probes::ProbeManager;
 use crate::static_pods::mirrors::Mirrors;
@@ -107,6 +110,8 @@ pub(crate) struct WorkerContext {
     pub(crate) evictions: Mutex<EvictionMetrics>,
     /// Pods of the API server that show static ones.
     pub(crate) mirrors: Arc<Mirrors>,
+    /// Figures of probes.
+    pub(crate) probe_metrics: Arc<ProbeMetrics>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -211,6 +216,8 @@ pub(crate) struct PodWorker {
     last_seen: Option<ObservedPod>,
     /// State of the saved pod on the disk, for the next agent.
     saved: Saved,
+    /// Times of the pod's start.
+    progress: Progress,
 }
 
 impl std::fmt::Debug for PodWorker {
@@ -249,7 +256,9 @@ impl PodWorker {
             control.cri.clone(),
             context.events.clone(),
             inbox.wake.clone(),
+            context.probe_metrics.clone(),
         );
+        let progress = Progress::new(&context.runtime, &inbox.pod.lock());
         Self {
             context,
             inbox,
@@ -273,13 +282,17 @@ impl PodWorker {
             behind: false,
             last_seen: None,
             saved: Saved::default(),
+            progress,
         }
     }
 
     /// Works until the pod is gone.
     pub(crate) async fn run(mut self) {
         loop {
-            match self.sync().await {
+            let began = self.begin_sync();
+            let next = self.sync().await;
+            self.end_sync(began, next);
+            match next {
                 Next::Done => break,
                 Next::Wait(None) => self.inbox.wake.notified().await,
                 Next::Wait(Some(until)) => {

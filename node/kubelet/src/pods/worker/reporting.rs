@@ -12,6 +12,7 @@ use crate::api::events::EventType;
 use crate::containers::stopping::grace_period;
 use crate::eviction::admission::rejection as pressure_rejection;
 use crate::eviction::config::REASON;
+use crate::metrics::pods::PodMetrics;
 use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
 use crate::pods::disruption::Failure;
 use crate::pods::observed::ObservedPod;
@@ -60,6 +61,7 @@ impl PodWorker {
         let Some(patch) = status_patch(uid(pod), &previous, &status) else {
             return true;
         };
+        self.status_changed();
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
         match api
             .patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch))
@@ -68,6 +70,7 @@ impl PodWorker {
             Ok(answer) => {
                 let revision = revision_of(&answer);
                 let status = answer.status.unwrap_or_else(|| (*status).clone());
+                self.status_is_written(pod, &status);
                 self.written = Some((revision, status));
                 true
             }
@@ -149,13 +152,17 @@ impl PodWorker {
             Some(found) => Err(found),
         };
         let found = match found {
-            Ok(victims) => return self.preempt(victims),
+            Ok(victims) => {
+                PodMetrics::of(&self.context.runtime).admitted(pod);
+                return self.preempt(victims);
+            }
             Err(found) => found,
         };
         self.reject(pod, found);
     }
 
     fn reject(&mut self, pod: &Pod, found: Rejection) {
+        PodMetrics::of(&self.context.runtime).rejected(&found.reason);
         let message = format!("Pod was rejected: {}", found.message);
         let events = &self.context.events;
         events.pod(pod, EventType::Warning, found.reason.clone(), found.message);

@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Pod;
 use node_cri::{CriError, v1};
 use node_sys::cgroup::CgroupStats;
 
+use super::listing::{ListedContainer, ListedPod, running_pods};
 use crate::containers::resources::pod_cgroup;
 use crate::managers::ManagerContext;
-use crate::pods::observed::label;
 use crate::pods::uid;
 
 /// Everything at one moment.
@@ -85,63 +85,41 @@ type RunningPod = (Timestamp, Vec<ContainerFigures>);
 /// Reads the running pods from the runtime, by uid.
 async fn running(context: &ManagerContext) -> Result<HashMap<String, RunningPod>, CriError> {
     let cri = &context.workers.control.cri;
-    let ready = v1::PodSandboxStateValue {
-        state: v1::PodSandboxState::SandboxReady as i32,
-    };
-    let sandboxes = v1::PodSandboxFilter {
-        state: Some(ready),
-        ..v1::PodSandboxFilter::default()
-    };
-    let (sandboxes, containers, stats) = futures::try_join!(
-        cri.list_pod_sandbox(v1::ListPodSandboxRequest {
-            filter: Some(sandboxes)
-        }),
-        cri.list_containers(v1::ListContainersRequest { filter: None }),
+    let (pods, stats) = futures::try_join!(
+        running_pods(cri),
         cri.list_container_stats(v1::ListContainerStatsRequest { filter: None }),
     )?;
-    Ok(join(sandboxes.items, containers.containers, stats.stats))
+    Ok(with_stats(pods, stats.stats))
 }
 
-/// Upstream's rule: an ended container uses nothing and is left out.
-fn join(
-    sandboxes: Vec<v1::PodSandbox>,
-    containers: Vec<v1::Container>,
+/// A container that the runtime has no figures of has just begun or ended, and is left out.
+fn with_stats(
+    pods: HashMap<String, ListedPod>,
     stats: Vec<v1::ContainerStats>,
 ) -> HashMap<String, RunningPod> {
-    let time = |nanoseconds: i64| Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or_default();
-    let owner = |labels: &HashMap<String, String>| labels.get(label::POD_UID).cloned();
     let mut stats: HashMap<String, v1::ContainerStats> = stats
         .into_iter()
         .filter_map(|stats| Some((stats.attributes.as_ref()?.id.clone(), stats)))
         .collect();
-    let mut pods: HashMap<String, RunningPod> = sandboxes
-        .into_iter()
-        .filter_map(|sandbox| Some((owner(&sandbox.labels)?, (time(sandbox.created_at), Vec::new()))))
-        .collect();
-    for container in containers {
-        let runs = container.state == v1::ContainerState::ContainerRunning as i32;
-        let pod = owner(&container.labels).and_then(|uid| pods.get_mut(&uid));
-        if let (true, Some((_, list)), Some(stats)) = (runs, pod, stats.remove(&container.id)) {
-            list.push(ContainerFigures {
-                name: container
-                    .labels
-                    .get(label::CONTAINER_NAME)
-                    .cloned()
-                    .unwrap_or_default(),
-                started_at: time(container.created_at),
-                stats,
-            });
-        }
-    }
-    for (_, list) in pods.values_mut() {
-        list.sort_by(|one, other| one.name.cmp(&other.name));
-    }
-    pods
+    let mut figures = |container: ListedContainer| {
+        Some(ContainerFigures {
+            stats: stats.remove(&container.id)?,
+            name: container.name,
+            started_at: container.created_at,
+        })
+    };
+    let pods = pods.into_iter().map(|(uid, pod)| {
+        let containers = pod.containers.into_iter().filter_map(&mut figures).collect();
+        (uid, (pod.created_at, containers))
+    });
+    pods.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pods::observed::label;
+    use crate::server::usage::listing::join;
 
     #[test]
     fn metrics_ended_containers_are_left_out() {
@@ -180,7 +158,7 @@ mod tests {
             container("3", "init", exited, 2_000_000_000),
         ];
         let all = || vec![stats("1"), stats("2"), stats("3")];
-        let pods = join(vec![sandbox], containers.clone(), all());
+        let pods = with_stats(join(vec![sandbox], containers.clone()), all());
         let (started_at, found) = &pods["u"];
         assert_eq!(*started_at, Timestamp::from_second(1).unwrap());
         let expected = ContainerFigures {
@@ -190,6 +168,6 @@ mod tests {
         };
         assert_eq!(found, &[expected]);
         // A pod whose sandbox has ended has ended as a whole.
-        assert!(join(Vec::new(), containers, all()).is_empty());
+        assert!(with_stats(join(Vec::new(), containers), all()).is_empty());
     }
 }
