@@ -8,8 +8,9 @@ use std::path::Path;
 /// Tasks that end with what they belong to, or with the component that spawned them.
 const OF_ONE_THING: &[&str] = &[
     "attach connection",
+    "DRA plugin",
     // A pod that waits for it asks again.
-    "device checkpoint",
+    "checkpoint",
     // Its end is the end of its devices.
     "device plugin",
     // The scope of their component begins again whole.
@@ -48,6 +49,7 @@ const OF_ONE_THING: &[&str] = &[
     "tunnel writer",
     "websocket reader",
     "websocket writer",
+    "wiping of ResourceSlices",
 ];
 
 fn spawned(folder: &Path, found: &mut BTreeSet<String>) {

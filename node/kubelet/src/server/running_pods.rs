@@ -7,6 +7,7 @@ use node_cri::{CriError, v1};
 use serde_json::{Value, json};
 
 use super::response::{Body, json as document, text};
+use super::usage::listing::named_image;
 use crate::managers::ManagerContext;
 use crate::pods::observed::label;
 
@@ -41,11 +42,7 @@ fn pods(sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> Vec<Value
     for container in containers.iter().filter(|container| container.state == runs) {
         let uid = of(&container.labels, label::POD_UID);
         let pod = pods.entry(uid).or_insert_with(|| pod(&container.labels));
-        let image = container.image.clone().unwrap_or_default();
-        let image = match image.user_specified_image.is_empty() {
-            true => image.image,
-            false => image.user_specified_image,
-        };
+        let image = container.image.clone().map(named_image).unwrap_or_default();
         let name = of(&container.labels, label::CONTAINER_NAME);
         if let Some(all) = pod["spec"]["containers"].as_array_mut() {
             all.push(json!({"name": name, "image": image, "resources": {}}));

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::response::{Body, json as answer_json, text};
 use super::usage::Usage;
 use super::usage::figures::{ContainerFigures, Figures, PodFigures};
-use super::usage::rows::{Reading, Row, RowKind};
+use super::usage::rows::{Row, RowKind};
 use crate::containers::resources::kubepods;
 use crate::eviction::pod_storage::PodStorage;
 use crate::managers::ManagerContext;
@@ -28,16 +28,18 @@ use crate::pods::{name, namespace, uid};
 /// Answers with the usage of the node and its pods.
 pub(super) async fn summary(context: &ManagerContext, usage: &Usage) -> Response<Body> {
     let found = futures::join!(usage.figures(context), usage.rows(context));
-    let (figures, reading) = match found {
-        (Ok(figures), Ok(reading)) => (figures, reading),
-        (Err(message), _) | (_, Err(message)) => return text(StatusCode::INTERNAL_SERVER_ERROR, message),
+    let (figures, reading) = match available(found) {
+        Ok(available) => available,
+        Err(message) => return text(StatusCode::INTERNAL_SERVER_ERROR, message),
     };
+    let rows = reading.as_ref().map(|reading| reading.rows.as_slice());
+    let rows = rows.unwrap_or_default();
     let storage = &context.workers.storage;
     storage.ask_for_everyone(context.runtime.monotonic());
     let known = storage.known();
     let room = rooms(context).await;
     let now = seconds(figures.now);
-    let groups = by_pod(&reading);
+    let groups = by_pod(rows);
     let pods = figures.pods.iter().map(|pod| {
         let id = uid(&pod.pod);
         let of_pod = OfPod {
@@ -49,8 +51,17 @@ pub(super) async fn summary(context: &ManagerContext, usage: &Usage) -> Response
         of_pod.summary(&now, &room)
     });
     let pods: Vec<Value> = pods.collect();
-    let node = node(context, &figures, &reading, &room, &now);
+    let node = node(context, &figures, rows, &room, &now);
     answer_json(&json!({"node": node, "pods": pods}))
+}
+
+/// What there is to answer with: figures that only groups have may be absent, those of the runtime not.
+fn available<F, R>(found: (Result<F, String>, Result<R, String>)) -> Result<(F, Option<R>), String> {
+    let (figures, reading) = found;
+    let reading = reading.inspect_err(|error| {
+        tracing::warn!(%error, "reading the figures of groups failed");
+    });
+    Ok((figures?, reading.ok()))
 }
 
 /// Room of the file systems of the node: of volumes and logs, and of images and containers.
@@ -85,22 +96,22 @@ async fn image_fs(context: &ManagerContext) -> Option<PathBuf> {
     Some(found.fs_id?.mountpoint.into())
 }
 
-fn by_pod(reading: &Reading) -> HashMap<&str, Vec<&Row>> {
-    let mut rows: HashMap<&str, Vec<&Row>> = HashMap::new();
-    for row in reading.rows.iter().filter(|row| !row.group.pod_uid.is_empty()) {
-        rows.entry(&row.group.pod_uid).or_default().push(row);
+fn by_pod(rows: &[Row]) -> HashMap<&str, Vec<&Row>> {
+    let mut pods: HashMap<&str, Vec<&Row>> = HashMap::new();
+    for row in rows.iter().filter(|row| !row.group.pod_uid.is_empty()) {
+        pods.entry(&row.group.pod_uid).or_default().push(row);
     }
-    rows
+    pods
 }
 
-fn node(context: &ManagerContext, figures: &Figures, reading: &Reading, room: &Rooms, now: &str) -> Value {
-    let row = |kind| reading.rows.iter().find(move |row| row.group.kind == kind);
+fn node(context: &ManagerContext, figures: &Figures, rows: &[Row], room: &Rooms, now: &str) -> Value {
+    let row = |kind| rows.iter().find(move |row| row.group.kind == kind);
     let machine = row(RowKind::Machine);
     let mut memory = memory_json(&figures.node, machine, now);
     memory["availableBytes"] = node_sys::machine::memory_available_bytes().into();
     let (running, max) = context.vitals.tasks().unzip();
     let all_pods = kubepods(&context.config.cgroup_root);
-    let pods = reading.rows.iter().filter(|row| row.group.id == all_pods);
+    let pods = rows.iter().filter(|row| row.group.id == all_pods);
     let system = pods.map(|row| {
         object([
             ("name", Some("pods".into())),
@@ -424,6 +435,13 @@ mod tests {
             (&3_000.into(), &30.into())
         );
         assert!(told.get("network").is_none() && main["memory"].get("rssBytes").is_none());
+    }
+
+    #[test]
+    fn summary_is_told_without_the_groups() {
+        let failed = || Err::<(), _>("stuck".to_owned());
+        assert_eq!(available((Ok(1), failed())), Ok((1, None)));
+        assert_eq!(available((failed(), Ok(1))), Err("stuck".to_owned()));
     }
 
     #[test]

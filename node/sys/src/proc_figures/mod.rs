@@ -9,4 +9,4 @@ mod open_files;
 
 pub use disks::{DiskFigures, FileSystem, Mount, block_device_name, disks, file_systems, mounts};
 pub use links::{LINKS_MAX, LinkFigures, links};
-pub use open_files::{OpenFiles, open_file_limit, open_files};
+pub use open_files::{FileBudget, OpenFiles, open_file_limit, open_files};

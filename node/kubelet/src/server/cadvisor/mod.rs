@@ -50,7 +50,7 @@ fn rendered(reading: Option<&Reading>, machine: &Machine, processors: Processors
         let all = families::FAMILIES.iter().chain(&device_families::FAMILIES);
         text::write_families(&mut out, all, &reading.rows, reading.now);
     }
-    machine::scrape_error(&mut out, "container", reading.is_none());
+    machine::scrape_error(&mut out, "container", reading.is_none_or(|reading| reading.cut));
     machine::write(&mut out, machine, processors);
     out
 }

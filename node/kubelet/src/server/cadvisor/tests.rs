@@ -116,6 +116,7 @@ fn reading() -> Reading {
     Reading {
         now: time(1_000),
         rows: vec![machine, sandbox, container()],
+        cut: false,
         page: OnceLock::new(),
     }
 }
@@ -279,4 +280,15 @@ fn cadvisor_page_is_made_once_of_a_reading() {
     let (reading, machine) = (reading(), Machine::observe());
     let one = page(Some(&reading), &machine);
     assert_eq!(one.as_ptr(), page(Some(&reading), &machine).as_ptr());
+}
+
+#[test]
+fn cadvisor_labels_are_cut() {
+    let mut reading = reading();
+    reading.rows[1].group.image = "ü".repeat(700_000);
+    let text = rendered(Some(&reading), &Machine::default(), Processors::default());
+    assert!(text.contains(&format!("image=\"{}\"", "ü".repeat(256))));
+    reading.rows[1].group.image = "a".repeat(255) + "ü" + &"ü".repeat(200);
+    let text = rendered(Some(&reading), &Machine::default(), Processors::default());
+    assert!(text.lines().all(|line| line.len() < 2_048));
 }

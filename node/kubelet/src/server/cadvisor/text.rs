@@ -189,9 +189,12 @@ pub(super) fn labels(own: &[Label<'_>]) -> String {
     out
 }
 
+/// A label is cut to so many bytes.
+const LABEL_MAX: usize = 512;
+
 /// A value as Prometheus' text has it: images and links are named by pods.
 pub(super) fn escaped(value: &str) -> String {
-    value
+    value[..value.floor_char_boundary(LABEL_MAX)]
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

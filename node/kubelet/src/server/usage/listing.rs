@@ -25,6 +25,8 @@ pub(super) struct ListedContainer {
     pub(super) id: String,
     /// Its name in the pod.
     pub(super) name: String,
+    /// The image that it was made of, as its pod named it then.
+    pub(super) image: String,
     /// Time of creation.
     pub(super) created_at: Timestamp,
 }
@@ -79,6 +81,14 @@ pub(super) async fn running_pods(cri: &CriClient) -> Result<HashMap<String, List
     Ok(join(sandboxes.items, containers.containers))
 }
 
+/// Name of a container's image as its pod had it, else as the runtime has it.
+pub(in crate::server) fn named_image(image: v1::ImageSpec) -> String {
+    match image.user_specified_image.is_empty() {
+        true => image.image,
+        false => image.user_specified_image,
+    }
+}
+
 /// Upstream's rule: an ended container uses nothing and is left out.
 pub(super) fn join(
     sandboxes: Vec<v1::PodSandbox>,
@@ -105,6 +115,7 @@ pub(super) fn join(
             pod.containers.push(ListedContainer {
                 id: container.id,
                 name: name.unwrap_or_default(),
+                image: container.image.map(named_image).unwrap_or_default(),
                 created_at: time(container.created_at),
             });
         }

@@ -12,6 +12,8 @@ pub(crate) mod shared;
 
 use std::sync::Arc;
 
+use node_sys::blocking::BlockingLane;
+
 use crate::managers::ManagerContext;
 use figures::Figures;
 use listing::RuntimeCounts;
@@ -23,6 +25,7 @@ use shared::Shared;
 pub(super) struct Usage {
     figures: Shared<Figures>,
     rows: Shared<Reading>,
+    lane: BlockingLane,
     counts: Shared<RuntimeCounts>,
 }
 
@@ -31,6 +34,7 @@ impl Usage {
         Self {
             figures: Shared::new(context.runtime.clone()),
             rows: Shared::new(context.runtime.clone()),
+            lane: rows::lane(context),
             counts: Shared::new(context.runtime.clone()),
         }
     }
@@ -43,8 +47,8 @@ impl Usage {
 
     /// Figures of the groups, at most a moment old.
     pub(super) async fn rows(&self, context: &ManagerContext) -> Result<Arc<Reading>, String> {
-        let own = context.clone();
-        self.rows.get(async move || rows::read(&own).await).await
+        let (own, lane) = (context.clone(), self.lane.clone());
+        self.rows.get(async move || rows::read(&own, &lane).await).await
     }
 
     /// Numbers of what the runtime has, at most a moment old.

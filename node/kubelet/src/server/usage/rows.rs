@@ -8,21 +8,25 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use node_sys::blocking::BlockingLane;
-use node_sys::cgroup::{Cgroups, GroupFigures};
+use node_sys::cgroup::GroupFigures;
 use node_sys::machine::memory_bytes;
 use node_sys::proc_figures::{
-    DiskFigures, FileSystem, LinkFigures, OpenFiles, block_device_name, disks, file_systems, links, mounts,
-    open_file_limit, open_files,
+    DiskFigures, FileBudget, FileSystem, LinkFigures, OpenFiles, block_device_name, disks, file_systems,
+    links, mounts, open_file_limit, open_files,
 };
 
 use super::listing::{ListedPod, running_pods};
 use crate::containers::resources::{container_cgroup, kubepods, pod_cgroup};
 use crate::managers::ManagerContext;
-use crate::pods::plan::container_named;
 use crate::pods::{name, namespace, uid};
 
 /// A reading that takes longer is stuck in a file system.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Groups are read for so long; those that are left then are left out.
+const READING_TIME: Duration = Duration::from_secs(30);
+/// Names and time that the open files of all groups may take.
+const FILE_NAMES_MAX: usize = 262_144;
+const FILES_TIME: Duration = Duration::from_secs(10);
 
 /// Everything at one moment.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Reading {
     pub(crate) now: Timestamp,
     /// Groups that are there.
     pub(crate) rows: Vec<Row>,
+    /// Time was over before all groups were read.
+    pub(crate) cut: bool,
     /// The page made of them, once it was requested.
     pub(crate) page: OnceLock<Bytes>,
 }
@@ -86,8 +92,13 @@ pub(crate) struct Row {
     pub(crate) file_systems: Vec<(FileSystem, DiskFigures)>,
 }
 
+/// The lane of all readings: one that is stuck keeps the next from beginning.
+pub(super) fn lane(context: &ManagerContext) -> BlockingLane {
+    BlockingLane::with_deadline(context.runtime.clone(), DEADLINE)
+}
+
 /// Reads all groups.
-pub(super) async fn read(context: &ManagerContext) -> Result<Reading, String> {
+pub(super) async fn read(context: &ManagerContext, lane: &BlockingLane) -> Result<Reading, String> {
     let listed = running_pods(&context.workers.control.cri).await;
     let listed = listed.map_err(|error| error.message())?;
     let booted_at = Timestamp::from_second(context.facts.machine.booted_at_seconds).ok();
@@ -100,13 +111,25 @@ pub(super) async fn read(context: &ManagerContext) -> Result<Reading, String> {
     );
     let cgroups = Arc::clone(&context.workers.control.cgroups);
     let now = context.runtime.now();
-    let lane = BlockingLane::with_deadline(context.runtime.clone(), DEADLINE);
-    let rows = lane.run("reading the figures of groups", move || {
-        rows(groups, cgroups.as_ref())
+    let runtime = context.runtime.clone();
+    let reading = lane.run("reading the figures of groups", move || {
+        let until = runtime.monotonic() + READING_TIME;
+        let mut files = FileBudget::new(runtime.clone(), FILE_NAMES_MAX, FILES_TIME);
+        let mut devices = Devices::default();
+        rows(
+            groups,
+            || runtime.monotonic() >= until,
+            |group| {
+                let figures = cgroups.figures(&group.id)?;
+                Some(row(group, figures, &mut devices, &mut files))
+            },
+        )
     });
+    let (rows, cut) = reading.await.map_err(|error| error.to_string())?;
     Ok(Reading {
         now,
-        rows: rows.await.map_err(|error| error.to_string())?,
+        rows,
+        cut,
         page: OnceLock::new(),
     })
 }
@@ -148,7 +171,7 @@ fn groups_of(root: &str, pause_image: &str, pod: &Pod, listed: ListedPod) -> Vec
         ..of_pod(RowKind::Sandbox, container_cgroup(root, pod, &listed.sandbox_id))
     };
     let containers = listed.containers.into_iter().map(|own| GroupName {
-        image: image(pod, &own.name),
+        image: own.image,
         container: own.name,
         created_at: Some(own.created_at),
         name: own.id.clone(),
@@ -157,11 +180,6 @@ fn groups_of(root: &str, pause_image: &str, pod: &Pod, listed: ListedPod) -> Vec
     let mut groups = vec![of_pod(RowKind::Pod, pod_cgroup(root, pod)), sandbox];
     groups.extend(containers);
     groups
-}
-
-fn image(pod: &Pod, container: &str) -> String {
-    let image = container_named(pod, container).and_then(|(_, found)| found.image.clone());
-    image.unwrap_or_default()
 }
 
 impl GroupName {
@@ -180,17 +198,23 @@ impl GroupName {
     }
 }
 
-/// Reads the groups that are there. Blocks.
-fn rows(groups: Vec<GroupName>, cgroups: &dyn Cgroups) -> Vec<Row> {
-    let mut devices = Devices::default();
-    let rows = groups.into_iter().filter_map(|group| {
-        let figures = cgroups.figures(&group.id)?;
-        Some(row(group, figures, &mut devices))
-    });
-    rows.collect()
+/// Reads the groups that are there until time is over, and reports whether groups were left then. Blocks.
+fn rows(
+    groups: Vec<GroupName>,
+    is_over: impl Fn() -> bool,
+    mut read: impl FnMut(GroupName) -> Option<Row>,
+) -> (Vec<Row>, bool) {
+    let mut rows = Vec::new();
+    for group in groups {
+        if is_over() {
+            return (rows, true);
+        }
+        rows.extend(read(group));
+    }
+    (rows, false)
 }
 
-fn row(group: GroupName, mut figures: GroupFigures, devices: &mut Devices) -> Row {
+fn row(group: GroupName, mut figures: GroupFigures, devices: &mut Devices, files: &mut FileBudget) -> Row {
     if group.kind == RowKind::Machine {
         figures
             .limits
@@ -209,7 +233,7 @@ fn row(group: GroupName, mut figures: GroupFigures, devices: &mut Devices) -> Ro
     let has_disks = group.kind == RowKind::Machine;
     Row {
         devices: figures.io.iter().map(|io| devices.name(io.device)).collect(),
-        files: open_files(processes),
+        files: open_files(processes, files),
         open_file_limit: first.filter(|_| own(group.kind)).and_then(open_file_limit),
         links: links.unwrap_or_default(),
         file_systems: if has_disks { with_disks() } else { Vec::new() },
@@ -250,7 +274,8 @@ mod tests {
         let pod = |uid: &str| {
             let pod = serde_json::json!({
                 "metadata": {"name": uid, "namespace": "shop", "uid": uid},
-                "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+                // Of another image by now than what runs.
+                "spec": {"containers": [{"name": "main", "image": "web:2"}]},
             });
             Arc::new(serde_json::from_value(pod).unwrap())
         };
@@ -259,6 +284,7 @@ mod tests {
             containers: vec![ListedContainer {
                 id: "c1".to_owned(),
                 name: "main".to_owned(),
+                image: "web:1".to_owned(),
                 ..ListedContainer::default()
             }],
             ..ListedPod::default()
@@ -286,5 +312,25 @@ mod tests {
             ("/kubepods/besteffort/podu/c1", "main", "web:1", "u"),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[tokio::test]
+    async fn groups_that_were_read_in_time_are_kept() {
+        let groups = || vec![GroupName::of(RowKind::Pods, "/kubepods".to_owned()); 3];
+        let read = |seconds: i32| {
+            let spent = std::cell::Cell::new(0);
+            let (rows, cut) = rows(
+                groups(),
+                || spent.get() >= seconds,
+                |group| {
+                    spent.set(spent.get() + 1);
+                    let mut files = FileBudget::new(machinery_runtime::Runtime::real(), 1, FILES_TIME);
+                    let (figures, mut devices) = (GroupFigures::default(), Devices::default());
+                    Some(row(group, figures, &mut devices, &mut files))
+                },
+            );
+            (rows.len(), cut)
+        };
+        assert_eq!((read(2), read(3)), ((2, true), (3, false)));
     }
 }
