@@ -374,6 +374,15 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
             None => defaults.container_runtime_endpoint.clone(),
         },
+        api_server: server_address(kubeconfig)
+            .ok()
+            .flatten()
+            .map(|server| server.to_string())
+            .unwrap_or_default(),
+        pause_image: match &arguments.node.container_runtime_endpoint {
+            Some(_) => defaults.pause_image.clone(),
+            None => base::PAUSE_IMAGE.to_owned(),
+        },
         // Pods start in a mount namespace of the agent's own, or wherever another runtime starts them.
         plugins_shown_in: arguments
             .node

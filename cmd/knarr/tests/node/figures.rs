@@ -1,5 +1,6 @@
 //! Usage that the node reports.
 
+use crate::support::Kubectl;
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
 
@@ -35,6 +36,12 @@ pub(crate) fn the_node_tells_what_is_used_since_when(cluster: &Cluster) {
         "{running:?}"
     );
     let summary = || serde_json::from_str::<serde_json::Value>(&ask("stats/summary")).expect("JSON");
+    // What was read for another client may be a moment old.
+    story.until("figures of the pod that runs", || {
+        let told = summary();
+        let mut pods = told["pods"].as_array().expect("pods").iter();
+        pods.any(|pod| pod["podRef"]["name"] == "runs" && pod["podRef"]["namespace"] == "figures")
+    });
     let told = summary();
     let pods: Vec<_> = told["pods"].as_array().expect("pods").iter().collect();
     let named = |name: &str| pods.iter().find(|pod| pod["podRef"]["name"] == name).copied();
@@ -84,5 +91,59 @@ pub(crate) fn the_node_tells_what_is_used_since_when(cluster: &Cluster) {
             "{sample}\n{metrics}"
         );
     }
+    let probes = ask("metrics/probes");
+    assert!(probes.contains("\nprocess_start_time_seconds "), "{probes}");
     assert_eq!(times(&summary()), [booted, sandbox, main]);
+    rows_of_cadvisor(&story, &ask);
+    let told = summary();
+    let mut pods = told["pods"].as_array().expect("pods").iter();
+    let pod = pods.find(|pod| pod["podRef"]["name"] == "runs").expect("the pod");
+    assert_eq!(pod["network"]["name"], "eth0", "{pod}");
+    assert!(pod["process_stats"]["process_count"].as_u64() >= Some(2), "{pod}");
+    assert!(
+        pod["containers"][0]["rootfs"]["availableBytes"].as_u64() > Some(0),
+        "{pod}"
+    );
+}
+
+/// What the kernel says of a pod, its sandbox and its container, and of the machine.
+fn rows_of_cadvisor(story: &Kubectl, ask: &dyn Fn(&str) -> String) {
+    let of_main = r#"container="main","#;
+    let of_pod = r#"namespace="figures",pod="runs"}"#;
+    story.until("rows of the container", || {
+        let has = |line: &str| line.contains(of_main) && line.contains(of_pod);
+        ask("metrics/cadvisor").lines().any(has)
+    });
+    let text = ask("metrics/cadvisor");
+    let value = |family: &str, parts: &[&str]| {
+        let is_it = |line: &&str| {
+            line.starts_with(&format!("{family}{{")) && parts.iter().all(|part| line.contains(part))
+        };
+        let line = text.lines().find(is_it);
+        let line = line.unwrap_or_else(|| panic!("{family} {parts:?}\n{text}"));
+        let number = line
+            .rsplit_once("} ")
+            .and_then(|(_, rest)| rest.split(' ').next());
+        number.expect("a value").parse::<f64>().expect("a number")
+    };
+    for family in [
+        "container_memory_working_set_bytes",
+        "container_memory_usage_bytes",
+        "container_threads",
+    ] {
+        assert!(value(family, &[of_main, of_pod]) > 0.0, "{family}");
+        assert!(
+            value(family, &[r#"container="","#, of_pod]) > 0.0,
+            "{family} of the pod"
+        );
+    }
+    assert!(value("container_processes", &[of_main, of_pod]) >= 1.0);
+    assert!(value("container_file_descriptors", &[of_main, of_pod]) >= 1.0);
+    assert!(value("container_spec_cpu_shares", &[of_main, of_pod]) >= 2.0);
+    let received = ("container_network_receive_bytes_total", r#"interface="eth0""#);
+    assert!(value(received.0, &[r#"container="","#, received.1, of_pod]) >= 0.0);
+    assert!(value("container_memory_working_set_bytes", &[r#"id="/","#]) > 0.0);
+    assert!(value("container_fs_limit_bytes", &[r#"id="/","#]) > 0.0);
+    assert!(value("machine_memory_bytes", &[]) > 0.0);
+    assert!(text.contains("\ncontainer_scrape_error 0\n"), "{text}");
 }

@@ -42,6 +42,10 @@ const SCENARIOS: &[Scenario] = &[
     ("page_volumes_commands_work", pages::page_volumes_commands_work),
     ("page_csi_commands_work", pages::page_csi_commands_work),
     (
+        "page_node_metrics_commands_work",
+        pages::page_node_metrics_commands_work,
+    ),
+    (
         "page_device_plugins_commands_work",
         pages::page_device_plugins_commands_work,
     ),

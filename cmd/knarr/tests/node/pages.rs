@@ -1,5 +1,5 @@
-//! The commands of `docs/workloads.md`, `docs/volumes.md`, `docs/csi.md`, `docs/device-plugins.md` and
-//! `docs/dynamic-resources.md`, in their order, on a real node.
+//! The commands of `docs/workloads.md`, `docs/volumes.md`, `docs/csi.md`, `docs/node-metrics.md`, `docs/device-plugins.md`
+//! and `docs/dynamic-resources.md`, in their order, on a real node.
 
 use crate::support::cluster::Cluster;
 use crate::support::csi_driver::TestDriver;
@@ -71,6 +71,14 @@ pub(crate) fn page_volumes_commands_work(cluster: &Cluster) {
         cluster,
         "page-volumes",
         include_str!("../../../../docs/volumes.md"),
+    );
+}
+
+pub(crate) fn page_node_metrics_commands_work(cluster: &Cluster) {
+    check(
+        cluster,
+        "page-node-metrics",
+        include_str!("../../../../docs/node-metrics.md"),
     );
 }
 
