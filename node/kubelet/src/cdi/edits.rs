@@ -10,7 +10,7 @@ use super::folder::FoundDevice;
 
 /// Variables, files, mounts and groups that the devices of a container add.
 const EDITS_MAX: usize = 4_096;
-const NEEDS: &str = "which needs containerd 1.7 or later";
+const NEEDS: &str = "which needs containerd 1.7.2 or later";
 
 /// Adds all that devices say: of each file what is for all of its devices, then what is a device's own.
 pub(super) fn apply(devices: &[FoundDevice], config: &mut ContainerConfig) -> Result<(), String> {
@@ -67,19 +67,20 @@ fn add(edits: &Edits, config: &mut ContainerConfig) -> Result<(), String> {
             .retain(|own| own.container_path != mount.container_path);
         config.mounts.push(mount);
     }
-    let groups: Vec<i64> = edits
-        .additional_gids
-        .iter()
-        .flatten()
-        .copied()
-        .map(i64::from)
-        .collect();
-    if !groups.is_empty() {
+    add_groups(edits, config);
+    Ok(())
+}
+
+/// Adds groups, each once. As for the interface's own library the group of root is none of them.
+fn add_groups(edits: &Edits, config: &mut ContainerConfig) {
+    let groups = edits.additional_gids.iter().flatten().copied().map(i64::from);
+    for group in groups.filter(|group| *group != 0) {
         let linux = config.linux.get_or_insert_default();
         let security = linux.security_context.get_or_insert_default();
-        security.supplemental_groups.extend(groups);
+        if !security.supplemental_groups.contains(&group) {
+            security.supplemental_groups.push(group);
+        }
     }
-    Ok(())
 }
 
 fn is_nothing(value: &serde_json::Value) -> bool {
@@ -166,5 +167,15 @@ fn mount(own: &description::Mount) -> Result<Mount, String> {
         };
         mount.propagation = propagation.into();
     }
-    Ok(mount)
+    if ![place, &own.host_path].iter().all(|path| path.starts_with('/')) {
+        return Err(format!(
+            "mounts {:?} at {place:?}, which are no absolute paths",
+            own.host_path
+        ));
+    }
+    // Where there is nothing the runtime would make a folder on the machine.
+    match std::fs::metadata(&own.host_path) {
+        Ok(_) => Ok(mount),
+        Err(error) => Err(format!("has no {}: {error}", own.host_path)),
+    }
 }

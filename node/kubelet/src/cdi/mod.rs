@@ -1,4 +1,4 @@
-//! Devices of the Container Device Interface for runtimes that do not know it, as containerd before 1.7: the agent reads their
+//! Devices of the Container Device Interface for runtimes that do not know it, as containerd before 1.7.2: the agent reads their
 //! descriptions ([`folder`], [`description`]) and adds to a container's configuration what they say ([`edits`]).
 //!
 //! Descriptions are written by drivers and administrators below `/etc/cdi` and `/var/run/cdi`. The agent can give what the runtime's API
@@ -20,8 +20,8 @@ use crate::static_pods::folder::Decode;
 
 /// Devices of one container.
 const DEVICES_MAX: usize = 1_024;
-/// Oldest version of containerd that knows the interface.
-const CONTAINERD_SINCE: (u32, u32) = (1, 7);
+/// Oldest version of containerd that reads the devices of its API.
+const CONTAINERD_SINCE: (u32, u32, u32) = (1, 7, 2);
 
 /// Source of descriptions.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(crate) fn is_known_to(runtime: &str) -> bool {
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse().ok());
     match (next(), next()) {
-        (Some(major), Some(minor)) => (major, minor) >= CONTAINERD_SINCE,
+        (Some(major), Some(minor)) => (major, minor, next().unwrap_or(0)) >= CONTAINERD_SINCE,
         _ => true,
     }
 }

@@ -56,9 +56,9 @@ fn cdi_device_gives_what_its_description_says() {
     let folder = tempfile::tempdir().unwrap();
     let node = json!({"path": "/dev/dongle", "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3});
     let mount =
-        json!({"hostPath": "/opt/x", "containerPath": "/opt/dongle", "options": ["ro", "rbind", "rslave"]});
+        json!({"hostPath": "/usr", "containerPath": "/opt/dongle", "options": ["ro", "rbind", "rslave"]});
     let own = json!({"env": ["A=1", "B=x=y"], "deviceNodes": [node], "hooks": []});
-    let shared = json!({"env": ["ALL=yes"], "mounts": [mount], "additionalGids": [7]});
+    let shared = json!({"env": ["ALL=yes"], "mounts": [mount], "additionalGids": [0, 7, 7]});
     write(
         folder.path(),
         "a.json",
@@ -84,14 +84,14 @@ fn cdi_device_gives_what_its_description_says() {
     );
     let mount = &config.mounts[0];
     assert!(mount.readonly && config.mounts.len() == 1);
-    assert_eq!((mount.host_path.as_str(), mount.propagation), ("/opt/x", 1));
+    assert_eq!((mount.host_path.as_str(), mount.propagation), ("/usr", 1));
     let security = config.linux.unwrap().security_context.unwrap();
     assert_eq!(security.supplemental_groups, [7]);
 }
 
 #[test]
 fn cdi_device_that_needs_more_than_the_runtime_has_is_refused() {
-    let needs = "which needs containerd 1.7 or later";
+    let needs = "which needs containerd 1.7.2 or later";
     check_refused(
         json!({"hooks": [{"path": "/bin/true"}]}),
         &format!("has hooks, {needs}"),
@@ -124,6 +124,16 @@ fn cdi_device_that_needs_more_than_the_runtime_has_is_refused() {
         json!({"deviceNodes": [{"path": "/etc/passwd"}]}),
         "has /etc/passwd, which is no device",
     );
+    check_refused(
+        json!({"mounts": [{"hostPath": "/none/such", "containerPath": "/b"}]}),
+        "has no /none/such: No such file or directory (os error 2)",
+    );
+    for (host_path, container_path) in [("usr", "/b"), ("", "/b"), ("/usr", "b"), ("/usr", "")] {
+        check_refused(
+            json!({"mounts": [{"hostPath": host_path, "containerPath": container_path}]}),
+            &format!("mounts {host_path:?} at {container_path:?}, which are no absolute paths"),
+        );
+    }
     check_refused(
         json!({"env": ["=x"]}),
         "has the variable \"=x\" without a name and a value",
@@ -172,7 +182,9 @@ fn check_known(runtime: &str, expected: bool) {
 #[test]
 fn cdi_is_known_to_runtimes_from_their_versions_on() {
     check_known("containerd://1.6.20~ds1", false);
-    check_known("containerd://1.7.0", true);
+    check_known("containerd://1.7.1", false);
+    check_known("containerd://1.7.2", true);
+    check_known("containerd://2.0", true);
     check_known("containerd://2.0.5", true);
     check_known("containerd://1.10.0-rc.1", true);
     check_known("containerd://unknown", true);

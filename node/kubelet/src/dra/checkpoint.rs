@@ -45,6 +45,7 @@ struct Nothing {}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct DriverEntry {
+    /// Null until the driver has answered.
     #[serde(rename = "Devices", default)]
     devices: Option<Vec<DeviceEntry>>,
 }
@@ -125,7 +126,8 @@ impl Data {
 impl Entry {
     fn of(claim: &ClaimInfo) -> Self {
         let drivers = claim.drivers.iter().map(|(driver, devices)| {
-            let devices = Some(devices.iter().map(DeviceEntry::of).collect());
+            let devices = devices.as_ref();
+            let devices = devices.map(|devices| devices.iter().map(DeviceEntry::of).collect());
             (driver.clone(), DriverEntry { devices })
         });
         Self {
@@ -140,8 +142,9 @@ impl Entry {
     fn claim(self) -> ClaimInfo {
         let drivers = self.drivers.into_iter().flatten();
         let drivers = drivers.map(|(driver, state)| {
-            let devices = state.devices.into_iter().flatten();
-            (driver, devices.map(DeviceEntry::device).collect())
+            let devices = state.devices;
+            let devices = devices.map(|devices| devices.into_iter().map(DeviceEntry::device).collect());
+            (driver, devices)
         });
         ClaimInfo {
             key: (self.namespace, self.name),

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use node_plugin_api::dra::messages::{Claim, Device};
 
-/// Claims of a node.
+/// Claims of a node, and of a namespace on it.
 const CLAIMS_MAX: usize = 4_096;
+const CLAIMS_OF_NAMESPACE_MAX: usize = CLAIMS_MAX / 4;
 /// Weight of what drivers have answered for one claim, in bytes.
 const CLAIM_WEIGHT_MAX: usize = 256 << 10;
 /// Weight of all claims, in bytes: the checkpoint has room for it.
@@ -73,8 +74,8 @@ pub(super) struct ClaimInfo {
     pub(super) uid: String,
     /// Uids of the pods.
     pub(super) pods: BTreeSet<String>,
-    /// Devices by driver, of all drivers that the claim is allocated of.
-    pub(super) drivers: BTreeMap<String, Vec<PreparedDevice>>,
+    /// Devices by driver, of all drivers that the claim is allocated of; `None` until a driver has prepared it.
+    pub(super) drivers: BTreeMap<String, Option<Vec<PreparedDevice>>>,
     /// All drivers have prepared it since the agent has started.
     pub(super) prepared: bool,
     /// Its preparation is being taken back: no pod begins to use it.
@@ -113,7 +114,7 @@ impl ClaimInfo {
             uid: meta.uid.clone().unwrap_or_default(),
             drivers: drivers
                 .into_iter()
-                .map(|driver| (driver.to_owned(), Vec::new()))
+                .map(|driver| (driver.to_owned(), None))
                 .collect(),
             ..Self::default()
         })
@@ -130,18 +131,31 @@ impl ClaimInfo {
     fn weight(&self) -> usize {
         let own = self.uid.len() + self.key.0.len() + self.key.1.len();
         let pods: usize = self.pods.iter().map(|pod| pod.len() + TEXT_WEIGHT).sum();
-        let drivers = self.drivers.iter().map(|(driver, devices)| {
-            driver.len() + TEXT_WEIGHT + devices.iter().map(PreparedDevice::weight).sum::<usize>()
-        });
+        let drivers = self
+            .drivers
+            .iter()
+            .map(|(driver, devices)| driver.len() + TEXT_WEIGHT + weight_of(devices.as_deref()));
         DEVICE_WEIGHT + own + pods + drivers.sum::<usize>()
+    }
+
+    /// Returns a driver that has not prepared it.
+    pub(super) fn unanswered(&self) -> Option<&str> {
+        let mut drivers = self.drivers.iter();
+        let missing = drivers.find(|(_, devices)| devices.is_none());
+        missing.map(|(driver, _)| driver.as_str())
     }
 
     /// Names of its devices in the Container Device Interface, for a request.
     pub(super) fn cdi_ids<'c>(&'c self, request: &'c str) -> impl Iterator<Item = &'c String> {
-        let devices = self.drivers.values().flatten();
+        let devices = self.drivers.values().flatten().flatten();
         let own = devices.filter(move |device| device.is_of(request));
         own.flat_map(|device| &device.cdi_ids)
     }
+}
+
+/// Weight of what a driver has answered for a claim.
+fn weight_of(devices: Option<&[PreparedDevice]>) -> usize {
+    devices.into_iter().flatten().map(PreparedDevice::weight).sum()
 }
 
 /// Reports whether all devices of a driver in a claim leave out a call, with the lists of what each leaves out.
@@ -201,15 +215,29 @@ impl Claims {
         self.all.get(key)
     }
 
-    /// A pod is to use these claims; returns what is to be prepared. Where one is refused the pod uses none. Words are upstream's.
-    pub(super) fn reserve(&mut self, pod: &str, wanted: Vec<ClaimInfo>) -> Result<Batches, String> {
+    /// Checks that there is room for claims, all of one namespace: one namespace does not take that of the others.
+    fn check_room(&self, wanted: &[ClaimInfo]) -> Result<(), String> {
         let fresh = wanted.iter().filter(|claim| !self.all.contains_key(&claim.key));
-        if self.all.len() + fresh.count() > CLAIMS_MAX {
+        let (fresh, all) = (fresh.count(), self.all.len());
+        let namespace = wanted.first().map_or("", |claim| claim.key.0.as_str());
+        let own = self.all.range((namespace.to_owned(), String::new())..);
+        let own = own.take_while(|(key, _)| key.0 == namespace).count();
+        if fresh > 0 && own + fresh > CLAIMS_OF_NAMESPACE_MAX {
             return Err(format!(
-                "pods of the node use {} ResourceClaims, there is no room for more",
-                self.all.len()
+                "pods of namespace {namespace} use {own} ResourceClaims on the node, there is no room for more"
             ));
         }
+        if fresh > 0 && all + fresh > CLAIMS_MAX {
+            return Err(format!(
+                "pods of the node use {all} ResourceClaims, there is no room for more"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A pod is to use these claims; returns what is to be prepared. Where one is refused the pod uses none. Words are upstream's.
+    pub(super) fn reserve(&mut self, pod: &str, wanted: Vec<ClaimInfo>) -> Result<Batches, String> {
+        self.check_room(&wanted)?;
         for claim in &wanted {
             let Some(known) = self.all.get(&claim.key) else {
                 continue;
@@ -263,11 +291,8 @@ impl Claims {
                 claim.name, claim.namespace
             ));
         };
-        let of = |devices: &[PreparedDevice]| devices.iter().map(PreparedDevice::weight).sum::<usize>();
-        let (weight, before) = (
-            of(&devices),
-            of(known.drivers.get(driver).map_or(&[][..], Vec::as_slice)),
-        );
+        let before = known.drivers.get(driver).and_then(Option::as_deref);
+        let (weight, before) = (weight_of(Some(&devices)), weight_of(before));
         let of_claim = known.weight() - before + weight;
         if of_claim > CLAIM_WEIGHT_MAX || self.weight - before + weight > WEIGHT_MAX {
             return Err(format!(
@@ -276,7 +301,7 @@ impl Claims {
             ));
         }
         self.change(&key, |known| {
-            known.drivers.insert(driver.to_owned(), devices);
+            known.drivers.insert(driver.to_owned(), Some(devices));
         });
         self.generation += 1;
         Ok(())
@@ -287,6 +312,12 @@ impl Claims {
         for key in keys {
             self.change(key, |claim| claim.prepared = true);
         }
+    }
+
+    /// Reports whether a pod uses a claim of this name that all of its drivers have prepared, now or for an earlier agent.
+    pub(super) fn has_devices(&self, pod: &str, key: &ClaimKey) -> bool {
+        let known = self.all.get(key);
+        known.is_some_and(|claim| claim.pods.contains(pod) && claim.unanswered().is_none())
     }
 
     /// Names of the claims that a pod uses, all of one namespace.

@@ -175,7 +175,28 @@ fn claims_have_room_for_what_drivers_answer_within_bounds() {
         .map(|number| info(&format!("c{number}"), "u", &["d"]))
         .collect();
     let refused = claims.reserve("greedy", all).unwrap_err();
-    assert!(refused.contains("there is no room for more"), "{refused}");
+    assert_eq!(
+        refused,
+        "pods of namespace ns use 1 ResourceClaims on the node, there is no room for more"
+    );
+    let many = |namespace: &str| -> Vec<ClaimInfo> {
+        let named = |number: usize| ClaimInfo {
+            key: (namespace.to_owned(), format!("c{number}")),
+            ..info("c", "u", &["d"])
+        };
+        (0..1_024).map(named).collect()
+    };
+    // Names that begin alike.
+    for namespace in ["n", "n-1", "n1"] {
+        claims.reserve(namespace, many(namespace)).unwrap();
+    }
+    let refused = claims.reserve("late", many("late")).unwrap_err();
+    assert_eq!(
+        refused,
+        "pods of the node use 3073 ResourceClaims, there is no room for more"
+    );
+    // What is there already takes no more room.
+    claims.reserve("other", many("n")).unwrap();
 }
 
 fn pod(spec: Value, status: Value) -> Pod {
@@ -332,7 +353,7 @@ fn checkpoint_is_read_again_in_upstreams_form() {
     });
     let entry = json!({
         "ClaimUID": "1", "ClaimName": "a", "Namespace": "ns", "PodUIDs": {"pod-1": {}},
-        "DriverState": {"d": {"Devices": [device]}, "e": {"Devices": []}},
+        "DriverState": {"d": {"Devices": [device]}, "e": {"Devices": null}},
     });
     let expected = json!({
         "kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1", "ClaimInfoStateList": [entry],

@@ -68,6 +68,8 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) claims: Claims,
+    /// Pods whose claims are taken back, which is not on the disk yet.
+    pub(super) unsaved: BTreeSet<String>,
     /// Pods that wait for a driver, by its name.
     waiting: BTreeMap<String, BTreeSet<String>>,
 }
@@ -178,13 +180,15 @@ impl Dra {
     /// A pod has gone.
     pub(crate) fn forget_pod(&self, pod: &str) {
         let mut state = self.state.lock();
+        state.unsaved.remove(pod);
         state.waiting.retain(|_, pods| {
             pods.remove(pod);
             !pods.is_empty()
         });
     }
 
-    /// Reports whether a pod has claims of which nothing is written down, as with a damaged checkpoint.
+    /// Reports whether a pod has claims that are not written down with the answers of all their drivers, as after a damaged
+    /// checkpoint.
     pub(crate) fn has_unknown(&self, pod: &Pod) -> bool {
         if !has_claims(pod) {
             return false;
@@ -192,9 +196,11 @@ impl Dra {
         let Ok(references) = references(pod) else {
             return true;
         };
-        let known = self.state.lock().claims.of_pod(uid(pod));
-        let mut names = references.iter().map(|own| &own.name);
-        !names.all(|name| known.iter().any(|(_, own)| own == name))
+        let state = self.state.lock();
+        let mut keys = references
+            .into_iter()
+            .map(|own| (namespace(pod).to_owned(), own.name));
+        !keys.all(|key| state.claims.has_devices(uid(pod), &key))
     }
 
     /// Returns the names of a container's devices in the Container Device Interface. Words are upstream's.
@@ -211,6 +217,12 @@ impl Dra {
                     key.1, key.0
                 ));
             };
+            if let Some(driver) = claim.unanswered() {
+                return Err(format!(
+                    "ResourceClaim {} in namespace {} is not prepared by DRA driver {driver}",
+                    key.1, key.0
+                ));
+            }
             for id in requests.iter().flat_map(|request| claim.cdi_ids(request)) {
                 if known.insert(id.clone()) {
                     ids.push(id.clone());

@@ -85,7 +85,7 @@ impl Dra {
             .map_err(|status| format!("NodePrepareResources: {}", call_text(&status)))?
             .claims;
         check_answer("NodePrepareResources", &claims, &answered, |own| &own.error)?;
-        let mut state = self.state.lock();
+        let mut prepared = Vec::new();
         for claim in &claims {
             let NodePrepareResourceResponse { devices, .. } = answered.remove(&claim.uid).unwrap_or_default();
             let devices: Vec<PreparedDevice> = devices.into_iter().map(PreparedDevice::from).collect();
@@ -95,6 +95,10 @@ impl Dra {
                     plugin.driver, claim.name
                 ));
             }
+            prepared.push((claim, devices));
+        }
+        let mut state = self.state.lock();
+        for (claim, devices) in prepared {
             state.claims.prepared_by(&plugin.driver, claim, devices)?;
         }
         Ok(())

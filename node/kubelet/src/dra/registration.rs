@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use machinery_meta::syntax;
 
 use super::drivers::{self, choose_service};
-use super::manager::Dra;
+use super::manager::{Dra, short};
 use crate::plugins::handlers::{Plugin, PluginHandler};
 
 /// Time for a connection.
@@ -17,6 +18,10 @@ const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 #[async_trait]
 impl PluginHandler for Dra {
     fn validate(&self, plugin: &Plugin) -> Result<(), String> {
+        // Selectors of slices have it, and slices that the API server takes have no other.
+        if !syntax::dns1123_subdomain(&plugin.name).is_empty() {
+            return Err(format!("invalid DRA driver name {:?}", short(&plugin.name)));
+        }
         choose_service(plugin).map(drop)
     }
 

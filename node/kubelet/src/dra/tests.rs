@@ -583,6 +583,69 @@ fn damaged_checkpoint_is_survived_and_claims_are_prepared_again() {
 }
 
 #[test]
+fn claim_that_its_driver_has_not_answered_for_starts_no_container() {
+    run(|mut world| async move {
+        world.register("/d.sock").await;
+        world.server.put("a", DRIVER, &["one"]);
+        let one = pod("one", &["a"]);
+        world.dra.prepare(&one).await.unwrap();
+        std::fs::write(&world.driver.record, "{").unwrap();
+        world.restart().await;
+        world.register("/d.sock").await;
+        world.driver.set(Manner::Refuses);
+        world.dra.prepare(&one).await.unwrap_err();
+        for _ in 0..2 {
+            assert!(world.dra.has_unknown(&one), "it is prepared again first");
+            assert_eq!(
+                world.devices(&one).unwrap_err(),
+                "ResourceClaim a in namespace ns is not prepared by DRA driver driver.example"
+            );
+            // The next agent reads that there was no answer.
+            world.restart().await;
+        }
+        world.register("/d.sock").await;
+        world.driver.set(Manner::Plain);
+        world.dra.prepare(&one).await.unwrap();
+        assert!(!world.dra.has_unknown(&one));
+        assert_eq!(world.devices(&one).unwrap(), ["driver.example/dev=a"]);
+    });
+}
+
+#[test]
+fn claims_are_given_back_once_that_is_on_the_disk() {
+    run(|world| async move {
+        world.register("/d.sock").await;
+        world.server.put("a", DRIVER, &["one"]);
+        world.dra.prepare(&pod("one", &["a"])).await.unwrap();
+        let record = &world.driver.record;
+        std::fs::remove_file(record).unwrap();
+        std::fs::create_dir(record).unwrap();
+        for _ in 0..2 {
+            let failed = world.dra.unprepare("one").await.unwrap_err();
+            let expected = "unprepare dynamic resources: checkpoint ResourceClaim state: ";
+            assert!(failed.starts_with(expected), "{failed}");
+        }
+        std::fs::remove_dir(record).unwrap();
+        world.dra.unprepare("one").await.unwrap();
+        let text = std::fs::read_to_string(record).unwrap();
+        assert!(!text.contains("uid-a"), "{text}");
+    });
+}
+
+#[test]
+fn driver_whose_name_is_no_subdomain_is_refused() {
+    run(|world| async move {
+        let mut plugin = described("/d.sock");
+        world.dra.validate(&plugin).unwrap();
+        plugin.name = "a,spec.nodeName=n2".to_owned();
+        assert_eq!(
+            world.dra.validate(&plugin).unwrap_err(),
+            "invalid DRA driver name \"a,spec.nodeName=n2\""
+        );
+    });
+}
+
+#[test]
 fn slices_of_a_driver_that_does_not_come_back_are_removed() {
     run(|world| async move {
         let of_driver = "DELETE /apis/resource.k8s.io/v1/resourceslices?&fieldSelector=spec.driver%3Ddriver.example%2Cspec.nodeName%3Dn1";

@@ -45,7 +45,11 @@ impl Dra {
     /// # Errors
     /// A driver has not done so; it is tried again.
     pub(crate) async fn unprepare(&self, pod: &str) -> Result<(), String> {
-        if self.state.lock().claims.of_pod(pod).is_empty() {
+        let has_none = {
+            let state = self.state.lock();
+            state.claims.of_pod(pod).is_empty() && !state.unsaved.contains(pod)
+        };
+        if has_none {
             return Ok(());
         }
         let unprepared = self
@@ -59,9 +63,15 @@ impl Dra {
         for (driver, claims) in begun.batches {
             self.unprepare_by(&driver, claims).await?;
         }
-        self.state.lock().claims.unprepared(&begun.claims);
+        {
+            let mut state = self.state.lock();
+            state.claims.unprepared(&begun.claims);
+            state.unsaved.insert(pod.to_owned());
+        }
         let saved = self.saver.save().await;
-        saved.map_err(|error| format!("checkpoint ResourceClaim state: {error}"))
+        saved.map_err(|error| format!("checkpoint ResourceClaim state: {error}"))?;
+        self.state.lock().unsaved.remove(pod);
+        Ok(())
     }
 
     async fn unprepare_by(&self, driver: &str, claims: Vec<Claim>) -> Result<(), String> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use machinery_runtime::Simulation;
-use node_cri_model::Program;
+use node_cri_model::{FaultProfile, Program};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -110,6 +110,67 @@ pub(crate) fn run_hanging(seed: u64) {
         world.delete("free", None).await;
         until_gone(&world, "free").await;
         assert!(driver.prepared().is_empty());
+    });
+}
+
+/// A pod that has exited gives back all else that it holds before its claims.
+pub(crate) fn run_exit(seed: u64) {
+    let simulation = Simulation::new(seed);
+    let world = World::new(simulation.runtime());
+    simulation.run(async move {
+        let world = world.await;
+        let driver = ModelDra::new(&world.runtime, DRIVER, &world.cdi());
+        driver.start(&world.sockets);
+        create_claim(&world, "a").await;
+        let mut job = pod(&world, "job", &["a"]);
+        job["spec"]["restartPolicy"] = "Never".into();
+        // Of 64 processors.
+        let cpus = json!({"cpu": "50"});
+        job["spec"]["containers"][0]["resources"]["requests"] = cpus.clone();
+        world.create::<Pod>(job).await.unwrap();
+        reserve(&world, "job", &["a"]).await;
+        let id = world.until_running("job", "", PATIENCE).await;
+        driver.set_hangs(true);
+        world.containerd.crash(&id, 0);
+        until(&world, "its claim is being taken back", || {
+            driver.count("unprepare", "a") > 0
+        })
+        .await;
+        let mut next = pod(&world, "next", &[]);
+        next["spec"]["containers"][0]["resources"]["requests"] = cpus;
+        world.create::<Pod>(next).await.unwrap();
+        world.until_running("next", "", PATIENCE).await;
+        driver.set_hangs(false);
+        until(&world, "the claim is taken back", || driver.prepared().is_empty()).await;
+    });
+}
+
+/// A container that cannot be killed keeps its devices, also where its pod's object is gone.
+pub(crate) fn run_survivor(seed: u64) {
+    let simulation = Simulation::new(seed);
+    let world = World::new(simulation.runtime());
+    simulation.run(async move {
+        let world = world.await;
+        let driver = ModelDra::new(&world.runtime, DRIVER, &world.cdi());
+        driver.start(&world.sockets);
+        create_claim(&world, "a").await;
+        create_pod(&world, "main", &["a"]).await;
+        reserve(&world, "main", &["a"]).await;
+        world.until_running("main", "", PATIENCE).await;
+        world.containerd.set_weather(FaultProfile {
+            fail_one_in: 1,
+            ..FaultProfile::none()
+        });
+        let sandbox = world.containerd.sandboxes().remove(0).id;
+        world.containerd.crash(&sandbox, 137);
+        world.delete("main", Some(0)).await;
+        for _ in 0..120 {
+            check_devices(&world, &driver);
+            world.runtime.sleep(Duration::from_millis(500)).await;
+        }
+        assert!(world.running("main").is_some());
+        world.containerd.set_weather(FaultProfile::none());
+        until(&world, "the claim is taken back", || driver.prepared().is_empty()).await;
     });
 }
 
@@ -223,20 +284,23 @@ async fn create_slice(world: &World) {
 }
 
 async fn create_pod(world: &World, name: &str, claims: &[&str]) {
+    world.create::<Pod>(pod(world, name, claims)).await.unwrap();
+}
+
+fn pod(world: &World, name: &str, claims: &[&str]) -> Value {
     let own: Vec<Value> = claims
         .iter()
         .map(|claim| json!({"name": claim, "resourceClaimName": claim}))
         .collect();
     let used: Vec<Value> = claims.iter().map(|claim| json!({"name": claim})).collect();
-    let pod = json!({"metadata": {"name": name}, "spec": {
+    json!({"metadata": {"name": name}, "spec": {
         "nodeName": world.node_name(),
         "automountServiceAccountToken": false,
         "terminationGracePeriodSeconds": 1,
         "resourceClaims": own,
         "containers": [{"name": "main", "image": IMAGE, "command": Program::serving().command(),
             "resources": {"claims": used}}],
-    }});
-    world.create::<Pod>(pod).await.unwrap();
+    }})
 }
 
 /// Reserves claims for a pod, as the scheduler would.

@@ -239,6 +239,20 @@ fn dra_driver_that_hangs_holds_up_its_own_pods_alone() {
 }
 
 #[test]
+fn dra_driver_that_hangs_holds_no_processors_of_a_pod_that_has_exited() {
+    for seed in seeds(3) {
+        dra::run_exit(seed);
+    }
+}
+
+#[test]
+fn container_that_cannot_be_killed_keeps_its_claims() {
+    for seed in seeds(3) {
+        dra::run_survivor(seed);
+    }
+}
+
+#[test]
 fn containers_run_with_their_devices_whatever_happens_to_driver_and_agent() {
     for seed in seeds(6) {
         dra::run_storm(seed);

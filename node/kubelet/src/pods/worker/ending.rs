@@ -41,13 +41,9 @@ impl PodWorker {
         }
         self.probes.stop();
         termination::release_host_ports(&self.context.control, &self.uid, &observed).await;
-        // After all containers, and before it is said that the pod has ended: the claims may be another's at once.
-        if !self.unprepare_claims(pod).await {
+        if !self.give_back(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }
-        // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
-        self.context.allocations.release(&self.uid);
-        self.context.devices.release(&self.uid);
         // A static pod ends without an API server, too.
         if !self.report(pod, &observed, true).await && !is_static(pod) {
             return Ok(self.after(RETRY_WRITE_AFTER));
@@ -64,8 +60,12 @@ impl PodWorker {
         Ok(self.delete_object(pod).await)
     }
 
-    /// Has the preparation of the pod's claims taken back, and reports whether it is.
-    async fn unprepare_claims(&self, pod: &Pod) -> bool {
+    /// Gives back what the pod holds of the node, after all of its containers and before it is said that it has ended: the
+    /// scheduler may have another for its place and its claims at once. A driver of claims holds up nothing but those.
+    /// Reports whether all is given back.
+    async fn give_back(&self, pod: &Pod) -> bool {
+        self.context.allocations.release(&self.uid);
+        self.context.devices.release(&self.uid);
         let unprepared = self.context.dra.unprepare(&self.uid).await;
         if let Err(error) = &unprepared {
             tracing::warn!(pod = %full_name(pod), error, "ResourceClaims not unprepared");
@@ -218,15 +218,18 @@ impl PodWorker {
         self.probes.stop();
         let grace = grace_period(pod).min(1);
         termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;
-        // Nothing runs: a volume that does not come off holds no device.
-        self.context.devices.release(&self.uid);
-        if !self.unprepare_claims(pod).await {
+        let observed = self.observe().await?;
+        if observed.running().next().is_some() {
+            return Ok(self.after(RETRY_WRITE_AFTER));
+        }
+        // A volume that does not come off holds nothing of this.
+        if !self.give_back(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }
         if !self.clean_up(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }
-        self.remove_everything(observed).await?;
+        self.remove_everything(&observed).await?;
         Ok(Next::Done)
     }
 }
