@@ -10,8 +10,9 @@ use crate::pods::pod;
 use crate::simulated_node::World;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use k8s_openapi::api::storage::v1::CSINode;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use machinery_runtime::Runtime;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_plugin_api::device_plugin::messages::DevicePluginOptions;
@@ -39,14 +40,16 @@ enum Proof {
     TakesPlugins,
     TakesDrivers,
     ListsResources,
+    RemovesSlices,
     /// It waits for longer than a test can, or for what a model does not do; that it runs again has to do.
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 26] = [
+const PROOFS: [(&str, Proof); 27] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("device plugins", Proof::TakesPlugins),
+    ("devices of claims", Proof::RemovesSlices),
     ("eviction", Proof::Runs),
     ("folders of logs", Proof::Runs),
     ("growth of volumes", Proof::Runs),
@@ -159,7 +162,7 @@ impl Agent {
         assert_eq!(failed.collect::<Vec<_>>(), [] as [&&str; 0], "with {name}");
     }
 
-    async fn prove(&self, proof: Proof, name: &str) {
+    async fn prove(&self, proof: Proof, name: &'static str) {
         match proof {
             Proof::Runs => {}
             Proof::AnswersHealth => self.until_healthy().await,
@@ -234,6 +237,19 @@ impl Agent {
                 let listed = pod_resources::list(&agent).await.unwrap();
                 let mut names = listed.pod_resources.iter().map(|pod| pod.name.as_str());
                 assert!(names.any(|name| name == "before"));
+            }
+            Proof::RemovesSlices => {
+                let node = self.world.node_name();
+                let slice = json!({"metadata": {"name": "slice"}, "spec": {
+                    "driver": "dongles.example", "nodeName": node, "devices": [{"name": "a"}],
+                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}});
+                let slices = self.api::<ResourceSlice>();
+                let slice = serde_json::from_value(slice).unwrap();
+                slices.create(&PostParams::default(), &slice).await.unwrap();
+                // As the agent, it removes what no driver of its own has said.
+                self.runtime.components().break_down(name);
+                self.until(async || slices.get_opt("slice").await.unwrap().is_none().then_some(()))
+                    .await;
             }
             Proof::TakesConnections => {
                 let port = self.kubelet.port().unwrap();
