@@ -171,7 +171,7 @@ fn claims_have_room_for_what_drivers_answer_within_bounds() {
         .unwrap_err();
     claims.prepared_by("d", &message("a", "1"), Vec::new()).unwrap();
     assert!(!device(&["a\n"], &[]).is_plain() && device(&["a"], &["ö"]).is_plain());
-    let all = (0..5_000)
+    let all = (0..1_100)
         .map(|number| info(&format!("c{number}"), "u", &["d"]))
         .collect();
     let refused = claims.reserve("greedy", all).unwrap_err();
