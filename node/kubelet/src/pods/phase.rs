@@ -5,6 +5,20 @@ use super::status::{StatusInput, terminated};
 use super::{ContainerKind, init_kind, spec};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 
+/// The phase to report: a final one once nothing runs and all is given back, which others may take at its word; the one
+/// before until then, as upstream's `mergePodStatus`.
+pub(super) fn held(input: &StatusInput<'_>, phase: String) -> String {
+    let previous = input.previous.phase.as_deref().unwrap_or("Pending");
+    match is_final(&phase) && !is_final(previous) && !input.terminal {
+        true => previous.to_owned(),
+        false => phase,
+    }
+}
+
+fn is_final(phase: &str) -> bool {
+    matches!(phase, "Succeeded" | "Failed")
+}
+
 /// The phase, from the states of the containers alone; a pod that has ended stays as it ended.
 pub(super) fn phase(
     input: &StatusInput<'_>,

@@ -15,7 +15,7 @@ use super::conditions::{conditions, round_stage};
 use super::disruption::Failure;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
-use super::phase::phase;
+use super::phase::{held, phase};
 use super::resize::actual::ResourceView;
 use super::restarts::{RESTARTING_ALL, RESTARTING_ALL_MESSAGE, RoundStage, round};
 use super::{ContainerKind, all_containers, spec};
@@ -41,7 +41,7 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) node_ip: IpAddr,
     /// The container runtime's name, which ids of containers begin with.
     pub(crate) runtime_name: &'a str,
-    /// Nothing of the pod will be started any more.
+    /// Nothing of the pod runs or will be started any more, and what it held of the node is given back.
     pub(crate) terminal: bool,
     /// A failure of the pod as a whole.
     pub(crate) failure: Option<&'a Failure>,
@@ -70,7 +70,7 @@ pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
         .map(|container| container_status(input, ContainerKind::Ephemeral, &container, 0));
     let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
-    // A final phase and its reason are reported only when nothing runs any more.
+    // Its reason is reported with the final phase only.
     if let Some(failure) = input.failure.filter(|_| input.terminal) {
         status.phase = Some("Failed".into());
         status.reason = Some(failure.reason.clone());
@@ -87,7 +87,9 @@ pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
     addresses(input, &mut status);
     status.start_time = status.start_time.or(Some(seconds(input.now)));
     status.observed_generation = input.pod.metadata.generation;
+    // The conditions are of how it ends, the phase is not before all is given back.
     status.conditions = Some(conditions(input, &status));
+    status.phase = status.phase.map(|phase| held(input, phase));
     status
 }
 

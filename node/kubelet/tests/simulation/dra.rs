@@ -113,7 +113,7 @@ pub(crate) fn run_hanging(seed: u64) {
     });
 }
 
-/// A pod that has exited gives back all else that it holds before its claims.
+/// A pod that has exited is over once its claims are taken back; all else that it holds is given back before.
 pub(crate) fn run_exit(seed: u64) {
     let simulation = Simulation::new(seed);
     let world = World::new(simulation.runtime());
@@ -130,6 +130,7 @@ pub(crate) fn run_exit(seed: u64) {
         world.create::<Pod>(job).await.unwrap();
         reserve(&world, "job", &["a"]).await;
         let id = world.until_running("job", "", PATIENCE).await;
+        until_phase(&world, "job", "Running").await;
         driver.set_hangs(true);
         world.containerd.crash(&id, 0);
         until(&world, "its claim is being taken back", || {
@@ -140,8 +141,17 @@ pub(crate) fn run_exit(seed: u64) {
         next["spec"]["containers"][0]["resources"]["requests"] = cpus;
         world.create::<Pod>(next).await.unwrap();
         world.until_running("next", "", PATIENCE).await;
+        for _ in 0..120 {
+            assert_eq!(phase(&world, "job").await, "Running");
+            world.runtime.sleep(Duration::from_millis(500)).await;
+        }
         driver.set_hangs(false);
-        until(&world, "the claim is taken back", || driver.prepared().is_empty()).await;
+        until_phase(&world, "job", "Succeeded").await;
+        let record = std::fs::read_to_string(world.data_dir().join("agent/dra_manager_state"));
+        assert!(
+            !record.unwrap().contains("ClaimUID"),
+            "it is over before its claim"
+        );
     });
 }
 
@@ -301,6 +311,20 @@ fn pod(world: &World, name: &str, claims: &[&str]) -> Value {
         "containers": [{"name": "main", "image": IMAGE, "command": Program::serving().command(),
             "resources": {"claims": used}}],
     }})
+}
+
+async fn phase(world: &World, pod: &str) -> String {
+    let mut pods = world.pods().await.into_iter();
+    let found = pods.find(|own| own.metadata.name.as_deref() == Some(pod));
+    found.unwrap().status.unwrap().phase.unwrap()
+}
+
+async fn until_phase(world: &World, pod: &str, expected: &str) {
+    let until = world.runtime.monotonic() + PATIENCE;
+    while phase(world, pod).await != expected {
+        assert!(world.runtime.monotonic() < until, "{pod} is not {expected}");
+        world.runtime.sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// Reserves claims for a pod, as the scheduler would.

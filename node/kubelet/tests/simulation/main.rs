@@ -239,7 +239,7 @@ fn dra_driver_that_hangs_holds_up_its_own_pods_alone() {
 }
 
 #[test]
-fn dra_driver_that_hangs_holds_no_processors_of_a_pod_that_has_exited() {
+fn pod_is_over_once_its_claims_are_taken_back() {
     for seed in seeds(3) {
         dra::run_exit(seed);
     }

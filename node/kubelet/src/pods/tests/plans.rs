@@ -58,7 +58,7 @@ fn ephemeral_container_does_not_keep_pod_running() {
     let spec = r#"{"restartPolicy":"Never","containers":[{"name":"a","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]}"#;
     check_plan(spec, &["d:run", "a:exit:0"], &[], &[], true);
     check_plan(spec, &["a:exit:0"], &[], &[], true);
-    check_phase(spec, &["d:run", "a:exit:0"], false, "Succeeded", "False");
+    check_phase(spec, &["d:run", "a:exit:0"], true, "Succeeded", "False");
     check_phase(spec, &["d:exit:1", "a:run"], false, "Running", "True");
 }
 

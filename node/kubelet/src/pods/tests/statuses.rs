@@ -37,14 +37,46 @@ fn phases_are_upstreams() {
     check_phase(ONE, &["a:run"], false, "Running", "True");
     check_phase(ONE, &["a:exit:1"], false, "Running", "False");
     check_phase(ONE, &["a:exit:1"], true, "Failed", "False");
-    check_phase(ONE_NEVER, &["a:exit:0"], false, "Succeeded", "False");
-    check_phase(ONE_NEVER, &["a:exit:1"], false, "Failed", "False");
+    check_phase(ONE_NEVER, &["a:exit:0"], true, "Succeeded", "False");
+    check_phase(ONE_NEVER, &["a:exit:1"], true, "Failed", "False");
     check_phase(ONE_ON_FAILURE, &["a:exit:1"], false, "Running", "False");
     check_phase(INIT, &["x:run"], false, "Pending", "False");
-    check_phase(INIT_NEVER, &["x:exit:1"], false, "Failed", "False");
+    check_phase(INIT_NEVER, &["x:exit:1"], true, "Failed", "False");
     check_phase(INIT, &["a:run", "y:exit:0", "x:exit:0"], false, "Running", "True");
     check_phase(SIDECAR, &["a:exit:0", "x:run"], false, "Running", "False");
     check_phase(SIDECAR, &["a:exit:0", "x:exit:137"], true, "Succeeded", "False");
+}
+
+/// Cases of upstream's `TestMergePodStatus`.
+#[test]
+fn phase_is_final_once_all_is_given_back() {
+    for (spec, containers, last) in [
+        (ONE_NEVER, &["a:exit:0"], "Succeeded"),
+        (ONE_NEVER, &["a:exit:1"], "Failed"),
+        (INIT_NEVER, &["x:exit:1"], "Failed"),
+    ] {
+        let pod = pod(spec);
+        let seen = observed(&pod, containers);
+        for before in ["Pending", "Running"] {
+            let previous = PodStatus {
+                phase: Some(before.to_owned()),
+                ..PodStatus::default()
+            };
+            let held = status_after(&previous, &pod, &seen, None, false);
+            assert_eq!(held.phase.as_deref(), Some(before), "{spec}");
+            let ended = status_after(&held, &pod, &seen, None, true);
+            assert_eq!(ended.phase.as_deref(), Some(last), "{spec}");
+            let later = status_after(&ended, &pod, &seen, None, false);
+            assert_eq!(later.phase.as_deref(), Some(last), "{spec}");
+            // It is ready no more at once, with the reason of its end.
+            let reason = |status: &PodStatus| {
+                let mut own = status.conditions.iter().flatten();
+                let ready = own.find(|own| own.type_ == "Ready").unwrap();
+                (ready.status.clone(), ready.reason.clone())
+            };
+            assert_eq!(reason(&held), reason(&ended));
+        }
+    }
 }
 
 #[test]
