@@ -25,9 +25,9 @@ use crate::containers::tiers;
 use crate::csi::Csi;
 use crate::devices::manager::DeviceManager;
 use crate::dra::Dra;
+use crate::families;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
-use crate::metrics;
 use crate::metrics::calls::CallMetrics;
 use crate::metrics::groups::TimedCgroups;
 use crate::metrics::requests::ClientMetrics;
@@ -193,7 +193,7 @@ async fn assemble(
     mut host: Host,
     registration: Registration,
 ) -> Result<ManagerContext, KubeletError> {
-    metrics::begin(&runtime);
+    families::begin(&runtime);
     host.cri = host.cri.observed_by(Arc::new(CallMetrics::new(&runtime)));
     host.cgroups = Arc::new(TimedCgroups::new(&runtime, host.cgroups));
     query_runtime(&host.cri, &mut host.facts)

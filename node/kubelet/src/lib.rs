@@ -25,6 +25,7 @@ mod csi;
 pub mod devices;
 mod dra;
 pub mod eviction;
+mod families;
 pub mod images;
 pub mod kubelet;
 mod local_volumes;

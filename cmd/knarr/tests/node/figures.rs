@@ -106,7 +106,7 @@ pub(crate) fn the_node_tells_what_is_used_since_when(cluster: &Cluster) {
     );
 }
 
-/// What the kernel says of a pod, its sandbox and its container, and of the machine.
+/// Rows of a pod, its sandbox and its container, and of the machine.
 fn rows_of_cadvisor(story: &Kubectl, ask: &dyn Fn(&str) -> String) {
     let of_main = r#"container="main","#;
     let of_pod = r#"namespace="figures",pod="runs"}"#;

@@ -256,8 +256,8 @@ fn seconds(time: Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::eviction::metrics::EvictionMetrics;
+    use crate::families;
     use crate::images::VolumeCounts;
-    use crate::metrics;
     use crate::metrics::probes::ProbeLabels;
     use crate::server::metric_families::{compare, compare_described};
     use crate::server::usage::listing::RuntimeCounts;
@@ -373,7 +373,7 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
     #[tokio::test]
     async fn families_of_metrics_are_upstreams() {
         let runtime = Runtime::real();
-        metrics::begin(&runtime);
+        families::begin(&runtime);
         let own = runtime.metrics().text();
         // The last is of the library that reads them.
         let is_process = |line: &&str| line.contains("process_") && !line.contains("process_threads");
@@ -390,7 +390,7 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
     #[tokio::test]
     async fn families_of_probes_are_upstreams() {
         let runtime = Runtime::real();
-        metrics::begin(&runtime);
+        families::begin(&runtime);
         let probes = ProbeMetrics::default();
         let labels = ProbeLabels {
             kind: "Liveness",

@@ -55,7 +55,7 @@ pub(super) async fn summary(context: &ManagerContext, usage: &Usage) -> Response
     answer_json(&json!({"node": node, "pods": pods}))
 }
 
-/// What there is to answer with: figures that only groups have may be absent, those of the runtime not.
+/// Figures to answer with: those that only groups have may be absent, those of the runtime not.
 fn available<F, R>(found: (Result<F, String>, Result<R, String>)) -> Result<(F, Option<R>), String> {
     let (figures, reading) = found;
     let reading = reading.inspect_err(|error| {

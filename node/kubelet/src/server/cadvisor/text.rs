@@ -18,7 +18,7 @@ pub(super) struct Family {
     pub(super) of: Of,
 }
 
-/// Samples of a group. What is not known has none.
+/// Samples of a group; an unknown one has none.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Of {
     /// One, with the time of the reading.
