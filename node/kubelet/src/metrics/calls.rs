@@ -31,7 +31,7 @@ const SANDBOX_ERRORS: Family = Family::new(
     &["runtime_handler"],
 );
 
-pub(super) fn begin(metrics: &ComponentMetrics) {
+pub(crate) fn begin(metrics: &ComponentMetrics) {
     let _ = (metrics.counters(&TOTAL), metrics.counters(&ERRORS));
     let _ = (
         metrics.histograms(&DURATION),

@@ -11,7 +11,7 @@ const DURATION: Family = Family::new(
     &["operation_type"],
 );
 
-pub(super) fn begin(metrics: &ComponentMetrics) {
+pub(crate) fn begin(metrics: &ComponentMetrics) {
     drop(metrics.histograms(&DURATION));
 }
 

@@ -35,7 +35,7 @@ const SIZES: [(u64, &str); 12] = [
     (100 << 10, "GT100GB"),
 ];
 
-pub(super) fn begin(metrics: &ComponentMetrics) {
+pub(crate) fn begin(metrics: &ComponentMetrics) {
     let _ = (metrics.histograms(&PULLS), metrics.counters(&ENSURED));
 }
 

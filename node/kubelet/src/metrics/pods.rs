@@ -138,7 +138,7 @@ const REASONS: [&str; 21] = [
     "node(s) had taints that the pod didn't tolerate",
 ];
 
-pub(super) fn begin(metrics: &ComponentMetrics) {
+pub(crate) fn begin(metrics: &ComponentMetrics) {
     for counters in [
         &STARTED_PODS,
         &POD_ERRORS,

@@ -59,7 +59,7 @@ const PATHS: [&str; 15] = [
 /// Paths whose requests last.
 const LASTING: [&str; 2] = ["attach", "exec"];
 
-pub(super) fn begin(metrics: &ComponentMetrics) {
+pub(crate) fn begin(metrics: &ComponentMetrics) {
     let _ = (metrics.counters(&SERVED), metrics.histograms(&DURATION));
     let _ = (metrics.gauges(&IN_FLIGHT), metrics.counters(&STREAMS));
     let _ = (metrics.counters(&SENT), metrics.histograms(&SENT_DURATION));
