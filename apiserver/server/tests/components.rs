@@ -70,7 +70,7 @@ const PROOFS: [(&str, Proof); 22] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 13] = [
+const SHORT_LIVED: [&str; 14] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
@@ -83,6 +83,8 @@ const SHORT_LIVED: [&str; 13] = [
     // Ends when the step is done.
     "start-up step",
     "tunnel",
+    // Ends once all objects are named.
+    "unenforced objects",
     // Begun by each watch that finds a share spent.
     "unread-memory",
     "service-connection",

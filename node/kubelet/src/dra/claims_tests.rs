@@ -270,7 +270,7 @@ fn check_use(is_owned: bool, owner: &str, reserved_for: &str, expected: Result<(
         is_owned,
     };
     let checked = check(&pod(json!({"containers": []}), json!({})), &reference, &claim);
-    assert_eq!(checked.as_ref().map(|()| ()).map_err(String::as_str), expected);
+    assert_eq!(checked.as_ref().copied().map_err(String::as_str), expected);
 }
 
 #[test]
