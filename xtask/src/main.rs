@@ -22,6 +22,7 @@ mod packages;
 mod subject;
 mod tenants;
 mod test;
+mod test_programs;
 mod tidy;
 mod tools;
 mod up;
@@ -54,7 +55,7 @@ enum Command {
     Tidy(tidy::Arguments),
     /// Make a site of the pages of docs/ with mdBook, which is built once.
     Docs(docs::Arguments),
-    /// Break storage, walls, quotas and other code in many places, one by one; each time a proof must fail (some three hours).
+    /// Break storage, walls, quotas and other code in many places, one by one; each time a proof must fail (some three hours; `--minutes` takes the oldest of `conformance/mutations.tsv`).
     Mutations(mutations::Arguments),
     /// Measures the cost of operations, upstream's server beside ours.
     Bench(bench::Arguments),

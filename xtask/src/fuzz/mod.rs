@@ -11,11 +11,12 @@ mod coverage;
 
 use crate::config::Config;
 use crate::process;
+use crate::test_programs::{self, Programs};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Runs that were, relative to the repository.
 const RUNS: &str = "conformance/fuzz.tsv";
@@ -197,16 +198,6 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Test programs by crate and, but for the library's own, by name.
-type Programs = BTreeMap<(String, Option<String>), Program>;
-
-#[derive(Debug, PartialEq, Eq)]
-struct Program {
-    path: PathBuf,
-    /// Directory in which cargo starts the tests of its crate.
-    folder: PathBuf,
-}
-
 /// Builds the test programs of these targets.
 fn build(config: &Config, profile: &str, wanted: &[&Targets]) -> Result<Programs> {
     let mut cargo = process::cargo(&config.root);
@@ -222,33 +213,7 @@ fn build(config: &Config, profile: &str, wanted: &[&Targets]) -> Result<Programs
     for program in programs {
         cargo.args(["--test", program]);
     }
-    Ok(built(&process::output(&mut cargo)?))
-}
-
-/// Message of cargo about what it has built.
-fn built(messages: &str) -> Programs {
-    let messages = messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let text = |pointer: &str| message.pointer(pointer)?.as_str().map(str::to_owned);
-        let program = match text("/target/kind/0")?.as_str() {
-            "test" => Some(text("/target/name")?),
-            _ => None,
-        };
-        let folder = PathBuf::from(text("/manifest_path")?).parent()?.to_owned();
-        let path = PathBuf::from(text("/executable")?);
-        Some((
-            (package(&text("/package_id")?)?, program),
-            Program { path, folder },
-        ))
-    });
-    messages.collect()
-}
-
-/// The name in `path+file:///a/b#name@0.1.0`, or in `path+file:///a/name#0.1.0`.
-fn package(id: &str) -> Option<String> {
-    let (path, version) = id.rsplit_once('#')?;
-    let name = version.split_once('@').map(|(name, _)| name);
-    name.or_else(|| path.rsplit('/').next()).map(str::to_owned)
+    Ok(test_programs::built(&process::output(&mut cargo)?))
 }
 
 /// Runs a crate's targets; what each was shown.
@@ -269,10 +234,7 @@ fn show(
     let folder = config.root.join("target");
     fs::create_dir_all(&folder).context("making target")?;
     let report = folder.join(format!("fuzz-report.{}", std::process::id()));
-    let mut test = process::command(&program.path);
-    test.current_dir(&program.folder);
-    test.env("CARGO_PKG_NAME", targets.package);
-    test.env("CARGO_MANIFEST_DIR", &program.folder);
+    let mut test = program.command(process::command(&program.path), targets.package);
     test.env("KNARR_FUZZ_ROUNDS", inputs.to_string());
     test.env("KNARR_FUZZ_FROM", from.to_string());
     if let Some(seconds) = arguments.seconds {
@@ -351,29 +313,5 @@ mod tests {
             [next_seed(&all, "a"), next_seed(&all, "b"), next_seed(&all, "c")],
             [100, 6, 0]
         );
-    }
-
-    #[test]
-    fn built_programs_are_found_by_crate_and_name() {
-        let line = |id: &str, kind: &str, name: &str, program: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/r/a/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"executable":{program}}}"#
-            )
-        };
-        let text = [
-            line("path+file:///r/a#a-b@0.1.0", "lib", "a_b", r#""/t/a_b-1""#),
-            line("path+file:///r/x#0.1.0", "test", "fuzz", r#""/t/fuzz-2""#),
-            line("path+file:///r/c#a-c@0.1.0", "lib", "a_c", "null"),
-            r#"{"reason":"build-finished","success":true}"#.to_owned(),
-        ];
-        let program = |path: &str| Program {
-            path: path.into(),
-            folder: "/r/a".into(),
-        };
-        let expected = [
-            (("a-b".to_owned(), None), program("/t/a_b-1")),
-            (("x".to_owned(), Some("fuzz".to_owned())), program("/t/fuzz-2")),
-        ];
-        assert_eq!(built(&text.join("\n")), expected.into_iter().collect());
     }
 }
