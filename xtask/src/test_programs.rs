@@ -15,7 +15,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// What starts the program, directly or through another one, as cargo would.
+    /// A command that starts the program, directly or through another one, as cargo would.
     pub(crate) fn command(&self, mut command: Command, package: &str) -> Command {
         command.current_dir(&self.folder);
         command.env("CARGO_PKG_NAME", package);
