@@ -1,7 +1,7 @@
 //! Access of every component to the API: a client over any transport, and shared informers with projections.
 //!
-//! A [`Client`] sends requests through a `kube::Client`, whose transport is TLS (from a kubeconfig) or any tower
-//! service in this process; both run the same server code and the same authorization. [`Informers`] keep what a
+//! A [`Client`] sends requests over TLS, through a `kube::Client` from a kubeconfig, or calls a tower service in this process;
+//! both run the same server code and the same authorization. [`Informers`] keep what a
 //! component watches: one reflector per resource and selector, one [`Object`] per key with the parsed header, the
 //! declared [`Index`]es and the one [`Projection`] of its readers. Readers receive keys, never payloads.
 //! [`EventRecorder`] writes what users are to see.

@@ -62,7 +62,7 @@ impl Client {
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())?;
         let exchange = async {
-            let response = self.kube.send(request).await.map_err(transport)?;
+            let response = self.transport.send(request).await.map_err(transport)?;
             let room = answer::room_of(&response);
             let body = answer::read(response, self.max_answer_bytes).await?;
             Ok((body, room))
@@ -77,7 +77,10 @@ impl Client {
             // Watch frames are shared slices; a compressed stream could not be.
             .header(header::ACCEPT_ENCODING, "identity")
             .body(Body::empty())?;
-        let response = self.limited(self.kube.send(request)).await?.map_err(transport)?;
+        let response = self
+            .limited(self.transport.send(request))
+            .await?
+            .map_err(transport)?;
         if !response.status().is_success() {
             let refusal = answer::refusal(response, self.max_answer_bytes);
             return Err(self.limited(refusal).await?);
@@ -161,7 +164,7 @@ impl Client {
     async fn exchange(&self, request: &Outgoing) -> Result<Bytes, ClientError> {
         let request = request.build(self)?;
         let exchange = async {
-            let response = self.kube.send(request).await.map_err(transport)?;
+            let response = self.transport.send(request).await.map_err(transport)?;
             answer::read(response, self.max_answer_bytes).await
         };
         self.limited(exchange).await?

@@ -1,6 +1,6 @@
 //! Requests to the API with one identity, as bytes and headers; typed values are only what callers decode themselves.
 //!
-//! The transport is a `kube::Client`: TLS from a kubeconfig, or a tower service in this process. A verb of [`requests`] makes a
+//! The transport is a `kube::Client` with TLS from a kubeconfig, or calls of a service in this process. A verb of [`requests`] makes a
 //! path ([`paths`]) and a body, and [`exchange`] sends them: every request has a time limit of the runtime's clock, every answer
 //! a size limit.
 
@@ -8,6 +8,7 @@ mod exchange;
 mod options;
 mod paths;
 mod requests;
+mod transport;
 
 pub use options::{DeleteOptions, Patch, Precondition, Propagation};
 pub(crate) use paths::push_encoded;
@@ -23,14 +24,14 @@ use machinery_runtime::Runtime;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use transport::Transport;
 
 /// A client with one identity. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
-    kube: kube::Client,
+    transport: Transport,
     runtime: Runtime,
     user_agent: Arc<str>,
-    shares_memory: bool,
     /// The largest answer that is collected.
     max_answer_bytes: usize,
 }
@@ -46,11 +47,14 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client over an existing `kube::Client`.
     pub fn new(kube: kube::Client, runtime: Runtime) -> Self {
+        Self::over(Transport::Kube(kube), runtime)
+    }
+
+    fn over(transport: Transport, runtime: Runtime) -> Self {
         Self {
-            kube,
+            transport,
             runtime,
             user_agent: Arc::from("knarr"),
-            shares_memory: false,
             max_answer_bytes: answer::MAX_BYTES,
         }
     }
@@ -64,10 +68,7 @@ impl Client {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<tower::BoxError>,
     {
-        Self {
-            shares_memory: true,
-            ..Self::new(kube::Client::new(service, "default"), runtime)
-        }
+        Self::over(Transport::in_process(service), runtime)
     }
 
     /// A client of a kubeconfig file's current context.
@@ -108,9 +109,9 @@ impl Client {
         self
     }
 
-    /// The client under this one, for `kube::Api` and WebSockets.
+    /// A `kube::Client` of the same identity, for `kube::Api` and WebSockets.
     pub fn kube(&self) -> &kube::Client {
-        &self.kube
+        self.transport.kube()
     }
 
     /// The runtime whose clock bounds the requests.
@@ -119,6 +120,6 @@ impl Client {
     }
 
     pub(crate) fn shares_memory(&self) -> bool {
-        self.shares_memory
+        self.transport.shares_memory()
     }
 }
