@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! watch frames -> lines -> ObjectHeader + Projection (once per event) -> store -> handlers, dirty keys
+//! in process: stored record with its ObjectHeader -> Projection -> store -> handlers, dirty keys
 //! ```
 //!
 //! Nothing here caches a typed `k8s-openapi` object, polls, or writes a typed value back over stored bytes.

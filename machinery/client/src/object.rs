@@ -124,7 +124,7 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
 /// An object just read: its header, and the bytes it came in.
 #[derive(Debug)]
 pub(crate) struct RawObject {
-    pub(crate) header: ObjectHeader,
+    pub(crate) header: Arc<ObjectHeader>,
     pub(crate) revision: Revision,
     /// Empty for readers of the header alone.
     pub(crate) bytes: Slices,

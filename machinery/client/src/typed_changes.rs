@@ -79,12 +79,12 @@ impl<K: DeserializeOwned, F: FnMut(TypedChange<K>) + Send> Sink for Reader<K, F>
     fn upsert(&self, object: RawObject) {
         match self.decode(&object) {
             Some(object) => self.apply(TypedChange::Set(object)),
-            None => self.apply(TypedChange::Unread(object.header)),
+            None => self.apply(TypedChange::Unread(Arc::unwrap_or_clone(object.header))),
         }
     }
 
     fn delete(&self, object: RawObject) {
-        self.apply(TypedChange::Gone(object.header));
+        self.apply(TypedChange::Gone(Arc::unwrap_or_clone(object.header)));
     }
 
     fn replace(&self, objects: Vec<RawObject>) {
@@ -92,7 +92,7 @@ impl<K: DeserializeOwned, F: FnMut(TypedChange<K>) + Send> Sink for Reader<K, F>
         for object in objects {
             match self.decode(&object) {
                 Some(own) => decoded.push(own),
-                None => unread.push(object.header),
+                None => unread.push(Arc::unwrap_or_clone(object.header)),
             }
         }
         self.apply(TypedChange::All {

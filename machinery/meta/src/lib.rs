@@ -3,8 +3,8 @@
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! a request's user ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
-//! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
-//! for connections that fail ([`dial`]) and what release this is ([`version`]).
+//! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], objects as they are
+//! stored ([`shared`]), the words for connections that fail ([`dial`]) and what release this is ([`version`]).
 
 pub mod dial;
 pub mod error_chain;
@@ -21,6 +21,7 @@ mod packed_texts;
 pub mod predicate;
 pub mod quantity;
 pub mod reader;
+pub mod shared;
 pub mod syntax;
 mod text_map;
 mod text_set;
@@ -38,6 +39,7 @@ pub use label_selector::LabelSelector;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use predicate::Predicate;
 pub use quantity::Quantity;
+pub use shared::{SharedEvent, SharedEvents, SharedObject};
 pub use text_map::TextMap;
 pub use text_set::TextSet;
 pub use user::UserInfo;

@@ -6,14 +6,18 @@ use crate::respond::{self, ResponseOptions};
 use crate::{status, table};
 use apiserver_registry::{Entry, RegistryError, Store, WatchEvent};
 use bytes::{BufMut, Bytes, BytesMut};
-use machinery_meta::Revision;
+use machinery_meta::{Revision, SharedEvent, SharedEvents, SharedObject};
 use machinery_schema::{Tree, encode_json};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 /// Stored objects from here on are not copied into a frame: their slices follow it.
 const SHARED_OBJECT_BYTES: usize = 16 << 10;
+
+/// Length that a bookmark counts for where it is shared, about that of its JSON.
+const BOOKMARK_BYTES: usize = 128;
 
 /// Writes events in the negotiated form.
 pub(super) struct EventWriter {
@@ -67,6 +71,56 @@ impl EventWriter {
             return Ok(());
         }
         self.encoded(kind, entry, revision, out)
+    }
+
+    /// Shares an event with a client in this process: what is sent as it is stored is not encoded. Returns its length as JSON,
+    /// and whether the watch ends there.
+    pub(super) fn share(&mut self, event: &WatchEvent, to: &SharedEvents) -> (usize, bool) {
+        if let Some((event, length)) = self.shared(event) {
+            to.push(event);
+            return (length, false);
+        }
+        let (mut out, mut rest) = (BytesMut::new(), VecDeque::new());
+        let written = self.write(event, &mut out, &mut rest);
+        if let Err(error) = &written {
+            self.fail(error, &mut out);
+        }
+        let length = out.len();
+        out.truncate(length.saturating_sub(1));
+        to.push(SharedEvent::Line(out.freeze()));
+        (length, written.is_err() || matches!(event, WatchEvent::Failed(_)))
+    }
+
+    /// The event where it is of an object as it is stored, or a bookmark, with its length as JSON.
+    fn shared(&self, event: &WatchEvent) -> Option<(SharedEvent, usize)> {
+        let (kind, entry, revision) = match event {
+            WatchEvent::Added(entry) => ("ADDED", entry, entry.revision),
+            WatchEvent::Modified(entry) => ("MODIFIED", entry, entry.revision),
+            WatchEvent::Deleted(entry, revision) => ("DELETED", entry, *revision),
+            WatchEvent::Bookmark { revision, initial } => {
+                let event = SharedEvent::Reached {
+                    revision: *revision,
+                    ends_initial_events: *initial,
+                };
+                return Some((event, BOOKMARK_BYTES));
+            }
+            WatchEvent::Failed(_) => return None,
+        };
+        if !self.is_as_stored() || !respond::is_current(&self.store.row, entry) {
+            return None;
+        }
+        let object = SharedObject {
+            header: Arc::clone(&entry.record.header),
+            revision,
+            json: self.frame.slices(&entry.record, revision),
+        };
+        let length =
+            r#"{"type":"","object":}"#.len() + 1 + kind.len() + self.frame.len(&entry.record, revision);
+        let event = match event {
+            WatchEvent::Deleted(..) => SharedEvent::Gone(object),
+            _ => SharedEvent::Set(object),
+        };
+        Some((event, length))
     }
 
     fn stored(

@@ -16,7 +16,7 @@ use futures::future::{self, BoxFuture, FutureExt};
 use futures::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Response, StatusCode};
-use machinery_meta::Revision;
+use machinery_meta::{Revision, SharedEvents};
 use machinery_runtime::{CancellationToken, HeavyFlow, Runtime};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,7 +59,11 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let (holding, body) = endpoints.unread_memory.join(&call.ctx);
+    let shared = call.request.extensions().get::<SharedEvents>().cloned();
+    // Lines of another form are no lines of JSON.
+    let shared = shared.filter(|_| showing.form.format == Format::Json);
     let mut state = Streaming {
+        shared,
         sent: endpoints.hooks.watch_events(call.row()),
         flow: call.ctx.heavy_flow(),
         holding,
@@ -107,6 +111,8 @@ fn next_bookmark(now: Duration, end: Duration) -> Duration {
 }
 
 struct Streaming {
+    /// Takes the events for a client in this process.
+    shared: Option<SharedEvents>,
     /// Takes the size of each event.
     sent: Option<Arc<dyn WatchEvents>>,
     /// Flow that its frames are charged to as heavy work.
@@ -274,14 +280,15 @@ impl Streaming {
             true => PIECE_BYTES,
             false => ENCODED_BYTES,
         };
+        if let Some(shared) = self.shared.clone() {
+            return self.share(&shared, most);
+        }
         self.encoded_bytes = 0;
         let mut out = BytesMut::with_capacity(self.pending_bytes.min(most));
         while out.len() < most && self.unsent.is_empty() {
-            let Some(event) = self.pending.pop_front() else {
+            let Some(event) = self.next_pending() else {
                 break;
             };
-            self.pending_bytes -= length_of(&event);
-            self.told = self.told.max(revision_of(&event));
             if !self.write(&event, &mut out) {
                 break;
             }
@@ -293,6 +300,32 @@ impl Streaming {
             out = BytesMut::with_capacity(PIECE_BYTES);
         }
         self.piece(out)
+    }
+
+    fn next_pending(&mut self) -> Option<WatchEvent> {
+        let event = self.pending.pop_front()?;
+        self.pending_bytes -= length_of(&event);
+        self.told = self.told.max(revision_of(&event));
+        Some(event)
+    }
+
+    /// Announces the next events to a client in this process, about `most` bytes of them.
+    fn share(&mut self, to: &SharedEvents, most: usize) -> Frame {
+        let mut bytes = 0;
+        while bytes < most && !self.over {
+            let Some(event) = self.next_pending() else {
+                break;
+            };
+            let (length, ends) = self.writer.share(&event, to);
+            if let Some(sent) = &self.sent {
+                sent.sent(length);
+            }
+            bytes += length;
+            self.over |= ends;
+        }
+        let left = self.left();
+        self.holding.left(left);
+        Ok(Bytes::new())
     }
 
     /// Writes an event; `false` where the watch ends there.

@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use machinery_meta::SharedEvents;
 use machinery_runtime::AnswerRoom;
 use serde::Serialize;
 use std::time::Duration;
@@ -47,8 +48,14 @@ impl Outgoing {
     }
 }
 
-/// Pieces of a stream, with the room of the API extension that sends them, if one does.
-pub(crate) type Opened = (BoxStream<'static, Result<Bytes, ClientError>>, Option<AnswerRoom>);
+/// A stream of an answer.
+pub(crate) struct Opened {
+    pub(crate) pieces: BoxStream<'static, Result<Bytes, ClientError>>,
+    /// Room of the API extension that answers, if one does.
+    pub(crate) room: Option<AnswerRoom>,
+    /// Events that pieces announce, where the server is of this process.
+    pub(crate) shared: SharedEvents,
+}
 
 impl Client {
     /// The same as [`Client::get_path`], with the room of the API extension that answers, if one does.
@@ -70,13 +77,30 @@ impl Client {
         self.limited(exchange).await?
     }
 
-    /// The same as [`Client::stream`], with the room of the API extension that answers, if one does.
-    pub(crate) async fn open(&self, path: &str, query: &[(&str, String)]) -> Result<Opened, ClientError> {
-        let request = self
+    /// The same as [`Client::stream`], for readers of a watch: a server of this process shares its events.
+    pub(crate) async fn open_watch(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<Opened, ClientError> {
+        self.open(path, query, self.shares_memory()).await
+    }
+
+    pub(super) async fn open(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        shares: bool,
+    ) -> Result<Opened, ClientError> {
+        let mut request = self
             .request(Method::GET, &with_query(path, query))
-            // Watch frames are shared slices; a compressed stream could not be.
+            // An extension that compresses would have to be unpacked.
             .header(header::ACCEPT_ENCODING, "identity")
             .body(Body::empty())?;
+        let shared = SharedEvents::default();
+        if shares {
+            request.extensions_mut().insert(shared.clone());
+        }
         let response = self
             .limited(self.transport.send(request))
             .await?
@@ -87,7 +111,11 @@ impl Client {
         }
         let room = answer::room_of(&response);
         let pieces = response.into_body().into_data_stream();
-        Ok((pieces.map(|piece| piece.map_err(transport)).boxed(), room))
+        Ok(Opened {
+            pieces: pieces.map(|piece| piece.map_err(transport)).boxed(),
+            room,
+            shared,
+        })
     }
 
     pub(super) fn send_body(

@@ -171,7 +171,7 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<BoxStream<'static, Result<Bytes, ClientError>>, ClientError> {
-        self.open(path, query).await.map(|(stream, _)| stream)
+        self.open(path, query, false).await.map(|opened| opened.pieces)
     }
 }
 

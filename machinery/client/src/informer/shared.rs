@@ -88,7 +88,7 @@ impl<P: Projection> Shared<P> {
             (true, false) => bytes.compact(),
         };
         Some(Arc::new(Object {
-            header: Arc::new(header),
+            header,
             revision,
             projection,
             bytes: kept,
@@ -249,7 +249,7 @@ mod tests {
         );
         let (header, revision) = parse_header(json.as_bytes()).unwrap();
         RawObject {
-            header,
+            header: Arc::new(header),
             revision,
             bytes: Slices::default(),
             room: None,

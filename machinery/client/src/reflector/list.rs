@@ -6,6 +6,7 @@ use crate::error::ClientError;
 use crate::object::{RawObject, Slices, parse_header};
 use bytes::Bytes;
 use machinery_meta::Revision;
+use std::sync::Arc;
 
 /// Objects per page of a list.
 const PAGE_LIMIT: usize = 500;
@@ -71,7 +72,7 @@ impl Reflector<'_> {
                 Ok((header, revision)) => {
                     let start = item.get().as_ptr() as usize - body.as_ptr() as usize;
                     let bytes = Slices(vec![body.slice(start..start + item.get().len())]);
-                    objects.push(self.object(sink, header, revision, bytes, true)?);
+                    objects.push(self.object(sink, Arc::new(header), revision, bytes, true)?);
                 }
                 Err(error) => objects.extend(self.partial(sink, item.get(), &error, true)?),
             }

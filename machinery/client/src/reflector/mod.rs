@@ -25,7 +25,7 @@ use machinery_meta::{ObjectHeader, ObjectKey, Revision};
 use machinery_runtime::metrics::Family;
 use machinery_runtime::{AnswerRoom, Runtime};
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Receiver of a reflector's objects.
@@ -214,7 +214,7 @@ impl Reflector<'_> {
     fn object(
         &self,
         sink: &dyn Sink,
-        header: ObjectHeader,
+        header: Arc<ObjectHeader>,
         revision: Revision,
         mut bytes: Slices,
         stays: bool,
@@ -253,7 +253,7 @@ impl Reflector<'_> {
         let Some((header, revision)) = partial_header(json) else {
             return Ok(None);
         };
-        let object = self.object(sink, header, revision, Slices::default(), stays)?;
+        let object = self.object(sink, Arc::new(header), revision, Slices::default(), stays)?;
         Ok(Some(RawObject {
             is_partial: true,
             ..object

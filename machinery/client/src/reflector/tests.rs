@@ -6,6 +6,7 @@ use futures::StreamExt;
 use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
+use machinery_meta::{SharedEvent, SharedEvents, SharedObject};
 use machinery_runtime::Simulation;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -150,4 +151,102 @@ fn reflector_revision_beyond_the_servers_newest_is_listed_anew() {
     ]);
     let fresh: Vec<bool> = asked.iter().map(|asked| asked.is_fresh).collect();
     assert_eq!(fresh, [true, false, true, false]);
+}
+
+fn shared(json: &'static str) -> SharedObject {
+    let (header, revision) = crate::object::parse_header(json.as_bytes()).unwrap();
+    let (first, rest) = json.split_at(20);
+    let empty = Bytes::new();
+    SharedObject {
+        header: Arc::new(header),
+        revision,
+        json: [Bytes::from(first), empty.clone(), Bytes::from(rest), empty],
+    }
+}
+
+/// Keeps what it reads.
+struct Text(String);
+
+impl crate::projection::Projection for Text {
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self(String::from_utf8_lossy(json).into_owned()))
+    }
+}
+
+const FIRST: &str = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"1"}}"#;
+const SECOND: &str = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"2"},"spec":{}}"#;
+
+#[test]
+fn reflector_in_process_delivers_shared_events_in_order_with_the_stored_headers() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let (first, second) = (shared(FIRST), shared(SECOND));
+        let stored = second.header.clone();
+        let mut batches = vec![
+            vec![
+                SharedEvent::Set(first.clone()),
+                SharedEvent::Reached {
+                    revision: Revision(1),
+                    ends_initial_events: true,
+                },
+            ],
+            vec![
+                SharedEvent::Set(second),
+                SharedEvent::Line(Bytes::from(
+                    NEWS.trim_end()
+                        .replace("\"2\"", "\"3\"")
+                        .replace("\"a\"", "\"b\""),
+                )),
+            ],
+            vec![SharedEvent::Gone(SharedObject {
+                revision: Revision(4),
+                ..first
+            })],
+        ]
+        .into_iter();
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let shared = request.extensions().get::<SharedEvents>().unwrap().clone();
+            let pieces = futures::stream::iter(batches.by_ref().collect::<Vec<_>>()).map(move |batch| {
+                batch.into_iter().for_each(|event| shared.push(event));
+                Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::new()))
+            });
+            let answer =
+                http::Response::new(StreamBody::new(pieces.chain(futures::stream::pending()).boxed()));
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let informers = crate::Informers::new(Client::in_process(server, runtime.clone()), runtime.clone());
+        let informer = informers.of::<Pod, Text>();
+        let (seen, own) = (Arc::new(Mutex::new(Vec::new())), stored.clone());
+        let noted = seen.clone();
+        let _subscription = informer.on_change(move |change| {
+            let latest = change.latest();
+            let is_stored = Arc::ptr_eq(&latest.header, &own);
+            let gone = change.is_removal();
+            noted.lock().push((
+                latest.name().to_owned(),
+                latest.revision.0,
+                latest.projection.0.len(),
+                is_stored,
+                gone,
+            ));
+        });
+        while informer.position() < Revision(4) {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        let seen = seen.lock().clone();
+        let length_of_b = NEWS
+            .find(r#"{"metadata""#)
+            .map(|at| NEWS.trim_end().len() - at - 1)
+            .unwrap();
+        let expected = [
+            ("a", 1, FIRST.len(), false, false),
+            ("a", 2, SECOND.len(), true, false),
+            ("b", 3, length_of_b, false, false),
+            ("a", 2, SECOND.len(), true, true),
+        ];
+        let expected = expected
+            .map(|(name, revision, length, stored, gone)| (name.to_owned(), revision, length, stored, gone));
+        assert_eq!(seen, expected);
+    });
 }

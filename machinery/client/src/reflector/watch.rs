@@ -1,7 +1,7 @@
 //! One request to watch, and its events.
 
 use super::extension_watch::ExtensionWatch;
-use super::frames::{Brief, BriefMeta, Event};
+use super::frames::{Brief, Event};
 use super::{Ended, Reflector, Sink};
 use crate::answer;
 use crate::error::ClientError;
@@ -10,7 +10,8 @@ use crate::object::{RawObject, Slices, parse_header};
 use bytes::Bytes;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use machinery_meta::Revision;
+use machinery_meta::{Revision, SharedEvent, SharedEvents, SharedObject};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A watch is asked to last between once and twice this long, so that many do not end together.
@@ -33,9 +34,9 @@ impl Reflector<'_> {
         query.push(("allowWatchBookmarks", "true".to_owned()));
         query.push(("timeoutSeconds", seconds.to_string()));
         let start = self.runtime.monotonic();
-        let (mut body, room) = self.client.open(&self.source.path(), &query).await?;
-        let mut of_extension = room.clone().map(ExtensionWatch::of).transpose()?;
-        self.answered(room);
+        let mut opened = self.client.open_watch(&self.source.path(), &query).await?;
+        let mut of_extension = opened.room.clone().map(ExtensionWatch::of).transpose()?;
+        self.answered(opened.room.take());
         let limit = Duration::from_secs(seconds) + WATCH_GRACE;
         let mut lines = Lines::within(match of_extension {
             Some(_) => MAX_LINE_OF_EXTENSION,
@@ -47,7 +48,7 @@ impl Reflector<'_> {
                 Some(_) => limit.saturating_sub(self.runtime.monotonic().saturating_sub(start)),
                 None => limit,
             };
-            let piece = match self.runtime.timeout(left, body.next()).await {
+            let piece = match self.runtime.timeout(left, opened.pieces.next()).await {
                 Ok(Some(Ok(piece))) => piece,
                 // What was delivered so far stands; only of an unfinished list nothing does.
                 Ok(Some(Err(error))) if self.pending.is_some() => return Err(error),
@@ -65,7 +66,12 @@ impl Reflector<'_> {
                 }
             };
             let length = piece.len();
-            if !self.take(&mut lines, piece)? {
+            // A piece announces shared events, or has some bytes itself.
+            let goes_on = match piece.is_empty() {
+                true => self.take_shared(&opened.shared)?,
+                false => self.take(&mut lines, piece)?,
+            };
+            if !goes_on {
                 return Ok(Ended::SinkGone);
             }
             if let Some(of_extension) = &mut of_extension {
@@ -101,6 +107,41 @@ impl Reflector<'_> {
         outcome.map(|()| true)
     }
 
+    /// Takes what a server of this process has announced; `false` when the sink is gone.
+    fn take_shared(&mut self, shared: &SharedEvents) -> Result<bool, ClientError> {
+        let Some(sink) = self.sink.upgrade() else {
+            return Ok(false);
+        };
+        for event in shared.take() {
+            match event {
+                SharedEvent::Set(object) => self.deliver_shared(&*sink, false, object)?,
+                SharedEvent::Gone(object) => self.deliver_shared(&*sink, true, object)?,
+                SharedEvent::Reached {
+                    revision,
+                    ends_initial_events,
+                } => {
+                    self.heard = true;
+                    self.mark(&*sink, revision, ends_initial_events);
+                }
+                SharedEvent::Line(line) => self.event(&*sink, &Slices(vec![line]))?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn deliver_shared(
+        &mut self,
+        sink: &dyn Sink,
+        gone: bool,
+        object: SharedObject,
+    ) -> Result<(), ClientError> {
+        self.heard = true;
+        let bytes = Slices(object.json.into());
+        let object = self.object(sink, object.header, object.revision, bytes, !gone)?;
+        self.deliver(sink, gone, object);
+        Ok(())
+    }
+
     fn event(&mut self, sink: &dyn Sink, line: &Slices) -> Result<(), ClientError> {
         let json = line.joined();
         let decode = |source| ClientError::Decode {
@@ -120,7 +161,7 @@ impl Reflector<'_> {
         let gone = event.kind == "DELETED";
         let delivered = match (&*event.kind, parse_header(object.as_bytes())) {
             ("ADDED" | "MODIFIED" | "DELETED", Ok((header, revision))) => {
-                Some(self.object(sink, header, revision, bytes, !gone)?)
+                Some(self.object(sink, Arc::new(header), revision, bytes, !gone)?)
             }
             ("ADDED" | "MODIFIED" | "DELETED", Err(error)) => self.partial(sink, object, &error, !gone)?,
             _ => None,
@@ -129,7 +170,9 @@ impl Reflector<'_> {
             Some(object) => self.deliver(sink, gone, object),
             None => {
                 let brief: Brief<'_> = serde_json::from_str(object).map_err(decode)?;
-                self.mark(sink, &brief.metadata);
+                let meta = &brief.metadata;
+                let revision = meta.resource_version.parse().unwrap_or(Revision::ZERO);
+                self.mark(sink, revision, meta.ends_initial_events());
             }
         }
         Ok(())
@@ -154,14 +197,14 @@ impl Reflector<'_> {
     }
 
     /// Everything up to a bookmark has been delivered.
-    fn mark(&mut self, sink: &dyn Sink, meta: &BriefMeta<'_>) {
+    fn mark(&mut self, sink: &dyn Sink, revision: Revision, ends_initial_events: bool) {
         if self.pending.is_some() {
-            if !meta.ends_initial_events() {
+            if !ends_initial_events {
                 return;
             }
             let all = self.pending.take().unwrap_or_default();
             sink.replace(all.into_values().collect());
         }
-        self.reached(sink, meta.resource_version.parse().unwrap_or(Revision::ZERO));
+        self.reached(sink, revision);
     }
 }
