@@ -85,13 +85,31 @@ pub(crate) const SERVER: &str = "server";
 pub(crate) const AGENT: &str = "agent";
 pub(super) const SHIMS: &str = "shims";
 
-/// Programs of a cluster, by the beginning of their command lines. The order is that of the figures.
-const PROGRAMS: [(&str, &str); 4] = [
-    (SERVER, "knarr server "),
-    (AGENT, "knarr agent "),
-    ("containerd", "containerd "),
-    (SHIMS, "containerd-shim-runc-v2 "),
+/// Programs of a cluster, by the beginning of their command lines. The order is that of the figures. Knarr's own are told by
+/// their subcommand, since its file may have any name.
+const PROGRAMS: [(&str, Beginning); 4] = [
+    (SERVER, Beginning::Subcommand("server ")),
+    (AGENT, Beginning::Subcommand("agent ")),
+    ("containerd", Beginning::Name("containerd")),
+    (SHIMS, Beginning::Name("containerd-shim-runc-v2")),
 ];
+
+/// What tells a program.
+enum Beginning {
+    /// The file's name.
+    Name(&'static str),
+    /// The first argument.
+    Subcommand(&'static str),
+}
+
+impl Beginning {
+    fn fits(&self, path: &str, arguments: &str) -> bool {
+        match self {
+            Self::Name(name) => path.rsplit('/').next() == Some(name),
+            Self::Subcommand(name) => arguments.starts_with(name),
+        }
+    }
+}
 
 /// The running processes that have the directory, or something in it, among their arguments.
 pub(crate) fn of_cluster(data_dir: &Path) -> Vec<(&'static str, Processes)> {
@@ -114,9 +132,10 @@ fn program_of(pid: u32, data_dir: &Path) -> Option<usize> {
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
     let (path, arguments) = line.split_once(' ')?;
     let mut words = arguments.split([' ', '=']);
-    let line = format!("{} {arguments}", path.rsplit('/').next()?);
     let is_ours = words.any(|word| Path::new(word).starts_with(data_dir));
-    let program = PROGRAMS.iter().position(|(_, begin)| line.starts_with(begin));
+    let program = PROGRAMS
+        .iter()
+        .position(|(_, own)| own.fits(path, arguments));
     program.filter(|_| is_ours)
 }
 

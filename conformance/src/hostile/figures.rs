@@ -282,6 +282,10 @@ impl Report {
             let [before, peak, after] = all.map(|held| held.threads);
             self.line(format_args!("| {name} | threads | {before} | {peak} | {after} |"));
         }
+        if samples.data_dir.is_some() && samples.of_agent.peak.bytes == 0 {
+            let failure = "the node's agent was never seen, so that nothing ended or measured it";
+            self.failures.push(failure.to_owned());
+        }
         let (before, after) = (samples.of_server.before.bytes, samples.of_server.after.bytes);
         let most = before as f64 * limits.memory_factor + MEMORY_CONSTANT as f64;
         if after as f64 > most {
