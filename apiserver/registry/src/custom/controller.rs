@@ -116,7 +116,7 @@ impl Definitions {
 
     async fn removed(&self, name: &str) {
         self.registry.remove_custom(name);
-        self.settle_others().await;
+        self.settle_others(names::group_of(name)).await;
     }
 
     async fn changed(&self, definition: &Tree) {
@@ -182,18 +182,16 @@ impl Definitions {
         self.ctx.runtime.spawn("definition renewal", renewal).detach();
     }
 
-    async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {
+    pub(super) async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {
         let page = self.store.list(&Scope::Cluster, &ListOptions::default()).await?;
         let mut taken = Taken::default();
         for entry in page
             .entries
             .iter()
-            .filter(|entry| entry.record.header.key.name != name)
+            .filter(|entry| entry.record.header.key.name != name && in_group(entry, group))
         {
             let other = self.store.decode(entry)?;
-            if other.str_at(&["spec", "group"]) == group
-                && let Some(accepted) = other.at(&["status", "acceptedNames"])
-            {
+            if let Some(accepted) = other.at(&["status", "acceptedNames"]) {
                 taken.add(accepted);
             }
         }
@@ -228,12 +226,12 @@ impl Definitions {
         }
     }
 
-    /// Names that a definition waited for may be free now.
-    async fn settle_others(&self) {
+    /// Names that a definition of this group waited for may be free now.
+    async fn settle_others(&self, group: &str) {
         let Ok(page) = self.store.list(&Scope::Cluster, &ListOptions::default()).await else {
             return;
         };
-        for entry in page.entries {
+        for entry in page.entries.iter().filter(|entry| in_group(entry, group)) {
             if let Err(error) = self.settle(&entry.record.header.key.name).await {
                 tracing::warn!(%error, "accepting the names of a CustomResourceDefinition failed");
             }
@@ -292,6 +290,12 @@ impl Definitions {
         }
         Ok(Some(cleanup::COMPLETED))
     }
+}
+
+/// Returns whether a definition is of this group. Names compete within a group alone, and definitions are large: the loop
+/// decodes none of another group for them.
+fn in_group(entry: &Entry, group: &str) -> bool {
+    names::group_of(&entry.record.header.key.name) == group
 }
 
 /// The wait after so many errors in a row.

@@ -18,6 +18,8 @@ mod renewal_tests;
 #[cfg(test)]
 mod rule_tests;
 mod strategy;
+#[cfg(test)]
+mod taken_tests;
 
 pub(crate) use cleanup::FINALIZER;
 pub use controller::start;

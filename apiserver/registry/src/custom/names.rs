@@ -5,6 +5,11 @@ use crate::shared::conditions::{Condition, set_condition};
 use machinery_schema::{Ref, Tree};
 use std::collections::HashSet;
 
+/// The group of a definition, from its name: `plural.group`, whose plural is one label.
+pub(super) fn group_of(name: &str) -> &str {
+    name.split_once('.').map_or("", |(_, group)| group)
+}
+
 /// The names in use by other definitions of the same group.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
