@@ -17,6 +17,7 @@ mod fake_nodes;
 mod fuzz;
 mod hostile;
 mod mutations;
+mod operators;
 mod owners;
 mod packages;
 mod subject;
@@ -73,6 +74,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Two tenants at work on a server that others attack: latencies, errors, memory.
     Hostile(hostile::Arguments),
+    /// Run programs that others wrote for Kubernetes, each with a first scenario, against our server.
+    Operators(operators::Arguments),
     /// Run upstream's conformance suite against our control plane.
     Conformance(conformance::Arguments),
 }
@@ -106,6 +109,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Owners(arguments) => owners::run(&config, arguments),
         Command::Fuzz(arguments) => fuzz::run(&config, arguments),
         Command::Hostile(arguments) => hostile::run(&config, arguments),
+        Command::Operators(arguments) => operators::run(&config, arguments),
         Command::Conformance(arguments) => conformance::run(&config, arguments),
     }
 }
