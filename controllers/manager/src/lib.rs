@@ -17,6 +17,7 @@ mod metrics;
 mod owners;
 pub mod pod_claim;
 pub mod pod_control;
+mod pod_progress;
 pub mod views;
 
 mod attach_detach;

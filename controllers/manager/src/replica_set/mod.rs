@@ -10,6 +10,8 @@ mod reconcile;
 mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream_tests;
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;

@@ -1,9 +1,10 @@
 //! Order in which pods go when there are too many: one comparison per rule, in upstream's order.
 
-use crate::views::{Phase, PodView};
+use crate::pod_progress::{by_restarts, by_stage, created, ready_since};
+use crate::views::PodView;
 use jiff::Timestamp;
 use machinery_client::Object;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,46 +16,27 @@ pub(super) fn rank(pods: &mut [Arc<Object<PodView>>], siblings: &[Arc<Object<Pod
         *on_node.entry(&pod.node).or_default() += 1;
     }
     let neighbours = |pod: &PodView| on_node.get(&*pod.node).copied().unwrap_or(0);
-    pods.sort_by(|a, b| {
-        let by = |rule: Ordering| rule;
-        by(assigned(a).cmp(&assigned(b)))
-            .then(phase(a).cmp(&phase(b)))
-            .then(a.ready.cmp(&b.ready))
-            .then(a.deletion_cost.cmp(&b.deletion_cost))
-            .then(Reverse(neighbours(a)).cmp(&Reverse(neighbours(b))))
-            .then(ready_for(a, now).cmp(&ready_for(b, now)))
-            .then(b.restarts.cmp(&a.restarts))
-            .then(age(a, now).cmp(&age(b, now)))
-            .then(a.uid().cmp(b.uid()))
-    });
+    pods.sort_by(|a, b| order((a, neighbours(a)), (b, neighbours(b)), now).then(a.uid().cmp(b.uid())));
 }
 
-/// Unassigned before assigned.
-fn assigned(pod: &PodView) -> bool {
-    !pod.node.is_empty()
+/// Orders two pods, each with the number of siblings on its node. Where times are of one magnitude upstream decides by
+/// uid, so that its comparison has cycles; here the next rule decides.
+pub(super) fn order(
+    (a, near_a): (&PodView, usize),
+    (b, near_b): (&PodView, usize),
+    now: Timestamp,
+) -> Ordering {
+    by_stage(a, b)
+        .then(a.deletion_cost.cmp(&b.deletion_cost))
+        .then(near_b.cmp(&near_a))
+        .then_with(|| age(ready_since(a), now).cmp(&age(ready_since(b), now)))
+        .then_with(|| by_restarts(a, b))
+        .then_with(|| age(created(a), now).cmp(&age(created(b), now)))
 }
 
-/// Pending before unknown before running.
-fn phase(pod: &PodView) -> u8 {
-    match pod.phase {
-        Phase::Pending => 0,
-        Phase::Unknown => 1,
-        _ => 2,
-    }
-}
-
-/// Ready for less time before longer, on a logarithmic scale, so that equals are spread and not always the newest.
-fn ready_for(pod: &PodView, now: Timestamp) -> u32 {
-    if pod.ready {
-        pod.ready_since.map_or(0, |since| magnitude(since, now))
-    } else {
-        0
-    }
-}
-
-/// Newer before older, on the same scale.
-fn age(pod: &PodView, now: Timestamp) -> u32 {
-    magnitude(pod.created, now)
+/// Later before earlier, on a logarithmic scale, so that equals are spread and not always the newest; no time comes first.
+fn age(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
+    since.map(|since| magnitude(since, now))
 }
 
 fn magnitude(since: Timestamp, now: Timestamp) -> u32 {

@@ -52,7 +52,7 @@ fn cut(message: &str) -> &str {
     &message[..message.floor_char_boundary(MAX_MESSAGE)]
 }
 
-/// `ReplicaFailure` stands while something fails, and keeps its time while it stands.
+/// `ReplicaFailure` stands while something fails, as it was first said.
 fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
     let mut out: Vec<_> = old
         .iter()
@@ -67,8 +67,7 @@ fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> V
             cut(&failure.message),
             now,
         );
-        let same = find(old, "ReplicaFailure").filter(|own| own.reason == failure.reason);
-        out.push(same.cloned().unwrap_or(new));
+        out.push(find(old, "ReplicaFailure").cloned().unwrap_or(new));
     }
     out
 }

@@ -55,6 +55,8 @@ pub struct PodView {
     pub deletion_cost: i32,
     /// The largest restart count of its containers.
     pub restarts: i32,
+    /// The largest restart count of its sidecars.
+    pub sidecar_restarts: i32,
     /// The restarts of all its containers together, those that run first among them.
     pub restarts_together: i32,
     /// `status.podIPs`.
@@ -246,6 +248,7 @@ impl Projection for PodView {
                 .map(|own| own.restart_count)
                 .max()
                 .unwrap_or(0),
+            sidecar_restarts: status.sidecar_restarts(&spec),
             restarts_together: status
                 .init_container_statuses
                 .iter()

@@ -45,6 +45,11 @@ pub(super) struct Spec {
 }
 
 impl Spec {
+    fn has_sidecar(&self, name: &str) -> bool {
+        let mut all = self.init_containers.iter();
+        all.any(|own| &*own.name == name && own.restart_policy.as_deref() == Some("Always"))
+    }
+
     /// Containers that run as long as the pod: its own and sidecars.
     pub(super) fn lasting_containers(&self) -> impl Iterator<Item = &Container> {
         let sidecars = self.init_containers.iter();
@@ -228,6 +233,16 @@ impl Status {
         let by_kubelet = condition.reason == "TerminationByKubelet";
         let since = || time(condition.last_transition_time.as_deref()).unwrap_or(Timestamp::UNIX_EPOCH);
         (!by_kubelet).then(since)
+    }
+
+    fn of_sidecars<'a>(&'a self, spec: &'a Spec) -> impl Iterator<Item = &'a ContainerStatus> {
+        let all = self.init_container_statuses.iter();
+        all.filter(|own| spec.has_sidecar(&own.name))
+    }
+
+    pub(super) fn sidecar_restarts(&self, spec: &Spec) -> i32 {
+        let counts = self.of_sidecars(spec).map(|own| own.restart_count);
+        counts.max().unwrap_or(0)
     }
 
     pub(super) fn last_end(&self) -> Option<Timestamp> {
