@@ -1,5 +1,5 @@
 //! Progress of a pod: of pods too many, those go first that have done least. One comparison per rule, in upstream's order
-//! (`ActivePodsWithRanks` of `controller_utils.go`).
+//! (`ActivePods` and `ActivePodsWithRanks` of `controller_utils.go`).
 
 use crate::views::{Phase, PodView};
 use jiff::Timestamp;
@@ -29,6 +29,15 @@ pub(crate) fn by_restarts(a: &PodView, b: &PodView) -> Ordering {
 /// Time since which a pod is ready; one that is ready since nobody knows when comes before all.
 pub(crate) fn ready_since(pod: &PodView) -> Option<Timestamp> {
     pod.ready_since.filter(|_| pod.ready)
+}
+
+/// Orders active pods: by stage, by the time since which they are ready, by restarts and by age, later ones first.
+pub(crate) fn by_progress(a: &PodView, b: &PodView) -> Ordering {
+    let later = |a: Option<Timestamp>, b: Option<Timestamp>| a.map(Reverse).cmp(&b.map(Reverse));
+    by_stage(a, b)
+        .then_with(|| later(ready_since(a), ready_since(b)))
+        .then_with(|| by_restarts(a, b))
+        .then_with(|| later(created(a), created(b)))
 }
 
 /// Time of a pod's creation, where it has one.

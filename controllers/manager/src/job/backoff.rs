@@ -19,13 +19,23 @@ const BACKOFF_LONGEST_SECONDS: i64 = 600;
 /// The failures of a Job since its last success.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
-    failures: u32,
-    last_failure: Option<Timestamp>,
+    pub(super) failures: u32,
+    pub(super) last_failure: Option<Timestamp>,
     /// Pods that have been noted and still hold the finalizer.
     seen: BTreeSet<String>,
 }
 
 impl Backoff {
+    /// A record of so many failures, the last of which was then.
+    #[cfg(test)]
+    pub(super) fn of(failures: u32, last_failure: Option<Timestamp>) -> Self {
+        Self {
+            failures,
+            last_failure,
+            seen: BTreeSet::new(),
+        }
+    }
+
     /// The record after this round. One that is not there (we have just begun) is read from the pods that have been
     /// counted.
     pub(super) fn after(snapshot: &Snapshot) -> Self {

@@ -5,7 +5,9 @@ use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{Tracked, completions};
 use crate::views::{Phase, find, time};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{SuccessPolicy, SuccessPolicyRule};
 use machinery_client::Folded;
+use std::collections::BTreeSet;
 
 /// Reason for which a Job ends.
 pub(super) struct End {
@@ -95,26 +97,10 @@ fn restarts_too_often(snapshot: &Snapshot) -> bool {
 fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
     let job = &snapshot.job;
     let policy = job.success_policy.as_ref().map(Folded::get);
-    let policy = policy.as_deref().and_then(|policy| {
-        let rules = policy.rules.iter().enumerate();
-        rules.into_iter().find(|(_, rule)| {
-            let all = completions(snapshot);
-            let wanted = rule
-                .succeeded_indexes
-                .as_ref()
-                .map(|text| Ranges::parse(text, all));
-            let met = match &wanted {
-                Some(wanted) => wanted.count_in(&tracked.completed),
-                None => tracked.completed.len(),
-            };
-            match (rule.succeeded_count, &wanted) {
-                (Some(count), _) => usize::try_from(count).is_ok_and(|count| met >= count),
-                (None, Some(wanted)) => u64::try_from(met).is_ok_and(|met| met == wanted.len()),
-                (None, None) => false,
-            }
-        })
-    });
-    if let Some((at, _)) = policy {
+    let met = policy
+        .as_deref()
+        .and_then(|own| met_rule(own, &tracked.completed, completions(snapshot)));
+    if let Some(at) = met {
         let message = format!("Matched rules at index {at}");
         return Some(End {
             failed: false,
@@ -132,6 +118,24 @@ fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<
         reason: "CompletionsReached".to_owned(),
         message: "Reached expected number of succeeded pods".to_owned(),
     })
+}
+
+/// The first rule of the policy that these indexes meet: with enough of the rule's indexes, or with all of them.
+pub(super) fn met_rule(policy: &SuccessPolicy, succeeded: &BTreeSet<u32>, completions: u32) -> Option<usize> {
+    let enough = |met: usize, count: Option<i32>| {
+        count.is_some_and(|count| usize::try_from(count).is_ok_and(|count| met >= count))
+    };
+    let is_met = |rule: &SuccessPolicyRule| match &rule.succeeded_indexes {
+        Some(text) => {
+            let wanted = Ranges::parse(text, completions);
+            let met = wanted.count_in(succeeded);
+            let all = u64::try_from(met).is_ok_and(|met| met == wanted.len());
+            wanted.len() > 0 && (all || enough(met, rule.succeeded_count))
+        }
+        None => enough(succeeded.len(), rule.succeeded_count),
+    };
+    let met = policy.rules.iter().position(is_met);
+    met.filter(|_| !succeeded.is_empty())
 }
 
 /// The moment from which a Job has been active for too long.

@@ -32,7 +32,9 @@ pub(super) fn judge(
                 let why = format!("{why} matching FailJob rule at index {at}");
                 (Verdict::FailJob(why), Some("FailJob"))
             }
-            _ => (Verdict::Count, Some("Count")),
+            "Count" => (Verdict::Count, Some("Count")),
+            // A rule of a later release says nothing.
+            _ => continue,
         };
     }
     (Verdict::Count, None)
@@ -42,7 +44,11 @@ fn matches(rule: &PodFailurePolicyRule, pod: &Object<PodView>) -> Option<String>
     let ending = pod.ending.as_ref()?;
     if let Some(codes) = &rule.on_exit_codes {
         let named = |name: &str| codes.container_name.as_deref().is_none_or(|own| own == name);
-        let meets = |code: i32| codes.values.contains(&code) == (codes.operator == "In");
+        let meets = |code: i32| match codes.operator.as_str() {
+            "In" => codes.values.contains(&code),
+            "NotIn" => !codes.values.contains(&code),
+            _ => false,
+        };
         let hit = ending
             .exit_codes
             .iter()
@@ -54,13 +60,11 @@ fn matches(rule: &PodFailurePolicyRule, pod: &Object<PodView>) -> Option<String>
             )
         });
     }
-    let patterns = rule.on_pod_conditions.iter().flatten();
-    let hit = patterns.into_iter().find(|pattern| {
-        let status = pattern.status.as_deref().unwrap_or("True");
-        ending
-            .conditions
+    let patterns = rule.on_pod_conditions.as_deref().unwrap_or_default();
+    let hit = ending.conditions.iter().find(|(kind, status)| {
+        patterns
             .iter()
-            .any(|(kind, own)| **kind == *pattern.type_ && **own == *status)
+            .any(|own| **kind == *own.type_ && **status == *own.status.as_deref().unwrap_or("True"))
     });
-    hit.map(|pattern| format!("Pod {} has condition {}", pod.key(), pattern.type_))
+    hit.map(|(kind, _)| format!("Pod {} has condition {kind}", pod.key()))
 }

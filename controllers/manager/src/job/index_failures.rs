@@ -39,7 +39,8 @@ fn order(pod: &PodRef) -> (i32, jiff::Timestamp) {
 
 /// Uids of failed pods that stay until their successors are there.
 pub(super) fn awaiting_successors<'a>(snapshot: &'a Snapshot, tracked: &Tracked) -> BTreeSet<&'a str> {
-    if snapshot.job.backoff_limit_per_index.is_none() || is_ending(&snapshot.job) {
+    let job = &snapshot.job;
+    if job.backoff_limit_per_index.is_none() || is_ending(job) || job.header.is_deleting() {
         return BTreeSet::new();
     }
     let active = snapshot.pods.iter().filter(|pod| is_active(pod));

@@ -20,7 +20,11 @@ mod indexes;
 mod metrics;
 mod plan;
 mod reconcile;
+#[cfg(test)]
+mod rule_tests;
 mod snapshot;
+#[cfg(test)]
+mod sync_tests;
 #[cfg(test)]
 mod tests;
 mod tracking;

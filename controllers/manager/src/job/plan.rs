@@ -6,6 +6,7 @@ use super::indexes;
 use super::snapshot::{PodRef, Snapshot};
 use super::tracking::{Tracked, completions, has_failed, has_succeeded, index_in_range, track};
 use crate::pod_control::BURST_REPLICAS;
+use crate::pod_progress::by_progress;
 use crate::views::pod::is_active;
 use crate::views::{Condition, JobStatus, find, seconds};
 use jiff::Timestamp;
@@ -88,10 +89,10 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
     };
     plan.release.clone_from(&tracked.release);
     plan.policy_actions.clone_from(&tracked.policy_actions);
-    if job.is_finished() || job.header.is_deleting() {
-        plan.status.conditions.clone_from(&job.status.conditions);
+    if job.is_finished() {
+        plan.status = job.status.clone();
         // A finished Job keeps no pod at work.
-        plan.delete = if job.is_finished() { active } else { Vec::new() };
+        plan.delete = active;
         return plan;
     }
     if plan.status.start_time.is_none() && !job.suspend {
@@ -99,6 +100,8 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
     }
     match end(snapshot, &tracked, &active) {
         Some(end) => finish(snapshot, &tracked, end, active, terminating, &mut plan),
+        // One that is on its way out is counted to its end, and makes nothing.
+        None if job.header.is_deleting() => {}
         None => work(snapshot, &tracked, &active, terminating, &mut plan),
     }
     plan
@@ -134,6 +137,11 @@ fn finish(
     terminating: usize,
     plan: &mut Plan,
 ) {
+    if !snapshot.settled {
+        // There may be pods that are not seen: it ends when they are.
+        plan.delete = active;
+        return;
+    }
     let (interim, terminal) = if end.failed {
         ("FailureTarget", "Failed")
     } else {
@@ -161,24 +169,26 @@ fn set(conditions: &mut Vec<Condition>, kind: &str, end: &End, now: Timestamp) {
     }
     let mut new = Condition::new(kind, "True", &end.reason, &end.message, now);
     new.last_probe_time = Some(seconds(now));
-    conditions.retain(|own| own.kind != kind);
-    conditions.push(new);
+    match conditions.iter_mut().find(|own| own.kind == kind) {
+        Some(own) => *own = new,
+        None => conditions.push(new),
+    }
 }
 
 /// A Job that goes on: suspended, resumed, or at work. Pods that it has too many of have not failed.
 fn work(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], terminating: usize, plan: &mut Plan) {
     let job = &snapshot.job;
+    plan.requeue_at = deadline(snapshot);
+    if !snapshot.settled {
+        return;
+    }
     let was = find(&job.status.conditions, "Suspended").map(|own| own.is_true());
     if job.suspend != was.unwrap_or(false) {
         suspend_or_resume(snapshot, plan);
     }
-    plan.requeue_at = deadline(snapshot);
     if job.suspend {
         plan.action = Action::PodsDeleted;
         plan.status.start_time = None;
-    }
-    if !snapshot.settled {
-        return;
     }
     let wanted = if job.suspend {
         0
@@ -250,7 +260,7 @@ fn wanted(snapshot: &Snapshot, tracked: &Tracked, active: usize) -> usize {
     let parallelism = usize::try_from(job.parallelism).unwrap_or(0);
     match job.completions {
         // A work queue: once one has done well no new ones are made.
-        None if tracked.all_succeeded() > 0 => active.min(parallelism),
+        None if tracked.all_succeeded() > 0 => active,
         None => parallelism,
         Some(_) if job.indexed => {
             let decided = tracked.completed.union(&tracked.failed_indexes).count();
@@ -263,15 +273,7 @@ fn wanted(snapshot: &Snapshot, tracked: &Tracked, active: usize) -> usize {
 /// Returns the pods that go where there are too many: of an Indexed Job those out of place, then those that have done least.
 fn surplus(snapshot: &Snapshot, active: &[PodRef], wanted: usize) -> Vec<PodRef> {
     let mut rest = active.to_vec();
-    rest.sort_by_key(|pod| {
-        (
-            !pod.node.is_empty(),
-            pod.phase,
-            pod.ready,
-            std::cmp::Reverse(pod.completion_index),
-            std::cmp::Reverse(pod.created),
-        )
-    });
+    rest.sort_by(|a, b| by_progress(a, b).then(a.completion_index.cmp(&b.completion_index)));
     let (mut going, rest) = if snapshot.job.indexed {
         out_of_place(snapshot, rest)
     } else {
@@ -296,7 +298,12 @@ fn out_of_place(snapshot: &Snapshot, pods: Vec<PodRef>) -> (Vec<PodRef>, Vec<Pod
     (wrong, right)
 }
 
-fn free_indexes(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef], missing: usize) -> Vec<u32> {
+pub(super) fn free_indexes(
+    snapshot: &Snapshot,
+    tracked: &Tracked,
+    active: &[PodRef],
+    missing: usize,
+) -> Vec<u32> {
     let mut taken: BTreeSet<u32> = active.iter().filter_map(|pod| pod.completion_index).collect();
     taken.extend(&tracked.completed);
     taken.extend(&tracked.failed_indexes);

@@ -75,7 +75,7 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
     let mut failed = Vec::new();
     for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
         let counted = listed.contains(pod.uid().0.as_str());
-        if counted || job.is_finished() || job.header.is_deleting() || leaves_uncounted(job, pod) {
+        if counted || job.is_finished() || leaves_uncounted(job, pod) {
             tracked.release.push(pod.clone());
         } else if has_succeeded(pod) {
             note_success(snapshot, pod, &mut tracked);
@@ -84,6 +84,9 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
             tracked.policy_actions.extend(action);
             note_verdict(snapshot, pod, &verdict, &mut tracked);
             failed.push((pod, verdict));
+        } else if job.header.is_deleting() {
+            // Nothing is to hold back what goes with its Job.
+            tracked.release.push(pod.clone());
         }
     }
     note_failures(snapshot, failed, &mut tracked);

@@ -261,7 +261,7 @@ impl Projection for PodView {
             evicted: status.phase == Phase::Failed && status.reason == "Evicted",
             deletion_grace_seconds: pod.metadata.deletion_grace_period_seconds,
             ports: named_ports(&spec),
-            finished_at: ends(status.phase).then(|| status.last_end()).flatten(),
+            finished_at: status.last_end(&spec),
             ending: (status.phase == Phase::Failed || header.is_deleting())
                 .then(|| Box::new(status.ending())),
             disrupted_since: (!ends(status.phase)).then(|| status.disrupted_since()).flatten(),

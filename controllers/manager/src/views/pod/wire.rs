@@ -245,19 +245,22 @@ impl Status {
         counts.max().unwrap_or(0)
     }
 
-    pub(super) fn last_end(&self) -> Option<Timestamp> {
-        let ended = self
-            .container_statuses
-            .iter()
-            .filter_map(|own| own.state.terminated.as_ref());
-        ended.filter_map(|own| time(own.finished_at.as_deref())).max()
+    /// Time at which the last container ended, sidecars among them, once all have.
+    pub(super) fn last_end(&self, spec: &Spec) -> Option<Timestamp> {
+        let all = self.container_statuses.iter().chain(self.of_sidecars(spec));
+        let ends = all.map(|own| {
+            let ended = own.state.terminated.as_ref()?;
+            time(ended.finished_at.as_deref())
+        });
+        let ends: Option<Vec<Timestamp>> = ends.collect();
+        ends?.into_iter().max()
     }
 
     pub(super) fn ending(&self) -> Ending {
         let all = self
-            .init_container_statuses
+            .container_statuses
             .iter()
-            .chain(&self.container_statuses);
+            .chain(&self.init_container_statuses);
         let codes = all.filter_map(|own| {
             let code = own.state.terminated.as_ref()?.exit_code;
             (code != 0).then(|| (own.name.clone(), code))
