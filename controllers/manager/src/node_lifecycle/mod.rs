@@ -12,12 +12,16 @@
 //! Never: gives a node up while no node at all is ready: then it is more likely that we receive nothing.
 
 mod eviction;
+mod heartbeats;
+mod labels;
 mod metrics;
 mod pending;
 mod plan;
 mod reconcile;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream_tests;
 mod zones;
 
 use crate::context::ControllerContext;
@@ -28,9 +32,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{Informer, ListWatch, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
+use heartbeats::HeartbeatTracker;
 use metrics::NodeMetrics;
 use plan::readiness;
-use reconcile::HeartbeatTracker;
 use serde::Deserialize;
 use std::sync::Arc;
 use zones::{NodeHealth, Shift, Zones};

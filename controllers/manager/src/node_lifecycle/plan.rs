@@ -4,7 +4,9 @@ use crate::views::{Condition, NodeView, find, seconds};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machinery_meta::ObjectHeader;
 use machinery_semantics::taints::{NO_EXECUTE, NO_SCHEDULE};
+use serde_json::{Value, json};
 
 pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -36,7 +38,7 @@ const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPress
 const NODE_SILENT: &str = "NodeStatusUnknown";
 const NODE_NEVER_HEARD: &str = "NodeStatusNeverUpdated";
 
-/// The conditions of a node that has been silent for too long, where they are not that already.
+/// The conditions of a node that has been silent for too long, where its `Ready` is not that already.
 pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>> {
     let mut conditions = node.conditions.clone();
     let mut changed = false;
@@ -48,16 +50,28 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
                 condition.reason = NODE_SILENT.to_owned();
                 condition.message = "Kubelet stopped posting node status.".to_owned();
                 condition.last_transition_time = Some(seconds(now));
-                changed = true;
+                changed |= kind == "Ready";
             }
             None => {
                 let message = "Kubelet never posted node status.";
                 conditions.push(Condition::new(kind, "Unknown", NODE_NEVER_HEARD, message, now));
-                changed = true;
+                changed |= kind == "Ready";
             }
         }
     }
     changed.then_some(conditions)
+}
+
+/// The conditions as they are written: those that the node never had were last probed when it was made.
+pub(super) fn conditions_as_written(conditions: &[Condition], header: &ObjectHeader) -> Vec<Value> {
+    let written = conditions.iter().map(|own| {
+        let mut written = json!(own);
+        if own.reason == NODE_NEVER_HEARD {
+            written["lastHeartbeatTime"] = json!(header.creation_timestamp);
+        }
+        written
+    });
+    written.collect()
 }
 
 /// The value of `Ready`, `Unknown` where there is none.
@@ -65,11 +79,11 @@ pub(super) fn readiness(node: &NodeView) -> &str {
     find(&node.conditions, "Ready").map_or("Unknown", |ready| ready.status.as_str())
 }
 
-/// Reports whether it was this controller that set the node's `Ready` to `Unknown`.
+/// Reports whether it was this controller that set the node's `Ready` to `Unknown`. One that has never reported has no
+/// pods that are ready.
 pub(super) fn is_given_up_on(node: &NodeView) -> bool {
-    find(&node.conditions, "Ready").is_some_and(|ready| {
-        ready.status == "Unknown" && [NODE_SILENT, NODE_NEVER_HEARD].contains(&ready.reason.as_str())
-    })
+    find(&node.conditions, "Ready")
+        .is_some_and(|ready| ready.status == "Unknown" && ready.reason == NODE_SILENT)
 }
 
 /// Decision on the `NoExecute` taint of a node that is not ready.

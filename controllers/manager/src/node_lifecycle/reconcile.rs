@@ -1,8 +1,11 @@
 //! Notes the time of a node's last heartbeat, and writes what follows.
 
+use super::heartbeats::{HeartbeatTracker, Now, Renewal};
+use super::labels::reconciled;
 use super::metrics::NodeMetrics;
 use super::plan::{
-    EvictionTaint, is_given_up_on, is_tainted_no_execute, readiness, reason, silenced, taints,
+    EvictionTaint, conditions_as_written, is_given_up_on, is_tainted_no_execute, readiness, reason, silenced,
+    taints,
 };
 use super::zones::{Permit, Zones};
 use super::{LEASE_NAMESPACE, LeaseView, zone};
@@ -17,73 +20,8 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Times at which nodes' signs of life changed, by the controller's own clock: the nodes' clocks prove nothing.
-#[derive(Debug, Default)]
-pub(super) struct HeartbeatTracker {
-    nodes: Mutex<BTreeMap<ObjectKey, LastHeartbeat>>,
-}
-
-#[derive(Debug)]
-struct LastHeartbeat {
-    about: ObjectReference,
-    /// Of `Ready`, which comes with the node's status.
-    heartbeat: String,
-    /// Time of the lease's renewal, as the watch delivered it last and as it was read last: the one may be behind the
-    /// other, and alternating between the two is no sign of life.
-    told: String,
-    read: String,
-    /// `None` until the next look.
-    at: Option<Duration>,
-}
-
-/// Time at which a node's lease was renewed.
-#[derive(Debug, Clone, Copy)]
-enum Renewal<'a> {
-    /// As the watch delivered it.
-    Told(&'a str),
-    /// As the server has it.
-    Read(&'a str),
-}
-
-impl LastHeartbeat {
-    fn of(about: &ObjectReference) -> Self {
-        Self {
-            about: about.clone(),
-            heartbeat: String::new(),
-            told: String::new(),
-            read: String::new(),
-            at: None,
-        }
-    }
-
-    /// Reports whether the node has given a sign of life since the last look: the lease or the heartbeat moves.
-    fn has_moved(&mut self, heartbeat: &str, renewal: Renewal<'_>) -> bool {
-        let (Renewal::Told(renewed) | Renewal::Read(renewed)) = renewal;
-        let moved = self.heartbeat != heartbeat || (self.told != renewed && self.read != renewed);
-        heartbeat.clone_into(&mut self.heartbeat);
-        let own = match renewal {
-            Renewal::Told(_) => &mut self.told,
-            Renewal::Read(_) => &mut self.read,
-        };
-        renewed.clone_into(own);
-        moved
-    }
-}
-
-impl HeartbeatTracker {
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<ObjectKey, LastHeartbeat>) -> T) -> T {
-        look(&mut self.nodes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// No node has been silent so far.
-    pub(super) fn reset_heartbeats(&self) {
-        self.with(|nodes| nodes.values_mut().for_each(|own| own.at = None));
-    }
-}
 
 pub(super) struct NodeReconciler {
     pub(super) client: Client,
@@ -118,10 +56,7 @@ impl NodeReconciler {
             return Ok(Outcome::Done);
         };
         let about = reference(&ApiResource::of::<Node>(), &node.header);
-        let grace = match find(&node.conditions, "Ready") {
-            Some(_) => self.config.node_monitor_grace_period,
-            None => self.config.node_startup_grace_period,
-        };
+        let grace = grace(&node, &self.config);
         let mut left = grace.saturating_sub(self.heartbeat_age(
             &node,
             &about,
@@ -140,6 +75,7 @@ impl NodeReconciler {
             }
         }
         let ask_again = self.write_taints(&node).await?;
+        self.write_labels(&node).await?;
         if is_given_up_on(&node) {
             self.unready_pods(&node).await?;
         }
@@ -152,9 +88,9 @@ impl NodeReconciler {
 
     /// The node is gone.
     fn removed(&self, key: &ObjectKey) {
-        if let Some(known) = self.heard.with(|nodes| nodes.remove(key)) {
+        if let Some(about) = self.heard.remove(key) {
             let message = format!("Removing Node {} from Controller", key.name);
-            self.recorder.normal(&known.about, "RemovingNode", message);
+            self.recorder.normal(&about, "RemovingNode", message);
         }
     }
 
@@ -174,30 +110,23 @@ impl NodeReconciler {
         }
     }
 
-    /// Time since the node's last sign of life; a new sign starts the clock again.
+    /// Time since the node's last sign of life; a new node is registered.
     fn heartbeat_age(
         &self,
         node: &Object<NodeView>,
         about: &ObjectReference,
         renewal: Renewal<'_>,
     ) -> Duration {
-        let now = self.runtime.monotonic();
-        let (new, at) = self.heard.with(|nodes| {
-            let new = nodes.get(node.key()).is_none_or(|own| own.about.uid != about.uid);
-            let entry = nodes
-                .entry(node.key().clone())
-                .or_insert_with(|| LastHeartbeat::of(about));
-            if entry.has_moved(&node.heartbeat, renewal) || new {
-                entry.at = None;
-                entry.about = about.clone();
-            }
-            (new, *entry.at.get_or_insert(now))
-        });
+        let now = Now {
+            monotonic: self.runtime.monotonic(),
+            wall: self.runtime.now(),
+        };
+        let (new, age) = self.heard.age(node, about, renewal, now);
         if new {
             let message = format!("Registered Node {} in Controller", node.name());
             self.recorder.normal(about, "RegisteredNode", message);
         }
-        now.saturating_sub(at)
+        age
     }
 
     async fn believe_lost(
@@ -223,7 +152,7 @@ impl NodeReconciler {
         // As decided on this version: a node that has just spoken for itself is looked at anew.
         let body = json!({
             "metadata": {"uid": node.uid().0, "resourceVersion": node.revision.to_string()},
-            "status": {"conditions": conditions},
+            "status": {"conditions": conditions_as_written(conditions, &node.header)},
         });
         let patched = self
             .client
@@ -240,7 +169,8 @@ impl NodeReconciler {
 
     /// Writes the taints that follow; answers when to ask again for the permit to give the node up.
     async fn write_taints(&self, node: &Object<NodeView>) -> Result<Option<Duration>, ReconcileError> {
-        let (give_up, ask_again) = self.eviction_permit(node);
+        let now = self.runtime.monotonic();
+        let (give_up, ask_again) = eviction_permit(&self.zones, node, now, &self.config);
         let Some(taints) = taints(node, give_up, self.runtime.now()) else {
             return Ok(ask_again);
         };
@@ -260,21 +190,18 @@ impl NodeReconciler {
         Ok(ask_again)
     }
 
-    fn eviction_permit(&self, node: &Object<NodeView>) -> (EvictionTaint, Option<Duration>) {
-        if self.zones.is_all_lost() {
-            return (EvictionTaint::Stopped, None);
+    /// Writes the labels of earlier releases that follow from those of this one.
+    async fn write_labels(&self, node: &Object<NodeView>) -> Result<(), ReconcileError> {
+        let labels = reconciled(&node.header);
+        if labels.is_empty() {
+            return Ok(());
         }
-        if reason(node).is_none() || is_tainted_no_execute(node) {
-            return (EvictionTaint::NotYet, None);
-        }
-        match self
-            .zones
-            .permit(&zone(node), self.runtime.monotonic(), &self.config)
-        {
-            Permit::Now => (EvictionTaint::Yes, None),
-            Permit::In(wait) => (EvictionTaint::NotYet, Some(wait)),
-            Permit::Never => (EvictionTaint::NotYet, None),
-        }
+        let body = json!({"metadata": {"uid": node.uid().0, "labels": labels}});
+        let patched = self
+            .client
+            .patch(&ApiResource::of::<Node>(), node.key(), "", &Patch::Merge, &body)
+            .await;
+        ignore_gone(patched.map(drop), "writing labels")
     }
 
     /// Pods of a node that is silent serve no traffic: their watchers are to know. Where the node says itself that
@@ -301,6 +228,34 @@ impl NodeReconciler {
     }
 }
 
+/// Time for which a node may be silent.
+pub(super) fn grace(node: &NodeView, config: &Config) -> Duration {
+    match find(&node.conditions, "Ready") {
+        Some(_) => config.node_monitor_grace_period,
+        None => config.node_startup_grace_period,
+    }
+}
+
+/// Decides on the `NoExecute` taint of a node, and takes its zone's permit where there is one; else answers when to ask again.
+pub(super) fn eviction_permit(
+    zones: &Zones,
+    node: &Object<NodeView>,
+    now: Duration,
+    config: &Config,
+) -> (EvictionTaint, Option<Duration>) {
+    if zones.is_all_lost() {
+        return (EvictionTaint::Stopped, None);
+    }
+    if reason(node).is_none() || is_tainted_no_execute(node) {
+        return (EvictionTaint::NotYet, None);
+    }
+    match zones.permit(&zone(node), now, config) {
+        Permit::Now => (EvictionTaint::Yes, None),
+        Permit::In(wait) => (EvictionTaint::NotYet, Some(wait)),
+        Permit::Never => (EvictionTaint::NotYet, None),
+    }
+}
+
 fn lease_of(node: &Object<NodeView>) -> ObjectKey {
     ObjectKey::new(LEASE_NAMESPACE, node.name())
 }
@@ -312,29 +267,5 @@ fn ignore_gone(
     match result {
         Err(error) if !error.is_not_found() => Err(ReconcileError::doing(doing)(error)),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn heartbeat_stale_watch_is_no_heartbeat() {
-        let mut sign = LastHeartbeat::of(&ObjectReference::new(
-            &ApiResource::of::<Node>(),
-            &ObjectKey::new("", "n"),
-            "u",
-        ));
-        assert!(sign.has_moved("h", Renewal::Told("1")));
-        assert!(sign.has_moved("h", Renewal::Read("2")));
-        // The watch stays where it is, and the node has gone.
-        for _ in 0..2 {
-            assert!(!sign.has_moved("h", Renewal::Told("1")));
-            assert!(!sign.has_moved("h", Renewal::Read("2")));
-        }
-        assert!(!sign.has_moved("h", Renewal::Told("2")));
-        assert!(sign.has_moved("h", Renewal::Told("3")));
-        assert!(sign.has_moved("i", Renewal::Told("3")));
     }
 }

@@ -158,6 +158,13 @@ impl Zones {
         self.with(|state| state.zones.iter().map(size).collect())
     }
 
+    /// States of the zones.
+    #[cfg(test)]
+    pub(super) fn states(&self, config: &Config) -> Vec<(String, ZoneState)> {
+        let state = |(name, zone): (&String, &Zone)| (name.clone(), zone.state(config));
+        self.with(|state_of| state_of.zones.iter().map(state).collect())
+    }
+
     /// Reports whether all evictions have stopped.
     pub(super) fn is_all_lost(&self) -> bool {
         self.with(|state| state.is_all_lost())
