@@ -10,6 +10,8 @@ mod plan;
 mod reconcile;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream_tests;
 pub(crate) mod view;
 
 use crate::context::ControllerContext;

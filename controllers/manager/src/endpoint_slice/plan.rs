@@ -21,7 +21,7 @@ type Group = (String, Vec<Port>);
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<(String, Vec<Port>, Vec<Endpoint>)>,
-    pub(super) update: Vec<(SliceRef, Vec<Endpoint>)>,
+    pub(super) update: Vec<(SliceRef, Vec<Port>, Vec<Endpoint>)>,
     pub(super) delete: Vec<SliceRef>,
     /// Endpoints that no slice has yet.
     pub(super) added: usize,
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) removed: usize,
     /// Pods that are no endpoints, as the ports of their group have no room.
     pub(super) left_out: usize,
+    /// Pods that are no endpoints, as their nodes are not known.
+    pub(super) lost: usize,
     /// Units of the namespace's share.
     pub(super) part: Part,
 }
@@ -37,11 +39,19 @@ pub(super) struct Plan {
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) groups: BTreeMap<Group, Vec<Endpoint>>,
+    /// Families in which the service has slices, be it one without endpoints.
+    families: Vec<&'static str>,
     /// Pods whose ports would be too many for the service.
     pub(super) left_out: usize,
+    /// Pods whose nodes are not known.
+    pub(super) lost: usize,
     /// Units of the namespace's share; pods beyond it are no endpoints.
     pub(super) part: Part,
 }
+
+/// A node that is known, with its zone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NodeZone(pub(super) Option<String>);
 
 /// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
 const MAX_LABEL_BYTES: usize = 64 << 10;
@@ -87,16 +97,26 @@ pub(super) const MAX_PORTS: usize = 16_384;
 pub(super) fn desired(
     service: &Object<ServiceView>,
     pods: &[Arc<Object<PodView>>],
-    zone: impl Fn(&str) -> Option<String>,
+    node: impl Fn(&str) -> Option<NodeZone>,
     room: usize,
 ) -> Desired {
-    let mut out = Desired::default();
+    let mut out = Desired {
+        families: families(service),
+        ..Desired::default()
+    };
     let service_ports = service.ports.items();
     let mut ports_left = MAX_PORTS;
     for pod in pods
         .iter()
         .filter(|pod| service.selects(&pod.header) && counts(pod))
     {
+        // A pod whose node is not known may be one that is gone; where every address is to be published it counts.
+        let known = node(&pod.node);
+        if known.is_none() && !service.publish_not_ready {
+            out.lost += 1;
+            continue;
+        }
+        let NodeZone(zone) = known.unwrap_or_default();
         let ports: Vec<Port> = service_ports
             .iter()
             .filter_map(|port| resolve_port(port, &pod.ports))
@@ -112,17 +132,11 @@ pub(super) fn desired(
             };
             let group = (family.to_owned(), ports.clone());
             if out.has_room(&group, &mut ports_left, room) {
-                let endpoint = endpoint(service, pod, address, zone(&pod.node));
+                let endpoint = endpoint(service, pod, address, zone.clone());
                 out.groups.entry(group).or_default().push(endpoint);
             } else {
                 tracing::debug!(service = %service.key(), pod = pod.name(), "no endpoint: there is no room for its ports");
             }
-        }
-    }
-    // A service without endpoints keeps one empty slice per family: it says that nothing is there.
-    for family in families(service) {
-        if !out.groups.keys().any(|(own, _)| own == family) {
-            out.groups.insert((family.to_owned(), Vec::new()), Vec::new());
         }
     }
     out
@@ -166,15 +180,12 @@ pub(super) fn slice_units(slice: &SliceView) -> usize {
 fn counts(pod: &Object<PodView>) -> bool {
     let phase = if pod.is_terminal() { "Failed" } else { "Running" };
     let ip = pod.ips.first().map_or("", |ip| ip);
-    !pod.node.is_empty()
-        && counts_as_endpoint(
-            PodFacts {
-                phase,
-                ip,
-                deleting: pod.header.is_deleting(),
-            },
-            true,
-        )
+    let facts = PodFacts {
+        phase,
+        ip,
+        deleting: pod.header.is_deleting(),
+    };
+    counts_as_endpoint(facts, true)
 }
 
 fn families(service: &ServiceView) -> Vec<&'static str> {
@@ -234,42 +245,114 @@ fn endpoint(
     }
 }
 
-/// The changes that make the slices say what is desired.
-pub(super) fn plan(desired: Desired, labels: &BTreeMap<&str, &str>, slices: &[SliceRef]) -> Plan {
+/// The changes that make the slices of a service say what is desired.
+pub(super) fn plan(desired: Desired, service: &Object<ServiceView>, slices: &[SliceRef]) -> Plan {
+    let labels = labels(service);
     let mut plan = Plan {
         left_out: desired.left_out,
+        lost: desired.lost,
         part: desired.part,
         ..Plan::default()
     };
-    let mut groups = desired.groups;
     let mut by_group: BTreeMap<Group, Vec<SliceRef>> = BTreeMap::new();
-    for slice in slices.iter().filter(|slice| !slice.header.is_deleting()) {
+    let owned = |slice: &&SliceRef| {
+        slice
+            .header
+            .controller()
+            .is_some_and(|own| own.uid == *service.uid())
+    };
+    let staying = || slices.iter().filter(|slice| !slice.header.is_deleting());
+    for slice in staying().filter(owned) {
         let mut ports = slice.ports.clone();
         ports.sort();
-        by_group
-            .entry((slice.address_type.clone(), ports))
-            .or_default()
-            .push(slice.clone());
+        let group = (slice.address_type.clone(), ports);
+        by_group.entry(group).or_default().push(slice.clone());
     }
-    let mut sorted: BTreeMap<Group, (Vec<Port>, Vec<Endpoint>)> = BTreeMap::new();
-    while let Some(((family, ports), endpoints)) = groups.pop_first() {
-        let mut key = ports.clone();
-        key.sort();
-        sorted
-            .entry((family, key))
-            .or_insert_with(|| (ports, Vec::new()))
-            .1
-            .extend(endpoints);
+    // Those of a service before this one go, and are not written again.
+    let foreign: Vec<SliceRef> = staying().filter(|slice| !owned(slice)).cloned().collect();
+    let mut groups = sorted_ports(desired.groups);
+    for family in &desired.families {
+        let mut of_family = Plan::default();
+        let before = by_group.iter().filter(|((own, _), _)| own == family);
+        let before: usize = before.map(|(_, slices)| slices.len()).sum();
+        for (group, (ports, endpoints)) in take_family(&mut groups, family) {
+            let existing = by_group.remove(&group).unwrap_or_default();
+            plan_group(&mut of_family, group.0, ports, endpoints, &labels, &existing);
+        }
+        for (_, rest) in take_family(&mut by_group, family) {
+            of_family.removed += rest.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            of_family.delete.extend(rest);
+        }
+        keep_one(&mut of_family, family, &labels, before);
+        reuse(&mut of_family);
+        plan.add(of_family);
     }
-    for (group, (ports, endpoints)) in sorted {
-        let existing = by_group.remove(&group).unwrap_or_default();
-        plan_group(&mut plan, group.0, ports, endpoints, labels, &existing);
+    // Families that the service has no more.
+    plan.delete
+        .extend(by_group.into_values().flatten().chain(foreign));
+    if service.header.is_deleting() {
+        // The garbage collector may not see what is made now.
+        plan.create.clear();
     }
-    let rest: Vec<SliceRef> = by_group.into_values().flatten().collect();
-    plan.removed += rest.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
-    plan.delete.extend(rest);
     plan
 }
+
+impl Plan {
+    fn add(&mut self, other: Self) {
+        self.create.extend(other.create);
+        self.update.extend(other.update);
+        self.delete.extend(other.delete);
+        self.added += other.added;
+        self.removed += other.removed;
+    }
+}
+
+/// Groups by their ports in order, with the ports as they are written.
+fn sorted_ports(groups: BTreeMap<Group, Vec<Endpoint>>) -> BTreeMap<Group, (Vec<Port>, Vec<Endpoint>)> {
+    let mut sorted: BTreeMap<Group, (Vec<Port>, Vec<Endpoint>)> = BTreeMap::new();
+    for ((family, ports), endpoints) in groups {
+        let mut key = ports.clone();
+        key.sort();
+        let own = sorted.entry((family, key)).or_insert_with(|| (ports, Vec::new()));
+        own.1.extend(endpoints);
+    }
+    sorted
+}
+
+/// Takes the groups of a family.
+fn take_family<T>(groups: &mut BTreeMap<Group, T>, family: &str) -> BTreeMap<Group, T> {
+    let all = std::mem::take(groups).into_iter();
+    let (own, others) = all.partition(|((of, _), _)| of == family);
+    *groups = others;
+    own
+}
+
+/// A service keeps one slice per family, which says that nothing is there.
+fn keep_one(plan: &mut Plan, family: &str, labels: &BTreeMap<&str, &str>, before: usize) {
+    if !plan.create.is_empty() || before != plan.delete.len() {
+        return;
+    }
+    let says_nothing =
+        |slice: &SliceRef| slice.ports.is_empty() && slice.endpoints.is_empty() && is_labelled(slice, labels);
+    if plan.delete.len() == 1 && says_nothing(&plan.delete[0]) {
+        plan.delete.clear();
+    } else {
+        plan.create.push((family.to_owned(), Vec::new(), Vec::new()));
+    }
+}
+
+/// Slices that would go are written anew where others would be made.
+fn reuse(plan: &mut Plan) {
+    while !plan.delete.is_empty()
+        && let Some((_, ports, endpoints)) = plan.create.pop()
+    {
+        let slice = plan.delete.remove(0);
+        plan.update.push((slice, ports, endpoints));
+    }
+}
+
+/// An existing slice with the endpoints that it will have.
+type Kept = (SliceRef, Vec<Endpoint>);
 
 fn plan_group(
     plan: &mut Plan,
@@ -279,58 +362,64 @@ fn plan_group(
     labels: &BTreeMap<&str, &str>,
     existing: &[SliceRef],
 ) {
-    let mut missing: BTreeMap<Identity, Endpoint> = endpoints
-        .into_iter()
-        .map(|endpoint| (endpoint.identity(), endpoint))
-        .collect();
+    let with_identity = endpoints.into_iter().map(|own| (own.identity(), own));
+    let mut missing: BTreeMap<Identity, Endpoint> = with_identity.collect();
     // First what the slices keep, in their order, brought up to date.
-    let mut kept: Vec<(SliceRef, Vec<Endpoint>)> = existing
-        .iter()
-        .map(|slice| {
-            let stay = slice
-                .endpoints
-                .iter()
-                .filter_map(|endpoint| missing.remove(&endpoint.identity()));
-            (slice.clone(), stay.collect())
-        })
-        .collect();
-    let stay: usize = kept.iter().map(|(_, endpoints)| endpoints.len()).sum();
-    let had: usize = existing.iter().map(|slice| slice.endpoints.len()).sum();
+    let (mut changing, mut unchanged): (Vec<Kept>, Vec<Kept>) = (Vec::new(), Vec::new());
+    for slice in existing {
+        let own = slice.endpoints.iter();
+        let stay: Vec<Endpoint> = own.filter_map(|own| missing.remove(&own.identity())).collect();
+        plan.removed += slice.endpoints.len() - stay.len();
+        match stay == slice.endpoints {
+            false if stay.is_empty() => plan.delete.push(slice.clone()),
+            true if is_labelled(slice, labels) => unchanged.push((slice.clone(), stay)),
+            _ => changing.push((slice.clone(), stay)),
+        }
+    }
     plan.added += missing.len();
-    plan.removed += had - stay;
-    // Then new ones into slices that change anyway, then into any with room, then into new slices.
-    for changed_only in [true, false] {
-        for (slice, endpoints) in &mut kept {
-            if changed_only == (*endpoints != slice.endpoints) {
-                while endpoints.len() < MAX_ENDPOINTS {
-                    let Some((_, endpoint)) = missing.pop_first() else {
-                        break;
-                    };
-                    endpoints.push(endpoint);
-                }
+    // Then new ones into slices that change anyway, the fullest first.
+    changing.sort_by_key(|(_, endpoints)| std::cmp::Reverse(endpoints.len()));
+    for (_, endpoints) in &mut changing {
+        fill(endpoints, &mut missing);
+    }
+    // Then all that are left into one that has room for them, else into new ones.
+    while !missing.is_empty() {
+        let mut fresh = Vec::new();
+        match best_fit(&unchanged, missing.len()) {
+            Some(at) => {
+                let (slice, mut endpoints) = unchanged.remove(at);
+                fill(&mut endpoints, &mut missing);
+                changing.push((slice, endpoints));
+            }
+            None => {
+                fill(&mut fresh, &mut missing);
+                plan.create.push((family.clone(), ports.clone(), fresh));
             }
         }
     }
-    while !missing.is_empty() {
-        let fresh: Vec<_> = std::iter::from_fn(|| missing.pop_first())
-            .take(MAX_ENDPOINTS)
-            .map(|(_, own)| own)
-            .collect();
-        plan.create.push((family.clone(), ports.clone(), fresh));
+    let written = changing
+        .into_iter()
+        .map(|(slice, endpoints)| (slice, ports.clone(), endpoints));
+    plan.update.extend(written);
+}
+
+fn fill(endpoints: &mut Vec<Endpoint>, missing: &mut BTreeMap<Identity, Endpoint>) {
+    while endpoints.len() < MAX_ENDPOINTS
+        && let Some((_, endpoint)) = missing.pop_first()
+    {
+        endpoints.push(endpoint);
     }
-    let used = kept.iter().filter(|(_, endpoints)| !endpoints.is_empty()).count() + plan.create.len();
-    let mut spare = used == 0;
-    let had_any = !kept.is_empty();
-    for (slice, endpoints) in kept {
-        if endpoints.is_empty() && !std::mem::take(&mut spare) {
-            plan.delete.push(slice);
-        } else if endpoints != slice.endpoints || !is_labelled(&slice, labels) {
-            plan.update.push((slice, endpoints));
-        }
-    }
-    if used == 0 && !had_any {
-        plan.create.push((family, ports, Vec::new()));
-    }
+}
+
+/// The slice that so many endpoints fill best.
+fn best_fit(slices: &[Kept], more: usize) -> Option<usize> {
+    let fits = |(_, (_, endpoints)): &(usize, &Kept)| endpoints.len() + more <= MAX_ENDPOINTS;
+    let fitting: Vec<_> = slices.iter().enumerate().filter(fits).collect();
+    let fullest = fitting
+        .into_iter()
+        .rev()
+        .max_by_key(|(_, (_, endpoints))| endpoints.len());
+    fullest.map(|(at, _)| at)
 }
 
 /// The addresses of a plan's endpoints, for tests.

@@ -2,7 +2,7 @@
 
 use super::ROW;
 use super::metrics::SliceMetrics;
-use super::plan::{MAX_PORTS, Plan, desired, labels, plan, slice_units};
+use super::plan::{MAX_PORTS, NodeZone, Plan, desired, labels, plan, slice_units};
 use super::view::SliceView;
 use crate::endpoint_shares::{EndpointShares, Taken, say_short};
 use crate::heavy;
@@ -19,6 +19,10 @@ use machinery_reconcile::{EventRecorder, Outcome, ReconcileError, Reconciler, Wo
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time after which pods are looked at again whose nodes were not known.
+const LOST_RETRY: Duration = Duration::from_secs(5);
 
 pub(super) struct SliceReconciler {
     pub(super) writer: SliceWriter,
@@ -42,9 +46,7 @@ impl Reconciler for SliceReconciler {
                 self.writer.forget(key);
                 return self.remove_all(key).await;
             };
-            let no_endpoints =
-                service.selector.is_empty() || service.external_name || service.header.is_deleting();
-            if no_endpoints {
+            if service.selector.is_empty() || service.external_name {
                 self.count(key);
                 return Ok(Outcome::Done);
             }
@@ -76,6 +78,8 @@ impl Reconciler for SliceReconciler {
                     }
                     Err(ReconcileError::doing("writing endpoint slices")(error))
                 }
+                // Its nodes come, or the pod goes with the one that has gone.
+                Ok(()) if plan.lost > 0 => Ok(Outcome::RequeueAfter(LOST_RETRY)),
                 Ok(()) => Ok(Outcome::Rest(self.shares.rest(service.namespace()))),
             }
         })
@@ -87,14 +91,14 @@ pub(super) async fn planned(
     runtime: &Runtime,
     service: &Arc<Object<ServiceView>>,
     pods: Vec<Arc<Object<PodView>>>,
-    zone: impl Fn(&str) -> Option<String> + Send + 'static,
+    node: impl Fn(&str) -> Option<NodeZone> + Send + 'static,
     existing: Vec<Arc<Object<SliceView>>>,
     room: usize,
 ) -> Plan {
     let steps = pods.len().saturating_mul(service.steps());
     let flow = || heavy::flow(ROW.name, service.namespace());
     let own = Arc::clone(service);
-    let planning = move || plan(desired(&own, &pods, zone, room), &labels(&own), &existing);
+    let planning = move || plan(desired(&own, &pods, node, room), &own, &existing);
     heavy::step(runtime, flow, steps, planning).await
 }
 
@@ -127,9 +131,12 @@ impl SliceReconciler {
         loop {
             let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
             let nodes = self.nodes.clone();
-            let zone = move |node: &str| nodes.get(&ObjectKey::cluster(node))?.zone.clone();
+            let node = move |name: &str| {
+                let node = nodes.get(&ObjectKey::cluster(name))?;
+                Some(NodeZone(node.zone.clone()))
+            };
             let (existing, room) = (self.existing(key), self.shares.room(key));
-            let plan = planned(&self.runtime, service, pods, zone, existing, room).await;
+            let plan = planned(&self.runtime, service, pods, node, existing, room).await;
             if let Some(taken) = self.shares.take(key, plan.part, attempt) {
                 return (plan, taken);
             }
@@ -157,8 +164,11 @@ impl SliceReconciler {
             });
             self.writer.create(service.key(), slice).await?;
         }
-        for (slice, endpoints) in &plan.update {
+        for (slice, ports, endpoints) in &plan.update {
             let mut edit = Edit::of(&ApiResource::of::<EndpointSlice>(), &slice.json())?;
+            if *ports != slice.ports {
+                edit.set("ports", ports)?;
+            }
             edit.set("endpoints", endpoints)?;
             edit.set_in("metadata", "labels", &labels(service))?;
             self.writer.update(service.key(), slice.key(), edit).await?;

@@ -1,7 +1,7 @@
 //! Tables for endpoints and for changes of slices.
 
 use super::metrics::SHORT;
-use super::plan::{SliceRef, addresses, desired, labels, plan};
+use super::plan::{NodeZone, SliceRef, addresses, desired, labels, plan};
 use super::reconcile::planned;
 use super::view::{Endpoint, SliceView};
 use crate::endpoint_shares::EndpointShares;
@@ -12,13 +12,22 @@ use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// All nodes are known, and in no zone.
+fn no_zone(_: &str) -> Option<NodeZone> {
+    Some(NodeZone::default())
+}
+
 /// Room for everything.
 const ALL: usize = usize::MAX;
 
 fn service() -> Object<ServiceView> {
-    let json = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"},
+    let json = json!({"metadata": {"name": "web", "namespace": "n", "uid": "s"}, "spec": {"selector": {"app": "web"},
         "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}], "ipFamilies": ["IPv4"]}});
     object_of(&json.to_string()).unwrap()
+}
+
+fn owner() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s", "controller": true})
 }
 
 fn pod(name: &str, ip: &str, ready: bool, change: Value) -> Arc<Object<PodView>> {
@@ -38,9 +47,9 @@ fn pod(name: &str, ip: &str, ready: bool, change: Value) -> Arc<Object<PodView>>
 
 fn slice(name: &str, ips: &[String]) -> SliceRef {
     let pods: Vec<_> = ips.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
-    let groups = desired(&service(), &pods, |_| None, ALL).groups;
+    let groups = desired(&service(), &pods, no_zone, ALL).groups;
     let endpoints = groups.into_values().next().unwrap();
-    let json = json!({"metadata": {"name": name, "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
+    let json = json!({"metadata": {"name": name, "namespace": "n", "labels": labels(&service()), "ownerReferences": [owner()]}, "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints});
     Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())
 }
@@ -60,11 +69,7 @@ fn check(
     delete: &[&str],
 ) {
     let pods: Vec<_> = wanted.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
-    let plan = plan(
-        desired(&service(), &pods, |_| None, ALL),
-        &labels(&service()),
-        existing,
-    );
+    let plan = plan(desired(&service(), &pods, no_zone, ALL), &service(), existing);
     assert_eq!(
         plan.create
             .iter()
@@ -76,7 +81,7 @@ fn check(
     let updates: Vec<_> = plan
         .update
         .iter()
-        .map(|(slice, own)| (slice.name(), own.len()))
+        .map(|(slice, _, own)| (slice.name(), own.len()))
         .collect();
     assert_eq!(updates, update, "update");
     assert_eq!(
@@ -92,7 +97,7 @@ fn slices_change_as_little_as_they_can() {
     check(&[], &ips(0..250), &[100, 100, 50], &[], &[]);
     check(&[slice("a", &ips(0..3))], &ips(0..3), &[], &[], &[]);
     check(&[slice("a", &ips(0..3))], &ips(0..4), &[], &[("a", 4)], &[]);
-    check(&[slice("a", &ips(0..3))], &[], &[0], &[], &["a"]);
+    check(&[slice("a", &ips(0..3))], &[], &[], &[("a", 0)], &[]);
     let two = [slice("a", &ips(0..2)), slice("b", &ips(2..4))];
     check(&two, &ips(0..2), &[], &[], &["b"]);
     check(
@@ -106,24 +111,20 @@ fn slices_change_as_little_as_they_can() {
 
 #[test]
 fn endpoint_slice_of_service_without_endpoints_is_empty() {
-    let plan = plan(desired(&service(), &[], |_| None, ALL), &labels(&service()), &[]);
+    let plan = plan(desired(&service(), &[], no_zone, ALL), &service(), &[]);
     assert_eq!(plan.create.len(), 1);
     assert!(plan.create[0].1.is_empty() && plan.create[0].2.is_empty());
 }
 
 #[test]
 fn endpoint_slice_has_labels_of_its_service() {
-    let mut changed = json!({"metadata": {"name": "web", "namespace": "n", "labels": {"team": "a"}},
+    let mut changed = json!({"metadata": {"name": "web", "namespace": "n", "uid": "s", "labels": {"team": "a"}},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
         "ipFamilies": ["IPv4"]}});
     let pods = [pod("10.0.0.1", "10.0.0.1", true, json!({}))];
     let existing = [slice("a", &ips(0..1))];
     let updates = |service: &Object<ServiceView>| {
-        let plan = plan(
-            desired(service, &pods, |_| None, ALL),
-            &labels(service),
-            &existing,
-        );
+        let plan = plan(desired(service, &pods, no_zone, ALL), service, &existing);
         assert!(plan.create.is_empty() && plan.delete.is_empty());
         plan.update.len()
     };
@@ -154,7 +155,7 @@ fn endpoints_say_how_their_pods_are() {
         pod("d", "10.0.0.4", true, ended),
         pod("e", "10.0.0.5", true, named),
     ];
-    let groups = desired(&service(), &pods, |_| Some("z".to_owned()), ALL).groups;
+    let groups = desired(&service(), &pods, |_| Some(NodeZone(Some("z".to_owned()))), ALL).groups;
     let endpoints = groups.values().next().unwrap();
     assert_eq!(
         addresses(endpoints),
@@ -186,7 +187,7 @@ fn labels_of_a_service_are_copied_as_far_as_they_have_room() {
 /// Two pods of a node's network have one address: an old and a new one of a rolling update, say.
 #[test]
 fn endpoints_that_share_an_address_are_told_apart_by_their_pods() {
-    let made = |pods: &[Arc<Object<PodView>>]| desired(&service(), pods, |_| None, ALL);
+    let made = |pods: &[Arc<Object<PodView>>]| desired(&service(), pods, no_zone, ALL);
     let names = |endpoints: &[Endpoint]| {
         let named = endpoints
             .iter()
@@ -195,29 +196,25 @@ fn endpoints_that_share_an_address_are_told_apart_by_their_pods() {
     };
     let of = |name: &str, ready| pod(name, "10.0.0.1", ready, json!({}));
     let pair = [of("new", false), of("old", true)];
-    let created = plan(made(&pair), &labels(&service()), &[]).create;
+    let created = plan(made(&pair), &service(), &[]).create;
     assert_eq!(created.len(), 1);
     let both = [("new".to_owned(), false), ("old".to_owned(), true)];
     assert_eq!(names(&created[0].2), both);
-    let json = json!({"metadata": {"name": "a", "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
+    let json = json!({"metadata": {"name": "a", "namespace": "n", "labels": labels(&service()), "ownerReferences": [owner()]}, "addressType": "IPv4",
         "ports": created[0].1, "endpoints": created[0].2});
     let existing = [Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())];
     // In any order of the pods, nothing is left to change.
     let reversed = [of("old", true), of("new", false)];
-    let same = plan(made(&reversed), &labels(&service()), &existing);
+    let same = plan(made(&reversed), &service(), &existing);
     assert!(same.create.is_empty() && same.update.is_empty() && same.delete.is_empty());
     // One becomes ready in its place, and the other goes alone.
-    let turned = plan(made(&[of("new", true)]), &labels(&service()), &existing);
-    assert_eq!(names(&turned.update[0].1), [("new".to_owned(), true)]);
+    let turned = plan(made(&[of("new", true)]), &service(), &existing);
+    assert_eq!(names(&turned.update[0].2), [("new".to_owned(), true)]);
     assert_eq!((turned.added, turned.removed), (0, 1));
     // A pod of another name takes the address of one that went.
-    let replaced = plan(
-        made(&[of("next", true), of("old", true)]),
-        &labels(&service()),
-        &existing,
-    );
+    let replaced = plan(made(&[of("next", true), of("old", true)]), &service(), &existing);
     let both = [("old".to_owned(), true), ("next".to_owned(), true)];
-    assert_eq!(names(&replaced.update[0].1), both);
+    assert_eq!(names(&replaced.update[0].2), both);
     assert_eq!((replaced.added, replaced.removed), (1, 1));
 }
 
@@ -229,7 +226,7 @@ fn pods_at_addresses_that_no_endpoint_may_have_are_left_out() {
         pod("b", "127.0.0.1", true, json!({})),
         pod("c", "169.254.169.254", true, json!({})),
     ];
-    let groups = desired(&service(), &pods, |_| None, ALL).groups;
+    let groups = desired(&service(), &pods, no_zone, ALL).groups;
     let found: Vec<usize> = groups.values().map(Vec::len).collect();
     assert_eq!(found, [1]);
 }
@@ -257,10 +254,10 @@ fn pods_of_other_numbers(count: usize) -> Vec<Arc<Object<PodView>>> {
 #[test]
 fn ports_of_a_services_groups_are_bounded() {
     let (service, pods) = (large_service("web", "n"), pods_of_other_numbers(40));
-    let made = desired(&service, &pods, |_| None, ALL);
+    let made = desired(&service, &pods, no_zone, ALL);
     let all: usize = made.groups.keys().map(|(_, ports)| ports.len()).sum();
     assert_eq!((made.groups.len(), all, made.left_out), (16, 16_000, 24));
-    let plan = plan(made, &labels(&service), &[]);
+    let plan = plan(made, &service, &[]);
     assert_eq!(plan.left_out, 24, "the reconciler says so");
 }
 
@@ -271,7 +268,7 @@ async fn ports_of_all_services_of_a_namespace_are_bounded() {
     let shares = EndpointShares::new(&runtime, &SHORT);
     let pods = pods_of_other_numbers(100);
     let take = |service: &Object<ServiceView>| {
-        let made = desired(service, &pods, |_| None, shares.room(service.key()));
+        let made = desired(service, &pods, no_zone, shares.room(service.key()));
         let taken = shares.take(service.key(), made.part, 0).unwrap();
         let ports: usize = made.groups.keys().map(|(_, ports)| ports.len()).sum();
         let endpoints: usize = made.groups.values().map(Vec::len).sum();
@@ -305,14 +302,14 @@ fn endpoints_count_with_the_ports_of_each_slice() {
             .iter()
             .map(|ip| pod(ip, ip, true, json!({})))
             .collect();
-        desired(&service(), &pods, |_| None, ALL).part
+        desired(&service(), &pods, no_zone, ALL).part
     };
     assert_eq!((of(0).has, of(1).has, of(100).has, of(101).has), (0, 9, 108, 117));
     let pods: Vec<_> = ips(0..101)
         .iter()
         .map(|ip| pod(ip, ip, true, json!({})))
         .collect();
-    let made = desired(&service(), &pods, |_| None, 50);
+    let made = desired(&service(), &pods, no_zone, 50);
     assert_eq!((made.part.has, made.part.needs), (50, 109));
     assert_eq!(super::plan::slice_units(&slice("a", &ips(0..3))), 11);
 }
@@ -332,17 +329,9 @@ async fn endpoints_of_many_pods_and_ports_take_their_turn() {
         all.iter().map(|ip| pod(ip, ip, true, json!({}))).collect()
     };
     let turns = || runtime.heavy_figures().turns;
-    let few = planned(
-        &runtime,
-        &Arc::new(service()),
-        pods(10),
-        |_| None,
-        Vec::new(),
-        ALL,
-    )
-    .await;
+    let few = planned(&runtime, &Arc::new(service()), pods(10), no_zone, Vec::new(), ALL).await;
     assert_eq!((few.added, turns()), (10, 0));
-    let many = planned(&runtime, &large, pods(100), |_| None, Vec::new(), ALL).await;
+    let many = planned(&runtime, &large, pods(100), no_zone, Vec::new(), ALL).await;
     assert_eq!(many.added, 100);
     assert!(turns() > 0);
 }
