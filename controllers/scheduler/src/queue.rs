@@ -54,6 +54,9 @@ struct Entry {
     /// Time at which the pod first became active; keeps its turn among equals.
     since: Duration,
     failures: u32,
+    /// Those that found no node, and errors since the last of them.
+    unschedulable: u32,
+    errors: u32,
     /// Time at which the last attempt failed.
     failed_at: Duration,
     /// The failure was an error rather than a rejection: backing off is then not cut short.
@@ -94,13 +97,21 @@ impl Default for Backoff {
     }
 }
 
+/// Doublings after which a nanosecond is longer than any wait.
+const MAX_DOUBLINGS: u32 = 128;
+
 impl Backoff {
-    fn after(self, failures: u32) -> Duration {
+    /// The wait after so many failures to find a node, and errors since the last of them: errors begin anew.
+    pub(crate) fn wait(self, unschedulable: u32, errors: u32) -> Duration {
+        let failures = if errors > 0 { errors } else { unschedulable };
         if failures == 0 {
             return Duration::ZERO;
         }
-        let doubled = self.initial.saturating_mul(1 << (failures - 1).min(16));
-        doubled.min(self.most)
+        let mut wait = self.initial;
+        for _ in 1..failures.min(MAX_DOUBLINGS) {
+            wait = wait.saturating_mul(2);
+        }
+        wait.min(self.most)
     }
 }
 
@@ -211,6 +222,8 @@ impl Queue {
             place: QueuePosition::InFlight,
             since: now,
             failures: 0,
+            unschedulable: 0,
+            errors: 0,
             failed_at: Duration::ZERO,
             by_error: false,
             wakes_on: ClusterEvents::POD_SELF,
@@ -326,6 +339,12 @@ impl Queue {
             .get_mut(key)
             .filter(|entry| entry.place == QueuePosition::InFlight)?;
         entry.failures = entry.failures.saturating_add(1);
+        if by_error {
+            entry.errors = entry.errors.saturating_add(1);
+        } else {
+            entry.unschedulable = entry.unschedulable.saturating_add(1);
+            entry.errors = 0;
+        }
         entry.failed_at = now;
         entry.by_error = by_error;
         Some(entry)
@@ -388,7 +407,7 @@ impl Queue {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        let wait = self.backing_off.after(entry.failures);
+        let wait = self.backing_off.wait(entry.unschedulable, entry.errors);
         let (due, by_error) = (entry.failed_at + wait, entry.by_error);
         if due > now {
             let time = self.time_key(due);

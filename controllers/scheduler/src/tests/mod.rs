@@ -32,6 +32,8 @@ mod nominations;
 mod profiles;
 mod sparse_counts;
 mod turns;
+mod upstream_preemption;
+mod upstream_queue;
 mod view_memory;
 mod volumes;
 
