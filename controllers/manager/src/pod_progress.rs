@@ -26,7 +26,7 @@ pub(crate) fn by_restarts(a: &PodView, b: &PodView) -> Ordering {
     restarts(a).cmp(&restarts(b))
 }
 
-/// Time since which a pod is ready; one that is ready since nobody knows when comes before all.
+/// Time since which a pod is ready. One without a known time comes before all.
 pub(crate) fn ready_since(pod: &PodView) -> Option<Timestamp> {
     pod.ready_since.filter(|_| pod.ready)
 }

@@ -43,7 +43,7 @@ struct ReconcileRow {
     endpoints: Option<Vec<Value>>,
     /// Numbers of the pods that have one.
     served: Option<Vec<Numbers>>,
-    /// Why the row is not held to.
+    /// Reason for which the row is not held to.
     differs: Option<String>,
 }
 

@@ -68,7 +68,7 @@ struct HealthRow {
     #[serde(default, deserialize_with = "present")]
     written: Option<Option<Vec<Value>>>,
     pods_unready: bool,
-    /// Why the row is not held to.
+    /// Reason for which the row is not held to.
     differs: Option<String>,
 }
 

@@ -87,7 +87,7 @@ struct EligibleRow {
     /// The nominated node is one on which preempting does not help.
     unresolvable: bool,
     eligible: bool,
-    /// Why the row is not held to.
+    /// Reason for which the row is not held to.
     differs: Option<String>,
 }
 
