@@ -68,7 +68,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 22] {
+pub(crate) fn rows() -> [ManagerRow; 23] {
     [
         ManagerRow {
             name: "component events",
@@ -159,6 +159,10 @@ pub(crate) fn rows() -> [ManagerRow; 22] {
         ManagerRow {
             name: "eviction",
             run: |context| Box::pin(eviction::manager::run(context)),
+        },
+        ManagerRow {
+            name: "logs of evicted pods",
+            run: |context| Box::pin(eviction::reclaim::collect_logs(context)),
         },
         ManagerRow {
             name: "image collection",

@@ -67,6 +67,12 @@ pub(crate) fn run_memory(seed: u64) {
         .await;
         world.runtime.sleep(Duration::from_secs(120)).await;
         assert_eq!(phase(&world, "critical").await, "Running");
+        let logs: Vec<String> = logs(&world).collect();
+        let of_critical = logs.iter().all(|folder| folder.contains("_critical_"));
+        assert!(
+            of_critical && logs.len() == 1,
+            "the disk is not short, and logs of evicted pods go: {logs:?}"
+        );
         world.vitals.memory_bytes.store(500 * MI, Ordering::Relaxed);
         world.runtime.sleep(Duration::from_secs(330)).await;
         assert_eq!(condition(&world, "MemoryPressure").await, "False");

@@ -45,7 +45,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 27] = [
+const PROOFS: [(&str, Proof); 28] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("device plugins", Proof::TakesPlugins),
@@ -58,6 +58,7 @@ const PROOFS: [(&str, Proof); 27] = [
     ("image collection", Proof::Runs),
     ("kubelet server", Proof::TakesConnections),
     ("log rotation", Proof::Runs),
+    ("logs of evicted pods", Proof::Runs),
     ("node lease", Proof::RenewsLease),
     ("node status", Proof::WritesStatus),
     ("node watch", Proof::SeesTheNodeClosed),
