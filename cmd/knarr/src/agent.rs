@@ -5,7 +5,9 @@ use crate::config_file::ConfigArguments;
 use crate::join::{self, JoinArguments};
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
-use crate::{agent_claim, check, executors, log_rotation, open_files, own_certificate};
+use crate::{
+    agent_claim, check, executors, kubelet_configuration, log_rotation, open_files, own_certificate,
+};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -21,6 +23,7 @@ use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
 use node_network::host_ports::HostPortsConfig;
+use node_network::third_party::PluginFolders;
 use node_proxy::{LinuxKernel, NodePortAddresses, ProxyConfig};
 use node_sys::SystemExec;
 use node_sys::routes::LinuxRoutes;
@@ -91,6 +94,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
     let _claim = agent_claim::claim(&agent_claim::record()?, &arguments.data_dir, arguments.port)?;
+    check_machine(&arguments.node)?;
     if let Some(missing) = check::missing_cgroups() {
         tracing::error!("no pod can start: {missing}");
     }
@@ -102,6 +106,27 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     let arguments = joined(arguments)?;
     executors::apart(serve_network(&arguments), |beside| work(&arguments, beside))
+}
+
+/// Refuses to start on a machine that the settings exclude, in upstream's words.
+fn check_machine(node: &NodeArguments) -> anyhow::Result<()> {
+    if node.fail_swap_on && node_sys::machine::Machine::observe().swap_bytes > 0 {
+        bail!(
+            "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+        );
+    }
+    if node.fail_cgroup_v1 && node_sys::cgroup::detect().version() == 1 {
+        bail!(
+            "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in \
+             a future release"
+        );
+    }
+    if node.serialize_image_pulls && node.max_parallel_image_pulls.is_some_and(|most| most > 1) {
+        bail!(
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses to start without a kubeconfig, and without a server from which the node gets one.
@@ -205,6 +230,9 @@ fn start_network(
         node_name: node_name.to_string(),
         cluster_cidr: arguments.cluster_cidr,
         cni_config_dir: cni_config_dir(arguments),
+        third_party_config_dir: arguments.node.cni_conf_dir.clone(),
+        plugins: plugin_folders(arguments),
+        is_enabled: !arguments.node.disable_network,
         cni_state_dir: arguments.data_dir.join("cni-state"),
         host_settings: arguments.data_dir.join("host-settings"),
         mtu: None,
@@ -218,6 +246,14 @@ fn start_network(
         runtime.clone(),
     ));
     Ok(())
+}
+
+/// The runtime knows one folder of plugins, and other programs install theirs beside the machine's.
+fn plugin_folders(arguments: &AgentArguments) -> PluginFolders {
+    PluginFolders {
+        from: arguments.node.cni_bin_dir.clone(),
+        links: arguments.data_dir.join("cni-plugins"),
+    }
 }
 
 fn cni_config_dir(arguments: &AgentArguments) -> PathBuf {
@@ -240,10 +276,15 @@ async fn container_runtime(
 }
 
 async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<()> {
+    let plugins = plugin_folders(arguments);
+    runtime
+        .blocking(move || plugins.link())
+        .await?
+        .context("linking the plugins of --cni-bin-dir")?;
     let config = ContainerdConfig {
         directory: arguments.data_dir.join("containerd"),
         sandbox_image: base::PAUSE_IMAGE.to_string(),
-        cni_bin_dir: arguments.node.cni_bin_dir.clone(),
+        cni_bin_dir: plugin_folders(arguments).links,
         cni_conf_dir: cni_config_dir(arguments),
         runtime: node_sys::exec::find_program("runc")
             .context("runc is not installed: apt-get install runc")?,
@@ -352,7 +393,9 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             decode: decode_manifest,
             ..CdiSource::default()
         },
-        max_pods: arguments.node.max_pods,
+        max_pods: max_pods(&arguments.node),
+        image_pulls_max: image_pulls_max(&arguments.node),
+        kept_fields: shown_fields(&arguments.node),
         pod_max_pids: arguments.node.pod_max_pids,
         reserve: arguments.node.reserve.clone().into(),
         eviction: arguments.node.eviction.clone().into(),
@@ -400,6 +443,36 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         },
         ..defaults
     })
+}
+
+fn max_pods(node: &NodeArguments) -> u32 {
+    let cores = u32::try_from(node_sys::machine::Machine::observe().cpus).unwrap_or(u32::MAX);
+    match node.pods_per_core {
+        0 => node.max_pods,
+        by_core => node.max_pods.min(by_core.saturating_mul(cores)),
+    }
+}
+
+fn image_pulls_max(node: &NodeArguments) -> Option<u32> {
+    match node.serialize_image_pulls {
+        true => Some(1),
+        false => node.max_parallel_image_pulls,
+    }
+}
+
+/// Fields of `/configz` that the kubelet itself has no use for.
+fn shown_fields(node: &NodeArguments) -> serde_json::Map<String, serde_json::Value> {
+    let mut fields = kubelet_configuration::kept_values();
+    let own = [
+        ("failSwapOn", node.fail_swap_on.into()),
+        ("failCgroupV1", node.fail_cgroup_v1.into()),
+        ("serializeImagePulls", node.serialize_image_pulls.into()),
+        ("maxParallelImagePulls", node.max_parallel_image_pulls.into()),
+        ("podsPerCore", node.pods_per_core.into()),
+        ("mergeDefaultEvictionSettings", false.into()),
+    ];
+    fields.extend(own.map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value)));
+    fields
 }
 
 fn static_pods(arguments: &AgentArguments) -> anyhow::Result<Option<StaticPodSource>> {

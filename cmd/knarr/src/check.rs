@@ -1,13 +1,13 @@
 //! `knarr check`: whether this machine can be a node. One line per finding, with what to do.
 
 use crate::network_namespace::NetworkNamespace;
+use crate::node_arguments::DEFAULT_CNI_BIN_DIRS;
 use anyhow::{Context, bail};
 use clap::Args;
 use node_sys::exec::find_program;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const DEFAULT_CNI_BIN_DIR: &str = "/usr/lib/cni";
 /// Text before the Debian package in a finding.
 const INSTALL: &str = "apt-get install ";
 
@@ -20,9 +20,9 @@ pub(crate) struct CheckArguments {
     /// Data directory to check
     #[arg(long, default_value = "/var/lib/knarr")]
     data_dir: PathBuf,
-    /// Folder of the CNI plugins
-    #[arg(long, default_value = DEFAULT_CNI_BIN_DIR)]
-    cni_bin_dir: PathBuf,
+    /// Folders of CNI plugins
+    #[arg(long, value_delimiter = ',', default_value = DEFAULT_CNI_BIN_DIRS)]
+    cni_bin_dir: Vec<PathBuf>,
 }
 
 impl CheckArguments {
@@ -31,7 +31,7 @@ impl CheckArguments {
         Self {
             disable_agent: false,
             data_dir: data_dir.to_owned(),
-            cni_bin_dir: DEFAULT_CNI_BIN_DIR.into(),
+            cni_bin_dir: DEFAULT_CNI_BIN_DIRS.split(',').map(PathBuf::from).collect(),
         }
     }
 }
@@ -155,18 +155,26 @@ fn programs() -> Vec<Finding> {
     needed.into_iter().map(look).collect()
 }
 
-fn plugins(folder: &Path) -> Vec<Finding> {
+fn plugins(folders: &[PathBuf]) -> Vec<Finding> {
+    let is_there = |plugin: &&str| {
+        let mut paths = folders.iter().map(|folder| folder.join(plugin));
+        paths.any(|path| path.try_exists().unwrap_or(false))
+    };
     let absent: Vec<&str> = ["ptp", "host-local", "loopback"]
         .into_iter()
-        .filter(|plugin| !folder.join(plugin).try_exists().unwrap_or(false))
+        .filter(|plugin| !is_there(plugin))
         .collect();
+    let places: Vec<String> = folders
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
+    let places = places.join(", ");
     if absent.is_empty() {
-        return vec![well(format!("CNI plugins are in {}", folder.display()))];
+        return vec![well(format!("CNI plugins are in {places}"))];
     }
     let list = absent.join(", ");
     vec![missing(format!(
-        "CNI plugins {list} are not in {}: apt-get install containernetworking-plugins",
-        folder.display()
+        "CNI plugins {list} are not in {places}: apt-get install containernetworking-plugins"
     ))]
 }
 

@@ -1,12 +1,15 @@
-//! Flags of `knarr server` and `knarr agent` in a YAML file (`--config`), under their names without dashes, as k3s has them.
+//! Flags of `knarr server` and `knarr agent` in a YAML file (`--config`), under their names without dashes, as k3s has them, and of the
+//! agent in upstream's form ([`kubelet_configuration`]).
 //!
 //! The file becomes words of the command line, before those that were given, so that types, bounds and relations of flags are checked in one
 //! place. A flag that is given is not taken from the file, lists included.
 
+use crate::kubelet_configuration::{self, KubeletConfigurationError};
 use crate::{drop_in, near};
 use clap::{Arg, ArgAction, Args, Command};
 use serde_json::{Map, Value};
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -14,6 +17,13 @@ use std::sync::OnceLock;
 const MAX_FILE_BYTES: usize = 1 << 20;
 /// Name of the flag, which the file cannot have.
 const FLAG: &str = "config";
+/// Names of the flags of a KubeletConfiguration and of its drop-ins.
+const KUBELET_FLAG: &str = "kubelet-config";
+const DROP_IN_FLAGS: [&str; 2] = ["kubelet-config-dir", "config-dir"];
+/// Flag by which a server makes its agent start again when the content of those files has changed.
+const REVISION_FLAG: &str = "kubelet-config-revision";
+/// The command to which a KubeletConfiguration belongs.
+const AGENT: &str = "agent";
 
 /// The flag.
 #[derive(Args, Debug, Clone)]
@@ -43,6 +53,10 @@ pub(crate) enum ConfigFileError {
     },
     #[error("--config {}: {problem}", path.display())]
     Content { path: PathBuf, problem: String },
+    #[error(transparent)]
+    Kubelet(#[from] KubeletConfigurationError),
+    #[error("--config is a KubeletConfiguration: leave out --kubelet-config")]
+    Twice,
 }
 
 /// Words of this process's command line, with those of a configuration file.
@@ -62,7 +76,7 @@ pub(crate) fn expand_own(command: &Command) -> Result<Vec<OsString>, ConfigFileE
     Ok(WORDS.get_or_init(|| words).clone())
 }
 
-/// Puts the flags of the configuration file, where the words name one, behind the subcommand.
+/// Puts the flags of the configuration files, where the words name some, behind the subcommand.
 pub(crate) fn expand(command: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, ConfigFileError> {
     let named = |word: &OsString| {
         command
@@ -78,25 +92,84 @@ pub(crate) fn expand(command: &Command, words: Vec<OsString>) -> Result<Vec<OsSt
         return Ok(words);
     };
     let (before, given) = words.split_at(at + 1);
-    let global = command.get_arguments().filter(|flag| flag.is_global_set());
-    let flags: Vec<&Arg> = subcommand.get_arguments().chain(global).collect();
+    let flags = flags_of(command, subcommand);
     let takes_file = flags.iter().any(|flag| flag.get_long() == Some(FLAG));
-    let Some(path) = path_in(given).filter(|_| takes_file) else {
-        return Ok(words);
-    };
-    let settings = read(&path)?;
-    let given_names: Vec<&str> = given.iter().filter_map(|word| name_of(word)).collect();
-    let mut all = before.to_vec();
-    for (key, value) in &settings {
-        let own = content(&path);
-        let flag = flags.iter().find(|flag| is_named(flag, key) && key != FLAG);
-        let flag = flag.ok_or_else(|| own(unknown(key, &flags)))?;
-        if !given_names.iter().any(|name| is_named(flag, name)) {
-            all.extend(words_of(key, value, flag).map_err(own)?);
+    let path = path_in(given, &[FLAG]).filter(|_| takes_file);
+    let (mut own, mut kubelet) = (Vec::new(), None);
+    if let Some(path) = path {
+        let settings = read(&path)?;
+        if !kubelet_configuration::is_one(&settings) {
+            own = flag_words(&path, &settings, given, &flags)?;
+        } else if subcommand.get_name() == AGENT {
+            kubelet = Some(path);
+        } else {
+            let problem = format!("it is a KubeletConfiguration, which --{KUBELET_FLAG} takes");
+            return Err(content(&path)(problem));
         }
     }
-    all.extend_from_slice(given);
-    Ok(all)
+    own.extend_from_slice(given);
+    let of_kubelet = kubelet_words(command, subcommand, kubelet, &own)?;
+    Ok(before.iter().cloned().chain(of_kubelet).chain(own).collect())
+}
+
+fn flags_of<'a>(command: &'a Command, subcommand: &'a Command) -> Vec<&'a Arg> {
+    let global = command.get_arguments().filter(|flag| flag.is_global_set());
+    subcommand.get_arguments().chain(global).collect()
+}
+
+/// Words of a file of flags, without those of flags that are given.
+fn flag_words(
+    path: &Path,
+    settings: &Map<String, Value>,
+    given: &[OsString],
+    flags: &[&Arg],
+) -> Result<Vec<OsString>, ConfigFileError> {
+    let mut words = Vec::new();
+    for (key, value) in settings {
+        let own = content(path);
+        let flag = flags.iter().find(|flag| is_named(flag, key) && key != FLAG);
+        let flag = flag.ok_or_else(|| own(unknown(key, flags)))?;
+        if !is_given(flag, given) {
+            words.extend(words_of(key, value, flag).map_err(own)?);
+        }
+    }
+    Ok(words)
+}
+
+fn is_given(flag: &Arg, given: &[OsString]) -> bool {
+    let mut names = given.iter().filter_map(name_of);
+    names.any(|name| is_named(flag, name))
+}
+
+/// Words of a KubeletConfiguration and its drop-ins: the agent's flags, or for a server, which hands the files on, their revision.
+fn kubelet_words(
+    command: &Command,
+    subcommand: &Command,
+    file: Option<PathBuf>,
+    given: &[OsString],
+) -> Result<Vec<OsString>, ConfigFileError> {
+    let named = path_in(given, &[KUBELET_FLAG]);
+    if file.is_some() && named.is_some() {
+        return Err(ConfigFileError::Twice);
+    }
+    let takes = subcommand
+        .get_arguments()
+        .any(|flag| flag.get_long() == Some(KUBELET_FLAG));
+    let (file, drop_ins) = (file.or(named), path_in(given, &DROP_IN_FLAGS));
+    let agent = command.find_subcommand(AGENT).filter(|_| takes);
+    let Some(agent) = agent.filter(|_| file.is_some() || drop_ins.is_some()) else {
+        return Ok(Vec::new());
+    };
+    let is_agent = subcommand.get_name() == AGENT;
+    let is_given = |flag: &Arg| is_agent && is_given(flag, given);
+    let flags = flags_of(command, agent);
+    let words = kubelet_configuration::words(file.as_deref(), drop_ins.as_deref(), &is_given, &flags)?;
+    if is_agent {
+        return Ok(words);
+    }
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    Ok(vec![format!("--{REVISION_FLAG}={:x}", hasher.finish()).into()])
 }
 
 fn content(path: &Path) -> impl Fn(String) -> ConfigFileError {
@@ -107,16 +180,22 @@ fn content(path: &Path) -> impl Fn(String) -> ConfigFileError {
     }
 }
 
-/// The file that `--config` names; none where help is requested.
-fn path_in(given: &[OsString]) -> Option<PathBuf> {
+/// The path that a flag of one of these names has; none where help is requested.
+fn path_in(given: &[OsString], names: &[&str]) -> Option<PathBuf> {
     let wants_help = given.iter().any(|word| word == "--help" || word == "-h");
     let mut words = given.iter().filter(|_| !wants_help);
+    let own = |word: &OsString| {
+        let flag = word.to_str()?.strip_prefix("--")?;
+        let (name, value) = flag
+            .split_once('=')
+            .map_or((flag, None), |(name, value)| (name, Some(value)));
+        names.contains(&name).then(|| value.map(PathBuf::from))
+    };
     while let Some(word) = words.next() {
-        if word == "--config" {
-            return words.next().map(PathBuf::from);
-        }
-        if let Some(path) = word.to_str().and_then(|word| word.strip_prefix("--config=")) {
-            return Some(PathBuf::from(path));
+        match own(word) {
+            Some(Some(path)) => return Some(path),
+            Some(None) => return words.next().map(PathBuf::from),
+            None => {}
         }
     }
     None
@@ -139,6 +218,16 @@ fn is_named(flag: &Arg, name: &str) -> bool {
     flag.get_long() == Some(name) || is_alias()
 }
 
+/// The content of a file of bounded length.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = node_sys::fs::read_head(path, MAX_FILE_BYTES as u64 + 1);
+    let bytes = bytes.map_err(|error| format!("open {}: {error}", path.display()))?;
+    match bytes.len() > MAX_FILE_BYTES {
+        true => Err(format!("it is longer than {MAX_FILE_BYTES} bytes")),
+        false => Ok(bytes),
+    }
+}
+
 fn read(path: &Path) -> Result<Map<String, Value>, ConfigFileError> {
     let bytes = node_sys::fs::read_head(path, MAX_FILE_BYTES as u64 + 1);
     let bytes = bytes.map_err(|source| ConfigFileError::Reading {
@@ -149,15 +238,19 @@ fn read(path: &Path) -> Result<Map<String, Value>, ConfigFileError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(problem(format!("it is longer than {MAX_FILE_BYTES} bytes")));
     }
-    if let Some((line, key)) = machinery_schema::yaml::duplicate_key(&bytes) {
-        return Err(problem(format!("line {line}: the key {key} is there already")));
-    }
     let json = machinery_schema::yaml::yaml_to_json(&bytes).map_err(|error| problem(error.to_string()))?;
-    match serde_json::from_str(&json) {
-        Ok(Value::Object(settings)) => Ok(settings),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(problem("it is not a map of flags and values".to_owned())),
-        Err(error) => Err(problem(error.to_string())),
+    let settings = match serde_json::from_str(&json) {
+        Ok(Value::Object(settings)) => settings,
+        Ok(Value::Null) => Map::new(),
+        Ok(_) => return Err(problem("it is not a map of flags and values".to_owned())),
+        Err(error) => return Err(problem(error.to_string())),
+    };
+    // That of a KubeletConfiguration is reported by its own reader.
+    match machinery_schema::yaml::duplicate_key(&bytes) {
+        Some((line, key)) if !kubelet_configuration::is_one(&settings) => {
+            Err(problem(format!("line {line}: the key {key} is there already")))
+        }
+        _ => Ok(settings),
     }
 }
 

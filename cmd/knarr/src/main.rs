@@ -13,6 +13,7 @@ mod forwarded;
 mod image;
 mod join;
 mod kubeconfig;
+mod kubelet_configuration;
 mod line_limits;
 mod log_rotation;
 mod logging;

@@ -9,9 +9,21 @@ use node_proxy::NodePortAddress;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+/// Folders in which networks of other programs install their plugins, and that of Debian's packages.
+pub(crate) const DEFAULT_CNI_BIN_DIRS: &str = "/opt/cni/bin,/usr/lib/cni";
+
 /// See the module.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct NodeArguments {
+    /// File of upstream's KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for the node; flags win over it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubelet_config: Option<PathBuf>,
+    /// Folder of drop-ins (*.conf) of the KubeletConfiguration, joined to it in the order of their names
+    #[arg(long, alias = "config-dir", value_name = "FOLDER")]
+    pub(crate) kubelet_config_dir: Option<PathBuf>,
+    /// Revision of those files' content, for an agent that a server starts
+    #[arg(long, hide = true)]
+    pub(crate) kubelet_config_revision: Option<String>,
     /// The Node object's name [default: the host's name]
     #[arg(long, alias = "node-name")]
     pub(crate) hostname_override: Option<String>,
@@ -47,6 +59,21 @@ pub(crate) struct NodeArguments {
     /// Maximum number of pods on this node
     #[arg(long, default_value_t = 110)]
     pub(crate) max_pods: u32,
+    /// Maximum number of pods by core of the machine, up to --max-pods; 0 is no such bound
+    #[arg(long, default_value_t = 0)]
+    pub(crate) pods_per_core: u32,
+    /// Pull one image at a time
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) serialize_image_pulls: bool,
+    /// Images that are pulled at once, upstream's maxParallelImagePulls [default: no bound]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_parallel_image_pulls: Option<u32>,
+    /// Refuse to start while the machine has swap
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) fail_swap_on: bool,
+    /// Refuse to start on a machine with cgroup v1
+    #[arg(long = "fail-cgroupv1", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) fail_cgroup_v1: bool,
     /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
     /// quarter of what all pods together may have]
     #[arg(long, allow_negative_numbers = true)]
@@ -64,9 +91,15 @@ pub(crate) struct NodeArguments {
     /// Socket of an external container runtime [default: the agent's own containerd]
     #[arg(long)]
     pub(crate) container_runtime_endpoint: Option<String>,
-    /// Folder of the CNI plugins
-    #[arg(long, default_value = "/usr/lib/cni")]
-    pub(crate) cni_bin_dir: PathBuf,
+    /// Folders of CNI plugins; of two of one name the first counts
+    #[arg(long, value_delimiter = ',', default_value = DEFAULT_CNI_BIN_DIRS)]
+    pub(crate) cni_bin_dir: Vec<PathBuf>,
+    /// Folder in which networks of other programs, such as Cilium and flannel, install their configuration
+    #[arg(long, default_value = "/etc/cni/net.d")]
+    pub(crate) cni_conf_dir: PathBuf,
+    /// Disable the pod network: another program brings it
+    #[arg(long)]
+    pub(crate) disable_network: bool,
     /// Disable the service proxy
     #[arg(long)]
     pub(crate) disable_proxy: bool,

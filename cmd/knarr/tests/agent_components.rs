@@ -11,6 +11,7 @@ use machinery_client::{ApiResource, Client};
 use machinery_runtime::Runtime;
 use node_dns::DnsConfig;
 use node_network::NetworkConfig;
+use node_network::third_party::PluginFolders;
 use node_proxy::affinity::AffinityEntry;
 use node_proxy::elements::Delta;
 use node_proxy::flows::Flows;
@@ -134,6 +135,9 @@ impl Agent {
             node_name: "n".into(),
             cluster_cidr: "10.244.0.0/16".parse().unwrap(),
             cni_config_dir: self.folder.path().join("cni"),
+            third_party_config_dir: self.folder.path().join("net.d"),
+            plugins: PluginFolders { from: Vec::new(), links: self.folder.path().join("plugins") },
+            is_enabled: true,
             cni_state_dir: self.folder.path().join("state"),
             host_settings: self.folder.path().join("settings"),
             mtu: None,

@@ -1,5 +1,5 @@
 //! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/admission-policies.md`, `docs/webhooks.md`, `docs/aggregation.md`, `docs/pod-security.md`, `docs/fairness.md`, `docs/nodes.md`,
-//! `docs/configuration.md`, `docs/controllers.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
+//! `docs/configuration.md`, `docs/kubelet-configuration.md`, `docs/controllers.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
 //! A block `sh` is one script (`support/page.rs`). One that begins with `knarr server` starts the server again with these flags; one
 //! that begins with `grep` may wait for what it looks for.
@@ -142,6 +142,14 @@ fn page_configuration_commands_work() {
     check(
         "page_configuration_commands_work",
         include_str!("../../../docs/configuration.md"),
+    );
+}
+
+#[test]
+fn page_kubelet_configuration_commands_work() {
+    check(
+        "page_kubelet_configuration_commands_work",
+        include_str!("../../../docs/kubelet-configuration.md"),
     );
 }
 

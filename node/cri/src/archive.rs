@@ -31,9 +31,25 @@ impl<W: Write> TarWriter<W> {
 
     /// Adds a file.
     pub fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
-        self.header(name, content.len() as u64, mode, b'0', "")?;
-        self.out.write_all(content)?;
-        let rest = content.len() % BLOCK;
+        let size = content.len() as u64;
+        self.begin_file(name, mode, size)?;
+        self.write(content)?;
+        self.end_file(size)
+    }
+
+    /// Begins a file of which the content follows by [`Self::write`].
+    pub fn begin_file(&mut self, name: &str, mode: u32, size: u64) -> io::Result<()> {
+        self.header(name, size, mode, b'0', "")
+    }
+
+    /// Adds content of the file that was begun.
+    pub fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.out.write_all(content)
+    }
+
+    /// Ends the file that was begun with this size.
+    pub fn end_file(&mut self, size: u64) -> io::Result<()> {
+        let rest = usize::try_from(size % BLOCK as u64).unwrap_or(0);
         if rest > 0 {
             self.out.write_all(&[0; BLOCK][rest..])?;
         }

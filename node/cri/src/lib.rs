@@ -3,7 +3,7 @@
 //! [`CriClient`] speaks CRI v1: sandboxes, containers, images, with a deadline on every call. Calls that CRI
 //! of containerd 1.6 does not offer go to containerd's own services on the same socket: the stream
 //! of task events ([`events`]), processes with half-closable input ([`process`]) and images brought in
-//! from an archive ([`import`]), and read-only views of images for volumes ([`image_view`]). [`archive`] writes and reads such archives.
+//! from an archive ([`import`]) or written to one ([`export`]), and read-only views of images for volumes ([`image_view`]). [`archive`] writes and reads such archives.
 //!
 //! Nothing here knows what a pod should look like; it carries requests.
 
@@ -12,6 +12,7 @@ mod client;
 mod error;
 pub mod events;
 mod exec_output;
+pub mod export;
 pub mod image_view;
 pub mod import;
 pub mod process;

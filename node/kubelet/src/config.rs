@@ -57,6 +57,10 @@ pub struct KubeletConfig {
     pub cdi: CdiSource,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
+    /// Images that are pulled at once, where there is a bound.
+    pub image_pulls_max: Option<u32>,
+    /// Fields of `/configz` that no setting here decides.
+    pub kept_fields: serde_json::Map<String, serde_json::Value>,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
     pub pod_max_pids: Option<i64>,
     /// The authenticated server's port.
@@ -105,6 +109,8 @@ impl KubeletConfig {
             static_pods: None,
             cdi: CdiSource::default(),
             max_pods: 110,
+            image_pulls_max: None,
+            kept_fields: serde_json::Map::new(),
             pod_max_pids: None,
             port: 10250,
             max_connections: 1_024,

@@ -2,6 +2,7 @@
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
+use node_network::third_party::PluginFolders;
 use node_network::{NetworkConfig, start};
 use std::sync::Arc;
 
@@ -19,6 +20,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         node_name: next()?,
         cluster_cidr: "10.244.0.0/16".parse()?,
         cni_config_dir: next()?.into(),
+        third_party_config_dir: "/etc/cni/net.d".into(),
+        plugins: PluginFolders {
+            from: Vec::new(),
+            links: std::env::temp_dir().join("cni-plugins"),
+        },
+        is_enabled: true,
         cni_state_dir: next()?.into(),
         host_settings: next()?.into(),
         mtu: None,

@@ -1,5 +1,6 @@
 //! Configuration of the pod network.
 
+use crate::third_party::PluginFolders;
 use ipnet::Ipv4Net;
 use std::path::PathBuf;
 
@@ -14,6 +15,12 @@ pub struct NetworkConfig {
     pub cluster_cidr: Ipv4Net,
     /// The folder that the container runtime reads network configurations from.
     pub cni_config_dir: PathBuf,
+    /// The folder in which other programs install theirs.
+    pub third_party_config_dir: PathBuf,
+    /// Plugins of all networks.
+    pub plugins: PluginFolders,
+    /// False where another program brings the network in any case.
+    pub is_enabled: bool,
     /// Folder in which the CNI plugin records allocated addresses.
     pub cni_state_dir: PathBuf,
     /// The file that notes how the host's settings were before.

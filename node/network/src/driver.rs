@@ -6,6 +6,7 @@ use crate::config::NetworkConfig;
 use crate::host;
 use crate::model::NodeView;
 use crate::plan::{CONFLIST, Plan, TABLE, plan, route_changes};
+use crate::third_party::{self, ThirdParty};
 use futures::future::BoxFuture;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
@@ -23,16 +24,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const GUARDED: &[Table] = &[Table::ip(TABLE), Table::ip6(TABLE)];
+/// Takes our tables away, whether they are there or not.
+const NO_RULES: &str = "\
+table ip knarr-network
+delete table ip knarr-network
+table ip6 knarr-network
+delete table ip6 knarr-network
+";
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Routes go with links and by other hands; they are looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Other programs' configurations and plugins are looked for this often.
+const LOOK_FOR_OTHERS: Duration = Duration::from_secs(1);
 
 /// Something was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error("writing {path}")]
     Write {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("reading network configurations of {path}, and linking plugins")]
+    Read {
         path: String,
         #[source]
         source: io::Error,
@@ -80,6 +96,7 @@ pub fn start(
             runtime: inside,
             guard: TableGuard::unwatched(),
             written: Plan::default(),
+            third_party: None,
         };
         let running = run(network, informers);
         async move {
@@ -99,7 +116,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
         let mut logged: Vec<String> = Vec::new();
         let mut wait = RETRY.0;
         loop {
-            let errors = network.write(&wanted(&network.config, &nodes)).await;
+            let errors = network.write_all(&wanted(&network.config, &nodes)).await;
             log_once(&errors, &mut logged);
             let pause = if errors.is_empty() { LOOK_AGAIN } else { wait };
             wait = if errors.is_empty() {
@@ -111,10 +128,35 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
             let news = network.runtime.timeout(pause, dirty.next_batch());
             tokio::select! { biased;
                 () = network.guard.disturbed() => network.written.rules = None,
+                () = others_change(&network.config, &network.third_party, &network.runtime) => {}
                 _ = news => {}
             }
         }
     })
+}
+
+/// Ends when another program's configuration is not the known one any more. Plugins are linked meanwhile.
+async fn others_change(config: &NetworkConfig, known: &Option<ThirdParty>, runtime: &Runtime) {
+    loop {
+        runtime.sleep(LOOK_FOR_OTHERS).await;
+        let found = third_party(config, runtime).await;
+        if found.is_ok_and(|found| found != *known) {
+            return;
+        }
+    }
+}
+
+async fn third_party(config: &NetworkConfig, runtime: &Runtime) -> Result<Option<ThirdParty>, NetworkError> {
+    let (config, failed) = (
+        config.clone(),
+        config.third_party_config_dir.display().to_string(),
+    );
+    let look = move || {
+        config.plugins.link()?;
+        third_party::find(&config.third_party_config_dir, config.is_enabled)
+    };
+    let found = runtime.blocking(look).await.map_err(|_| NetworkError::Ended)?;
+    found.map_err(|source| NetworkError::Read { path: failed, source })
 }
 
 async fn prepare_host(runtime: &Runtime, note: PathBuf) {
@@ -146,9 +188,63 @@ struct Network {
     runtime: Runtime,
     guard: TableGuard,
     written: Plan,
+    /// The configuration of another program that counts.
+    third_party: Option<ThirdParty>,
 }
 
 impl Network {
+    /// Writes the plan, or steps aside for another program's network.
+    async fn write_all(&mut self, wanted: &Plan) -> Vec<NetworkError> {
+        let found = match third_party(&self.config, &self.runtime).await {
+            Ok(found) => found,
+            Err(error) => return vec![error],
+        };
+        let is_own = found.is_none() && self.config.is_enabled;
+        if found != self.third_party {
+            let name = found.as_ref().map(|found| found.name.as_str());
+            tracing::info!(
+                configuration = name,
+                "network of pods: another program's where one is named"
+            );
+        }
+        self.third_party = found;
+        if is_own {
+            return self.write(wanted).await;
+        }
+        let mut errors = Vec::new();
+        errors.extend(self.step_aside().await.err());
+        errors.extend(self.write_routes(&Plan::default()).await);
+        errors
+    }
+
+    /// Gives the runtime the other configuration before ours goes, and takes our rules away.
+    async fn step_aside(&mut self) -> Result<(), NetworkError> {
+        self.install().await?;
+        self.written.conflist = None;
+        if self.written.rules.as_deref() != Some(NO_RULES) {
+            let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(NO_RULES);
+            self.exec.run(spec).await?.success("nft")?;
+            self.guard.settle().map_err(NetworkError::Watch)?;
+            self.written.rules = Some(NO_RULES.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn install(&mut self) -> Result<(), NetworkError> {
+        let (folder, found) = (self.config.cni_config_dir.clone(), self.third_party.clone());
+        let path = folder.display().to_string();
+        let has_own = self.config.is_enabled;
+        let work = self.runtime.blocking(move || {
+            third_party::install(&folder, found.as_ref())?;
+            match (found, has_own) {
+                (None, false) => third_party::remove(&folder.join(CONFLIST)),
+                _ => Ok(()),
+            }
+        });
+        let done = work.await.map_err(|_| NetworkError::Ended)?;
+        done.map_err(|source| NetworkError::Write { path, source })
+    }
+
     /// Rules before the conflist: once that is there, pods start. Routes last: they are other nodes' business.
     async fn write(&mut self, wanted: &Plan) -> Vec<NetworkError> {
         let mut errors = Vec::new();
@@ -186,7 +282,8 @@ impl Network {
         let file = path.clone();
         let work = self.runtime.blocking(move || {
             std::fs::create_dir_all(&folder)?;
-            node_sys::fs::write_atomically(&file, text.as_bytes(), 0o644)
+            node_sys::fs::write_atomically(&file, text.as_bytes(), 0o644)?;
+            third_party::install(&folder, None)
         });
         let path = path.display().to_string();
         let written = work.await.map_err(|_| NetworkError::Ended)?;

@@ -1,6 +1,7 @@
 //! A plan written to routes and programs that refuse some of it.
 
 use super::*;
+use crate::third_party::PluginFolders;
 use node_sys::CommandOutput;
 use node_sys::routes::Range;
 use std::sync::Mutex;
@@ -51,6 +52,12 @@ fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
             node_name: "here".to_owned(),
             cluster_cidr: "10.244.0.0/16".parse().unwrap(),
             cni_config_dir: folder.to_path_buf(),
+            third_party_config_dir: folder.join("net.d"),
+            plugins: PluginFolders {
+                from: Vec::new(),
+                links: folder.join("plugins"),
+            },
+            is_enabled: true,
             cni_state_dir: folder.join("state"),
             host_settings: folder.join("note"),
             mtu: None,
@@ -60,6 +67,7 @@ fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
         runtime: Runtime::real(),
         guard: TableGuard::unwatched(),
         written: Plan::default(),
+        third_party: None,
     }
 }
 
@@ -123,6 +131,45 @@ async fn network_removes_routes_to_nodes_that_left_while_nobody_watched() {
         .map(|(first, _)| first.octets()[2])
         .collect();
     assert_eq!(present, [1, 2, 3]);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a deadline of the test")]
+#[tokio::test]
+async fn network_steps_aside_for_another_program_and_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = Arc::new(Refusing::default());
+    let mut network = network(folder.path(), Ends(0), Arc::clone(&routes));
+    let wanted = plan_of(&NODES, &network);
+    let there = |name: &str| folder.path().join(name).try_exists().unwrap();
+    assert!(network.write_all(&wanted).await.is_empty());
+    assert!(there(CONFLIST) && routes.list().unwrap().len() == 3);
+    let other = folder.path().join("net.d/05-cilium.conflist");
+    std::fs::create_dir(folder.path().join("net.d")).unwrap();
+    std::fs::write(
+        &other,
+        r#"{"name": "cilium", "plugins": [{"type": "cilium-cni"}]}"#,
+    )
+    .unwrap();
+    let runtime = network.runtime.clone();
+    let changed = others_change(&network.config, &network.third_party, &runtime);
+    tokio::time::timeout(Duration::from_secs(30), changed)
+        .await
+        .unwrap();
+    assert!(network.write_all(&wanted).await.is_empty());
+    assert!(
+        there("05-cilium.conflist") && !there(CONFLIST),
+        "the runtime has theirs alone"
+    );
+    assert_eq!(network.written.rules.as_deref(), Some(NO_RULES));
+    assert_eq!(routes.list().unwrap().len(), 0);
+    std::fs::remove_file(&other).unwrap();
+    assert!(network.write_all(&wanted).await.is_empty());
+    assert!(!there("05-cilium.conflist") && there(CONFLIST), "ours is back");
+    assert_eq!(network.written.rules, wanted.rules);
+    assert_eq!(routes.list().unwrap().len(), 3);
+    network.config.is_enabled = false;
+    assert!(network.write_all(&wanted).await.is_empty());
+    assert!(!there(CONFLIST) && routes.list().unwrap().is_empty(), "disabled");
 }
 
 #[tokio::test]

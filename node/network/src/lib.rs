@@ -7,8 +7,8 @@
 //! what cannot be written for one node stops no other. Ports of the node that lead to pods are a table of their own
 //! ([`host_ports`]), which the kubelet's pods hold.
 //!
-//! Everything written stays when the agent ends. A third-party CNI takes over by a configuration whose name sorts
-//! before ours. Not here yet: an overlay for nodes that do not share a link, IPv6, NetworkPolicy.
+//! Everything written stays when the agent ends. A network of another program takes over by a configuration whose name sorts
+//! before ours ([`third_party`]): rules, routes and configuration of ours go while it is there. Not here yet: an overlay for nodes that do not share a link, IPv6, NetworkPolicy.
 
 pub mod config;
 mod driver;
@@ -16,6 +16,7 @@ mod host;
 pub mod host_ports;
 pub mod model;
 pub mod plan;
+pub mod third_party;
 #[cfg(test)]
 mod view_memory;
 

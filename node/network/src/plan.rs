@@ -129,12 +129,19 @@ pub fn route_changes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::third_party::PluginFolders;
 
     fn config() -> NetworkConfig {
         NetworkConfig {
             node_name: "here".to_owned(),
             cluster_cidr: "10.244.0.0/16".parse().unwrap(),
             cni_config_dir: "/c".into(),
+            third_party_config_dir: "/t".into(),
+            plugins: PluginFolders {
+                from: Vec::new(),
+                links: "/l".into(),
+            },
+            is_enabled: true,
             cni_state_dir: "/s".into(),
             host_settings: "/h".into(),
             mtu: None,

@@ -20,7 +20,7 @@ use kernel::Remains;
 use machinery_runtime::Runtime;
 use pods::Pods;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The flags.
@@ -41,6 +41,25 @@ pub(crate) struct UninstallArguments {
     /// Remove what is listed
     #[arg(long)]
     yes: bool,
+}
+
+impl UninstallArguments {
+    /// Those of an agent without a server, which runs.
+    pub(crate) fn of_node(data_dir: &Path, cgroup_root: &str, endpoint: Option<&str>, yes: bool) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            cgroup_root: cgroup_root.to_owned(),
+            container_runtime_endpoint: endpoint.map(str::to_owned),
+            stop: true,
+            yes,
+        }
+    }
+}
+
+/// The same within a command that has done the rest.
+pub(crate) async fn of_node(arguments: &UninstallArguments) -> anyhow::Result<()> {
+    let directories = Directories::find(&arguments.data_dir)?;
+    uninstall(arguments, &directories, &Runtime::real()).await
 }
 
 pub(crate) fn run(arguments: &UninstallArguments) -> anyhow::Result<()> {

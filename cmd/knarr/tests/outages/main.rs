@@ -10,10 +10,11 @@ mod support;
 mod clients;
 mod devices;
 mod kills;
+mod networks;
 mod scheduling;
 
 use std::process::ExitCode;
-use support::harness::{Pace, Scenario, run};
+use support::harness::{Pace, Scenario, run_with};
 
 const SCENARIOS: &[Scenario] = &[
     (
@@ -60,8 +61,17 @@ const SCENARIOS: &[Scenario] = &[
         "all_killed_at_once_come_back",
         kills::all_killed_at_once_come_back,
     ),
+    (
+        "a_network_of_another_program_takes_over",
+        networks::a_network_of_another_program_takes_over,
+    ),
 ];
 
 fn main() -> ExitCode {
-    run("outages", SCENARIOS, Pace::OneByOne)
+    let flags = [
+        "--cni-conf-dir=DIR/net.d",
+        "--cni-bin-dir=DIR/cni-bin,/usr/lib/cni",
+    ]
+    .map(str::to_owned);
+    run_with("outages", &flags, SCENARIOS, Pace::OneByOne)
 }

@@ -36,6 +36,16 @@ impl Threshold {
     }
 }
 
+/// The form of flags.
+impl std::fmt::Display for Threshold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Amount(quantity) => write!(f, "{quantity}"),
+            Self::Share(share) => write!(f, "{}%", (f64::from(*share) * 1e6).round() / 1e4),
+        }
+    }
+}
+
 /// Thresholds by the name of their signal.
 pub type Thresholds = BTreeMap<String, Threshold>;
 

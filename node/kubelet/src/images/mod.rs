@@ -2,7 +2,6 @@
 //! alone that could have pulled them ([`pull_records`]). Those that no container uses go when the disk fills up ([`collector`]).
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,10 @@ use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::api::events::{EventType, NodeEvents};
+use crate::config::KubeletConfig;
 use crate::containers::StartError;
 use crate::containers::security::ImageUser;
 use crate::metrics;
@@ -64,6 +65,8 @@ pub(crate) struct ImageManager {
     volumes: VolumeCounts,
     /// Time spent in pulls, by the pod's uid.
     pull_times: Mutex<HashMap<String, Duration>>,
+    /// Pulls that may begin, where there is a bound.
+    pulls: Option<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +78,8 @@ struct Failures {
 
 impl ImageManager {
     /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
-    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, data_dir: &Path) -> Self {
-        let records = PullRecords::new(data_dir.join("image_manager"));
+    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, config: &KubeletConfig) -> Self {
+        let records = PullRecords::new(config.data_dir.join("image_manager"));
         let upkeep = (runtime.clone(), cri.clone(), records.clone());
         let begin = move || upkeep::run(upkeep.0.clone(), upkeep.1.clone(), upkeep.2.clone());
         runtime.keep("pull records", begin).detach();
@@ -89,6 +92,7 @@ impl ImageManager {
             collection: Collection::default(),
             volumes: VolumeCounts::default(),
             pull_times: Mutex::default(),
+            pulls: config.image_pulls_max.map(|most| Semaphore::new(most as usize)),
         }
     }
 
@@ -275,18 +279,25 @@ impl ImageManager {
         self.check_backoff(pulling, &key)?;
         let message = format!("Pulling image \"{wanted}\"");
         self.record_event(pulling, EventType::Normal, "Pulling", message);
+        let asked = self.runtime.monotonic();
+        // Closed by nobody.
+        let _turn = match &self.pulls {
+            Some(pulls) => pulls.acquire().await.ok(),
+            None => None,
+        };
         let began = self.runtime.monotonic();
         let pulled = self.pull_and_record(pulling).await;
-        let took = self.runtime.monotonic() - began;
-        *self.pull_times.lock().entry(uid(pod).to_owned()).or_default() += took;
+        let ended = self.runtime.monotonic();
+        let (took, with_waiting) = (ended - began, ended - asked);
+        *self.pull_times.lock().entry(uid(pod).to_owned()).or_default() += with_waiting;
         match pulled {
             Ok(present) => {
                 self.failures.lock().succeeded(&key);
                 let bytes = present.as_ref().map_or(0, |image| image.bytes);
                 metrics::images::pulled(&self.runtime, bytes, took);
-                let took = took.as_millis();
+                let (took, with_waiting) = (took.as_millis(), with_waiting.as_millis());
                 let message = format!(
-                    "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
+                    "Successfully pulled image \"{wanted}\" in {took}ms ({with_waiting}ms including waiting)"
                 );
                 self.record_event(pulling, EventType::Normal, "Pulled", message);
                 present.ok_or_else(|| StartError {

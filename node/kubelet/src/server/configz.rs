@@ -1,5 +1,5 @@
 //! `/configz`: the configuration in upstream's form, `KubeletConfiguration` of `kubelet.config.k8s.io/v1beta1`. Fields that the
-//! agent has no setting for say what it does; those of what it does not do are left out.
+//! agent has no setting for say what it does ([`KubeletConfig::kept_fields`] and constants of this crate).
 
 use machinery_meta::Quantity;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::auth;
 use super::streaming::IDLE_TIMEOUT;
 use crate::config::KubeletConfig;
-use crate::eviction::thresholds::{Threshold, Thresholds};
+use crate::eviction::thresholds::Thresholds;
 use crate::node::facts::NodeFacts;
 use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
@@ -23,8 +23,25 @@ pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
         images(config),
         eviction(config),
     ];
-    let fields: Map<String, Value> = groups.into_iter().flatten().collect();
+    let own = groups.into_iter().flatten();
+    let mut fields = config.kept_fields.clone();
+    fields.retain(|_, value| !value.is_null());
+    for (name, value) in own {
+        join(fields.entry(name).or_insert(Value::Null), value);
+    }
     json!({ "kubeletconfig": fields })
+}
+
+/// Puts a value in the place of another; fields of objects one by one.
+fn join(place: &mut Value, value: Value) {
+    match (place, value) {
+        (Value::Object(own), Value::Object(fields)) => {
+            for (name, value) in fields {
+                join(own.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (place, value) => *place = value,
+    }
 }
 
 fn fields(value: Value) -> Map<String, Value> {
@@ -42,16 +59,13 @@ fn serving(config: &KubeletConfig) -> Map<String, Value> {
     let any = if config.node_ip.is_ipv4() { "0.0.0.0" } else { "::" };
     let (certificate, key) = config.tls.clone().unzip();
     fields(json!({
-        "enableServer": true,
         "address": any,
         "port": config.port,
         "tlsCertFile": certificate,
         "tlsPrivateKeyFile": key,
         "rotateCertificates": config.tls_awaited,
         "serverTLSBootstrap": config.tls_awaited.then_some(true),
-        "enableDebuggingHandlers": true,
         "healthzPort": config.healthz_port.unwrap_or(0),
-        "healthzBindAddress": "127.0.0.1",
         "streamingConnectionIdleTimeout": go_duration(IDLE_TIMEOUT),
     }))
 }
@@ -60,11 +74,9 @@ fn access(config: &KubeletConfig) -> Map<String, Value> {
     fields(json!({
         "authentication": {
             "x509": fields(json!({"clientCAFile": config.client_ca})),
-            "webhook": {"enabled": true, "cacheTTL": go_duration(auth::TOKEN_AGE_MAX)},
-            "anonymous": {"enabled": false},
+            "webhook": {"cacheTTL": go_duration(auth::TOKEN_AGE_MAX)},
         },
         "authorization": {
-            "mode": "Webhook",
             "webhook": {
                 "cacheAuthorizedTTL": go_duration(auth::ALLOWED_AGE_MAX),
                 "cacheUnauthorizedTTL": go_duration(auth::DENIED_AGE_MAX),
@@ -86,7 +98,6 @@ fn node(config: &KubeletConfig) -> Map<String, Value> {
         "nodeStatusReportFrequency": go_duration(status::WRITE_AFTER),
         "nodeStatusMaxImages": status::IMAGES_MAX,
         "nodeLeaseDurationSeconds": lease::DURATION_SECONDS,
-        "enableControllerAttachDetach": true,
         "containerRuntimeEndpoint": format!("unix://{}", config.container_runtime_endpoint.display()),
         "kubeReserved": reserved(&config.reserve.kube),
         "systemReserved": reserved(&config.reserve.system),
@@ -94,13 +105,6 @@ fn node(config: &KubeletConfig) -> Map<String, Value> {
         "systemReservedCgroup": named(&config.reserve.system_cgroup),
         "enforceNodeAllocatable": config.reserve.enforce,
         "cgroupRoot": config.cgroup_root,
-        "cgroupsPerQOS": true,
-        "cgroupDriver": "cgroupfs",
-        "cpuManagerPolicy": "none",
-        "memoryManagerPolicy": "None",
-        "topologyManagerPolicy": "none",
-        "topologyManagerScope": "container",
-        "failSwapOn": false,
         "memorySwap": {},
     }))
 }
@@ -116,11 +120,8 @@ fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
         "maxPods": config.max_pods,
         "podPidsLimit": config.pod_pids(&facts.machine).unwrap_or(-1),
         "podLogsDir": config.logs_folder(),
-        "cpuCFSQuota": true,
-        "cpuCFSQuotaPeriod": "100ms",
         "containerLogMaxSize": Quantity::from_bytes(log_bytes).to_string(),
         "containerLogMaxFiles": config.container_log_max_files,
-        "configMapAndSecretChangeDetectionStrategy": "Watch",
     }))
 }
 
@@ -131,7 +132,6 @@ fn images(config: &KubeletConfig) -> Map<String, Value> {
         "imageMaximumGCAge": go_duration(images.maximum_age),
         "imageGCHighThresholdPercent": images.high_threshold_percent,
         "imageGCLowThresholdPercent": images.low_threshold_percent,
-        "serializeImagePulls": false,
     }))
 }
 
@@ -163,13 +163,9 @@ fn reserved(amounts: &Amounts) -> Option<Map<String, Value>> {
 }
 
 fn levels(thresholds: &Thresholds) -> Option<Map<String, Value>> {
-    let text = |threshold: &Threshold| match threshold {
-        Threshold::Amount(quantity) => quantity.to_string(),
-        Threshold::Share(share) => format!("{}%", (f64::from(*share) * 1e6).round() / 1e4),
-    };
     let texts = thresholds
         .iter()
-        .map(|(signal, level)| (signal.clone(), json!(text(level))));
+        .map(|(signal, level)| (signal.clone(), json!(level.to_string())));
     Some(texts.collect()).filter(|map: &Map<String, Value>| !map.is_empty())
 }
 

@@ -10,6 +10,7 @@ mod world;
 use node_network::NetworkConfig;
 use node_network::model::NodeView;
 use node_network::plan::{Plan, plan};
+use node_network::third_party::PluginFolders;
 use node_sys::routes::{LinuxRoutes, Routes};
 use node_sys::{CommandSpec, Exec, SystemExec};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -21,6 +22,12 @@ fn config(folder: &Path) -> NetworkConfig {
         node_name: "here".to_owned(),
         cluster_cidr: "10.244.0.0/16".parse().unwrap(),
         cni_config_dir: folder.join("cni"),
+        third_party_config_dir: folder.join("net.d"),
+        plugins: PluginFolders {
+            from: Vec::new(),
+            links: folder.join("plugins"),
+        },
+        is_enabled: true,
         cni_state_dir: folder.join("state"),
         host_settings: folder.join("note"),
         mtu: None,

@@ -1,5 +1,8 @@
-//! `knarr image`: images without a registry. `import` and `ls` speak to the node's container runtime,
-//! `build` makes an archive of what knarr brings along.
+//! `knarr image`: images of a node. `import`, `export`, `ls`, [`pulling`] and [`removal`] speak to its container runtime, `build` makes an
+//! archive of what knarr brings along.
+
+mod pulling;
+mod removal;
 
 use crate::server::paths::Paths;
 use anyhow::Context;
@@ -36,6 +39,30 @@ enum Action {
     },
     /// Lists images
     Ls,
+    /// Pulls images from their registries
+    Pull {
+        /// Names of the images
+        #[arg(required = true)]
+        images: Vec<String>,
+        /// Docker's config.json with credentials of registries
+        #[arg(long, value_name = "FILE")]
+        docker_config: Option<PathBuf>,
+    },
+    /// Removes images that no container uses
+    Rm {
+        /// Names or ids of the images
+        #[arg(required = true)]
+        images: Vec<String>,
+    },
+    /// Removes all images that no container uses
+    Prune,
+    /// Writes an image to an archive in OCI layout
+    Export {
+        /// Full name of the image, as `ls` prints it
+        image: String,
+        /// File of the archive
+        archive: PathBuf,
+    },
     /// Writes the archive of a built-in image
     Build {
         /// Name of the image
@@ -63,6 +90,13 @@ pub(crate) fn run(arguments: &ImageArguments) -> anyhow::Result<()> {
         Action::Build { image, archive } => build(*image, archive),
         Action::Import { archives } => executor.block_on(import(arguments, archives)),
         Action::Ls => executor.block_on(list(arguments)),
+        Action::Pull {
+            images,
+            docker_config,
+        } => executor.block_on(pulling::pull(arguments, images, docker_config.as_ref())),
+        Action::Rm { images } => executor.block_on(removal::remove(arguments, images)),
+        Action::Prune => executor.block_on(removal::prune(arguments)),
+        Action::Export { image, archive } => executor.block_on(export(arguments, image, archive)),
     }
 }
 
@@ -139,6 +173,28 @@ async fn import(arguments: &ImageArguments, archives: &[PathBuf]) -> anyhow::Res
         }
     }
     Ok(())
+}
+
+/// The archive has its name once it is whole.
+async fn export(arguments: &ImageArguments, image: &str, archive: &Path) -> anyhow::Result<()> {
+    let client = client(arguments)?;
+    let mut partial = archive.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let making = || format!("writing {}", partial.display());
+    let file = std::fs::File::create(&partial).with_context(making)?;
+    let architecture = node_sys::machine::Machine::observe().architecture;
+    let exported =
+        node_cri::export::export(&client, image, architecture, std::io::BufWriter::new(file)).await;
+    let written = exported.map_err(anyhow::Error::from).and_then(|mut out| {
+        out.flush().with_context(making)?;
+        std::fs::rename(&partial, archive).with_context(|| format!("writing {}", archive.display()))
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written?;
+    print_line(&format!("{image} in {}", archive.display()))
 }
 
 async fn list(arguments: &ImageArguments) -> anyhow::Result<()> {
