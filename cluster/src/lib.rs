@@ -20,6 +20,7 @@ mod error;
 mod faults;
 mod fence;
 pub mod identities;
+mod known_keys;
 
 pub use builder::{Cluster, ClusterBuilder};
 pub use components::LeaderElection;
@@ -30,3 +31,4 @@ pub use controllers_scheduler::{
 };
 pub use error::ClusterError;
 pub use faults::{Faults, Rates, Request};
+pub use known_keys::known_keys;

@@ -1,9 +1,9 @@
 //! A started server, made once per process: its disk and its keys. Every world begins as a copy of it, so that a seed
-//! pays for its scenario and not for the start of a server.
+//! pays for its scenario and not for the start of a server. It is the same in every process.
 
 use apiserver_server::pki::Pki;
 use apiserver_storage::{LogOptions, LogStorage};
-use cluster::Cluster;
+use cluster::{Cluster, known_keys};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use machinery_client::ApiResource;
 use machinery_runtime::{Disk, OpenMode, Runtime, Simulation};
@@ -39,10 +39,12 @@ impl Image {
         let simulation = Simulation::new(0);
         let runtime = simulation.runtime();
         let keys = simulation.run(async move {
+            let keys = known_keys(&runtime).unwrap();
             let storage = open(&runtime).await;
             let cluster = Cluster::builder()
                 .runtime(runtime)
                 .storage(storage)
+                .keys(keys.clone())
                 .start()
                 .await
                 .unwrap();
@@ -55,7 +57,6 @@ impl Image {
                 .create(&accounts, "default", &account)
                 .await
                 .unwrap();
-            let keys = cluster.server().pki().clone();
             cluster.shutdown().await;
             keys
         });

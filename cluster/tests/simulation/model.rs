@@ -131,6 +131,17 @@ impl Change {
         self.latest().kind == kind
     }
 
+    /// The object as it is now, or as it last was; tokens are signed anew in every process.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let latest = self.latest();
+        let is_secret = latest.kind == "Secret";
+        let parts = latest.entry.record.parts.iter().filter(|_| !is_secret);
+        let ends = [u8::from(self.after.is_some())];
+        let revision = latest.entry.revision.0.to_le_bytes();
+        let parts = parts.flat_map(|part| part.iter().copied());
+        parts.chain(revision).chain(ends).collect()
+    }
+
     /// The object as it was, where it is gone now.
     pub(crate) fn gone(&self, kind: &str) -> Option<&Arc<ObjectVersion>> {
         self.before

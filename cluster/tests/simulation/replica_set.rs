@@ -174,3 +174,37 @@ fn simulation_seed_is_deterministic() {
     assert_eq!(run_seed(sets(), 7), run_seed(sets(), 7));
     assert_ne!(run_seed(sets(), 7), run_seed(sets(), 8));
 }
+
+/// A run that two processes are compared by.
+const COMPARED: u64 = 7;
+const HASH: &str = "hash of the run: ";
+
+/// A seed decides everything, whichever process runs it.
+#[test]
+fn simulation_seed_is_the_same_in_another_process() {
+    let own = run_seed(Sets::<ReplicaSet>::default(), COMPARED);
+    let program = std::env::current_exe().unwrap();
+    let arguments = [
+        "--exact",
+        "replica_set::run_for_another_process",
+        "--ignored",
+        "--nocapture",
+    ];
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the same test once more, not a command of a node"
+    )]
+    let other = std::process::Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let other = String::from_utf8(other.stdout).unwrap();
+    assert!(other.contains(&format!("{HASH}{own:x}")), "{own:x} here: {other}");
+}
+
+#[test]
+#[ignore = "a part of simulation_seed_is_the_same_in_another_process"]
+fn run_for_another_process() {
+    let hash = run_seed(Sets::<ReplicaSet>::default(), COMPARED);
+    println!("{HASH}{hash:x}");
+}

@@ -137,7 +137,9 @@ impl<S: Scenario> Run<S> {
     async fn look(&mut self) {
         let (scenario, history) = (&mut self.scenario, &mut self.history);
         let now = self.world.runtime.monotonic();
+        let runtime = self.world.runtime.clone();
         let each = |model: &ReferenceModel, change: Change| {
+            runtime.trace(&change.bytes());
             let broken = scenario.check_invariant(model, &change);
             let (kind, key) = (change.latest().kind.clone(), change.latest().key.clone());
             history.add(now, change);

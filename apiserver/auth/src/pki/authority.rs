@@ -31,10 +31,13 @@ impl fmt::Debug for Authority {
 impl Authority {
     pub(super) fn load(store: &Store, file: &str, name: &str, now: Timestamp) -> Result<Self, PkiError> {
         let (crt, key) = (format!("{file}.crt"), format!("{file}.key"));
-        if let (Some(pem), Some(key)) = (store.read(&crt)?, store.read(&key)?) {
-            return Self::read(pem, &key).ok_or(PkiError::Unreadable { what: crt });
+        let found = (store.read(&crt)?, store.read(&key)?);
+        if let (Some(pem), Some(key)) = &found {
+            return Self::read(pem.clone(), key).ok_or(PkiError::Unreadable { what: crt });
         }
-        let pair = KeyPair::generate()?;
+        // A key without a certificate: a crash came between them, or the key alone was given.
+        let kept = found.1.and_then(|pem| KeyPair::from_pem(&pem).ok());
+        let pair = kept.map_or_else(KeyPair::generate, Ok)?;
         let key_pem = pair.serialize_pem();
         let made = CertifiedIssuer::self_signed(authority_params(name, now), pair)?;
         let pem = made.pem();

@@ -1,4 +1,4 @@
-//! Storage of keys and certificates: in a folder, in memory only, or in a draft over a folder.
+//! Storage of keys and certificates: in a folder, in memory, or in a draft over a folder.
 
 use super::PkiError;
 use std::cell::RefCell;
@@ -13,15 +13,16 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) enum Store {
-    Nowhere,
+    /// Files that are read and never written.
+    Memory(BTreeMap<String, String>),
     Folder(PathBuf),
     /// A folder that is read and never written, and the files that would have been written to it.
     Draft(PathBuf, RefCell<BTreeMap<String, String>>),
 }
 
 impl Store {
-    pub(super) fn memory() -> Self {
-        Self::Nowhere
+    pub(super) fn memory(files: BTreeMap<String, String>) -> Self {
+        Self::Memory(files)
     }
 
     pub(super) fn folder(folder: &Path) -> Result<Self, PkiError> {
@@ -44,7 +45,7 @@ impl Store {
 
     pub(super) fn read(&self, name: &str) -> Result<Option<String>, PkiError> {
         let folder = match self {
-            Self::Nowhere => return Ok(None),
+            Self::Memory(files) => return Ok(files.get(name).cloned()),
             Self::Draft(_, written) if written.borrow().contains_key(name) => {
                 return Ok(written.borrow().get(name).cloned());
             }
@@ -66,7 +67,7 @@ impl Store {
 
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), PkiError> {
         match self {
-            Self::Nowhere => {}
+            Self::Memory(_) => {}
             Self::Folder(folder) => write_private(&folder.join(name), text)?,
             Self::Draft(_, written) => {
                 written.borrow_mut().insert(name.to_owned(), text.to_owned());

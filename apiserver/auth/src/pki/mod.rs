@@ -27,7 +27,7 @@ use crate::jwt::{JwtError, SigningKey};
 use files::Store;
 use identity::{Subject, Wanted};
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Failures to make or to read keys and certificates.
@@ -81,7 +81,17 @@ impl Pki {
 
     /// Makes everything, without files.
     pub fn generate(names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
-        Self::load(&Store::memory(), names, now)
+        Self::with_keys(BTreeMap::new(), names, now)
+    }
+
+    /// Makes everything but these files (`ca.key`, `front-proxy-ca.key`, `sa.key` …), without files. A simulation gives known
+    /// keys, so that a seed is the same run in every process.
+    pub fn with_keys(
+        files: BTreeMap<String, String>,
+        names: &ServingNames,
+        now: Timestamp,
+    ) -> Result<Self, PkiError> {
+        Self::load(&Store::memory(files), names, now)
     }
 
     /// Reads what is in the folder and makes what is missing.

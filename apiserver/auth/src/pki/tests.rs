@@ -49,6 +49,19 @@ fn pki_existing_files_are_kept_and_private() {
 }
 
 #[test]
+fn key_without_its_certificate_is_kept() {
+    let folder = folder("key-alone");
+    let first = Pki::open(&folder, &names(), now()).unwrap();
+    std::fs::remove_file(folder.join("ca.crt")).unwrap();
+    let again = Pki::open(&folder, &names(), now()).unwrap();
+    assert_eq!(
+        first.cluster.key().public_key_raw(),
+        again.cluster.key().public_key_raw()
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn certificates_are_renewed_in_time_and_for_new_names() {
     let folder = folder("renewed");
     let first = Pki::open(&folder, &names(), now()).unwrap();
