@@ -41,6 +41,7 @@ pub struct ClusterBuilder {
     scheduler: Option<SchedulerConfiguration>,
     election: Option<LeaderElection>,
     faults: Option<Faults>,
+    rival: Option<(LeaderElection, Faults)>,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -144,6 +145,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// A second process of controllers and scheduler stands for election beside the first, behind faults of its own.
+    #[must_use]
+    pub fn rival(mut self, election: LeaderElection, faults: Faults) -> Self {
+        self.rival = Some((election, faults));
+        self
+    }
+
     /// Starts everything; answers once the server serves.
     pub async fn start(self) -> Result<Cluster, ClusterError> {
         let runtime = self.runtime.unwrap_or_else(Runtime::real);
@@ -188,14 +196,35 @@ impl ClusterBuilder {
             scheduler,
             election: self.election,
         };
-        let mut components = Components::new(wanted, transport);
-        components.start();
+        let rival = self.rival.map(|rival| rival_of(&wanted, &transport, rival));
+        let mut components = vec![Components::new(wanted, transport)];
+        components.extend(rival.transpose()?);
+        components.iter_mut().for_each(Components::start);
         Ok(Cluster {
             components,
             server,
             scope,
         })
     }
+}
+
+/// The same components once more, elected with them, behind other faults. Their metrics are not served.
+fn rival_of(
+    wanted: &Wanted,
+    transport: &Transport,
+    (election, faults): (LeaderElection, Faults),
+) -> Result<Components, ClusterError> {
+    let mut wanted = wanted.clone();
+    wanted.election = Some(election);
+    if let Some(scheduler) = &mut wanted.scheduler {
+        scheduler.metrics =
+            SchedulerMetrics::new().map_err(|error| ClusterError::Metrics(error.to_string()))?;
+    }
+    let transport = Transport {
+        faults: Some(faults),
+        ..transport.clone()
+    };
+    Ok(Components::new(wanted, transport))
 }
 
 /// The scheduler's settings; its metrics are served with those of the server.
@@ -222,7 +251,8 @@ fn running(controllers: bool, scheduler: bool) -> Vec<&'static str> {
 
 /// A running cluster. Dropping it ends everything at once; [`Cluster::shutdown`] lets requests finish.
 pub struct Cluster {
-    components: Components,
+    /// The first, and its rival if there is one.
+    components: Vec<Components>,
     server: Arc<Server>,
     scope: Scope,
 }
@@ -248,6 +278,7 @@ impl Cluster {
             scheduler: None,
             election: None,
             faults: None,
+            rival: None,
         }
     }
 
@@ -265,7 +296,7 @@ impl Cluster {
 
     /// A client with this identity that reaches the server as components do: through the faults, where there are some.
     pub fn component_as(&self, user: UserInfo) -> Client {
-        let client = self.components.client_as(user);
+        let client = self.components.first().and_then(|own| own.client_as(user));
         client.expect("the server lives as long as this does")
     }
 
@@ -292,19 +323,21 @@ impl Cluster {
     /// Ends controllers and scheduler and starts them anew after a while, with empty caches, as if their process had
     /// died. Mutations they had sent end on the server meanwhile.
     pub async fn restart_components(&mut self, pause: std::time::Duration) {
-        self.components.stop().await;
+        self.stop_components().await;
         self.runtime().sleep(pause).await;
-        self.components.start();
+        self.components.iter_mut().for_each(Components::start);
     }
 
     /// Ends controllers and scheduler in good order; the server goes on.
     pub async fn stop_components(&mut self) {
-        self.components.stop().await;
+        for components in &mut self.components {
+            components.stop().await;
+        }
     }
 
     /// Stops controllers, then the server: requests under way finish, acknowledged writes are on disk.
     pub async fn shutdown(mut self) {
-        self.components.stop().await;
+        self.stop_components().await;
         match Arc::try_unwrap(self.server) {
             Ok(server) => server.shutdown().await,
             // A caller still starts a client; it ends with the scope.

@@ -1,8 +1,10 @@
 //! A transport that delays, loses and breaks, by the runtime's randomness, so that a seed decides what happens.
 //!
-//! A request may be late, be lost before it is sent, or be carried out and its answer lost; a stream (a watch) may
-//! break between any two frames, and frames may be late. Answers overtake each other because each has its own delay.
+//! A request may be late, be lost before it is sent, or be carried out and its answer lost; it may be refused by an answer
+//! that the server never gave ([`Rates::conflict`] and the like). A stream (a watch) may break between any two frames, and
+//! frames may be late, by minutes too. Answers overtake each other because each has its own delay.
 
+use crate::refusals::Refusal;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -10,7 +12,7 @@ use machinery_runtime::Runtime;
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,6 +33,22 @@ pub struct Rates {
     pub delay: u64,
     /// Longest delay.
     pub longest_delay: Duration,
+    /// A change (PUT, PATCH) is answered with 409, and not made.
+    pub conflict: u64,
+    /// A request is answered with 429 and a time after which to try again.
+    pub throttle: u64,
+    /// A request is answered with 500, 503 or 504, and not carried out.
+    pub fail_before: u64,
+    /// A mutation is carried out, and answered with 500, 503 or 504.
+    pub fail_after: u64,
+    /// A watch that resumes is answered with 410.
+    pub expire: u64,
+    /// A creation is refused as by a quota or a webhook.
+    pub deny: u64,
+    /// A stream falls behind, per frame; one that is behind already falls no further.
+    pub lag: u64,
+    /// Longest time by which it does.
+    pub longest_lag: Duration,
 }
 
 impl Rates {
@@ -42,6 +60,14 @@ impl Rates {
         break_stream: 0,
         delay: 0,
         longest_delay: Duration::ZERO,
+        conflict: 0,
+        throttle: 0,
+        fail_before: 0,
+        fail_after: 0,
+        expire: 0,
+        deny: 0,
+        lag: 0,
+        longest_lag: Duration::ZERO,
     };
     /// Enough of everything that every story meets each kind.
     pub const SOME: Self = Self {
@@ -51,6 +77,20 @@ impl Rates {
         break_stream: 15,
         delay: 400,
         longest_delay: Duration::from_millis(400),
+        ..Self::NONE
+    };
+    /// Everything that an API server and the way to it do to components: also refusals, and watches that are minutes behind.
+    pub const HARSH: Self = Self {
+        hang: 2,
+        conflict: 20,
+        throttle: 15,
+        fail_before: 15,
+        fail_after: 15,
+        expire: 150,
+        deny: 60,
+        lag: 2,
+        longest_lag: Duration::from_secs(180),
+        ..Self::SOME
     };
 }
 
@@ -68,59 +108,70 @@ pub struct Request {
 /// The faults of one cluster; clones are the same faults.
 #[derive(Debug, Clone)]
 pub struct Faults {
-    inner: Arc<Mutex<State>>,
-}
-
-#[derive(Debug)]
-struct State {
-    rates: Rates,
+    rates: Arc<Mutex<Rates>>,
     /// Mutations that the server answered.
-    mutations: Vec<Request>,
+    mutations: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Faults {
     /// Faults at these rates.
     pub fn new(rates: Rates) -> Self {
         Self {
-            inner: Arc::new(Mutex::new(State {
-                rates,
-                mutations: Vec::new(),
-            })),
+            rates: Arc::new(Mutex::new(rates)),
+            mutations: Arc::default(),
+        }
+    }
+
+    /// Faults at rates of their own, whose mutations are recorded with these.
+    #[must_use]
+    pub fn beside(&self, rates: Rates) -> Self {
+        Self {
+            rates: Arc::new(Mutex::new(rates)),
+            mutations: Arc::clone(&self.mutations),
         }
     }
 
     /// Changes the rates; [`Rates::NONE`] heals the world.
     pub fn set(&self, rates: Rates) {
-        self.state(|state| state.rates = rates);
+        *locked(&self.rates) = rates;
     }
 
     /// Every mutation that the server answered so far.
     pub fn mutations(&self) -> Vec<Request> {
-        self.state(|state| state.mutations.clone())
+        locked(&self.mutations).clone()
     }
 
     fn rates(&self) -> Rates {
-        self.state(|state| state.rates)
+        *locked(&self.rates)
     }
 
     fn note(&self, request: Request) {
         if request.method != "GET" {
-            self.state(|state| state.mutations.push(request));
+            locked(&self.mutations).push(request);
         }
-    }
-
-    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn happens(runtime: &Runtime, thousandths: u64) -> bool {
+fn locked<T>(own: &Mutex<T>) -> MutexGuard<'_, T> {
+    own.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn happens(runtime: &Runtime, thousandths: u64) -> bool {
     thousandths > 0 && runtime.random_u64() % 1000 < thousandths
 }
 
 fn lateness(runtime: &Runtime, rates: Rates) -> Option<Duration> {
-    let longest = u64::try_from(rates.longest_delay.as_micros()).unwrap_or(0).max(1);
-    happens(runtime, rates.delay).then(|| Duration::from_micros(runtime.random_u64() % longest))
+    up_to(runtime, rates.delay, rates.longest_delay)
+}
+
+/// Time by which a stream falls behind.
+fn lag(runtime: &Runtime, rates: Rates) -> Option<Duration> {
+    up_to(runtime, rates.lag, rates.longest_lag)
+}
+
+fn up_to(runtime: &Runtime, thousandths: u64, longest: Duration) -> Option<Duration> {
+    let longest = u64::try_from(longest.as_micros()).unwrap_or(0).max(1);
+    happens(runtime, thousandths).then(|| Duration::from_micros(runtime.random_u64() % longest))
 }
 
 /// Error of a fault, as a client sees it.
@@ -181,13 +232,19 @@ where
             if happens(&runtime, faults.rates().hang) {
                 std::future::pending::<()>().await;
             }
-            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            if let Some(refusal) = Refusal::before(&runtime, faults.rates(), &request) {
+                return Ok(refused(refusal, faults, runtime));
+            }
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             let response = inner.call(request).await.map_err(Into::into)?;
             faults.note(Request {
-                method,
+                method: method.to_string(),
                 path,
                 code: response.status().as_u16(),
             });
+            if let Some(refusal) = Refusal::after(&runtime, faults.rates(), &method) {
+                return Ok(refused(refusal, faults, runtime));
+            }
             if let Some(late) = lateness(&runtime, faults.rates()) {
                 runtime.sleep(late).await;
             }
@@ -199,6 +256,12 @@ where
     }
 }
 
+fn refused(refusal: Refusal, faults: Faults, runtime: Runtime) -> http::Response<FaultyBody> {
+    refusal
+        .response()
+        .map(|body| FaultyBody::new(body, faults, runtime))
+}
+
 /// A body whose frames may be late, and that may break between two of them.
 pub(crate) struct FaultyBody {
     inner: Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError> + Send>>,
@@ -207,6 +270,8 @@ pub(crate) struct FaultyBody {
     waiting: Option<BoxFuture<'static, ()>>,
     /// True once the fault of the next frame is drawn.
     decided: bool,
+    /// True from falling behind until all that was waiting has been delivered.
+    behind: bool,
 }
 
 impl FaultyBody {
@@ -222,7 +287,18 @@ impl FaultyBody {
             runtime,
             waiting: None,
             decided: false,
+            behind: false,
         }
+    }
+
+    fn lateness(&mut self, rates: Rates) -> Option<Duration> {
+        let lag = if self.behind {
+            None
+        } else {
+            lag(&self.runtime, rates)
+        };
+        self.behind |= lag.is_some();
+        lag.or_else(|| lateness(&self.runtime, rates))
     }
 }
 
@@ -244,7 +320,7 @@ impl HttpBody for FaultyBody {
             if happens(&this.runtime, rates.break_stream) {
                 return Poll::Ready(Some(Err(Broken("the stream broke").into())));
             }
-            if let Some(late) = lateness(&this.runtime, rates) {
+            if let Some(late) = this.lateness(rates) {
                 let mut waiting = this.runtime.sleep(late);
                 if waiting.as_mut().poll(cx).is_pending() {
                     this.waiting = Some(waiting);
@@ -252,7 +328,10 @@ impl HttpBody for FaultyBody {
                 }
             }
         }
-        let frame = std::task::ready!(this.inner.as_mut().poll_frame(cx));
+        let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
+            this.behind = false;
+            return Poll::Pending;
+        };
         this.decided = false;
         Poll::Ready(frame)
     }

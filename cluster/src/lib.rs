@@ -21,6 +21,7 @@ mod faults;
 mod fence;
 pub mod identities;
 mod known_keys;
+mod refusals;
 
 pub use builder::{Cluster, ClusterBuilder};
 pub use components::LeaderElection;

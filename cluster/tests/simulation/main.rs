@@ -20,6 +20,7 @@
 
 mod disk_snapshot;
 mod history;
+mod kubelets;
 mod model;
 mod node;
 mod runner;
@@ -57,5 +58,6 @@ mod storage_protection;
 mod strangers;
 mod ttl_after_finished;
 mod volume_binder;
+mod whole;
 
 use runner::Scenario;

@@ -174,16 +174,19 @@ impl ReferenceModel {
         self.kinds.get(kind)?.get(&ObjectKey::new(namespace, name))
     }
 
+    /// Every object.
+    pub(crate) fn everything(&self) -> impl Iterator<Item = &Arc<ObjectVersion>> {
+        self.kinds.values().flat_map(BTreeMap::values)
+    }
+
     /// Every object in a namespace.
     pub(crate) fn inside(&self, namespace: &str) -> impl Iterator<Item = &Arc<ObjectVersion>> {
-        let all = self.kinds.values().flat_map(BTreeMap::values);
-        all.filter(move |own| own.namespace() == namespace)
+        self.everything().filter(move |own| own.namespace() == namespace)
     }
 
     /// The object with this uid.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<&Arc<ObjectVersion>> {
-        let mut all = self.kinds.values().flat_map(BTreeMap::values);
-        all.find(|own| own.uid.0 == uid)
+        self.everything().find(|own| own.uid.0 == uid)
     }
 
     /// Pods in a namespace that an owner controls.

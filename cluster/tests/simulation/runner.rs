@@ -15,6 +15,9 @@ const DEFAULT_SEEDS: u64 = 4;
 const RESTART_ONE_IN: u64 = 15;
 /// Number of steps of which in one the power goes.
 const POWER_ONE_IN: u64 = 40;
+/// Number of steps of which in one a manager becomes slow, or as fast as the other again.
+const SLOW_ONE_IN: u64 = 8;
+const LONGEST_JUMP_SECONDS: u64 = 900;
 /// Time that a healed world may take to come to rest, by its own clock.
 const REST: Duration = Duration::from_secs(1800);
 /// Time that it must then stay as it is.
@@ -30,6 +33,12 @@ pub(crate) trait Scenario: Send + 'static {
     const CONTROLLERS: &'static [&'static str];
     /// True if the scheduler runs.
     const SCHEDULER: bool = false;
+    /// True if a second manager and scheduler stand for election beside the first, and each is slow now and then.
+    const TWO_MANAGERS: bool = false;
+    /// Faults of the transport.
+    const RATES: Rates = Rates::SOME;
+    /// Number of steps of which in one the wall clock jumps; zero: it never does.
+    const CLOCK_JUMPS_ONE_IN: u64 = 0;
     /// Things that happen.
     const STEPS: u32 = 20;
     /// The longest time between two of them.
@@ -83,6 +92,8 @@ pub(crate) fn run_seed<S: Scenario>(scenario: S, seed: u64) -> u64 {
     let setting = Setting {
         controllers: S::CONTROLLERS,
         scheduler: S::SCHEDULER,
+        two_managers: S::TWO_MANAGERS,
+        rates: S::RATES,
         config,
     };
     let world = World::new(simulation.runtime(), simulation.disk(), setting);
@@ -117,7 +128,7 @@ impl<S: Scenario> Run<S> {
             self.scenario.step(&self.world, &self.observer.model).await;
         }
         self.scenario.final_step(&self.world).await;
-        self.world.faults.set(Rates::NONE);
+        self.world.heal();
         self.come_to_rest().await;
         self.check_quiescent().await;
     }
@@ -158,6 +169,15 @@ impl<S: Scenario> Run<S> {
             self.world.lose_power().await;
             self.observer.reopen(&*self.world.storage).await;
         }
+        if S::TWO_MANAGERS && self.world.once_in(SLOW_ONE_IN) {
+            self.world.slow_down();
+        }
+        if S::CLOCK_JUMPS_ONE_IN > 0 && self.world.once_in(S::CLOCK_JUMPS_ONE_IN) {
+            let seconds = self.world.dice(2 * LONGEST_JUMP_SECONDS) as i64;
+            self.world
+                .runtime
+                .jump_clock(seconds - LONGEST_JUMP_SECONDS as i64);
+        }
         self.look().await;
     }
 
@@ -176,12 +196,12 @@ impl<S: Scenario> Run<S> {
     /// A world at rest stays so, and no controller writes.
     async fn check_quiescent(&mut self) {
         self.pass(QUIET).await;
-        let before = self.world.faults.mutations().len();
+        let before = self.world.mutations().len();
         self.pass(QUIET).await;
         if let Err(why) = self.scenario.check_converged(&self.observer.model) {
             panic!("was at rest, and then: {why}\n{}", self.history);
         }
-        let mutations = self.world.faults.mutations();
+        let mutations = self.world.mutations();
         if let Err(why) = self.scenario.sent(&mutations) {
             panic!("{why}");
         }

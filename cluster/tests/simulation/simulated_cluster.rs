@@ -2,7 +2,7 @@
 
 use crate::disk_snapshot::{Image, open};
 use apiserver_storage::LogStorage;
-use cluster::{Cluster, Faults, Rates, Selection};
+use cluster::{Cluster, Faults, LeaderElection, Rates, Request, Selection};
 use controllers_manager::Config;
 use k8s_openapi::Resource;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch, Propagation};
@@ -17,13 +17,22 @@ use std::time::Duration;
 pub(crate) struct Setting {
     pub(crate) controllers: &'static [&'static str],
     pub(crate) scheduler: bool,
+    pub(crate) two_managers: bool,
+    pub(crate) rates: Rates,
     pub(crate) config: Config,
 }
+
+/// Longest delay of each message of a slow manager.
+const SLOWNESS: Duration = Duration::from_secs(9);
 
 pub(crate) struct World {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     pub(crate) faults: Faults,
+    /// Faults of the second manager.
+    rival: Faults,
+    /// Time at which the components last began.
+    pub(crate) started: Duration,
     setting: Setting,
     cluster: Option<Cluster>,
     disk: Arc<SimDisk>,
@@ -33,9 +42,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new(runtime: Runtime, disk: Arc<SimDisk>, setting: Setting) -> Self {
         Image::get().write_to(&*disk);
-        let faults = Faults::new(Rates::SOME);
-        let (cluster, storage) = start(&runtime, &faults, &setting).await;
+        let faults = Faults::new(setting.rates);
+        let rival = faults.beside(setting.rates);
+        let (cluster, storage) = start(&runtime, &faults, &rival, &setting).await;
         Self {
+            rival,
+            started: runtime.monotonic(),
             client: cluster.admin(),
             cluster: Some(cluster),
             runtime,
@@ -51,6 +63,38 @@ impl World {
         let pause = Duration::from_millis(50 + self.dice(5_000));
         let cluster = self.cluster.as_mut().unwrap();
         cluster.restart_components(pause).await;
+        self.started = self.runtime.monotonic();
+    }
+
+    /// One of the managers becomes slow, or both are as fast as they were.
+    pub(crate) fn slow_down(&self) {
+        let (rates, slow) = (
+            self.setting.rates,
+            Rates {
+                delay: 1_000,
+                longest_delay: SLOWNESS,
+                hang: 50,
+                ..self.setting.rates
+            },
+        );
+        let slowed = self.dice(3);
+        self.faults.set(if slowed == 1 { slow } else { rates });
+        self.rival.set(if slowed == 2 { slow } else { rates });
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn heal(&self) {
+        self.faults.set(Rates::NONE);
+        self.rival.set(Rates::NONE);
+    }
+
+    /// Every mutation that the server answered, but for those that only say who leads.
+    pub(crate) fn mutations(&self) -> Vec<Request> {
+        let election =
+            |own: &Request| own.path.contains("/leases/kube-") || own.path.ends_with("/kube-system/leases");
+        let mut all = self.faults.mutations();
+        all.retain(|own| !election(own));
+        all
     }
 
     /// The power goes, and comes back: the disk has lost what was not synced, and everything starts anew.
@@ -60,7 +104,8 @@ impl World {
         self.runtime
             .sleep(Duration::from_millis(1 + self.dice(5_000)))
             .await;
-        let (cluster, storage) = start(&self.runtime, &self.faults, &self.setting).await;
+        let (cluster, storage) = start(&self.runtime, &self.faults, &self.rival, &self.setting).await;
+        self.started = self.runtime.monotonic();
         self.client = cluster.admin();
         (self.cluster, self.storage) = (Some(cluster), storage);
     }
@@ -164,7 +209,12 @@ impl World {
     }
 }
 
-async fn start(runtime: &Runtime, faults: &Faults, setting: &Setting) -> (Cluster, Arc<LogStorage>) {
+async fn start(
+    runtime: &Runtime,
+    faults: &Faults,
+    rival: &Faults,
+    setting: &Setting,
+) -> (Cluster, Arc<LogStorage>) {
     let storage = open(runtime).await;
     let names = setting
         .controllers
@@ -176,11 +226,19 @@ async fn start(runtime: &Runtime, faults: &Faults, setting: &Setting) -> (Cluste
         .runtime(runtime.clone())
         .storage(storage.clone())
         .keys(Image::get().keys.clone())
-        .controllers(Selection::Only(names))
+        .controllers(Selection::Listed(names))
         .controller_config(move |own| *own = config)
         .faults(faults.clone());
     let builder = if setting.scheduler {
         builder.scheduler()
+    } else {
+        builder
+    };
+    let builder = if setting.two_managers {
+        let election = LeaderElection::new;
+        builder
+            .leader_election(Some(election("one")))
+            .rival(election("other"), rival.clone())
     } else {
         builder
     };

@@ -12,6 +12,7 @@ mod ledger;
 mod proof;
 
 mod boundary;
+mod controllers;
 mod quota;
 mod storage;
 mod volumes;
@@ -65,6 +66,7 @@ fn suites() -> impl Iterator<Item = &'static Suite> {
         .chain(walls::SUITES)
         .chain(boundary::SUITES)
         .chain(volumes::SUITES)
+        .chain(controllers::SUITES)
 }
 
 /// A mutation, with the suite that it is of.
