@@ -19,6 +19,7 @@ mod log_rotation;
 mod logging;
 mod near;
 mod network_namespace;
+mod node;
 mod node_arguments;
 mod open_files;
 mod own_certificate;
@@ -75,7 +76,7 @@ enum Command {
     Server(Box<server::ServerArguments>),
     /// Runs the node agent in the foreground: pods, their network, service rules and DNS
     Agent(Box<agent::AgentArguments>),
-    /// Imports, lists and builds images without a registry
+    /// Imports, pulls, lists, exports and removes images of a node, and builds our own
     Image(image::ImageArguments),
     /// Checks the requirements of a node on this machine
     Check(check::CheckArguments),
@@ -85,6 +86,8 @@ enum Command {
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Manages the tokens by which nodes join
     Token(token::TokenArguments),
+    /// Takes the node of this machine out of its cluster
+    Node(Box<node::NodeCommandArguments>),
     /// Ends a cluster on this machine, its pods as well, and removes nothing
     Stop(stop::StopArguments),
     /// Removes a cluster from this machine: its processes, what they left in the kernel, and its files
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
+        Command::Node(arguments) => node::run(&arguments),
         Command::Stop(arguments) => stop::run(&arguments),
         Command::Uninstall(arguments) => uninstall::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments, Arguments::command()),

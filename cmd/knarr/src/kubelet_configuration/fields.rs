@@ -42,6 +42,7 @@ pub(crate) enum Handling {
     /// By this flag of the agent.
     Flag(&'static str),
     /// With another field.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the page's table alone names it"))]
     With(&'static str),
     /// By values that say what the agent does anyway: its own (empty where it has no use for any), upstream's default, and others of
     /// that meaning.
