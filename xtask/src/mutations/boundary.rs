@@ -4,6 +4,7 @@ use super::{Mutation, Suite};
 
 const RBAC: &[&str] = &["--lib", "authz::rbac"];
 const NODES: &[&str] = &["--lib", "authz::node"];
+const REVIEWS: &[&str] = &["--lib", "webhook::"];
 
 pub(super) const SUITES: &[Suite] = &[
     Suite {
@@ -44,6 +45,40 @@ pub(super) const SUITES: &[Suite] = &[
                 from: "if self.related(node, kind, target).await =>",
                 to: "if self.related(node, kind, target).await || true =>",
                 proof: NODES,
+            },
+        ],
+    },
+    Suite {
+        package: "apiserver-auth",
+        folder: "apiserver/auth/src",
+        mutations: &[
+            Mutation {
+                name: "a review in the line outlives its requests",
+                file: "authn/token_webhook/under_way.rs",
+                from: "if waiters.count.load(Ordering::Acquire) == 0 {",
+                to: "if waiters.count.load(Ordering::Acquire) == usize::MAX {",
+                proof: REVIEWS,
+            },
+            Mutation {
+                name: "a review ends though a request has come for it",
+                file: "authn/token_webhook/under_way.rs",
+                from: "if waiters.count.load(Ordering::Acquire) == 0 {",
+                to: "if waiters.count.load(Ordering::Acquire) < usize::MAX {",
+                proof: REVIEWS,
+            },
+            Mutation {
+                name: "a review waits for its turn that nothing waits for",
+                file: "review_webhook/mod.rs",
+                from: "let entering = unless(abandoned.as_mut(), entering).await?;",
+                to: "let entering = entering.await;",
+                proof: REVIEWS,
+            },
+            Mutation {
+                name: "a review is called again that nothing waits for",
+                file: "review_webhook/mod.rs",
+                from: "unless(abandoned.as_mut(), pausing).await?;",
+                to: "pausing.await;",
+                proof: REVIEWS,
             },
         ],
     },

@@ -13,13 +13,14 @@ pub use kubeconfig::KubeconfigError;
 use apiserver_egress::Bytes;
 use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, TurnedAway, answer_message};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, select};
 use http::header::RETRY_AFTER;
 use machinery_schema::leaf;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 /// Time of one call where nothing else is configured; upstream's.
@@ -49,6 +50,9 @@ const MAX_ANSWER: usize = 1 << 20;
 pub enum ReviewCallError {
     #[error("too many requests wait for the webhook")]
     Busy,
+    /// No call was under way when nothing waited for the answer any more.
+    #[error("no request waits for the review any more")]
+    Abandoned,
     #[error("{0}")]
     Remote(#[from] RemoteError),
     #[error("Post {url:?}: context deadline exceeded")]
@@ -162,6 +166,9 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Ends when nothing waits for the answer any more.
+type Abandoned<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
+
 /// The answer of one call, and whether another may come to something else.
 type Called = (Result<Vec<u8>, ReviewCallError>, bool);
 
@@ -214,7 +221,8 @@ impl ReviewWebhook {
         }
     }
 
-    /// The answered review of this kind. Reviews of one flow have a share of the calls.
+    /// The answered review of this kind. Reviews of one flow have a share of the calls. One that is abandoned makes no other call,
+    /// and a call that has begun ends: turns are a bound of what the webhook works on, which it may not know to be without a reader.
     ///
     /// # Errors
     /// See [`ReviewCallError`].
@@ -224,8 +232,9 @@ impl ReviewWebhook {
         review: &Value,
         flow: ReviewFlow<'_>,
         made: &(dyn Fn(CallMade) + Send + Sync),
+        abandoned: impl Future<Output = ()> + Send,
     ) -> Result<Value, ReviewCallError> {
-        let answered = self.answered(review, flow, made).await;
+        let answered = self.answered(review, flow, made, pin!(abandoned)).await;
         if matches!(answered, Err(ReviewCallError::Busy)) {
             self.turned_away.note(kind);
         }
@@ -237,12 +246,13 @@ impl ReviewWebhook {
         review: &Value,
         flow: ReviewFlow<'_>,
         made: &(dyn Fn(CallMade) + Send + Sync),
+        abandoned: Abandoned<'_>,
     ) -> Result<Vec<u8>, ReviewCallError> {
         let body = Bytes::from(review.to_string());
         let place = self.turns_of(flow).waiting.enter(flow.name, body.len());
         let _place = place.ok_or(ReviewCallError::Busy)?;
         let call = || self.call(body.clone()).boxed();
-        self.called(flow, &call, made).await
+        self.called(flow, &call, made, abandoned).await
     }
 
     /// Makes the calls of a review, each in its turn: one that pauses leaves its turn to others.
@@ -251,6 +261,7 @@ impl ReviewWebhook {
         flow: ReviewFlow<'_>,
         call: &(dyn Fn() -> BoxFuture<'c, Called> + Send + Sync),
         made: &(dyn Fn(CallMade) + Send + Sync),
+        mut abandoned: Abandoned<'_>,
     ) -> Result<Vec<u8>, ReviewCallError> {
         let runtime = self.dialer.runtime();
         let (mut in_line, mut time) = (LINE_TIMEOUT, REVIEW_TIMEOUT);
@@ -261,7 +272,8 @@ impl ReviewWebhook {
             }
             let arrived = runtime.monotonic();
             let entering = runtime.timeout(in_line, self.turns_of(flow).calls.enter(flow.name, 0));
-            let turn = entering.await.map_err(|_| ReviewCallError::Busy)?;
+            let entering = unless(abandoned.as_mut(), entering).await?;
+            let turn = entering.map_err(|_| ReviewCallError::Busy)?;
             let begun = runtime.monotonic();
             in_line = in_line.saturating_sub(begun.saturating_sub(arrived));
             let calling = runtime.timeout(time, call()).await;
@@ -275,7 +287,8 @@ impl ReviewWebhook {
             }
             #[expect(clippy::cast_precision_loss, reason = "a share")]
             let share = runtime.random_u64() as f64 / u64::MAX as f64;
-            runtime.sleep(pause.mul_f64(1.0 + JITTER * share).min(time)).await;
+            let pausing = runtime.sleep(pause.mul_f64(1.0 + JITTER * share).min(time));
+            unless(abandoned.as_mut(), pausing).await?;
             time = time.saturating_sub(runtime.monotonic().saturating_sub(begun));
             pause = pause.mul_f64(FACTOR);
         }
@@ -322,14 +335,24 @@ impl ReviewWebhook {
     }
 }
 
+/// A future's output, which comes first, or the end of the review.
+async fn unless<T>(abandoned: Abandoned<'_>, own: impl Future<Output = T>) -> Result<T, ReviewCallError> {
+    match select(pin!(own), abandoned).await {
+        Either::Left((output, _)) => Ok(output),
+        Either::Right(_) => Err(ReviewCallError::Abandoned),
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use apiserver_egress::{HookPlace, OwnAddresses};
+    use futures::future::pending;
     use machinery_runtime::{Runtime, Simulation};
     use std::io::Write;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Notify;
 
     const OWN: ReviewFlow<'_> = ReviewFlow {
         name: "own",
@@ -383,7 +406,9 @@ mod tests {
             let webhook = webhook(&runtime);
             let _others = all_turns(&webhook, &runtime).await;
             let begun = runtime.monotonic();
-            let answer = webhook.review("TokenReview", &Value::Null, OWN, &|_| {}).await;
+            let answer = webhook
+                .review("TokenReview", &Value::Null, OWN, &|_| {}, pending())
+                .await;
             assert_eq!(answer, Err(ReviewCallError::Busy));
             assert_eq!(runtime.monotonic() - begun, LINE_TIMEOUT);
             let counted = "knarr_webhook_calls_turned_away_total{review=\"TokenReview\"} 1";
@@ -406,7 +431,10 @@ mod tests {
             assert_eq!(held.len(), MAX_CALLS_OF_STRANGERS, "they have no more turns");
             let begun = runtime.monotonic();
             let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
-            assert_eq!(webhook.called(OWN, &call, &|_| {}).await, Ok(Vec::new()));
+            assert_eq!(
+                webhook.called(OWN, &call, &|_| {}, pin!(pending::<()>())).await,
+                Ok(Vec::new())
+            );
             assert_eq!(runtime.monotonic(), begun, "it waited for nobody");
         });
     }
@@ -429,10 +457,11 @@ mod tests {
                 calls.fetch_add(1, Ordering::Relaxed);
                 std::future::ready((Err(failed.clone()), true)).boxed()
             };
-            let failing = webhook.called(OWN, &fail, &|_| {});
+            let waits = pin!(pending::<()>());
+            let failing = webhook.called(OWN, &fail, &|_| {}, waits);
             let quick = async {
                 let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
-                let answer = webhook.called(OWN, &call, &|_| {}).await;
+                let answer = webhook.called(OWN, &call, &|_| {}, pin!(pending::<()>())).await;
                 (answer, runtime.monotonic())
             };
             let (failing, (quick, at)) = futures::join!(failing, quick);
@@ -446,22 +475,65 @@ mod tests {
         });
     }
 
+    /// Its places are others' at once; a call that has begun ends, and what fails then is not called again.
+    #[test]
+    fn abandoned_review_makes_no_other_call() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let webhook = webhook(&runtime);
+            let others = all_turns(&webhook, &runtime).await;
+            let begun = runtime.monotonic();
+            let leaves = runtime.sleep(Duration::from_secs(1));
+            let answer = webhook
+                .review("TokenReview", &Value::Null, OWN, &|_| {}, leaves)
+                .await;
+            assert_eq!(answer, Err(ReviewCallError::Abandoned), "in the line");
+            assert_eq!(runtime.monotonic() - begun, Duration::from_secs(1));
+            assert_eq!(places(&webhook, OWN), 0);
+            drop(others);
+            let (calls, left) = (AtomicUsize::new(0), Notify::new());
+            let fail = || {
+                calls.fetch_add(1, Ordering::Relaxed);
+                left.notify_one();
+                let late = runtime.sleep(Duration::from_secs(3));
+                late.map(|()| (Err(ReviewCallError::Busy), true)).boxed()
+            };
+            let begun = runtime.monotonic();
+            let answer = webhook.called(OWN, &fail, &|_| {}, pin!(left.notified())).await;
+            assert_eq!(answer, Err(ReviewCallError::Abandoned), "in the pause");
+            assert_eq!(runtime.monotonic() - begun, Duration::from_secs(3));
+            assert_eq!(calls.load(Ordering::Relaxed), 1);
+        });
+    }
+
     /// Turns of others, until the webhook has none left.
     async fn all_turns<'a>(webhook: &'a ReviewWebhook, runtime: &Runtime) -> Vec<HookPlace<'a>> {
+        turns(webhook, OWN, runtime).await
+    }
+
+    /// Turns of this flow, until it gets no more.
+    pub(crate) async fn turns<'a>(
+        webhook: &'a ReviewWebhook,
+        flow: ReviewFlow<'a>,
+        runtime: &Runtime,
+    ) -> Vec<HookPlace<'a>> {
         let mut turns = Vec::new();
-        let turn = || {
-            runtime.timeout(
-                Duration::from_millis(1),
-                webhook.of_users.calls.enter(OWN.name, 0),
-            )
-        };
+        let calls = &webhook.turns_of(flow).calls;
+        let turn = || runtime.timeout(Duration::from_millis(1), calls.enter(flow.name, 0));
         while let Ok(turn) = turn().await {
             turns.push(turn);
         }
         turns
     }
 
-    fn webhook(runtime: &Runtime) -> ReviewWebhook {
+    /// Places that this flow has.
+    pub(crate) fn places(webhook: &ReviewWebhook, flow: ReviewFlow<'_>) -> usize {
+        let waiting = webhook.turns_of(flow).waiting.0.lock();
+        waiting.get(flow.name).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn webhook(runtime: &Runtime) -> ReviewWebhook {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let text = r#"{"clusters": [{"name": "a", "cluster": {"server": "https://hooks.example"}}],
             "contexts": [{"name": "a", "context": {"cluster": "a"}}], "current-context": "a"}"#;

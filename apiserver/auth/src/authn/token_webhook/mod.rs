@@ -1,18 +1,21 @@
 //! Tokens that a webhook knows (`--authentication-token-webhook-config-file`): TokenReviews to another server, asked last of all.
 //!
-//! One review of a token is under way however many requests come with it; it goes on when they leave. Users and refusals
-//! are remembered for the time of the flag, failures are not. Neither tokens nor reviews are kept: memory is by digest, and bounded.
+//! One review of a token is under way however many requests come with it. When all of them have left, a call that has begun ends,
+//! and its answer counts; a review that waits for its turn ends at once ([`under_way`]). Users and refusals are remembered for the
+//! time of the flag, failures are not. Neither tokens nor reviews are kept: memory is by digest, and bounded.
 //!
 //! A token that was good a while ago is reviewed in the share of its user, any other one in that of the client that shows it, and
 //! all of those together leave turns to the former: a webhook that is slow with invented tokens is none for users.
 
 mod memory;
+#[cfg(test)]
+mod tests;
+mod under_way;
 
 use super::token::{ShownToken, TokenAuthenticator};
 use super::{Authenticated, AuthnFuture, Outcome, Refusal};
 use crate::review_webhook::{ReviewCallError, ReviewFlow, ReviewWebhook};
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use machinery_x509::KnownTokens;
@@ -20,10 +23,11 @@ use memory::{Digest, Memory};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use under_way::{UnderWay, Waiters};
 
 /// Groups and extra values of a user, and bytes of all.
 const MAX_USER_TEXTS: usize = 4_096;
@@ -58,8 +62,6 @@ enum Verdict {
     Unasked,
 }
 
-type Asked = Shared<BoxFuture<'static, Verdict>>;
-
 /// See the module.
 #[derive(Clone)]
 pub struct TokenWebhook(Arc<Inner>);
@@ -72,7 +74,7 @@ struct Inner {
     runtime: Runtime,
     memory: Mutex<Memory>,
     known: KnownTokens<Digest>,
-    asked: Mutex<HashMap<Digest, Asked>>,
+    under_way: UnderWay,
 }
 
 impl fmt::Debug for TokenWebhook {
@@ -144,7 +146,7 @@ impl TokenWebhook {
             runtime,
             memory: Mutex::new(Memory::new(ttl)),
             known: KnownTokens::default(),
-            asked: Mutex::default(),
+            under_way: UnderWay::default(),
         }))
     }
 
@@ -165,42 +167,36 @@ impl TokenWebhook {
         if let Some(known) = own.memory.lock().get(&digest, own.runtime.monotonic()) {
             return known;
         }
-        let asked = {
-            let mut asked = own.asked.lock();
-            match asked.get(&digest) {
-                Some(asked) => asked.clone(),
-                None => {
-                    let question = Question {
-                        digest,
-                        token: shown.token.to_owned(),
-                        audiences: shown.audiences.to_vec(),
-                        client: shown.client.to_owned(),
-                    };
-                    let inner = Arc::clone(own);
-                    let asking = async move { inner.ask(question).await };
-                    let asking = asking.boxed().shared();
-                    asked.insert(digest, asking.clone());
-                    let driven = asking.clone();
-                    own.runtime
-                        .spawn_request("token review", driven.map(drop))
-                        .detach();
-                    asking
-                }
-            }
-        };
-        asked.await
+        let (_waiter, verdict) = own.under_way.join(digest, |waiters| {
+            let question = Question {
+                digest,
+                token: shown.token.to_owned(),
+                audiences: shown.audiences.to_vec(),
+                client: shown.client.to_owned(),
+            };
+            let inner = Arc::clone(own);
+            let asking = async move { inner.ask(question, &waiters).await };
+            let asking = asking.boxed().shared();
+            let driven = asking.clone().map(drop);
+            own.runtime.spawn_request("token review", driven).detach();
+            asking
+        });
+        verdict.await
     }
 }
 
 impl Inner {
-    async fn ask(&self, question: Question) -> Verdict {
+    async fn ask(&self, question: Question, waiters: &Waiters) -> Verdict {
         let digest = question.digest;
         let known = self.known.user(&digest, self.runtime.monotonic());
         let flow = match &known {
             Some(user) => ReviewFlow::of_user(user),
             None => ReviewFlow::of_stranger(&question.client),
         };
-        let verdict = self.review(&question, flow).await;
+        let abandoned = self.under_way.abandoned(&digest, waiters);
+        let Some(verdict) = self.review(&question, flow, abandoned).await else {
+            return Verdict::Unasked;
+        };
         let now = self.runtime.monotonic();
         match &verdict {
             Verdict::User(found) => self.known.put(digest, &found.user.name, now),
@@ -208,11 +204,17 @@ impl Inner {
             Verdict::Failed(_) | Verdict::Unasked => {}
         }
         self.memory.lock().keep(digest, &verdict, now);
-        self.asked.lock().remove(&digest);
+        self.under_way.end(&digest);
         verdict
     }
 
-    async fn review(&self, question: &Question, flow: ReviewFlow<'_>) -> Verdict {
+    /// None where no request waits any more, and the webhook was not asked.
+    async fn review(
+        &self,
+        question: &Question,
+        flow: ReviewFlow<'_>,
+        abandoned: impl Future<Output = ()> + Send,
+    ) -> Option<Verdict> {
         let Question { token, audiences, .. } = question;
         let mut spec = json!({"token": token});
         if !audiences.is_empty() {
@@ -225,9 +227,13 @@ impl Inner {
             "spec": spec,
             "status": {"user": {}},
         });
-        let answer = match self.webhook.review("TokenReview", &review, flow, &|_| {}).await {
-            Ok(answer) => answer,
-            Err(ReviewCallError::Busy) => return Verdict::Unasked,
+        let reviewing = self
+            .webhook
+            .review("TokenReview", &review, flow, &|_| {}, abandoned);
+        Some(match reviewing.await {
+            Ok(answer) => self.read(&answer, token, audiences),
+            Err(ReviewCallError::Abandoned) => return None,
+            Err(ReviewCallError::Busy) => Verdict::Unasked,
             Err(error) => {
                 // An answer may repeat the token.
                 let why = match &error {
@@ -237,10 +243,9 @@ impl Inner {
                     other => other.to_string(),
                 };
                 tracing::warn!(why, "failed to make webhook authenticator request");
-                return Verdict::Failed(why.into());
+                Verdict::Failed(why.into())
             }
-        };
-        self.read(&answer, token, audiences)
+        })
     }
 
     fn read(&self, answer: &Value, token: &str, audiences: &[String]) -> Verdict {

@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 
 /// Longest question that is remembered; upstream's.
@@ -157,7 +158,9 @@ impl WebhookAuthorizer {
         };
         let flow = flow_of(attributes);
         let flow = ReviewFlow::of_user(&flow);
-        let reviewing = self.webhook.review("SubjectAccessReview", &review, flow, &made);
+        let reviewing = self
+            .webhook
+            .review("SubjectAccessReview", &review, flow, &made, pending());
         let answer = reviewing.await.map_err(|error| {
             if error == ReviewCallError::Busy {
                 return Failure::Busy;
