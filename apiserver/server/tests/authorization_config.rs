@@ -226,6 +226,25 @@ async fn webhook_that_fails_denies_where_its_policy_says_so() {
     get("/version").await.is(500);
 }
 
+/// Each mode of impersonation has questions of its own, which wait as long as the webhook's timeout is.
+#[tokio::test(flavor = "multi_thread")]
+async fn impersonation_waits_for_a_webhook_until_the_deadline() {
+    let server = ReviewServer::start(&Runtime::real(), |_| (0, Value::Null)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    server.kubeconfig(&kubeconfig);
+    let mut hook = webhook(&kubeconfig);
+    hook["webhook"]["timeout"] = json!("10s");
+    hook["webhook"]["matchConditions"] = json!([{"expression": "has(request.resourceAttributes) && request.resourceAttributes.resource == 'users'"}]);
+    let content = file(&[hook, rbac()]);
+    let cluster = start_with(with_file(&folder.path().join("file"), &content)).await;
+    let anna = anna(&cluster);
+    let asking = cluster.as_identity(&anna).header("impersonate-user", "bob");
+    let answer = asking.get("/version?timeout=300ms").await.is(504).json();
+    assert_eq!(answer["reason"], "Timeout");
+    assert_eq!(server.seen().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn authorizers_of_a_changed_file_count() {
     let server = ReviewServer::start(&Runtime::real(), answer).await;

@@ -2,7 +2,8 @@
 //!
 //! All ports of a Service are written once for each set of numbers that its pods have for them: a product of two things that
 //! a tenant chooses, for each of as many Services as it likes. Each namespace has a bound, a Service that finds less
-//! room than it needs has fewer endpoints, and one whose namespace has much is looked at ever more seldom.
+//! room than it needs has fewer endpoints, and one whose namespace has much is looked at ever more seldom. Those without room
+//! cost as much as others, so their steps count as well.
 
 use k8s_openapi::api::core::v1::Service;
 use machinery_client::{ApiResource, Object};
@@ -36,12 +37,25 @@ const LIGHT: usize = 8_192;
 /// Rest of each Service for each unit of its namespace, so that all of them together keep a twentieth of a core busy, however
 /// often their pods change.
 const REST_OF_UNIT: Duration = Duration::from_nanos(12_500);
+/// Steps of a namespace's Services without room beyond which they rest, and the rest of each Service for a step: a step takes
+/// some 25 ns, so that these Services too keep a twentieth of a core busy.
+const LIGHT_STEPS: usize = 32_768;
+const REST_OF_STEP: Duration = Duration::from_nanos(500);
+/// The longest rest of Services without room.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 /// Plans that others overtake before one is taken as it is.
 const ATTEMPTS: usize = 4;
 
 /// Units of a port with names of so many bytes.
 pub(crate) fn port_units(name_bytes: usize) -> usize {
     PORT * (1 + name_bytes / NAME_BYTES)
+}
+
+/// Units that a plan takes, and the steps that it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlanCost {
+    pub(crate) part: Part,
+    pub(crate) steps: usize,
 }
 
 /// Units that were taken for a Service.
@@ -63,6 +77,8 @@ struct State {
     shares: NamespaceShares,
     /// Units of each Service that has some.
     by_service: HashMap<ObjectKey, usize>,
+    /// Steps of each Service without room, by namespace.
+    short_steps: HashMap<Box<str>, HashMap<Box<str>, usize>>,
     /// Objects from before the start were counted.
     seeded: bool,
 }
@@ -81,6 +97,25 @@ impl State {
         self.shares.set(&service.to_string(), before, part)
     }
 
+    fn set_short_steps(&mut self, service: &ObjectKey, steps: usize) {
+        if steps > 0 {
+            let own = self.short_steps.entry((&*service.namespace).into()).or_default();
+            own.insert((&*service.name).into(), steps);
+        } else if let Some(own) = self.short_steps.get_mut(&*service.namespace) {
+            own.remove(&*service.name);
+            if own.is_empty() {
+                self.short_steps.remove(&*service.namespace);
+            }
+        }
+    }
+
+    fn short_steps(&self, namespace: &str) -> usize {
+        let own = self.short_steps.get(namespace);
+        own.map_or(0, |own| {
+            own.values().fold(0, |all, steps| all.saturating_add(*steps))
+        })
+    }
+
     fn due(&mut self) -> Vec<ObjectKey> {
         let due = self.shares.due();
         let named = due.iter().filter_map(|own| own.split_once('/'));
@@ -96,6 +131,7 @@ impl EndpointShares {
         let state = Arc::new(Mutex::new(State {
             shares: NamespaceShares::new(BOUNDS),
             by_service: HashMap::new(),
+            short_steps: HashMap::new(),
             seeded: false,
         }));
         let read = Arc::clone(&state);
@@ -130,13 +166,15 @@ impl EndpointShares {
 
     /// Takes what a plan needs that was made with this room; `None` where another Service took of it meanwhile, and the plan
     /// is to be made again: not more often than a few times.
-    pub(crate) fn take(&self, service: &ObjectKey, part: Part, attempt: usize) -> Option<Taken> {
+    pub(crate) fn take(&self, service: &ObjectKey, cost: PlanCost, attempt: usize) -> Option<Taken> {
+        let PlanCost { part, steps } = cost;
         let mut state = self.state.lock();
         let room = state.shares.room(&service.to_string(), state.has(service));
         if part.has > room && attempt < ATTEMPTS {
             return None;
         }
         let is_short = state.set(service, part);
+        state.set_short_steps(service, if part.has < part.needs { steps } else { 0 });
         let due = state.due();
         Some(Taken { due, is_short })
     }
@@ -149,16 +187,22 @@ impl EndpointShares {
             needs: units,
         };
         state.set(service, part);
+        state.set_short_steps(service, 0);
         state.due()
     }
 
     /// Time for which a Service is not looked at again.
     pub(crate) fn rest(&self, namespace: &str) -> Duration {
-        let units = self.state.lock().shares.of_namespace(namespace);
-        if units <= LIGHT {
-            return Duration::ZERO;
-        }
-        REST_OF_UNIT.saturating_mul(u32::try_from(units).unwrap_or(u32::MAX))
+        let (units, steps) = {
+            let state = self.state.lock();
+            (state.shares.of_namespace(namespace), state.short_steps(namespace))
+        };
+        let rest = |count: usize, light: usize, of_one: Duration| match count <= light {
+            true => Duration::ZERO,
+            false => of_one.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)),
+        };
+        let of_short = rest(steps, LIGHT_STEPS, REST_OF_STEP).min(LONGEST_REST);
+        rest(units, LIGHT, REST_OF_UNIT) + of_short
     }
 
     #[cfg(test)]
@@ -183,8 +227,9 @@ mod tests {
 
     const SHORT: Family = Family::new("short", "Short.", &["namespace"]);
 
-    fn part(has: usize, needs: usize) -> Part {
-        Part { has, needs }
+    fn planned(has: usize, needs: usize) -> PlanCost {
+        let part = Part { has, needs };
+        PlanCost { part, steps: 0 }
     }
 
     #[tokio::test]
@@ -210,16 +255,16 @@ mod tests {
         let (a, b) = (ObjectKey::new("n", "a"), ObjectKey::new("n", "b"));
         let all = shares.room(&a);
         assert_eq!((all, shares.room(&b)), (BOUNDS.of_namespace, BOUNDS.of_namespace));
-        assert!(shares.take(&a, part(all, all), 0).is_some());
-        assert!(shares.take(&b, part(all, all), 0).is_none(), "made again");
+        assert!(shares.take(&a, planned(all, all), 0).is_some());
+        assert!(shares.take(&b, planned(all, all), 0).is_none(), "made again");
         assert_eq!(shares.room(&b), 0);
-        assert!(shares.take(&b, part(0, all), 1).unwrap().is_short);
+        assert!(shares.take(&b, planned(0, all), 1).unwrap().is_short);
         assert_eq!(
             shares.note(&a, 0),
             std::slice::from_ref(&b),
             "there is room again"
         );
-        let taken = shares.take(&b, part(all, all), 0).unwrap();
+        let taken = shares.take(&b, planned(all, all), 0).unwrap();
         assert!(!taken.is_short && taken.due.is_empty());
     }
 
@@ -233,5 +278,31 @@ mod tests {
         shares.note(&ObjectKey::new("n", "b"), BOUNDS.of_namespace - LIGHT);
         assert_eq!(shares.rest("n"), Duration::from_micros(3_276_800));
         assert_eq!(shares.rest("other"), Duration::ZERO);
+    }
+
+    /// They cost as much as those with room, at each change of a pod.
+    #[tokio::test]
+    async fn rest_grows_with_the_steps_of_services_without_room() {
+        let shares = EndpointShares::new(&Runtime::real(), &SHORT);
+        let service = |number: usize| ObjectKey::new("n", format!("s{number}"));
+        let take = |number: usize, has: usize, steps: usize| {
+            let part = Part { has, needs: 1 };
+            shares
+                .take(&service(number), PlanCost { part, steps }, 0)
+                .unwrap();
+        };
+        take(0, 1, 10 * LIGHT_STEPS);
+        assert_eq!(shares.rest("n"), Duration::ZERO, "it has room");
+        take(1, 0, LIGHT_STEPS);
+        assert_eq!(shares.rest("n"), Duration::ZERO);
+        take(2, 0, 1_000_000 - LIGHT_STEPS);
+        assert_eq!(shares.rest("n"), Duration::from_millis(500), "of both");
+        take(2, 1, 1_000_000);
+        shares.note(&service(1), 0);
+        assert_eq!(shares.rest("n"), Duration::ZERO, "none is short");
+        assert!(shares.state.lock().short_steps.is_empty());
+        take(1, 0, usize::MAX);
+        take(2, 0, usize::MAX);
+        assert_eq!(shares.rest("n"), LONGEST_REST);
     }
 }

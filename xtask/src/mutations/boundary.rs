@@ -126,6 +126,13 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: &["--test", "custom_kinds", "definition_replaces_no_built_in"],
             },
             Mutation {
+                name: "impersonation waits for a webhook beyond the deadline",
+                file: "server/src/filters/impersonation.rs",
+                from: "deadline::before(exchange.context.deadline, runtime, found)",
+                to: "deadline::before(None, runtime, found)",
+                proof: &["--test", "authorization_config", "impersonation_waits"],
+            },
+            Mutation {
                 name: "a write whose client left has no last event",
                 file: "server/src/filters/detach.rs",
                 from: "completion.ended(Outcome::Answered(response.status().as_u16()));",

@@ -317,6 +317,17 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         package: "controllers-manager",
+        folder: "controllers/manager/src",
+        mutations: &[Mutation {
+            name: "services without room for endpoints never rest",
+            file: "endpoint_shares.rs",
+            from: "if part.has < part.needs { steps } else { 0 }",
+            to: "if part.has < part.needs { 0 * steps } else { 0 }",
+            proof: &["--lib", "endpoint_shares"],
+        }],
+    },
+    Suite {
+        package: "controllers-manager",
         folder: "controllers/manager/src/garbage_collector",
         mutations: &[
             Mutation {

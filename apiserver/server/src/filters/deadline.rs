@@ -1,7 +1,7 @@
 //! Deadline of a request: its `timeout` parameter, at most the server's own limit.
 //!
 //! [`RequestDeadline`] reads the parameter before the client is authenticated, as upstream does; [`Timeout`] ends
-//! what takes longer, within the audit log's sight.
+//! what takes longer, within the audit log's sight, and impersonation ends by [`before`].
 
 use super::audit::auditor::Auditor;
 use super::filter::{Filter, Next};
@@ -10,6 +10,7 @@ use crate::exchange::{RequestExchange, Response};
 use crate::state::ServerState;
 use apiserver_registry::{RegistryError, TIME_IS_UP};
 use futures::future::BoxFuture;
+use machinery_runtime::Runtime;
 use machinery_schema::leaf::parse_duration;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,20 +59,35 @@ impl Filter for RequestDeadline {
     }
 }
 
+/// The output of a part of a request.
+///
+/// # Errors
+/// The time of the request is up.
+pub(super) async fn before<T>(
+    deadline: Option<Duration>,
+    runtime: &Runtime,
+    part: impl Future<Output = T>,
+) -> Result<T, RegistryError> {
+    let Some(deadline) = deadline else {
+        return Ok(part.await);
+    };
+    let left = deadline.saturating_sub(runtime.monotonic());
+    let ended = runtime.timeout(left, part).await;
+    ended.map_err(|_| RegistryError::Timeout(TIME_IS_UP.to_owned()))
+}
+
 pub(crate) struct Timeout;
 
 impl Filter for Timeout {
     fn call(&self, exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
-        let Some(deadline) = exchange.context.deadline else {
+        let deadline = exchange.context.deadline;
+        if deadline.is_none() {
             return next.run(exchange);
-        };
+        }
         let runtime = exchange.context.runtime.clone();
         Box::pin(async move {
-            let left = deadline.saturating_sub(runtime.monotonic());
-            match runtime.timeout(left, next.run(exchange)).await {
-                Ok(response) => response,
-                Err(_) => refuse(&RegistryError::Timeout(TIME_IS_UP.to_owned())),
-            }
+            let answered = before(deadline, &runtime, next.run(exchange)).await;
+            answered.unwrap_or_else(|error| refuse(&error))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::audit::AuditEvent;
 use super::authorization::with_attributes;
+use super::deadline;
 use super::filter::{Filter, Next};
 use super::{forbid, refuse_request};
 use crate::exchange::{RequestExchange, Response};
@@ -49,9 +50,13 @@ impl Filter for Impersonation {
             let found = with_attributes(&exchange, async |attributes| {
                 modes.impersonate(attributes, headers, &authorizers).await
             });
-            let found = found.await;
+            let found = deadline::before(exchange.context.deadline, runtime, found).await;
             let took = runtime.monotonic().saturating_sub(begun);
             exchange.context.latency.add(LatencyPart::Impersonation, took);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return refuse_request(&exchange, &error),
+            };
             match found {
                 Ok(found) => {
                     if let Some(found) = found {

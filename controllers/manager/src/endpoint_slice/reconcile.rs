@@ -4,7 +4,7 @@ use super::ROW;
 use super::metrics::SliceMetrics;
 use super::plan::{MAX_PORTS, NodeZone, Plan, desired, labels, plan, slice_units};
 use super::view::SliceView;
-use crate::endpoint_shares::{EndpointShares, Taken, say_short};
+use crate::endpoint_shares::{EndpointShares, PlanCost, Taken, say_short};
 use crate::heavy;
 use crate::pod_control::reference;
 use crate::slice_writer::SliceWriter;
@@ -136,8 +136,13 @@ impl SliceReconciler {
                 Some(NodeZone(node.zone.clone()))
             };
             let (existing, room) = (self.existing(key), self.shares.room(key));
+            let steps = pods.len().saturating_mul(service.steps());
             let plan = planned(&self.runtime, service, pods, node, existing, room).await;
-            if let Some(taken) = self.shares.take(key, plan.part, attempt) {
+            let cost = PlanCost {
+                part: plan.part,
+                steps,
+            };
+            if let Some(taken) = self.shares.take(key, cost, attempt) {
                 return (plan, taken);
             }
             attempt += 1;

@@ -4,7 +4,7 @@ use super::metrics::SHORT;
 use super::plan::{NodeZone, SliceRef, addresses, desired, labels, plan};
 use super::reconcile::planned;
 use super::view::{Endpoint, SliceView};
-use crate::endpoint_shares::EndpointShares;
+use crate::endpoint_shares::{EndpointShares, PlanCost};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_client::object::object_of;
@@ -269,7 +269,11 @@ async fn ports_of_all_services_of_a_namespace_are_bounded() {
     let pods = pods_of_other_numbers(100);
     let take = |service: &Object<ServiceView>| {
         let made = desired(service, &pods, no_zone, shares.room(service.key()));
-        let taken = shares.take(service.key(), made.part, 0).unwrap();
+        let cost = PlanCost {
+            part: made.part,
+            steps: 0,
+        };
+        let taken = shares.take(service.key(), cost, 0).unwrap();
         let ports: usize = made.groups.keys().map(|(_, ports)| ports.len()).sum();
         let endpoints: usize = made.groups.values().map(Vec::len).sum();
         (ports, endpoints, taken)

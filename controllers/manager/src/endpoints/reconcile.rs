@@ -2,7 +2,7 @@
 
 use super::plan::{Planned, Subset, object_units, subsets};
 use super::{CONTROLLER, ELECTION, EndpointsView, Key, MANAGED_BY, ROW, is_ours};
-use crate::endpoint_shares::{EndpointShares, Taken, say_short};
+use crate::endpoint_shares::{EndpointShares, PlanCost, Taken, say_short};
 use crate::endpoint_slice::own_labels;
 use crate::heavy;
 use crate::pod_control::reference;
@@ -144,7 +144,11 @@ impl EndpointsReconciler {
             let flow = || heavy::flow(ROW.name, service.namespace());
             let planning = move || subsets(&own, &pods, room);
             let planned = heavy::step(&self.runtime, flow, steps, planning).await;
-            if let Some(taken) = self.shares.take(service.key(), planned.part, attempt) {
+            let cost = PlanCost {
+                part: planned.part,
+                steps,
+            };
+            if let Some(taken) = self.shares.take(service.key(), cost, attempt) {
                 return (planned, taken);
             }
             attempt += 1;
