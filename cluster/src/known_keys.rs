@@ -35,7 +35,8 @@ mod tests {
     fn known_keys_are_the_same_each_time() {
         let made = || known_keys(&Simulation::new(1).runtime()).unwrap();
         let (one, other) = (made(), made());
-        let certificates = |pki: &Pki| [pki.cluster.certificate_pem(), pki.front_proxy.certificate_pem()].map(str::to_owned);
+        let certificates =
+            |pki: &Pki| [pki.cluster.certificate_pem(), pki.front_proxy.certificate_pem()].map(str::to_owned);
         assert_eq!(certificates(&one), certificates(&other));
         assert_eq!(
             one.service_accounts.public().id(),

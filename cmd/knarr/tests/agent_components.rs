@@ -136,7 +136,10 @@ impl Agent {
             cluster_cidr: "10.244.0.0/16".parse().unwrap(),
             cni_config_dir: self.folder.path().join("cni"),
             third_party_config_dir: self.folder.path().join("net.d"),
-            plugins: PluginFolders { from: Vec::new(), links: self.folder.path().join("plugins") },
+            plugins: PluginFolders {
+                from: Vec::new(),
+                links: self.folder.path().join("plugins"),
+            },
             is_enabled: true,
             cni_state_dir: self.folder.path().join("state"),
             host_settings: self.folder.path().join("settings"),

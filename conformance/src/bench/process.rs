@@ -85,8 +85,8 @@ pub(crate) const SERVER: &str = "server";
 pub(crate) const AGENT: &str = "agent";
 pub(super) const SHIMS: &str = "shims";
 
-/// Programs of a cluster, by the beginning of their command lines. The order is that of the figures. Knarr's own are told by
-/// their subcommand, since its file may have any name.
+/// Programs of a cluster, by the beginning of their command lines. The order is that of the figures. A subcommand names
+/// Knarr's own, since its file may have any name.
 const PROGRAMS: [(&str, Beginning); 4] = [
     (SERVER, Beginning::Subcommand("server ")),
     (AGENT, Beginning::Subcommand("agent ")),
@@ -94,7 +94,7 @@ const PROGRAMS: [(&str, Beginning); 4] = [
     (SHIMS, Beginning::Name("containerd-shim-runc-v2")),
 ];
 
-/// What tells a program.
+/// Beginning of a command line.
 enum Beginning {
     /// The file's name.
     Name(&'static str),
@@ -133,9 +133,7 @@ fn program_of(pid: u32, data_dir: &Path) -> Option<usize> {
     let (path, arguments) = line.split_once(' ')?;
     let mut words = arguments.split([' ', '=']);
     let is_ours = words.any(|word| Path::new(word).starts_with(data_dir));
-    let program = PROGRAMS
-        .iter()
-        .position(|(_, own)| own.fits(path, arguments));
+    let program = PROGRAMS.iter().position(|(_, own)| own.fits(path, arguments));
     program.filter(|_| is_ours)
 }
 

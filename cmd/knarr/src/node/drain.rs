@@ -175,7 +175,10 @@ fn fate(pod: &Value, overrides: Overrides) -> Fate {
     }
     let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let has_local = volumes.any(|volume| volume.get("emptyDir").is_some());
-    match (controller.is_some() || ended || overrides.force, has_local && !ended) {
+    match (
+        controller.is_some() || ended || overrides.force,
+        has_local && !ended,
+    ) {
         (false, _) => Fate::NoController,
         (true, true) if !overrides.delete_emptydir_data => Fate::LocalStorage,
         _ => Fate::Goes,
@@ -215,7 +218,11 @@ mod tests {
             force: true,
             delete_emptydir_data: true,
         };
-        assert_eq!([fate(&pod, Overrides::default()), fate(&pod, all)], expected, "{pod}");
+        assert_eq!(
+            [fate(&pod, Overrides::default()), fate(&pod, all)],
+            expected,
+            "{pod}"
+        );
     }
 
     #[test]
@@ -223,10 +230,19 @@ mod tests {
         let owned = |kind: &str| json!({"ownerReferences": [{"kind": kind, "controller": true}]});
         let local = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
         check(json!({"metadata": owned("ReplicaSet")}), [Fate::Goes, Fate::Goes]);
-        check(json!({"metadata": owned("DaemonSet")}), [Fate::Stays, Fate::Stays]);
-        check(json!({"metadata": {"annotations": {MIRROR: "x"}}}), [Fate::Stays, Fate::Stays]);
+        check(
+            json!({"metadata": owned("DaemonSet")}),
+            [Fate::Stays, Fate::Stays],
+        );
+        check(
+            json!({"metadata": {"annotations": {MIRROR: "x"}}}),
+            [Fate::Stays, Fate::Stays],
+        );
         check(json!({"metadata": {}}), [Fate::NoController, Fate::Goes]);
-        check(json!({"metadata": owned("Job"), "spec": local}), [Fate::LocalStorage, Fate::Goes]);
+        check(
+            json!({"metadata": owned("Job"), "spec": local}),
+            [Fate::LocalStorage, Fate::Goes],
+        );
         check(
             json!({"metadata": {}, "spec": local, "status": {"phase": "Succeeded"}}),
             [Fate::Goes, Fate::Goes],
