@@ -142,7 +142,7 @@ fn candidates(
     offset: u64,
 ) -> (NodeTable, Vec<Candidate>) {
     let mut nodes = world.table();
-    let (algorithm, nominations) = (Algorithm::new(default_plugins()), Nominations::default());
+    let (mut algorithm, nominations) = (Algorithm::new(default_plugins()), Nominations::default());
     let attempt = Attempt::new(pod);
     // What filters prepare before they look at nodes.
     let _ = algorithm.place(&attempt, &mut nodes, &nominations, 0);
