@@ -218,6 +218,13 @@ fn port(target: machinery_semantics::ServicePortTarget) -> Port {
     }
 }
 
+/// An address in its canonical form, whatever form a pod's status has it in (upstream: `getEndpointAddresses`).
+fn canonical(address: &str) -> String {
+    address
+        .parse::<IpAddr>()
+        .map_or_else(|_| address.to_owned(), |own| own.to_string())
+}
+
 fn endpoint(
     service: &Object<ServiceView>,
     pod: &Object<PodView>,
@@ -227,7 +234,7 @@ fn endpoint(
     let state = EndpointState::of_pod(pod.ready, pod.header.is_deleting(), service.publish_not_ready);
     let named = !pod.hostname.is_empty() && *pod.subdomain == *service.name();
     Endpoint {
-        addresses: vec![address.to_owned()],
+        addresses: vec![canonical(address)],
         conditions: Conditions {
             ready: state.ready,
             serving: state.serving,

@@ -121,6 +121,10 @@ fn service_of(json: &Value) -> Object<ServiceView> {
     if json["metadata"]["name"].is_null() {
         json["metadata"]["name"] = json!("foo");
     }
+    // Upstream takes a Service without an address for headless; a stored one has `None`.
+    if json["spec"]["clusterIP"].is_null() {
+        json["spec"]["clusterIP"] = json!("None");
+    }
     object_of(&json.to_string()).unwrap()
 }
 
@@ -149,7 +153,15 @@ fn pods_of(row: &ReconcileRow, service: &Object<ServiceView>) -> Vec<Arc<Object<
     few.chain(many).collect()
 }
 
-fn slice_of(slice: &Slice) -> SliceRef {
+/// A slice of a row, with the labels of the controller's own where the row has none: upstream compares the service's alone.
+fn slice_of(slice: &Slice, service: &Object<ServiceView>) -> SliceRef {
+    let own = labels(service).into_iter();
+    let reserved = own.filter(|(key, _)| !service.header.labels.iter().any(|(label, _)| &**label == *key));
+    let mut labels: BTreeMap<String, Value> = reserved
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    let given = slice.labels.as_object().into_iter().flatten();
+    labels.extend(given.map(|(key, value)| (key.clone(), value.clone())));
     let few = slice.endpoints.iter().cloned();
     let many = slice
         .many_endpoints
@@ -163,7 +175,8 @@ fn slice_of(slice: &Slice) -> SliceRef {
     });
     let owner = json!({"apiVersion": "v1", "kind": "Service", "name": "foo", "controller": true,
         "uid": if slice.foreign { "another" } else { "s" }});
-    let metadata = json!({"name": slice.name, "namespace": NAMESPACE, "labels": slice.labels, "ownerReferences": [owner]});
+    let metadata =
+        json!({"name": slice.name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]});
     let json = json!({"metadata": metadata, "addressType": slice.address_type, "ports": slice.ports,
         "endpoints": few.chain(many).collect::<Vec<_>>()});
     Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())
@@ -220,7 +233,11 @@ fn differences(row: &ReconcileRow) -> Vec<String> {
         let found = row.nodes.iter().find(|own| own.name == name)?;
         Some(NodeZone(found.zone.clone()))
     };
-    let existing: Vec<SliceRef> = row.existing.iter().map(slice_of).collect();
+    let existing: Vec<SliceRef> = row
+        .existing
+        .iter()
+        .map(|slice| slice_of(slice, &service))
+        .collect();
     let made = desired(&service, &pods_of(row, &service), node, usize::MAX);
     let plan = plan(made, &service, &existing);
     let mut all = Vec::new();

@@ -183,14 +183,15 @@ fn note_success(snapshot: &Snapshot, pod: &PodRef, tracked: &mut Tracked) {
     }
 }
 
-/// Applies a failed pod's verdict to the Job and to its index. Pods that a failing Job has deleted do not count for
-/// their indexes.
+/// Applies a failed pod's verdict to the Job and to its index. Pods that an ending Job has deleted do not count for their
+/// indexes; those that failed before do.
 fn note_verdict(snapshot: &Snapshot, pod: &PodRef, verdict: &Verdict, tracked: &mut Tracked) {
     let job = &snapshot.job;
     if let Verdict::FailJob(why) = verdict {
         tracked.fail_job.get_or_insert_with(|| why.clone());
     }
-    let limit = job.backoff_limit_per_index.filter(|_| !is_ending(job));
+    let counts = pod.phase == Phase::Failed || !is_ending(job);
+    let limit = job.backoff_limit_per_index.filter(|_| counts);
     let (Some(limit), Some(index)) = (limit, index_in_range(snapshot, pod)) else {
         return;
     };
