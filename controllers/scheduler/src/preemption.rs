@@ -102,7 +102,7 @@ impl DryRun {
         {
             let before = attempt.steps();
             match victims_on(attempt, nodes, node, around) {
-                Ok(candidate) => self.candidates.push(candidate),
+                Ok(candidate) => self.keep(candidate),
                 Err(rejection) => self.diagnosis.add(&rejection, 1),
             }
             let done = attempt.steps().saturating_sub(before).max(1);
@@ -112,6 +112,14 @@ impl DryRun {
             }
         }
         self.is_over() || self.left.is_empty()
+    }
+
+    /// Keeps a candidate; of those that violate budgets as many as are wanted (upstream's `candidateList`).
+    fn keep(&mut self, candidate: Candidate) {
+        let violating = self.candidates.iter().filter(|own| own.violations > 0);
+        if candidate.violations == 0 || violating.count() < self.wanted {
+            self.candidates.push(candidate);
+        }
     }
 
     fn is_over(&self) -> bool {

@@ -429,10 +429,10 @@ fn queue_orders_backs_off_and_wakes() {
     assert_eq!(queue.pop(second(5)).unwrap().pod.key.name, "low");
     queue.retry(&low.key, second(5));
     assert!(
-        queue.pop(second(6)).is_none(),
-        "an error backs off for two seconds now"
+        queue.pop(second(5)).is_none(),
+        "a first error backs off for a second, whatever the pod was rejected for before"
     );
-    assert_eq!(queue.next_wake(), Some(second(7)));
+    assert_eq!(queue.next_wake(), Some(second(6)));
     queue.happened(ClusterEvents::NODE_ADD, second(6));
     assert_eq!(queue.pop(second(6)).unwrap().pod.key.name, "high");
     queue.reject(&high.key, BTreeSet::new(), ClusterEvents::NODE_ADD, second(6));
