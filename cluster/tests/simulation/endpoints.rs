@@ -6,7 +6,7 @@ use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
 use crate::runner::run_seeds;
 use crate::simulated_cluster::World;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,9 @@ impl Scenario for Served {
     const STEPS: u32 = 30;
 
     async fn begin(&mut self, world: &World) {
+        // Slices have pods of known nodes alone.
+        let node = json!({"metadata": {"name": "n"}});
+        world.create::<Node>(node).await.unwrap();
         for address in STEADY {
             let name = format!("steady-{}", address.replace('.', "-"));
             make_pod(world, &name, json!({"app": "a", "steady": "yes"})).await;

@@ -157,8 +157,11 @@ fn check_daemon_set(model: &ReferenceModel, own: &ObjectVersion) -> Result<(), S
 
 fn check_job(model: &ReferenceModel, own: &ObjectVersion) -> Result<(), String> {
     let active = active(model, own);
-    // A Job of which none may be at work waits for its user.
-    let waits = own.number("/spec/parallelism") == 0;
+    // A Job of which none may be at work waits for its user, who suspends those of CronJobs too.
+    let waits = own.number("/spec/parallelism") == 0 || own.at("/spec/suspend") == Some(&true.into());
+    if is_finished(own) && own.at("/spec/ttlSecondsAfterFinished").is_some() {
+        return Err(format!("{} is to go by its time to live", own.key));
+    }
     match (is_finished(own) || waits) && active == 0 && own.number("/status/active") == 0 {
         true => Ok(()),
         false => Err(format!(
