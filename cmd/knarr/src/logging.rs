@@ -36,6 +36,9 @@ pub(crate) fn init(verbosity: u8) {
         })
         .with_ansi(is_colored)
         .with_target(false)
+        // Reports of lines that could not be written go to standard error, where failing is a panic: a log on a full disk would
+        // end the process that could make room.
+        .log_internal_errors(false)
         .init();
 }
 

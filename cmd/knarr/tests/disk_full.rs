@@ -6,7 +6,9 @@
 mod support;
 
 use std::ffi::OsString;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use support::{Launch, Server, tool_or_skip};
 
 /// A disk of 24 MB; its owner makes room when the test requests it by a file.
@@ -143,4 +145,36 @@ fn all_are_there(server: &Server, numbers: std::ops::Range<usize>) {
         let length = ["get", "configmap", &name, "-o", "jsonpath={.data.large}"];
         assert_eq!(server.kubectl(&length).len(), 900_000, "{name}");
     }
+}
+
+/// A log on a full disk loses lines, and the process that may make room goes on (seen with an agent whose pods had filled its disk).
+#[test]
+fn log_that_cannot_be_written_ends_no_process() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let port = support::free_port();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knarr"));
+    command
+        .args([
+            "server",
+            "--disable-agent",
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+        ])
+        .arg(port.to_string())
+        .arg("--data-dir")
+        .arg(dir.path().join("data"));
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut server = command
+        .stderr(full.expect("/dev/full"))
+        .spawn()
+        .expect("it starts");
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let ended = server.try_wait().expect("a process");
+        assert!(ended.is_none(), "it ended: {ended:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.kill().expect("it runs");
+    server.wait().expect("it has ended");
 }
