@@ -55,8 +55,8 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "whole: a Job does not wait for what it did",
                 file: "job/plan.rs",
-                from: "if !snapshot.settled {",
-                to: "if false {",
+                from: "plan.requeue_at = deadline(snapshot);\n    if !snapshot.settled {",
+                to: "plan.requeue_at = deadline(snapshot);\n    if false {",
                 proof: WHOLE,
             },
             Mutation {

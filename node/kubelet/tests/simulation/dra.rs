@@ -11,6 +11,7 @@ use machinery_runtime::Simulation;
 use node_cri_model::{FaultProfile, Program};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -242,8 +243,13 @@ pub(crate) fn run_storm(seed: u64) {
         }
         until(&world, "nothing is prepared", || driver.prepared().is_empty()).await;
         let record = world.data_dir().join("agent/dra_manager_state");
+        // A run that made no pod has written nothing.
         until(&world, "nothing is written down", || {
-            std::fs::read_to_string(&record).is_ok_and(|text| !text.contains("ClaimUID"))
+            let text = std::fs::read_to_string(&record);
+            text.map_or_else(
+                |error| error.kind() == ErrorKind::NotFound,
+                |text| !text.contains("ClaimUID"),
+            )
         })
         .await;
     });
