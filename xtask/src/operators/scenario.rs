@@ -132,6 +132,10 @@ fn gone(config: &Config, place: &Place<'_>, get: &[&str]) -> Result<()> {
 }
 
 /// Asks again until nothing differs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tool waits for others' programs by the wall clock"
+)]
 fn poll(mut difference: impl FnMut() -> Result<Option<String>>) -> Result<()> {
     let begun = Instant::now();
     while let Some(seen) = difference()? {
