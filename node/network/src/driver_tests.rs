@@ -185,7 +185,10 @@ async fn network_starts_no_pod_before_its_rules_are_there() {
 
 /// The only thread for blocking work is taken, as by another write to a disk that stalls.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test holds the executor's own thread")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test holds the executor's own thread"
+)]
 fn network_disk_that_stalls_holds_no_thread_of_the_executor() {
     let executor = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
