@@ -12,6 +12,13 @@ use tempfile::TempDir;
 
 const PORT: u16 = 6443;
 
+/// What the images, pods and logs of the suites take at most.
+const NEEDED_DISK: u64 = 4 << 30;
+
+/// Bounds in bytes, where an agent's own are parts of the file system: a developer's disk may be full beyond those.
+const EVICTION: &str = "--eviction-hard=memory.available<100Mi,nodefs.available<1Gi,imagefs.available<1Gi";
+const KEEPS_IMAGES: [&str; 2] = ["--image-gc-high-threshold=100", "--image-gc-low-threshold=99"];
+
 /// A running cluster. [`Cluster::remove`] takes it down; what is left otherwise is for `cargo xtask down`.
 pub(crate) struct Cluster {
     pub(crate) host: Host,
@@ -33,9 +40,26 @@ fn missing_prerequisite() -> Option<&'static str> {
         Some("containerd, runc, nftables or iproute2 is not installed")
     } else if !image::can_be_made() {
         Some("busybox-static is not installed")
+    } else if free_disk() < NEEDED_DISK {
+        Some("fewer than 4 GiB are free where temporary files lie")
     } else {
         None
     }
+}
+
+fn free_disk() -> u64 {
+    let disk = node_sys::fs::usage(&std::env::temp_dir()).expect("a file system");
+    disk.available_bytes
+}
+
+/// The suite's flags with those for a disk that is nearly full.
+fn with_bounds_of_disk(flags: &[String], own: &str) -> Vec<String> {
+    let mut flags: Vec<String> = flags.iter().map(|flag| flag.replace("DIR", own)).collect();
+    if !flags.iter().any(|flag| flag.starts_with("--eviction-hard")) {
+        flags.push(EVICTION.to_owned());
+    }
+    flags.extend(KEEPS_IMAGES.map(str::to_owned));
+    flags
 }
 
 impl Cluster {
@@ -55,7 +79,7 @@ impl Cluster {
         let name = format!("{test}-{}", std::process::id());
         let host = Host::prepare(Some(name)).expect("a network of its own");
         let own = dir.path().display().to_string();
-        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("DIR", &own)).collect();
+        let flags = with_bounds_of_disk(flags, &own);
         let server = Mutex::new(start_server(dir.path(), &host, &flags, &[]));
         let kubectl = Kubectl {
             program,
