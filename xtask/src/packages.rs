@@ -11,7 +11,6 @@ pub(crate) const BUILD: &[&str] = &["protobuf-compiler", "libprotobuf-dev", "gcc
 pub(crate) const NODE: &[&str] = &[
     "containerd",
     "runc",
-    "containernetworking-plugins",
     "nftables",
     "iproute2",
     "util-linux",
@@ -24,7 +23,8 @@ pub(crate) const TEST: &[&str] = &[
     "openssl",
     "procps",
     "busybox-static",
-    // What CNI's portmap makes is taken over.
+    // Networks of other programs, and links and host ports of older agents' plugins.
+    "containernetworking-plugins",
     "iptables",
     "bsdutils",
 ];

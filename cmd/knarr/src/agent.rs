@@ -6,7 +6,8 @@ use crate::join::{self, JoinArguments};
 use crate::kubeconfig::KubeconfigFile;
 use crate::node_arguments::NodeArguments;
 use crate::{
-    agent_claim, check, executors, kubelet_configuration, log_rotation, open_files, own_certificate,
+    agent_claim, agent_cni, check, executors, kubelet_configuration, log_rotation, open_files,
+    own_certificate,
 };
 use anyhow::{Context, bail};
 use clap::Args;
@@ -22,6 +23,7 @@ use node_kubelet::images::base;
 use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
+use node_network::cni::Plugin;
 use node_network::host_ports::HostPortsConfig;
 use node_network::third_party::PluginFolders;
 use node_proxy::{LinuxKernel, NodePortAddresses, ProxyConfig};
@@ -105,7 +107,12 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
             .context("entering a mount namespace")?;
     }
     let arguments = joined(arguments)?;
-    executors::apart(serve_network(&arguments), |beside| work(&arguments, beside))
+    let services = async {
+        let runtime = Runtime::real();
+        let plugin = serve_network(&arguments, &runtime).await?;
+        Ok((runtime, plugin))
+    };
+    executors::apart(services, |(beside, plugin)| work(&arguments, beside, plugin))
 }
 
 /// Refuses to start on a machine that the settings exclude, in upstream's words.
@@ -172,14 +179,14 @@ fn own_node(arguments: &AgentArguments) -> join::Node {
 }
 
 /// Starts what pods that run already request, whatever the container runtime does.
-async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<Runtime> {
-    let runtime = Runtime::real();
+async fn serve_network(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<Arc<Plugin>> {
     // Routes and rules follow all nodes, which the node's own identity may not.
-    let client = services_client(arguments, &runtime).await?;
+    let client = services_client(arguments, runtime).await?;
     let node_name = node_name(arguments);
-    start_network(arguments, &runtime, &client, &node_name)?;
-    start_services(arguments, &runtime, &client, &node_name);
-    Ok(runtime)
+    let plugin = agent_cni::start(&arguments.data_dir, runtime)?;
+    start_network(arguments, runtime, &client, &node_name)?;
+    start_services(arguments, runtime, &client, &node_name);
+    Ok(plugin)
 }
 
 fn node_name(arguments: &AgentArguments) -> String {
@@ -188,7 +195,7 @@ fn node_name(arguments: &AgentArguments) -> String {
 }
 
 /// `beside` is the handle of the other executor, whose components are reported with ours.
-async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()> {
+async fn work(arguments: &AgentArguments, beside: Runtime, plugin: Arc<Plugin>) -> anyhow::Result<()> {
     let runtime = Runtime::real().with_components_of(&beside);
     log_rotation::keep(arguments.data_dir.join("agent.log"), &runtime);
     let kubeconfig = kubeconfig(arguments);
@@ -202,6 +209,9 @@ async fn work(arguments: &AgentArguments, beside: Runtime) -> anyhow::Result<()>
         join::keep_certificates(&arguments.join, &node, address, &client, &runtime);
     }
     let cri = CriClient::new(&config.container_runtime_endpoint);
+    let (own, listing) = (runtime.clone(), cri.clone());
+    let collecting = move || agent_cni::collect(Arc::clone(&plugin), listing.clone(), own.clone());
+    runtime.keep("leases of pods' addresses", collecting).detach();
     let container_runtime = container_runtime(arguments, &runtime, &cri);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
     tracing::info!(
@@ -233,7 +243,6 @@ fn start_network(
         third_party_config_dir: arguments.node.cni_conf_dir.clone(),
         plugins: plugin_folders(arguments),
         is_enabled: !arguments.node.disable_network,
-        cni_state_dir: arguments.data_dir.join("cni-state"),
         host_settings: arguments.data_dir.join("host-settings"),
         mtu: None,
     };
@@ -248,10 +257,13 @@ fn start_network(
     Ok(())
 }
 
-/// The runtime knows one folder of plugins, and other programs install theirs beside the machine's.
+/// The runtime knows one folder of plugins; ours are in one that the agent writes, and other programs install theirs beside the machine's.
 fn plugin_folders(arguments: &AgentArguments) -> PluginFolders {
     PluginFolders {
-        from: arguments.node.cni_bin_dir.clone(),
+        // Ours first: the loopback link, too, is made without another program's start.
+        from: std::iter::once(agent_cni::folder(&arguments.data_dir))
+            .chain(arguments.node.cni_bin_dir.iter().cloned())
+            .collect(),
         links: arguments.data_dir.join("cni-plugins"),
     }
 }

@@ -1,7 +1,6 @@
 //! `knarr check`: whether this machine can be a node. One line per finding, with what to do.
 
 use crate::network_namespace::NetworkNamespace;
-use crate::node_arguments::DEFAULT_CNI_BIN_DIRS;
 use anyhow::{Context, bail};
 use clap::Args;
 use node_sys::exec::find_program;
@@ -20,9 +19,6 @@ pub(crate) struct CheckArguments {
     /// Data directory to check
     #[arg(long, default_value = "/var/lib/knarr")]
     data_dir: PathBuf,
-    /// Folders of CNI plugins
-    #[arg(long, value_delimiter = ',', default_value = DEFAULT_CNI_BIN_DIRS)]
-    cni_bin_dir: Vec<PathBuf>,
 }
 
 impl CheckArguments {
@@ -31,7 +27,6 @@ impl CheckArguments {
         Self {
             disable_agent: false,
             data_dir: data_dir.to_owned(),
-            cni_bin_dir: DEFAULT_CNI_BIN_DIRS.split(',').map(PathBuf::from).collect(),
         }
     }
 }
@@ -95,7 +90,6 @@ fn findings(arguments: &CheckArguments) -> Vec<Finding> {
     if !arguments.disable_agent {
         findings.push(root());
         findings.extend(programs());
-        findings.extend(plugins(&arguments.cni_bin_dir));
         findings.push(overlay());
         findings.push(cgroups());
         findings.push(forwarding());
@@ -153,29 +147,6 @@ fn programs() -> Vec<Finding> {
         None => missing(format!("{program} is missing: {INSTALL}{package}")),
     };
     needed.into_iter().map(look).collect()
-}
-
-fn plugins(folders: &[PathBuf]) -> Vec<Finding> {
-    let is_there = |plugin: &&str| {
-        let mut paths = folders.iter().map(|folder| folder.join(plugin));
-        paths.any(|path| path.try_exists().unwrap_or(false))
-    };
-    let absent: Vec<&str> = ["ptp", "host-local", "loopback"]
-        .into_iter()
-        .filter(|plugin| !is_there(plugin))
-        .collect();
-    let places: Vec<String> = folders
-        .iter()
-        .map(|folder| folder.display().to_string())
-        .collect();
-    let places = places.join(", ");
-    if absent.is_empty() {
-        return vec![well(format!("CNI plugins are in {places}"))];
-    }
-    let list = absent.join(", ");
-    vec![missing(format!(
-        "CNI plugins {list} are not in {places}: apt-get install containernetworking-plugins"
-    ))]
 }
 
 fn overlay() -> Finding {

@@ -2,13 +2,12 @@
 //! for does not delay them.
 
 use anyhow::Context;
-use machinery_runtime::Runtime;
 
-/// Begins the services on an executor of their own, and then runs the kubelet on another one to its end. It is given the
-/// services' handle.
-pub(crate) fn apart<F>(
-    services: impl Future<Output = anyhow::Result<Runtime>>,
-    kubelet: impl FnOnce(Runtime) -> F,
+/// Begins the services on an executor of their own, and then runs the kubelet on another one to its end. It is given what
+/// the services have made.
+pub(crate) fn apart<S, F>(
+    services: impl Future<Output = anyhow::Result<S>>,
+    kubelet: impl FnOnce(S) -> F,
 ) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -35,6 +34,7 @@ fn executor(name: &'static str) -> anyhow::Result<tokio::runtime::Runtime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machinery_runtime::Runtime;
     use std::sync::mpsc::channel;
     use std::sync::{Arc, Barrier};
     use std::time::Duration;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_claim;
+mod agent_cni;
 mod agent_eviction;
 mod agent_reserve;
 mod check;

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 /// Folders in which networks of other programs install their plugins, and that of Debian's packages.
-pub(crate) const DEFAULT_CNI_BIN_DIRS: &str = "/opt/cni/bin,/usr/lib/cni";
+const DEFAULT_CNI_BIN_DIRS: &str = "/opt/cni/bin,/usr/lib/cni";
 
 /// See the module.
 #[derive(Args, Debug, Clone)]

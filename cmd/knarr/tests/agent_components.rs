@@ -141,7 +141,6 @@ impl Agent {
                 links: self.folder.path().join("plugins"),
             },
             is_enabled: true,
-            cni_state_dir: self.folder.path().join("state"),
             host_settings: self.folder.path().join("settings"),
             mtu: None,
         };

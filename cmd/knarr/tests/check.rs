@@ -47,27 +47,16 @@ fn check_every_finding_is_a_line_with_a_grade() {
 #[test]
 fn check_missing_requirements_come_with_advice() {
     let long = format!("/tmp/{}", "long/".repeat(20));
-    let cases: [(&[&str], &str); 2] = [
-        (
-            &["--cni-bin-dir", "/nowhere"],
-            "CNI plugins ptp, host-local, loopback are not in /nowhere: apt-get install containernetworking-plugins",
-        ),
-        (
-            &["--data-dir", &long],
-            "is too long for socket paths: choose a shorter one",
-        ),
-    ];
-    for (arguments, advice) in cases {
-        let output = check(arguments);
-        assert!(!output.status.success(), "{arguments:?}");
-        let found = lines(&output);
-        assert!(
-            found
-                .iter()
-                .any(|(grade, text)| grade == "missing" && text.ends_with(advice)),
-            "{found:?}"
-        );
-    }
+    let output = check(&["--data-dir", &long]);
+    assert!(!output.status.success());
+    let found = lines(&output);
+    let advice = "is too long for socket paths: choose a shorter one";
+    assert!(
+        found
+            .iter()
+            .any(|(grade, text)| grade == "missing" && text.ends_with(advice)),
+        "{found:?}"
+    );
 }
 
 #[test]

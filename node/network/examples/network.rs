@@ -1,4 +1,4 @@
-//! Runs the pod network alone, in the network namespace it is started in: `network KUBECONFIG NODE CNI_DIR STATE_DIR NOTE`.
+//! Runs the pod network alone, in the network namespace it is started in: `network KUBECONFIG NODE CNI_DIR NOTE`.
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut next = || {
         arguments
             .next()
-            .ok_or("usage: network KUBECONFIG NODE CNI_DIR STATE_DIR NOTE")
+            .ok_or("usage: network KUBECONFIG NODE CNI_DIR NOTE")
     };
     let runtime = Runtime::real();
     let client = Client::from_kubeconfig(next()?.as_ref(), runtime.clone()).await?;
@@ -26,7 +26,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             links: std::env::temp_dir().join("cni-plugins"),
         },
         is_enabled: true,
-        cni_state_dir: next()?.into(),
         host_settings: next()?.into(),
         mtu: None,
     };

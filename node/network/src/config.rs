@@ -4,7 +4,7 @@ use crate::third_party::PluginFolders;
 use ipnet::Ipv4Net;
 use std::path::PathBuf;
 
-/// Names of the node's ends of pods' links begin so; CNI's `ptp` chooses the rest.
+/// Names of the node's ends of pods' links begin so, as those that CNI's `ptp` makes.
 pub const POD_LINKS: &str = "veth";
 
 /// Addresses and folders of this node's pod network.
@@ -21,8 +21,6 @@ pub struct NetworkConfig {
     pub plugins: PluginFolders,
     /// False where another program brings the network in any case.
     pub is_enabled: bool,
-    /// Folder in which the CNI plugin records allocated addresses.
-    pub cni_state_dir: PathBuf,
     /// The file that notes how the host's settings were before.
     pub host_settings: PathBuf,
     /// Of pods' links; `None` leaves it to the kernel.

@@ -58,7 +58,6 @@ fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
                 links: folder.join("plugins"),
             },
             is_enabled: true,
-            cni_state_dir: folder.join("state"),
             host_settings: folder.join("note"),
             mtu: None,
         },

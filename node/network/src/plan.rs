@@ -1,5 +1,6 @@
 //! Plan of the network of a node, from all Node objects.
 
+use crate::cni::{NETWORK, PLUGIN};
 use crate::config::{NetworkConfig, POD_LINKS};
 use crate::model::NodeView;
 use ipnet::Ipv4Net;
@@ -71,17 +72,11 @@ fn last_within(pods: Ipv4Net) -> Ipv4Net {
 /// The node has a route to each pod over that pod's own link, so that packets between pods of one node pass
 /// the node's rules as all else does, whatever `br_netfilter` is set to, and no pod receives another's ARP.
 fn conflist(config: &NetworkConfig, pods: Ipv4Net) -> String {
-    let mut link = json!({
-        "type": "ptp",
-        "ipam": {
-            "type": "host-local", "ranges": [[{"subnet": pods.to_string()}]],
-            "routes": [{"dst": "0.0.0.0/0"}], "dataDir": config.cni_state_dir.to_string_lossy()
-        }
-    });
+    let mut link = json!({"type": PLUGIN, "subnet": pods.to_string()});
     if let Some(mtu) = config.mtu {
         link["mtu"] = mtu.into();
     }
-    let all = json!({"cniVersion": "1.0.0", "name": "knarr", "plugins": [link]});
+    let all = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [link]});
     format!("{all:#}\n")
 }
 
@@ -142,7 +137,6 @@ mod tests {
                 links: "/l".into(),
             },
             is_enabled: true,
-            cni_state_dir: "/s".into(),
             host_settings: "/h".into(),
             mtu: None,
         }
@@ -165,10 +159,7 @@ mod tests {
         let nodes = [("here", &here), ("there", &there), ("new", &new)];
         let plan = plan(&config(), nodes.into_iter());
         let conflist: serde_json::Value = serde_json::from_str(plan.conflist.as_deref().unwrap()).unwrap();
-        assert_eq!(
-            conflist["plugins"][0]["ipam"]["ranges"][0][0]["subnet"],
-            "10.244.0.0/24"
-        );
+        assert_eq!(conflist["plugins"][0]["subnet"], "10.244.0.0/24");
         assert!(
             plan.rules
                 .unwrap()

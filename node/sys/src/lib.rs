@@ -4,7 +4,7 @@
 //! block ([`blocking`]), knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]),
 //! mounts ([`mount`]) and their options ([`mount_flags`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
-//! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
+//! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]), routes ([`routes`]) and links of pods ([`links`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
 //! figures of processes, links and disks ([`proc_figures`]),
 //! what the machine is ([`machine`]), what it has left ([`vitals`]) and what it allows us ([`limits`]).
@@ -19,6 +19,7 @@ pub mod exec;
 pub mod folder_events;
 pub mod fs;
 pub mod limits;
+pub mod links;
 pub mod machine;
 pub mod mount;
 pub mod mount_flags;

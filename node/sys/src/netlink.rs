@@ -21,6 +21,8 @@ pub const DUMP: u16 = 0x300;
 pub const REPLACE: u16 = 0x100;
 /// Makes what is missing.
 pub const CREATE: u16 = 0x400;
+/// Leaves what is there, and fails.
+pub const EXCLUSIVE: u16 = 0x200;
 const NESTED: u16 = 0x8000;
 /// Bits of an attribute's type that are its number.
 const TYPE: u16 = 0x3fff;

@@ -77,6 +77,7 @@ const AGENT: Layout = Layout {
         "client-ca.crt",
         "cluster-facts.json",
         "cni",
+        "cni-agent",
         "cni-plugins",
         "cni-state",
         "containerd",

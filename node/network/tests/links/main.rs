@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod host_ports;
+mod plugin;
 mod world;
 
 use node_network::NetworkConfig;
@@ -28,7 +29,6 @@ fn config(folder: &Path) -> NetworkConfig {
             links: folder.join("plugins"),
         },
         is_enabled: true,
-        cni_state_dir: folder.join("state"),
         host_settings: folder.join("note"),
         mtu: None,
     }

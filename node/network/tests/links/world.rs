@@ -1,11 +1,15 @@
-//! A node, two pods and an outside host, each in a network namespace of its own.
+//! A node, two pods and an outside host, each in a network namespace of its own. The node's agent serves its CNI plugin.
 
 use ipnet::Ipv4Net;
+use machinery_runtime::{Runtime, Scope};
+use node_network::cni::links::KernelLinks;
+use node_network::cni::{self, Plugin};
 use node_sys::{CommandSpec, Exec, SystemExec, namespace::in_network_namespace};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PLUGINS: &str = "/usr/lib/cni";
@@ -15,12 +19,15 @@ const NAMES: [&str; 4] = ["node", "pod1", "pod2", "out"];
 /// Namespaces that go when the test ends, however it ends.
 pub(crate) struct World {
     prefix: String,
+    /// Folder of the agent's plugin; its leases are below.
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl World {
     pub(crate) async fn new(mark: char) -> Self {
         let world = Self {
             prefix: format!("kn{mark}{}", std::process::id()),
+            folder: tempfile::tempdir().unwrap(),
         };
         for name in NAMES {
             ip(&["netns", "add", &world.name(name)]).await;
@@ -38,14 +45,27 @@ impl World {
         world.inside("node", || {
             std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap()
         });
+        cni::install(world.folder.path()).unwrap();
         world
+    }
+
+    /// An agent of the node that serves the plugin until it is dropped.
+    pub(crate) fn agent(&self) -> Scope {
+        let links = self.inside("node", || KernelLinks::open().unwrap());
+        let folder = self.folder.path().to_owned();
+        let plugin = Arc::new(Plugin::new(&folder, Arc::new(links)));
+        let scope = Runtime::real().child_scope();
+        let own = scope.runtime().clone();
+        let serving = async move { cni::serve(&folder, plugin, &own).await.unwrap() };
+        scope.runtime().spawn("agent", serving).detach();
+        scope
     }
 
     pub(crate) fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         PathBuf::from("/run/netns").join(self.name(name))
     }
 
@@ -66,6 +86,7 @@ impl World {
 
     /// The address that the plugin gives to a pod.
     pub(crate) async fn add_pod(&self, name: &str, conflist: &str) -> Ipv4Addr {
+        let _agent = self.agent();
         let conflist: Value = serde_json::from_str(conflist).unwrap();
         let mut plugin = conflist["plugins"][0].clone();
         plugin["cniVersion"] = conflist["cniVersion"].clone();
@@ -77,13 +98,23 @@ impl World {
 
     /// Output of a plugin that is called to add a pod.
     pub(crate) async fn run_plugin(&self, name: &str, plugin: &Value) -> Value {
-        let program = format!("{PLUGINS}/{}", plugin["type"].as_str().unwrap());
+        let (code, output) = self.call_plugin("ADD", name, plugin).await;
+        assert_eq!(code, 0, "{output}");
+        output
+    }
+
+    /// Exit code and output of a plugin: the agent's, or else of Debian's.
+    pub(crate) async fn call_plugin(&self, command: &str, name: &str, plugin: &Value) -> (i32, Value) {
+        let own = self.folder.path().join(plugin["type"].as_str().unwrap());
+        let others = Path::new(PLUGINS).join(plugin["type"].as_str().unwrap());
+        let program = if own.is_file() { own } else { others };
+        let program = program.display().to_string();
         let namespace = self.path(name).display().to_string();
         let mut spec = CommandSpec::new("nsenter")
             .args([format!("--net={}", self.path("node").display()), program])
             .stdin(plugin.to_string());
         spec.env = [
-            ("CNI_COMMAND", "ADD"),
+            ("CNI_COMMAND", command),
             ("CNI_CONTAINERID", name),
             ("CNI_NETNS", &namespace),
             ("CNI_IFNAME", "eth0"),
@@ -92,8 +123,16 @@ impl World {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
         let output = SystemExec.run(spec).await.unwrap();
-        assert_eq!(output.code, 0, "{}", String::from_utf8_lossy(&output.stdout));
-        serde_json::from_slice(&output.stdout).unwrap()
+        let text = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.code, text)
+    }
+
+    /// Output of `ip` in a namespace.
+    pub(crate) async fn shown(&self, name: &str, arguments: &[&str]) -> String {
+        let name = self.name(name);
+        let spec = CommandSpec::new("ip").args([&["-n", &name], arguments].concat());
+        let output = SystemExec.run(spec).await.unwrap().success("ip").unwrap();
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Servers at TCP 8080 and UDP 5353 that send their name and their client's; they end with the process.
