@@ -138,14 +138,14 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "quota: another form replaces what a queued change was counted to replace",
-                file: "backends/log/engine.rs",
+                file: "backends/log/engine/mod.rs",
                 from: "if writer.is_queued(&entry.key) {",
                 to: "if writer.is_queued(&entry.key) && false {",
                 proof: STORY,
             },
             Mutation {
                 name: "quota: another form is not counted",
-                file: "backends/log/engine.rs",
+                file: "backends/log/engine/mod.rs",
                 from: "replaced.iter().for_each(|recached| writer.recached(recached));",
                 to: "",
                 proof: STORY,
@@ -374,7 +374,7 @@ pub(super) const SUITES: &[Suite] = &[
             },
             Mutation {
                 name: "quota: a start counts nothing",
-                file: "storage/src/backends/log/engine.rs",
+                file: "storage/src/backends/log/engine/mod.rs",
                 from: "Ledger::of(options.quota.clone(), live.root.values())",
                 to: "Ledger::of(options.quota.clone(), std::iter::empty())",
                 proof: SERVER,

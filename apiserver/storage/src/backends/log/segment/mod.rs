@@ -1,11 +1,11 @@
-//! One file of the log, and how a batch is read back.
+//! One file of the log; [`batches`] says how a batch is read back.
 
-use super::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, SegmentHeader,
-    Stored, TRAILER,
-};
+mod batches;
+
+pub(super) use batches::{Batch, Next};
+
+use super::format::{self, FileHeader, SECTOR, SegmentHeader, Stored};
 use super::verified::{Verified, past_cache};
-use super::wire::{Malformed, Reader};
 use crate::StorageError;
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, DiskFile, OpenMode};
@@ -41,39 +41,6 @@ pub(super) struct ScanEnd {
     pub(super) next_batch: u64,
     /// Bytes of a batch that the power loss left incomplete.
     pub(super) torn_bytes: u64,
-}
-
-/// A batch as it was read.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) header: BatchHeader,
-    pub(super) offset: u64,
-    /// Offset at which the next batch may begin.
-    pub(super) end: u64,
-    /// Every record, and whether it commits its group.
-    pub(super) records: Vec<(Stored, bool)>,
-    /// Header, records and trailer.
-    pub(super) bytes: Vec<u8>,
-}
-
-/// The content at an offset.
-#[derive(Debug)]
-pub(super) enum Next {
-    Batch(Batch),
-    /// Nothing was written here.
-    End,
-    /// The power went while this was written; no caller was answered that it is stored.
-    Torn {
-        bytes: u64,
-    },
-    /// This was written and durable, and is not what was written.
-    Damaged {
-        offset: u64,
-        found: String,
-    },
-    Unknown {
-        version: u32,
-    },
 }
 
 impl Segment {
@@ -371,110 +338,6 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns where the next batch may begin, when the one at `offset` ends before a revision by its head.
-    fn behind_batch_before(&self, offset: u64, revision: Revision) -> Result<Option<u64>, StorageError> {
-        let start = format::batch_start(offset);
-        let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
-        let Ok(header) = BatchHeader::decode(&head) else {
-            return Ok(None);
-        };
-        // At most: what compacts has no revision.
-        let end = header.first_revision.saturating_add(u64::from(header.records));
-        let behind = start + (BATCH_HEADER_BYTES + header.following()) as u64;
-        Ok((header.store == self.header.store && end <= revision.0).then_some(behind))
-    }
-
-    /// Returns the content at `offset`, in a file of `length` bytes.
-    pub(super) fn next(&self, offset: u64, length: u64) -> Result<Next, StorageError> {
-        let start = format::batch_start(offset);
-        if start > offset && !is_blank(&self.read(offset, start - offset)?) {
-            return Ok(Next::Damaged {
-                offset,
-                found: "the space between two batches is not empty".to_owned(),
-            });
-        }
-        if start >= length {
-            return Ok(Next::End);
-        }
-        let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
-        match BatchHeader::decode(&head) {
-            Ok(header) => self.body(header, start, head),
-            Err(HeaderError::Unknown(version)) => Ok(Next::Unknown { version }),
-            Err(HeaderError::Blank) => self.after_blank(start, length),
-            Err(HeaderError::Damaged) if head.len() < BATCH_HEADER_BYTES => Ok(Next::Torn {
-                bytes: length - start,
-            }),
-            // A header lies in one sector: it is there as it was written, or not at all.
-            Err(HeaderError::Damaged) => Ok(Next::Damaged {
-                offset: start,
-                found: "the header of a batch is damaged".to_owned(),
-            }),
-        }
-    }
-
-    /// A header was never written, or its sector was lost. Either way nothing of the batch counts.
-    fn after_blank(&self, start: u64, length: u64) -> Result<Next, StorageError> {
-        let rest = self.read(start, length - start)?;
-        Ok(if is_blank(&rest) {
-            Next::End
-        } else {
-            Next::Torn {
-                bytes: length - start,
-            }
-        })
-    }
-
-    fn body(&self, header: BatchHeader, start: u64, mut bytes: Vec<u8>) -> Result<Next, StorageError> {
-        let body_start = start + BATCH_HEADER_BYTES as u64;
-        let following = header.following() as u64;
-        let body = self.read(body_start, following)?;
-        if header.store != self.header.store {
-            return Ok(Next::Damaged {
-                offset: start,
-                found: "a batch belongs to another store".to_owned(),
-            });
-        }
-        let broken = match parse(&header, &body) {
-            Ok(records) => {
-                bytes.extend_from_slice(&body);
-                return Ok(Next::Batch(Batch {
-                    header,
-                    offset: start,
-                    end: body_start + following,
-                    records,
-                    bytes,
-                }));
-            }
-            Err(Malformed(format::NEWER_RECORD)) => {
-                return Ok(Next::Unknown {
-                    version: FORMAT_VERSION + 1,
-                });
-            }
-            Err(broken) => broken,
-        };
-        if body.len() as u64 != following || has_blank_sector(body_start, &body) {
-            return Ok(Next::Torn {
-                bytes: body.len() as u64 + BATCH_HEADER_BYTES as u64,
-            });
-        }
-        Ok(Next::Damaged {
-            offset: start,
-            found: broken.0.to_owned(),
-        })
-    }
-
-    /// Reports whether a batch later than `batch` begins somewhere after `offset`: then the missing bytes before it
-    /// had been durable.
-    pub(super) fn has_later_batch(&self, offset: u64, batch: u64) -> Result<bool, StorageError> {
-        let length = self.file.len().map_err(self.failed())?;
-        let rest = self.read(offset, length.saturating_sub(offset))?;
-        Ok(rest.windows(BATCH_HEADER_BYTES).any(|window| {
-            BatchHeader::is_possible(window)
-                && BatchHeader::decode(window)
-                    .is_ok_and(|header| header.store == self.header.store && header.batch > batch)
-        }))
-    }
-
     /// Up to `count` bytes; fewer at the end of the file.
     fn read(&self, offset: u64, count: u64) -> Result<Vec<u8>, StorageError> {
         let mut buffer = vec![0; usize::try_from(count).expect("a segment fits in memory")];
@@ -494,51 +357,4 @@ impl Segment {
             found: found.to_owned(),
         }
     }
-}
-
-/// Every record of a batch, or why it is not one.
-fn parse(header: &BatchHeader, body: &[u8]) -> Result<Vec<(Stored, bool)>, Malformed> {
-    let (records, trailer) = body
-        .split_last_chunk::<4>()
-        .ok_or(Malformed("a batch ends too early"))?;
-    if body.len() != header.following() || *trailer != TRAILER {
-        return Err(Malformed("a batch has no end"));
-    }
-    let mut reader = Reader::new(records);
-    let mut out = Vec::with_capacity(header.records.min(4096) as usize);
-    let mut next = header.first_revision;
-    while !reader.is_empty() {
-        let (stored, commits) = format::take_stored(&mut reader)?;
-        if let Some(revision) = stored.revision() {
-            if revision.0 != next {
-                return Err(Malformed("revisions are not consecutive"));
-            }
-            next += 1;
-        }
-        out.push((stored, commits));
-    }
-    let committed = out.last().is_some_and(|(_, commits)| *commits);
-    if out.len() != header.records as usize || !committed {
-        return Err(Malformed("a batch has not all its records"));
-    }
-    Ok(out)
-}
-
-fn is_blank(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
-}
-
-/// Reports whether some sector of the bytes written at `start` is blank: a power loss leaves that, a flipped bit does
-/// not.
-///
-/// Written bytes are text and never a whole sector of zeros, and the trailer ends them with bytes that are not zero.
-fn has_blank_sector(start: u64, body: &[u8]) -> bool {
-    let within = usize::try_from(start % SECTOR as u64).expect("less than a sector");
-    // When the body begins inside the header's sector, that part came with the header.
-    let with_header = if within == 0 {
-        0
-    } else {
-        (SECTOR - within).min(body.len())
-    };
-    body[with_header..].chunks(SECTOR).any(is_blank)
 }
