@@ -9,21 +9,30 @@ const MOST: usize = 4;
 /// A module by its path below the crate, and its place among the crate's modules.
 type Modules = BTreeMap<Vec<String>, usize>;
 
+/// A circle of files, by the folder of its crate's sources.
+pub(super) type Circle<'t> = (&'t str, Vec<String>);
+
+/// Every circle, crate by crate, the largest of a crate first.
+pub(super) fn all(texts: &BTreeMap<String, String>) -> Vec<Circle<'_>> {
+    let of = |folder| {
+        circles_of(folder, texts)
+            .into_iter()
+            .map(move |circle| (folder, circle))
+    };
+    crates(texts).into_iter().flat_map(of).collect()
+}
+
 /// Circles of more files than one may have.
-pub(super) fn circles(texts: &BTreeMap<String, String>) -> Vec<String> {
-    let crates = crates(texts).into_iter();
-    let found = crates.flat_map(|folder| {
-        let circles = circles_of(folder, texts).into_iter();
-        let large = circles.filter(|circle| circle.len() > MOST);
-        large.map(move |circle| {
-            format!(
-                "{folder}: {} files import each other, of which {MOST} may: {}",
-                circle.len(),
-                circle.join(" ")
-            )
-        })
-    });
-    found.collect()
+pub(super) fn large(circles: &[Circle<'_>]) -> Vec<String> {
+    let large = circles.iter().filter(|(_, circle)| circle.len() > MOST);
+    let finding = |(folder, circle): &Circle<'_>| {
+        format!(
+            "{folder}: {} files import each other, of which {MOST} may: {}",
+            circle.len(),
+            circle.join(" ")
+        )
+    };
+    large.map(finding).collect()
 }
 
 /// Folders of sources, as `apiserver/storage/src`.
@@ -226,9 +235,9 @@ mod tests {
             let root = ("a/src/lib.rs".to_owned(), String::new());
             (0..count).map(file).chain([root]).collect()
         };
-        assert_eq!(circles(&files(4)), [""; 0]);
+        assert_eq!(large(&all(&files(4))), [""; 0]);
         assert_eq!(
-            circles(&files(5)),
+            large(&all(&files(5))),
             ["a/src: 5 files import each other, of which 4 may: m0 m1 m2 m3 m4"]
         );
     }

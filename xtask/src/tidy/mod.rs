@@ -1,10 +1,13 @@
-//! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers
-//! and links of the pages ([`pages`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]), words in texts for users ([`words`]), the licences and the reasons of dependencies, the length of files, and paths of one
-//! machine in the tree.
+//! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers of
+//! the pages ([`pages`]) and their links ([`links`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
+//! counts that may not grow ([`counts`]), words in texts for users ([`words`]), the licences and the reasons of dependencies,
+//! the length of files, and paths of one machine in the tree.
 
 mod arrows;
 mod circles;
+mod counts;
 mod layers;
+mod links;
 mod pages;
 mod words;
 
@@ -15,12 +18,16 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Permission to redraw figures.
+/// Permission to redraw figures, and what to print besides findings.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Redraw the figure of crates in ARCHITECTURE.md instead of reporting that it is out of date.
+    /// Redraw the figure of crates in ARCHITECTURE.md instead of reporting that it is out of date, and lower the counts in
+    /// xtask/src/tidy/counts.tsv to what there is.
     #[arg(long)]
     write: bool,
+    /// Print what the counts are of: circles of imports, long files.
+    #[arg(long)]
+    list: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -31,14 +38,17 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(licences(&metadata));
     problems.extend(reasons(config, &metadata)?);
     problems.extend(pages::decisions(&texts));
-    problems.extend(pages::links(&texts, |path| {
+    problems.extend(links::links(&texts, |path| {
         config.root.join(path).try_exists().unwrap_or(false)
     }));
+    problems.extend(links::parts(&texts));
     problems.extend(pages::doubled(&texts));
     problems.extend(pages::unenforced(&texts));
     problems.extend(pages::summary(&texts));
     problems.extend(files(&texts));
-    problems.extend(circles::circles(&texts));
+    let circles = circles::all(&texts);
+    problems.extend(circles::large(&circles));
+    problems.extend(counted(config, arguments, &texts, &circles)?);
     problems.extend(layers::layers(&texts));
     problems.extend(words::words(&texts));
     problems.extend(words::docs(&texts));
@@ -51,6 +61,26 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         bail!("{} findings", problems.len());
     }
     Ok(())
+}
+
+/// Counts that have grown.
+fn counted(
+    config: &Config,
+    arguments: &Arguments,
+    texts: &BTreeMap<String, String>,
+    circles: &[circles::Circle<'_>],
+) -> Result<Vec<String>> {
+    let found = counts::found(texts, circles);
+    if arguments.list {
+        for line in found.iter().flat_map(|(_, all)| all) {
+            println!("{line}");
+        }
+    }
+    let page = texts.get(counts::PAGE).map_or("", String::as_str);
+    if arguments.write {
+        std::fs::write(config.root.join(counts::PAGE), counts::lowered(page, &found))?;
+    }
+    Ok(counts::grown(page, &found))
 }
 
 #[derive(Debug, Deserialize)]
@@ -197,4 +227,5 @@ fn is_test(name: &str) -> bool {
     path.ends_with("tests.rs")
         || path.ends_with("suite.rs")
         || path.components().any(|part| part.as_os_str() == "tests")
+        || name.ends_with("_tests.rs")
 }

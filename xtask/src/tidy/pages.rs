@@ -1,8 +1,8 @@
-//! Pages that point at each other: decisions have one number each, an index and no dead reference; links lead to files;
-//! the summary of the site has every page; the README's table names what the server stores without effect.
+//! Pages that point at each other: decisions have one number each, an index and no dead reference; the summary of the site
+//! has every page; the README's table names what the server stores without effect.
 
+use super::links::targets;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
 
 /// Text files by path from the root.
 type Texts = BTreeMap<String, String>;
@@ -51,32 +51,6 @@ fn references(text: &str) -> impl Iterator<Item = &str> {
         let rest = rest.strip_prefix('s').unwrap_or(rest);
         let number = rest.strip_prefix([' ', '/'])?.get(..4)?;
         number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
-    })
-}
-
-/// Links of Markdown pages to files that are not there.
-pub(super) fn links(texts: &Texts, exists: impl Fn(&Path) -> bool) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".md")) {
-        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-        for target in targets(text) {
-            let file = target.split('#').next().unwrap_or_default();
-            let elsewhere = file.is_empty() || file.contains(':');
-            if !elsewhere && !exists(&plain(&folder.join(file))) {
-                problems.push(format!("{path}: the link to {target} leads nowhere"));
-            }
-        }
-    }
-    problems
-}
-
-/// Targets of the links of a page; blocks of code have none.
-fn targets(text: &str) -> impl Iterator<Item = &str> {
-    let prose = text.split("```").step_by(2);
-    prose.flat_map(|part| {
-        part.split("](")
-            .skip(1)
-            .filter_map(|rest| Some(rest.split_once(')')?.0))
     })
 }
 
@@ -174,19 +148,6 @@ fn between<'t>(texts: &'t Texts, path: &str, begin: &str, end: &str) -> &'t str 
     let text = texts.get(path).map_or("", String::as_str);
     let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
     rest.split_once(end).map_or(rest, |(part, _)| part)
-}
-
-/// The path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -304,17 +265,6 @@ mod tests {
                 "README.md: the table of features lacks `daemonsets`, which has no effect".to_owned(),
                 format!("README.md: `deployments` has an effect by its folder in {KINDS}"),
             ]
-        );
-    }
-
-    #[test]
-    fn links_lead_to_files() {
-        let page =
-            "[a](../a.md#part) [b](b.md) [c](https://c) [d](#part)\n```sh\n[e](e.md)\n```\n[f](f.md)\n";
-        let there = ["a.md", "docs/b.md"].map(Path::new);
-        assert_eq!(
-            links(&texts(&[("docs/page.md", page)]), |path| there.contains(&path)),
-            ["docs/page.md: the link to f.md leads nowhere"]
         );
     }
 }
