@@ -1,7 +1,8 @@
 //! Terms of node affinity, found by the node instead of tried one after the other.
 
 use crate::object::{Labels, NodeSelectorTerm, Requirement};
-use crate::selector::requirement_matches;
+use crate::selector::{requirement_holds, requirement_matches};
+use machinery_semantics::node_affinity::NodeFacts;
 use std::collections::{HashMap, HashSet};
 
 /// Values of a requirement that are compared one by one.
@@ -82,30 +83,16 @@ impl NodeTermIndex {
 
     /// All requirements of a candidate.
     pub(crate) fn matches(&self, id: usize, term: &NodeSelectorTerm, name: &str, labels: &Labels) -> bool {
-        let of_labels = term
-            .match_expressions
-            .iter()
-            .map(|one| (one, labels.get(&one.key)));
-        let of_fields = term.match_fields.iter().map(|one| {
-            let value = Some(name).filter(|_| &*one.key == "metadata.name");
-            (one, value)
-        });
-        let known_fields = term.match_fields.iter().all(|one| &*one.key == "metadata.name");
-        known_fields
-            && of_labels
-                .chain(of_fields)
-                .enumerate()
-                .all(|(at, (one, value))| self.holds(id, at, one, value))
+        let labels = |key: &str| labels.get(key);
+        NodeFacts { name, labels }.matches_term_by(term, |at, one, value| self.holds(id, at, one, value))
     }
 
     fn holds(&self, id: usize, at: usize, one: &Requirement, value: Option<&str>) -> bool {
         let id = u32::try_from(id).unwrap_or(u32::MAX);
         let listed = Some(one).filter(|one| one.values.len() > FEW_VALUES);
-        let listed = listed.and_then(|_| self.long_lists.get(&(id, at)));
-        match (listed, &*one.operator) {
-            (Some(listed), "In") => value.is_some_and(|value| listed.contains(value)),
-            (Some(listed), "NotIn") => value.is_none_or(|value| !listed.contains(value)),
-            _ => requirement_matches(one, value),
+        match listed.and_then(|_| self.long_lists.get(&(id, at))) {
+            Some(listed) => requirement_holds(one, value, |value| listed.contains(value)),
+            None => requirement_matches(one, value),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::declared_features::DeclaredFeatures;
 use crate::disks::Disks;
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodResourceClaim, PodSpec, Toleration, Volume};
 use crate::pod_terms::{OwnedTerm, terms_of};
-use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
+use crate::resources::{PodRequests, Resources, is_sidecar};
 use machinery_client::{Folded, LongList};
 use machinery_meta::ObjectKey;
 use machinery_semantics::host_ports::HostPort;
@@ -31,9 +31,10 @@ pub struct Shape {
 
 impl Shape {
     fn of(pod: &Pod) -> Self {
-        let scored = pod_requests_non_zero(pod);
+        let requests = PodRequests::of(pod);
+        let scored = requests.scored();
         Self {
-            requests: pod_requests(pod),
+            requests: requests.taken(),
             scored_milli_cpu: scored.milli_cpu,
             scored_memory: scored.memory,
             node_name: pod.spec.node_name.clone(),

@@ -2,7 +2,10 @@
 
 use crate::object::{Container, ContainerStatus, Pod, ResourceList};
 use machinery_meta::Quantity;
-use std::collections::{BTreeMap, HashMap};
+use machinery_semantics::resources::{
+    Amounts, ContainerLists, PodLists, is_resize_infeasible, is_sidecar_policy, statuses_by_name,
+};
+use std::collections::BTreeMap;
 
 /// Scoring counts a container without a CPU request as requesting this much.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
@@ -27,26 +30,20 @@ impl Resources {
     pub fn of(list: &ResourceList) -> Self {
         let mut all = Self::default();
         for (name, text) in list.iter() {
-            match name {
-                "cpu" => all.milli_cpu = milli_value(text),
-                "memory" => all.memory = value(text),
-                "ephemeral-storage" => all.ephemeral_storage = value(text),
-                "pods" => {}
-                _ => {
-                    all.scalars.insert(name.into(), value(text));
-                }
-            }
+            all.set(name, text);
         }
         all
     }
 
-    pub fn add(&mut self, other: &Self) {
-        self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
-        self.memory = self.memory.saturating_add(other.memory);
-        self.ephemeral_storage = self.ephemeral_storage.saturating_add(other.ephemeral_storage);
-        for (name, amount) in &other.scalars {
-            let own = self.scalars.entry(name.clone()).or_default();
-            *own = own.saturating_add(*amount);
+    fn set(&mut self, name: &str, text: &str) {
+        match name {
+            "cpu" => self.milli_cpu = milli_value(text),
+            "memory" => self.memory = value(text),
+            "ephemeral-storage" => self.ephemeral_storage = value(text),
+            "pods" => {}
+            _ => {
+                self.scalars.insert(name.into(), value(text));
+            }
         }
     }
 
@@ -58,15 +55,38 @@ impl Resources {
         }
         self
     }
+}
 
-    /// The larger of both, resource by resource.
-    pub fn raise_to(&mut self, other: &Self) {
+impl Amounts for Resources {
+    type List = ResourceList;
+
+    fn read(list: &ResourceList) -> Self {
+        Self::of(list)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
+        self.memory = self.memory.saturating_add(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(other.ephemeral_storage);
+        for (name, amount) in &other.scalars {
+            let own = self.scalars.entry(name.clone()).or_default();
+            *own = own.saturating_add(*amount);
+        }
+    }
+
+    fn raise_to(&mut self, other: &Self) {
         self.milli_cpu = self.milli_cpu.max(other.milli_cpu);
         self.memory = self.memory.max(other.memory);
         self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
         for (name, amount) in &other.scalars {
             let own = self.scalars.entry(name.clone()).or_default();
             *own = (*own).max(*amount);
+        }
+    }
+
+    fn replace(&mut self, list: &ResourceList, is_named: fn(&str) -> bool) {
+        for (name, text) in list.iter().filter(|(name, _)| is_named(name)) {
+            self.set(name, text);
         }
     }
 }
@@ -81,141 +101,70 @@ pub fn milli_value(text: &str) -> i64 {
     text.parse::<Quantity>().map_or(0, |quantity| quantity.millis())
 }
 
-/// Resources that the pod as a whole takes of its node: the most of its requests, what the node has granted and what is
-/// in effect, while these differ by a resize (upstream's `UseStatusResources`).
-///
-/// Ordinary containers and restartable init containers (sidecars) run together and add up; each ordinary init
-/// container runs alone beside the sidecars started before it, so the largest of them counts. Pod-level
-/// requests replace the sum for the resources they may name; overhead comes on top.
-pub fn pod_requests(pod: &Pod) -> Resources {
-    total(pod, Resources::of)
-}
+/// Requests of a pod, by the rule that all components share ([`PodLists::requests`]), with what its node reports of them.
+#[derive(Debug)]
+pub struct PodRequests<'p>(PodLists<'p, ResourceList>);
 
-/// [`pod_requests`] with the defaults of scoring for containers that request nothing.
-pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
-    total(pod, |requests| {
-        let mut all = Resources::of(requests);
-        if requests.get("cpu").is_none() {
-            all.milli_cpu = DEFAULT_MILLI_CPU_REQUEST;
-        }
-        if requests.get("memory").is_none() {
-            all.memory = DEFAULT_MEMORY_REQUEST;
-        }
-        all
-    })
-}
-
-fn total(pod: &Pod, amounts: impl Fn(&ResourceList) -> Resources) -> Resources {
-    let reported = Reported::of(pod);
-    let mut total = Resources::default();
-    if !reported.is_infeasible {
-        total = aggregate(pod, |container| amounts(&container.resources.requests));
-    }
-    if reported.is_infeasible || !reported.statuses.is_empty() {
-        total.raise_to(&aggregate(pod, |container| {
-            amounts(reported.allocated(container))
-        }));
-        total.raise_to(&aggregate(pod, |container| amounts(reported.actuated(container))));
-    }
-    apply_pod_level(&mut total, &pod.spec.resources.requests);
-    if !pod.spec.overhead.is_empty() {
-        total.add(&Resources::of(&pod.spec.overhead));
-    }
-    total.bounded()
-}
-
-/// The node's word on the containers of a pod.
-struct Reported<'p> {
-    /// Those that say something of resources, by name.
-    statuses: HashMap<&'p str, &'p ContainerStatus>,
-    /// The node will never grant what the spec requests now, so that this does not count.
-    is_infeasible: bool,
-    nothing: ResourceList,
-}
-
-impl<'p> Reported<'p> {
-    fn of(pod: &'p Pod) -> Self {
-        let status = &pod.status;
-        let all = status
-            .container_statuses
-            .iter()
-            .chain(&status.init_container_statuses);
-        let mut statuses = HashMap::new();
-        for own in all {
-            if !own.allocated_resources.is_empty() || !own.resources.requests.is_empty() {
-                statuses.entry(&*own.name).or_insert(own);
+impl<'p> PodRequests<'p> {
+    /// Collects the lists of a pod.
+    pub fn of(pod: &'p Pod) -> Self {
+        let (spec, status) = (&pod.spec, &pod.status);
+        let of_containers = status.container_statuses.iter();
+        let all = of_containers.chain(&status.init_container_statuses);
+        let known =
+            all.filter(|own| !own.allocated_resources.is_empty() || !own.resources.requests.is_empty());
+        let statuses = statuses_by_name(known.map(|own| (&*own.name, own)));
+        let lists = |container: &'p Container| {
+            let status: Option<&'p ContainerStatus> = statuses.get(&*container.name).copied();
+            ContainerLists {
+                is_sidecar: is_sidecar(container),
+                spec: Some(&container.resources.requests),
+                allocated: status.and_then(|own| named(&own.allocated_resources)),
+                actuated: status.and_then(|own| named(&own.resources.requests)),
             }
-        }
-        let mut conditions = status.conditions.iter();
-        let pending = conditions.find(|own| &*own.type_ == "PodResizePending");
-        Self {
-            statuses,
-            is_infeasible: pending.is_some_and(|own| &*own.reason == "Infeasible"),
-            nothing: ResourceList::default(),
-        }
+        };
+        let conditions = status.conditions.iter();
+        Self(PodLists {
+            containers: spec.containers.iter().map(lists).collect(),
+            init_containers: spec.init_containers.iter().map(lists).collect(),
+            pod_level: named(&spec.resources.requests),
+            overhead: named(&spec.overhead),
+            is_infeasible: is_resize_infeasible(conditions.map(|own| (&*own.type_, &*own.reason))),
+        })
     }
 
-    fn allocated<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
-        let status = self.statuses.get(&*container.name);
-        let allocated = status.map(|own| &own.allocated_resources);
-        let known = allocated.filter(|own| !own.is_empty());
-        known.unwrap_or_else(|| self.asked(container))
+    /// Resources that the pod as a whole takes of its node.
+    pub fn taken(&self) -> Resources {
+        self.0
+            .requests(|list| list.map(Resources::of).unwrap_or_default())
+            .bounded()
     }
 
-    fn actuated<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
-        let status = self.statuses.get(&*container.name);
-        let actuated = status.map(|own| &own.resources.requests);
-        let known = actuated.filter(|own| !own.is_empty());
-        known.unwrap_or_else(|| self.allocated(container))
-    }
-
-    fn asked<'a>(&'a self, container: &'a Container) -> &'a ResourceList {
-        match self.is_infeasible {
-            true => &self.nothing,
-            false => &container.resources.requests,
-        }
+    /// The same with the defaults of scoring for containers that request nothing.
+    pub fn scored(&self) -> Resources {
+        let or_default = |list: Option<&ResourceList>| {
+            let names = |name: &str| list.is_some_and(|list| list.get(name).is_some());
+            let mut all = list.map(Resources::of).unwrap_or_default();
+            if !names("cpu") {
+                all.milli_cpu = DEFAULT_MILLI_CPU_REQUEST;
+            }
+            if !names("memory") {
+                all.memory = DEFAULT_MEMORY_REQUEST;
+            }
+            all
+        };
+        self.0.requests(or_default).bounded()
     }
 }
 
-fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources {
-    let mut total = Resources::default();
-    for container in &pod.spec.containers {
-        total.add(&requests(container));
-    }
-    let mut sidecars = Resources::default();
-    let mut largest_init = Resources::default();
-    for container in &pod.spec.init_containers {
-        let mut own = requests(container);
-        if is_sidecar(container) {
-            total.add(&own);
-            sidecars.add(&own);
-            own = sidecars.clone();
-        } else {
-            own.add(&sidecars);
-        }
-        largest_init.raise_to(&own);
-    }
-    total.raise_to(&largest_init);
-    total
+/// A list that names something.
+fn named(list: &ResourceList) -> Option<&ResourceList> {
+    Some(list).filter(|list| !list.is_empty())
 }
 
 /// Reports whether the container is an init container that keeps running.
 pub fn is_sidecar(container: &Container) -> bool {
-    &*container.restart_policy == "Always"
-}
-
-/// Pod-level requests may name CPU, memory and huge pages.
-fn apply_pod_level(total: &mut Resources, requests: &ResourceList) {
-    for (name, text) in requests.iter() {
-        match name {
-            "cpu" => total.milli_cpu = milli_value(text),
-            "memory" => total.memory = value(text),
-            huge if huge.starts_with("hugepages-") => {
-                total.scalars.insert(name.into(), value(text));
-            }
-            _ => {}
-        }
-    }
+    is_sidecar_policy(&container.restart_policy)
 }
 
 #[cfg(test)]
@@ -226,6 +175,14 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
+    fn taken(pod: &Pod) -> Resources {
+        PodRequests::of(pod).taken()
+    }
+
+    fn scored(pod: &Pod) -> Resources {
+        PodRequests::of(pod).scored()
+    }
+
     #[test]
     fn init_containers_count_the_largest_and_sidecars_add_up() {
         let pod = pod(r#"{"spec":{
@@ -234,7 +191,7 @@ mod tests {
                 {"restartPolicy":"Always","resources":{"requests":{"cpu":"50m"}}},
                 {"resources":{"requests":{"cpu":"1","example.com/gpu":"2"}}}],
             "overhead":{"memory":"1Mi"}}}"#);
-        let requests = pod_requests(&pod);
+        let requests = taken(&pod);
         assert_eq!(requests.milli_cpu, 1050);
         assert_eq!(requests.memory, 2 * 1024 * 1024);
         assert_eq!(requests.scalars.get("example.com/gpu"), Some(&2));
@@ -243,12 +200,12 @@ mod tests {
     #[test]
     fn scoring_assumes_a_little_of_everyone() {
         let pod = pod(r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"1"}}}]}}"#);
-        let requests = pod_requests_non_zero(&pod);
+        let requests = scored(&pod);
         assert_eq!(
             (requests.milli_cpu, requests.memory),
             (1100, 2 * DEFAULT_MEMORY_REQUEST)
         );
-        assert_eq!(pod_requests(&pod).milli_cpu, 1000);
+        assert_eq!(taken(&pod).milli_cpu, 1000);
     }
 
     /// CPU in thousandths of a container that requests two, by what its node reports of it.
@@ -258,8 +215,8 @@ mod tests {
         let pod = pod(&format!(
             r#"{{"spec":{{"containers":[{container}]}},"status":{{{status}}}}}"#
         ));
-        assert_eq!(pod_requests(&pod).milli_cpu, expected, "{status}");
-        assert_eq!(pod_requests_non_zero(&pod).milli_cpu, expected, "{status}");
+        assert_eq!(taken(&pod).milli_cpu, expected, "{status}");
+        assert_eq!(scored(&pod).milli_cpu, expected, "{status}");
     }
 
     #[test]
@@ -290,10 +247,10 @@ mod tests {
         let pod = pod(&format!(
             r#"{{"spec":{{"containers":[{container},{container}],"initContainers":[{container}]}}}}"#
         ));
-        let mut requests = pod_requests(&pod);
+        let mut requests = taken(&pod);
         assert_eq!((requests.milli_cpu, requests.memory), (MOST, MOST));
         assert_eq!(requests.scalars["a/b"], MOST);
-        assert_eq!(pod_requests_non_zero(&pod).milli_cpu, MOST);
+        assert_eq!(scored(&pod).milli_cpu, MOST);
         let one = requests.clone();
         for _ in 0..30_000 {
             requests.add(&one);
@@ -305,7 +262,7 @@ mod tests {
     fn pod_level_requests_replace_the_sum() {
         let pod = pod(r#"{"spec":{"resources":{"requests":{"cpu":"3"}},
             "containers":[{"resources":{"requests":{"cpu":"1","memory":"5"}}}]}}"#);
-        let requests = pod_requests(&pod);
+        let requests = taken(&pod);
         assert_eq!((requests.milli_cpu, requests.memory), (3000, 5));
     }
 }

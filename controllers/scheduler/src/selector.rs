@@ -1,33 +1,49 @@
 //! Matching of node selectors and label selectors, by upstream's rules.
 
 use crate::object::{LabelSelector, Labels, NodeSelector, NodeSelectorTerm, Requirement};
+use machinery_semantics::node_affinity::{self, NodeFacts};
+
+impl node_affinity::Requirement for Requirement {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn holds(&self, value: Option<&str>) -> bool {
+        requirement_matches(self, value)
+    }
+}
+
+impl node_affinity::Term for NodeSelectorTerm {
+    type Requirement = Requirement;
+
+    fn expressions(&self) -> &[Requirement] {
+        &self.match_expressions
+    }
+
+    fn fields(&self) -> &[Requirement] {
+        &self.match_fields
+    }
+}
 
 /// Reports whether the label's value satisfies the requirement. A missing key satisfies `NotIn` and `DoesNotExist`
 /// only.
 pub(crate) fn requirement_matches(requirement: &Requirement, value: Option<&str>) -> bool {
-    let listed = |value: &str| {
-        requirement
-            .values
-            .binary_search_by(|own| (**own).cmp(value))
-            .is_ok()
-    };
-    match &*requirement.operator {
-        "In" => value.is_some_and(listed),
-        "NotIn" => value.is_none_or(|value| !listed(value)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compare(value, requirement, |left, right| left > right),
-        "Lt" => compare(value, requirement, |left, right| left < right),
-        _ => false,
-    }
+    let values = &requirement.values;
+    let is_listed = |value: &str| values.binary_search_by(|own| (**own).cmp(value)).is_ok();
+    requirement_holds(requirement, value, is_listed)
 }
 
-fn compare(value: Option<&str>, requirement: &Requirement, holds: fn(i64, i64) -> bool) -> bool {
-    let right = requirement.values.first().and_then(|text| text.parse().ok());
-    match (value.and_then(|text| text.parse().ok()), right) {
-        (Some(left), Some(right)) => holds(left, right),
-        _ => false,
-    }
+/// The same where the caller looks values up among the requirement's.
+pub(crate) fn requirement_holds(
+    requirement: &Requirement,
+    value: Option<&str>,
+    is_listed: impl Fn(&str) -> bool,
+) -> bool {
+    let bound = requirement
+        .values
+        .first()
+        .filter(|_| requirement.values.len() == 1);
+    node_affinity::holds(&requirement.operator, value, is_listed, bound.map(|own| &**own))
 }
 
 /// A label selector; `None` selects nothing, an empty one everything.
@@ -45,20 +61,14 @@ pub(crate) fn labels_match(selector: Option<&LabelSelector>, labels: &Labels) ->
 
 /// A node selector: any of its terms. A term without requirements matches nothing.
 pub(crate) fn node_selector_matches(selector: &NodeSelector, name: &str, labels: &Labels) -> bool {
-    selector
-        .node_selector_terms
-        .iter()
-        .any(|term| node_term_matches(term, name, labels))
+    let terms = &selector.node_selector_terms;
+    terms.iter().any(|term| node_term_matches(term, name, labels))
 }
 
 /// All requirements of one term; see [`node_selector_matches`].
 pub(crate) fn node_term_matches(term: &NodeSelectorTerm, name: &str, labels: &Labels) -> bool {
-    if term.match_expressions.is_empty() && term.match_fields.is_empty() {
-        return false;
-    }
-    let label = |one: &Requirement| requirement_matches(one, labels.get(&one.key));
-    let field = |one: &Requirement| &*one.key == "metadata.name" && requirement_matches(one, Some(name));
-    term.match_expressions.iter().all(label) && term.match_fields.iter().all(field)
+    let labels = |key: &str| labels.get(key);
+    NodeFacts { name, labels }.matches_term(term)
 }
 
 #[cfg(test)]

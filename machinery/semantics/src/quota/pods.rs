@@ -2,13 +2,11 @@
 
 use super::measured::{Counted, Measured, PodScopes, Scopes, Usage, amounts};
 use crate::ResourceList;
-use crate::resources::{aggregate, is_pod_level_resource};
-use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, Pod, PodAffinityTerm, PodSpec, PodStatus, ResourceRequirements,
-};
+use crate::resources::{is_pod_level_resource, pod_limits_with_status, pod_requests_with_status};
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec, PodStatus, ResourceRequirements};
 use k8s_openapi::jiff::SignedDuration;
 use machinery_meta::Quantity;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 const COUNT: &str = "count/pods";
 const RESOURCES: [&str; 11] = [
@@ -94,11 +92,10 @@ pub fn pod(pod: &Pod) -> Measured {
     let (Some(spec), status) = (pod.spec.as_ref(), pod.status.as_ref()) else {
         return Measured::default();
     };
-    let reported = Reported::of(status);
     Measured {
         usage: Usage::Pod {
-            requests: amounts(&reported.requests(spec)),
-            limits: amounts(&reported.limits(spec)),
+            requests: amounts(&pod_requests_with_status(spec, status)),
+            limits: amounts(&pod_limits_with_status(spec, status)),
         },
         counted: counted(pod),
         scopes: Scopes::Pod(PodScopes {
@@ -125,86 +122,6 @@ fn counted(pod: &Pod) -> Counted {
     Counted::Until(end.unwrap_or(deleted.0))
 }
 
-/// The node's word on the containers, by their names.
-struct Reported<'p> {
-    statuses: HashMap<&'p str, &'p ContainerStatus>,
-    /// The node will never grant what the spec requests now.
-    is_infeasible: bool,
-}
-
-impl<'p> Reported<'p> {
-    fn of(status: Option<&'p PodStatus>) -> Self {
-        let mut statuses = HashMap::new();
-        let own = |list: &'p Option<Vec<ContainerStatus>>| list.iter().flatten();
-        if let Some(status) = status {
-            let all = own(&status.container_statuses).chain(own(&status.init_container_statuses));
-            for status in all {
-                statuses.entry(status.name.as_str()).or_insert(status);
-            }
-        }
-        let conditions = status.into_iter().flat_map(|own| own.conditions.iter().flatten());
-        let mut pending = conditions.filter(|own| own.type_ == "PodResizePending");
-        let is_infeasible = pending
-            .next()
-            .is_some_and(|own| own.reason.as_deref() == Some("Infeasible"));
-        Self {
-            statuses,
-            is_infeasible,
-        }
-    }
-
-    fn status(&self, container: &Container) -> Option<&'p ContainerStatus> {
-        self.statuses.get(container.name.as_str()).copied()
-    }
-
-    /// The spec's amounts, where the node may still grant them.
-    fn asked(&self, amounts: Option<&Api>) -> ResourceList {
-        match self.is_infeasible {
-            true => ResourceList::default(),
-            false => ResourceList::from_api(amounts),
-        }
-    }
-
-    fn requests(&self, spec: &PodSpec) -> ResourceList {
-        let asked = |container: &Container| self.asked(requests(container.resources.as_ref()));
-        let mut total = aggregate(spec, asked);
-        total.max(&aggregate(spec, |container| {
-            let granted = self
-                .status(container)
-                .and_then(|own| own.allocated_resources.as_ref());
-            granted.map_or_else(|| asked(container), |own| ResourceList::from_api(Some(own)))
-        }));
-        total.max(&aggregate(spec, |container| {
-            let status = self.status(container);
-            let effective = status.and_then(|own| requests(own.resources.as_ref()));
-            let granted = status.and_then(|own| own.allocated_resources.as_ref());
-            let known = effective.or(granted);
-            known.map_or_else(|| asked(container), |own| ResourceList::from_api(Some(own)))
-        }));
-        override_by_pod(&mut total, requests(spec.resources.as_ref()));
-        total.add(&ResourceList::from_api(spec.overhead.as_ref()));
-        total
-    }
-
-    fn limits(&self, spec: &PodSpec) -> ResourceList {
-        let asked = |container: &Container| self.asked(limits(container.resources.as_ref()));
-        let mut total = aggregate(spec, asked);
-        total.max(&aggregate(spec, |container| {
-            let effective = self
-                .status(container)
-                .and_then(|own| limits(own.resources.as_ref()));
-            effective.map_or_else(|| asked(container), |own| ResourceList::from_api(Some(own)))
-        }));
-        override_by_pod(&mut total, limits(spec.resources.as_ref()));
-        for (name, amount) in ResourceList::from_api(spec.overhead.as_ref()).iter() {
-            if let Some(limit) = total.0.get_mut(name).filter(|limit| !limit.is_zero()) {
-                *limit = *limit + amount;
-            }
-        }
-        total
-    }
-}
-
 type Api = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
 
 fn requests(resources: Option<&ResourceRequirements>) -> Option<&Api> {
@@ -213,15 +130,6 @@ fn requests(resources: Option<&ResourceRequirements>) -> Option<&Api> {
 
 fn limits(resources: Option<&ResourceRequirements>) -> Option<&Api> {
     resources.and_then(|own| own.limits.as_ref())
-}
-
-/// Replaces amounts by those that the pod itself requests.
-fn override_by_pod(total: &mut ResourceList, own: Option<&Api>) {
-    let own = ResourceList::from_api(own);
-    let own = own.iter().filter(|(name, _)| is_pod_level_resource(name));
-    total
-        .0
-        .extend(own.map(|(name, amount)| (name.to_owned(), amount)));
 }
 
 fn has_pod_level_resources(spec: &PodSpec) -> bool {

@@ -58,7 +58,7 @@ impl ThisNode {
             name: &self.name,
             labels: |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str),
         };
-        if required.is_none_or(|required| facts.matches(required)) {
+        if required.is_none_or(|required| facts.matches(&required.node_selector_terms)) {
             return Ok(());
         }
         let volume = name.to_owned();
