@@ -1,8 +1,10 @@
-//! Building a [`Schema`]: declare types (so that they may refer to each other), define them, finish.
+//! Building a [`Schema`](super::Schema): declare types (so that they may refer to each other), define them or [`import`] them,
+//! [`finish`].
 
-use super::{
-    Extra, Field, Group, ListType, MapType, NO_EXTRA, NameIndex, Schema, Shape, Text, Type, TypeId, Wire,
-};
+mod finish;
+mod import;
+
+use super::{Extra, Field, Group, ListType, MapType, NO_EXTRA, NameIndex, Shape, Text, Type, TypeId, Wire};
 use crate::structural::Constraints;
 use std::collections::HashMap;
 
@@ -232,117 +234,6 @@ impl SchemaBuilder {
         made
     }
 
-    /// Copies a type of another schema, and all it refers to.
-    pub fn import(&mut self, from: &Schema, id: TypeId) -> TypeId {
-        let mut known = HashMap::new();
-        self.import_into(from, id, &mut known)
-    }
-
-    /// Checks and freezes.
-    pub fn finish(mut self) -> Result<Schema, SchemaError> {
-        if let Some(open) = self.defined.iter().position(|defined| !defined) {
-            let name = self.types[open].go_name;
-            return Err(SchemaError::Undefined(self.text[name.range()].to_owned()));
-        }
-        if self.text.len() > u32::MAX as usize / 2 {
-            return Err(SchemaError::TooLarge {
-                what: "bytes of text",
-                limit: u32::MAX as usize / 2,
-            });
-        }
-        let mut slots = Vec::new();
-        let mut always = Vec::new();
-        let mut defaults = Vec::new();
-        for at in 0..self.types.len() {
-            let range = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
-            if range.len() > usize::from(u16::MAX) / 2 {
-                return Err(SchemaError::TooLarge {
-                    what: "fields in one struct",
-                    limit: usize::from(u16::MAX) / 2,
-                });
-            }
-            let fields = &self.fields[range];
-            let names = fields.iter().map(|field| &self.text[field.name.range()]);
-            let index_of_names = NameIndex::build(&mut slots, names);
-            let first = index(always.len());
-            if self.types[at].typed {
-                let needed = fields
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, field)| self.appears_unasked(field));
-                always.extend(needed.map(|(position, _)| u16::try_from(position).unwrap_or(u16::MAX)));
-            }
-            let typed = self.types[at].typed;
-            let has_default = |field: &Field| {
-                let default = self
-                    .extras
-                    .get(field.extra as usize)
-                    .map_or(Text::default(), |extra| extra.default);
-                crate::defaults::is_effective(&self.text[default.range()], field.pointer, typed)
-            };
-            let first_default = index(defaults.len());
-            let defaulted = (0u16..).zip(fields).filter(|(_, field)| has_default(field));
-            defaults.extend(defaulted.map(|(position, _)| position));
-            let ty = &mut self.types[at];
-            ty.names = index_of_names;
-            ty.always = first..index(always.len());
-            ty.defaults = first_default..index(defaults.len());
-            ty.defaulted = !ty.defaults.is_empty();
-        }
-        self.mark_reachable();
-        let mut schema = Schema {
-            text: self.text.into_boxed_str(),
-            types: self.types.into_boxed_slice(),
-            fields: self.fields.into_boxed_slice(),
-            extras: self.extras.into_boxed_slice(),
-            always: always.into_boxed_slice(),
-            defaults: defaults.into_boxed_slice(),
-            groups: self.groups.into_boxed_slice(),
-            slots: slots.into_boxed_slice(),
-            constraints: self.constraints.into_boxed_slice(),
-            named: self.named,
-            fingerprint: 0,
-        };
-        schema.fingerprint = super::blob::fingerprint(&schema);
-        Ok(schema)
-    }
-
-    /// The same as [`finish`](Self::finish), for arrays that came from a blob.
-    pub(super) fn finish_read(mut self) -> Result<Schema, SchemaError> {
-        self.defined = vec![true; self.types.len()];
-        self.finish()
-    }
-
-    /// Go writes the field although nothing set it.
-    fn appears_unasked(&self, field: &Field) -> bool {
-        if field.omitzero {
-            return false;
-        }
-        !field.omitempty || (!field.pointer && self.types[field.ty.index()].shape.is_go_struct())
-    }
-
-    /// A type is defaulted when it is itself or any type below it is; the walk of the others is saved.
-    fn mark_reachable(&mut self) {
-        loop {
-            let mut changed = false;
-            for at in 0..self.types.len() {
-                let fields = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
-                let below = self.fields[fields]
-                    .iter()
-                    .map(|field| field.ty)
-                    .chain([self.types[at].item]);
-                let below: Vec<usize> = below.map(TypeId::index).collect();
-                let defaulted = self.types[at].defaulted || below.iter().any(|id| self.types[*id].defaulted);
-                let ty = &mut self.types[at];
-                changed |= defaulted != ty.defaulted;
-                ty.defaulted = defaulted;
-            }
-            if !changed {
-                return;
-            }
-        }
-    }
-
     fn part_of(&mut self, shape: Shape, item: TypeId, prefix: &str) -> TypeId {
         if let Some(known) = self.lists.get(&(shape, item)) {
             return *known;
@@ -425,74 +316,6 @@ impl SchemaBuilder {
             feature_gate: self.intern(&spec.feature_gate),
         };
         self.extras.push(extra);
-        index(self.extras.len() - 1)
-    }
-
-    fn import_into(&mut self, from: &Schema, id: TypeId, known: &mut HashMap<TypeId, TypeId>) -> TypeId {
-        if id == TypeId::ANY {
-            return id;
-        }
-        if let Some(done) = known.get(&id) {
-            return *done;
-        }
-        let ty = from.ty(id);
-        let made = self.push(ty.shape, TypeId::ANY, from.text(ty.go_name), true);
-        known.insert(id, made);
-        let item = self.import_into(from, ty.item, known);
-        let first = self.import_fields(from, id, known);
-        let target = &mut self.types[made.index()];
-        target.item = item;
-        target.fields = first;
-        (target.map_type, target.typed, target.wrapped) = (ty.map_type, ty.typed, ty.wrapped);
-        (target.preserve_unknown, target.embedded, target.nullable) =
-            (ty.preserve_unknown, ty.embedded, ty.nullable);
-        let first_group = index(self.groups.len());
-        for group in from.groups(ty) {
-            let name = self.intern(from.text(group.name));
-            self.groups.push(Group { name, ..*group });
-        }
-        self.types[made.index()].groups = first_group..index(self.groups.len());
-        made
-    }
-
-    fn import_fields(
-        &mut self,
-        from: &Schema,
-        id: TypeId,
-        known: &mut HashMap<TypeId, TypeId>,
-    ) -> std::ops::Range<u32> {
-        let mut made = Vec::new();
-        for field in from.fields(id) {
-            let ty = self.import_into(from, field.ty, known);
-            let extra = from
-                .extra(field)
-                .map_or(NO_EXTRA, |extra| self.import_extra(from, extra));
-            made.push(Field {
-                name: self.intern(from.text(field.name)),
-                ty,
-                extra,
-                ..*field
-            });
-        }
-        let first = index(self.fields.len());
-        self.fields.append(&mut made);
-        first..index(self.fields.len())
-    }
-
-    fn import_extra(&mut self, from: &Schema, extra: &Extra) -> u32 {
-        let mut copy = extra.clone();
-        for text in copy.map_keys.iter_mut().chain(&mut copy.enum_values) {
-            *text = self.intern(from.text(*text));
-        }
-        for text in [
-            &mut copy.patch_merge_key,
-            &mut copy.default,
-            &mut copy.format,
-            &mut copy.feature_gate,
-        ] {
-            *text = self.intern(from.text(*text));
-        }
-        self.extras.push(copy);
         index(self.extras.len() - 1)
     }
 }
