@@ -1,6 +1,6 @@
 //! The modes `AlwaysAllow` and `AlwaysDeny`.
 
-use super::rbac::PolicyRule;
+use super::rbac::full_authority;
 use super::{Attributes, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use machinery_meta::UserInfo;
 
@@ -26,20 +26,8 @@ impl Authorizer for AlwaysAllow {
     }
 
     fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
-        let all = || vec!["*".to_owned()];
-        let resources = PolicyRule {
-            verbs: all(),
-            api_groups: all(),
-            resources: all(),
-            ..PolicyRule::default()
-        };
-        let paths = PolicyRule {
-            verbs: all(),
-            non_resource_urls: all(),
-            ..PolicyRule::default()
-        };
         Box::pin(std::future::ready(UserRules {
-            rules: vec![resources, paths],
+            rules: full_authority().into(),
             ..UserRules::default()
         }))
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -26,6 +25,7 @@ use crate::api::objects::{Objects, WakePod};
 use crate::api::printable;
 use crate::config::KubeletConfig;
 use crate::containers::files;
+use crate::plugins::calls::within;
 use crate::plugins::sockets::PluginSockets;
 
 /// Drivers and their volumes on a node. Clones are of the same.
@@ -193,18 +193,8 @@ impl Shared {
     }
 
     /// The answer of a driver, or that it took too long.
-    pub(super) async fn within<T>(
-        &self,
-        time: Duration,
-        call: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
-        let answer = self.runtime.timeout(time, call).await;
-        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")))
-    }
-
-    /// The same within the time of a driver's call.
     pub(super) async fn called<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-        self.within(CALL_TIMEOUT, call).await
+        within(&self.runtime, CALL_TIMEOUT, call).await
     }
 
     /// A lane for work on files that is no pod's.

@@ -8,6 +8,7 @@ use node_plugin_api::csi::messages::NodeGetInfoResponse;
 
 use super::drivers::{Abilities, Driver};
 use super::manager::{Csi, call_text};
+use crate::plugins::calls::within;
 use crate::plugins::handlers::{Plugin, PluginHandler};
 
 /// Time for a connection to a driver.
@@ -29,9 +30,8 @@ impl PluginHandler for Csi {
 
     async fn register(&self, plugin: &Plugin) -> Result<(), String> {
         let version = self.drivers.check_versions(&plugin.name, &plugin.versions)?;
-        let dialled = self
-            .within(DIAL_TIMEOUT, self.sockets.connect(&plugin.endpoint))
-            .await;
+        let dialling = self.sockets.connect(&plugin.endpoint);
+        let dialled = within(&self.runtime, DIAL_TIMEOUT, dialling).await;
         let client = NodeClient::new(dialled.map_err(|status| call_text(&status))?);
         let info = self
             .called(client.info())

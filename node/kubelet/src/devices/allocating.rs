@@ -17,6 +17,7 @@ use super::claims::{Claim, requests};
 use super::container_options::ContainerOptions;
 use super::inventory::{Absence, Connected};
 use super::manager::DeviceManager;
+use crate::plugins::calls::within;
 use crate::pods::{all_containers, uid};
 
 /// A plugin must say in this time what it gives; upstream waits without an end, for all pods.
@@ -119,9 +120,8 @@ impl DeviceManager {
         let plugin = self.plugin(claim.resource)?;
         let devices: Vec<String> = chosen.iter().cloned().collect();
         let began = self.runtime.monotonic();
-        let answer = self
-            .within(ALLOCATE_TIMEOUT, plugin.client.allocate(devices))
-            .await;
+        let call = plugin.client.allocate(devices);
+        let answer = within(&self.runtime, ALLOCATE_TIMEOUT, call).await;
         let took = self.runtime.monotonic() - began;
         self.metrics
             .durations
@@ -151,9 +151,8 @@ impl DeviceManager {
             must_include_device_ids: open.taken.iter().cloned().collect(),
             allocation_size: i32::try_from(open.required).unwrap_or(i32::MAX),
         };
-        let answer = self
-            .within(ALLOCATE_TIMEOUT, plugin.client.preferred(request))
-            .await;
+        let call = plugin.client.preferred(request);
+        let answer = within(&self.runtime, ALLOCATE_TIMEOUT, call).await;
         answer.map_err(|status| {
             format!(
                 "device plugin GetPreferredAllocation rpc failed with err: {}",
@@ -235,7 +234,7 @@ impl DeviceManager {
             let devices: Vec<String> = own.into_iter().flatten().map(str::to_owned).collect();
             (plugin.client.clone(), devices)
         };
-        let answer = self.within(PRE_START_TIMEOUT, plugin.pre_start(devices)).await;
+        let answer = within(&self.runtime, PRE_START_TIMEOUT, plugin.pre_start(devices)).await;
         answer.map_err(|status| failed(&rpc_text(&status)))
     }
 }

@@ -1,6 +1,7 @@
 //! Allocations on the disk, in the form of upstream's `kubelet_internal_checkpoint`: programs of others read it. Its checksum
 //! is our own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -10,14 +11,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use node_plugin_api::device_plugin::messages::ContainerAllocateResponse;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::allocations::{Allocation, Allocations};
 use super::inventory::Inventory;
+use crate::saving::file::{self, FileData};
 
 pub(super) const FILE: &str = "kubelet_internal_checkpoint";
-/// No larger one is written or read.
-const BYTES_MAX: u64 = 64 << 20;
 /// Stands for the place of a device that has none, as upstream's `nodeWithoutTopology`.
 const NO_NODE: i64 = -1;
 
@@ -47,11 +46,10 @@ struct Entry {
     alloc_resp: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct File {
-    data: Data,
-    checksum: u32,
+impl FileData for Data {
+    fn summed(&self) -> io::Result<Cow<'_, [u8]>> {
+        Ok(Cow::Owned(serde_json::to_vec(self)?))
+    }
 }
 
 impl Data {
@@ -108,37 +106,14 @@ impl Data {
         allocations
     }
 
-    /// Writes it into the folder of the plugins' sockets. Blocks.
+    /// Writes it into the folder of the plugins' sockets: see [`file::store`]. Variables of a plugin may be secret.
     pub(super) fn store(self, folder: &Path) -> io::Result<()> {
-        let checksum = checksum(&self)?;
-        let text = serde_json::to_vec(&File { data: self, checksum })?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        // Variables of a plugin may be secret.
-        node_sys::fs::write_durably(&folder.join(FILE), &text, 0o600)
+        file::store(&folder.join(FILE), self)
     }
 
-    /// Reads it; `None` where there is none. Blocks.
-    ///
-    /// # Errors
-    /// It cannot be read, is damaged, or is no regular file: plugins write the folder, too.
+    /// Reads it: see [`file::load`].
     pub(super) fn load(folder: &Path) -> io::Result<Option<Self>> {
-        let text = match node_sys::fs::read_regular(&folder.join(FILE), BYTES_MAX + 1) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text?,
-        };
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let file: File = serde_json::from_slice(&text)?;
-        if checksum(&file.data)? != file.checksum {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "checkpoint is corrupted",
-            ));
-        }
-        Ok(Some(file.data))
+        file::load(&folder.join(FILE))
     }
 }
 
@@ -149,11 +124,6 @@ impl Entry {
             .map_err(|error| error.to_string())?;
         prost::Message::decode(bytes.as_slice()).map_err(|error: prost::DecodeError| error.to_string())
     }
-}
-
-fn checksum(data: &Data) -> io::Result<u32> {
-    let hash = Sha256::digest(serde_json::to_vec(data)?);
-    Ok(hash[..4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
 fn by_node(devices: &BTreeMap<String, Vec<i64>>) -> BTreeMap<i64, Vec<String>> {

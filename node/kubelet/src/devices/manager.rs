@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_runtime::{CancellationToken, Runtime, Watched};
 use node_plugin_api::device_plugin::client::PluginClient;
 use node_plugin_api::device_plugin::messages::DevicePluginOptions;
 use parking_lot::Mutex;
-use tonic::Status;
 
 use super::checkpoint::Data;
 use super::inventory::{KnownDevice, NodeDevices, is_extended_resource};
@@ -111,16 +109,6 @@ impl DeviceManager {
     /// Folder of the plugins' sockets.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// The answer of a plugin, or that it took too long.
-    pub(super) async fn within<T>(
-        &self,
-        time: Duration,
-        call: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
-        let answer = self.runtime.timeout(time, call).await;
-        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")))
     }
 
     pub(super) fn count_registration(&self, resource: &str) {

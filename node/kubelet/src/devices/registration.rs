@@ -16,6 +16,7 @@ use super::inventory::is_extended_resource;
 use super::manager::DeviceManager;
 use super::plugin::watch;
 use crate::managers::ManagerContext;
+use crate::plugins::calls::within;
 
 /// A plugin must answer in this time, as upstream's must let itself be connected to.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,13 +62,12 @@ async fn connect(devices: &Arc<DeviceManager>, asked: &RegisterRequest) -> Resul
     let resource = &asked.resource_name;
     devices.count_registration(resource);
     let socket = socket(devices.folder(), &asked.endpoint).map_err(Status::unknown)?;
-    let dialled = devices
-        .within(ANSWER_TIMEOUT, devices.sockets().connect(&socket))
-        .await;
+    let dialling = devices.sockets().connect(&socket);
+    let dialled = within(&devices.runtime, ANSWER_TIMEOUT, dialling).await;
     let failed =
         |status: Status| Status::unknown(format!("failed to dial device plugin: {}", status.message()));
     let client = PluginClient::new(dialled.map_err(failed)?);
-    let options = devices.within(ANSWER_TIMEOUT, client.options()).await;
+    let options = within(&devices.runtime, ANSWER_TIMEOUT, client.options()).await;
     let failed = |status: Status| {
         Status::unknown(format!(
             "failed to get device plugin options: {}",

@@ -5,13 +5,11 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::claims::{ClaimInfo, PreparedDevice};
+use crate::saving::file;
 
 pub(super) const FILE: &str = "dra_manager_state";
-/// No larger one is written or read.
-const BYTES_MAX: u64 = 64 << 20;
 const KIND: &str = "DRACheckpoint";
 const API_VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
 
@@ -64,14 +62,6 @@ struct DeviceEntry {
     cdi_ids: Option<Vec<String>>,
 }
 
-/// The data are a text of their own, so that the checksum is of bytes.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct File {
-    data: String,
-    checksum: u32,
-}
-
 impl Data {
     /// Everything as it is now.
     pub(super) fn new<'c>(claims: impl Iterator<Item = &'c ClaimInfo>) -> Self {
@@ -87,38 +77,23 @@ impl Data {
         self.claims.into_iter().flatten().map(Entry::claim)
     }
 
-    /// Writes it into a folder. Blocks.
+    /// Writes it into a folder, as a text of its own in the file: see [`file::store`].
     pub(super) fn store(self, folder: &Path) -> io::Result<()> {
-        let data = serde_json::to_string(&self)?;
-        let checksum = checksum(&data);
-        let text = serde_json::to_vec(&File { data, checksum })?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        node_sys::fs::write_durably(&folder.join(FILE), &text, 0o600)
+        file::store(&folder.join(FILE), serde_json::to_string(&self)?)
     }
 
-    /// Reads it; `None` where there is none. Blocks.
+    /// Reads it: see [`file::load`].
     ///
     /// # Errors
-    /// It cannot be read, or is damaged.
+    /// As there, or it is of another kind or version.
     pub(super) fn load(folder: &Path) -> io::Result<Option<Self>> {
-        let text = match node_sys::fs::read_regular(&folder.join(FILE), BYTES_MAX + 1) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text?,
+        let Some(text) = file::load::<String>(&folder.join(FILE))? else {
+            return Ok(None);
         };
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let file: File = serde_json::from_slice(&text)?;
-        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-        if checksum(&file.data) != file.checksum {
-            return Err(invalid("checkpoint is corrupted"));
-        }
-        let data: Self = serde_json::from_str(&file.data)?;
+        let data: Self = serde_json::from_str(&text)?;
         match (data.kind.as_str(), data.api_version.as_str()) {
             (KIND, API_VERSION) => Ok(Some(data)),
-            _ => Err(invalid("checkpoint is of another kind or version")),
+            _ => Err(file::invalid("checkpoint is of another kind or version")),
         }
     }
 }
@@ -181,9 +156,4 @@ impl DeviceEntry {
             cdi_ids: self.cdi_ids.unwrap_or_default(),
         }
     }
-}
-
-fn checksum(data: &str) -> u32 {
-    let hash = Sha256::digest(data.as_bytes());
-    hash[..4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }

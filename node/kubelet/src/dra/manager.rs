@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Client;
@@ -23,6 +22,7 @@ use super::wiping::Wiping;
 use crate::api::objects::WakePod;
 use crate::api::printable;
 use crate::config::KubeletConfig;
+use crate::plugins::calls::within;
 use crate::plugins::sockets::PluginSockets;
 use crate::pods::{namespace, uid};
 use crate::saving::{Checkpointed, Saver};
@@ -264,21 +264,12 @@ impl Dra {
             };
             call(transport).await
         };
-        let outcome = self.within(CALL_TIMEOUT, work).await;
+        let outcome = within(&self.runtime, CALL_TIMEOUT, work).await;
         let seconds = (self.runtime.monotonic() - began).as_secs_f64();
         let code = code_name(outcome.as_ref().err().map_or(Code::Ok, Status::code));
         let calls = self.metrics.calls.of(&[&plugin.driver, method, &code]);
         calls.observe(seconds);
         outcome
-    }
-
-    pub(super) async fn within<T>(
-        &self,
-        time: Duration,
-        work: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
-        let answer = self.runtime.timeout(time, work).await;
-        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")))
     }
 }
 

@@ -8,6 +8,7 @@ use machinery_meta::syntax;
 
 use super::drivers::{self, choose_service};
 use super::manager::{Dra, short};
+use crate::plugins::calls::within;
 use crate::plugins::handlers::{Plugin, PluginHandler};
 
 /// Time for a connection.
@@ -51,10 +52,8 @@ impl Dra {
     async fn keep_connection(&self, plugin: &drivers::Plugin) {
         let mut pause = RETRY_AFTER.0;
         loop {
-            let dialled = self
-                .within(DIAL_TIMEOUT, self.sockets.connect_once(&plugin.endpoint))
-                .await;
-            match dialled {
+            let dialling = self.sockets.connect_once(&plugin.endpoint);
+            match within(&self.runtime, DIAL_TIMEOUT, dialling).await {
                 Ok(mut connection) => {
                     pause = RETRY_AFTER.0;
                     plugin.set_live(Some(connection.transport));

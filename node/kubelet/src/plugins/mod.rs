@@ -2,10 +2,11 @@
 //!
 //! [`run`] looks at the [`folder`] whenever it changes; each socket has a task of its own ([`registering`]) that asks what
 //! stands behind it and hands it to the handler of its type ([`handlers`]), until the socket goes or another takes its place.
-//! [`sockets`] is how the agent reaches plugins of all kinds.
+//! [`sockets`] is how the agent reaches plugins of all kinds, [`calls`] how long it waits for their answers.
 //!
 //! Never: a plugin that holds up another, a link or another file taken for a socket, more sockets than there is room for.
 
+pub(crate) mod calls;
 pub(crate) mod folder;
 pub(crate) mod handlers;
 mod registering;

@@ -10,6 +10,7 @@ use node_plugin_api::plugin_registration::{PluginInfo, RegistrationStatus, get_i
 use parking_lot::Mutex;
 use tonic::Status;
 
+use super::calls::within;
 use super::handlers::{HandlerRow, Plugin, PluginHandler};
 use crate::api::printable;
 use crate::plugins::sockets::PluginSockets;
@@ -72,13 +73,11 @@ impl Registering {
     /// One try. Words are upstream's.
     async fn attempt(&self) -> Result<(), String> {
         let socket = self.socket.display();
-        let dialled = self
-            .within(DIAL_TIMEOUT, self.sockets.connect(&self.socket))
-            .await;
+        let dialling = self.sockets.connect(&self.socket);
+        let dialled = within(&self.runtime, DIAL_TIMEOUT, dialling).await;
         let failed = |status: Status| format!("dial failed at socket {socket}, err: {}", rpc_text(&status));
         let client = dialled.map_err(failed)?;
-        let info = self
-            .within(INFO_TIMEOUT, get_info(&client))
+        let info = within(&self.runtime, INFO_TIMEOUT, get_info(&client))
             .await
             .map_err(|status| {
                 let why = rpc_text(&status);
@@ -126,16 +125,7 @@ impl Registering {
                 .map(|why| format!("RegisterPlugin error -- {why}"))
                 .unwrap_or_default(),
         };
-        self.within(NOTIFY_TIMEOUT, notify(client, status)).await
-    }
-
-    async fn within<T>(
-        &self,
-        time: Duration,
-        call: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
-        let answer = self.runtime.timeout(time, call).await;
-        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")))
+        within(&self.runtime, NOTIFY_TIMEOUT, notify(client, status)).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! what the authorizers and the roles of the moment say.
 
 use super::coverage::{self, Held, Missing};
-use super::rules::PolicyRule;
+use super::rules::{PolicyRule, full_authority};
 use super::{RbacAuthorizer, RoleRef};
 use crate::authz::attributes::{AttributesTarget, ResourceTarget};
 use crate::authz::{Attributes, AuthorizerChain, Busy};
@@ -125,23 +125,6 @@ fn covered(held: &Held, granted: &[PolicyRule]) -> Result<(), Escalation> {
         Ok(missing) => Err(Escalation::Missing(missing)),
         Err(coverage::TooComplex) => Err(Escalation::TooComplex),
     }
-}
-
-/// `*` on `*.*` and on every path.
-fn full_authority() -> [PolicyRule; 2] {
-    let all = || vec!["*".to_owned()];
-    let resources = PolicyRule {
-        verbs: all(),
-        api_groups: all(),
-        resources: all(),
-        ..PolicyRule::default()
-    };
-    let paths = PolicyRule {
-        verbs: all(),
-        non_resource_urls: all(),
-        ..PolicyRule::default()
-    };
-    [resources, paths]
 }
 
 fn rules_of(role: &Tree) -> Result<Vec<PolicyRule>, serde_json::Error> {

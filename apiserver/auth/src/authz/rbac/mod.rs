@@ -13,6 +13,7 @@ pub mod rules;
 
 pub use index::{OwnedGrant, RoleRef};
 pub use rules::PolicyRule;
+pub(super) use rules::full_authority;
 
 use super::{Attributes, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use coverage::Held;

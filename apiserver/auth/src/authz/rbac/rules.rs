@@ -30,6 +30,23 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ve
     Ok(Option::<Vec<String>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Rules that allow everything: `*` on `*.*` and on every path.
+pub(crate) fn full_authority() -> [PolicyRule; 2] {
+    let all = || vec![ALL.to_owned()];
+    let resources = PolicyRule {
+        verbs: all(),
+        api_groups: all(),
+        resources: all(),
+        ..PolicyRule::default()
+    };
+    let paths = PolicyRule {
+        verbs: all(),
+        non_resource_urls: all(),
+        ..PolicyRule::default()
+    };
+    [resources, paths]
+}
+
 fn has(list: &[String], value: &str) -> bool {
     list.iter().any(|own| own == ALL || own == value)
 }

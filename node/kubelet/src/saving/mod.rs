@@ -1,4 +1,7 @@
-//! Writing of checkpoints: of each, one task at a time, which goes on where its callers leave.
+//! Writing of checkpoints: of each, one task at a time, which goes on where its callers leave. [`file`] is the form of their
+//! files.
+
+pub(crate) mod file;
 
 use std::io;
 use std::path::{Path, PathBuf};
