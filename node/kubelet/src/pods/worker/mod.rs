@@ -1,9 +1,11 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken. [`reading`] observes, [`acting`] carries a plan
-//! out, [`ending`] has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it, [`saving`]
-//! what of it outlives the agent, [`progress`] how long it takes.
+//! out in the [`context`] of all workers, [`idling`] ends a round that had none, [`ending`] has how it ends, [`resizing`] how its
+//! resources change, [`reporting`] what is said of it, [`saving`] what of it outlives the agent, [`progress`] how long it takes.
 
 mod acting;
+mod context;
 mod ending;
+mod idling;
 mod progress;
 mod reading;
 mod reporting;
@@ -11,155 +13,42 @@ mod resizing;
 mod saving;
 
 use acting::ActOutcome;
+pub(crate) use context::{Inbox, WorkerContext};
+use idling::volume_pause;
 use progress::Progress;
 pub(super) use reporting::has_begun;
 use saving::Saved;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
-use machinery_runtime::{CancellationToken, Runtime, Watched};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use node_sys::blocking::BlockingLane;
-use node_sys::mount::Mounter;
 use node_volume::{ObjectSource, ThisNode, VolumeSet};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use super::backoff::BackOff;
-use super::disruption::{Disruption, Failure};
+use super::disruption::Failure;
 use super::observed::{ContainerState, ObservedPod};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
-use super::resize::allocation::NodeAllocations;
 use super::resize::conditions::ResizeState;
 use super::restarts::RoundStage;
-use super::{full_name, full_name_with_uid, spec, uid};
-use crate::api::events::{EventType, NodeEvents};
-use crate::api::objects::{Objects, WakePod};
-use crate::containers::control::ContainerControl;
+use super::{full_name, full_name_with_uid, uid};
+use crate::api::events::EventType;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
-use crate::csi::Csi;
-use crate::devices::manager::DeviceManager;
-use crate::dra::Dra;
-use crate::eviction::metrics::EvictionMetrics;
-use crate::eviction::pod_storage::StorageLooks;
-use crate::logs::following::FollowedLogs;
-use crate::metrics::probes::ProbeMetrics;
-use crate::node::pressure::Pressure;
 use crate::probes::ProbeManager;
-use crate::static_pods::mirrors::Mirrors;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// Volumes that fail are tried less and less often: upstream's first and last pause (`exponentialbackoff`).
-const VOLUME_RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
 /// After a failed write to the API server.
 const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
-/// Volumes of objects are brought up to date at this interval even without an event.
-const REFRESH_AFTER: Duration = Duration::from_secs(600);
 /// Rounds without a pause; a pod that wants more is looked at again later.
 const ROUNDS_MAX: usize = 32;
 /// After giving up on a runtime whose bookkeeping lags behind its events it is looked at again after this long.
 const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
-/// Ended containers kept per name, for their logs and last state.
-const ENDED_CONTAINERS_KEPT: usize = 2;
-
-/// Context that all workers share.
-pub(crate) struct WorkerContext {
-    /// Clock and tasks.
-    pub(crate) runtime: Runtime,
-    /// The API.
-    pub(crate) client: kube::Client,
-    /// The runtime's hands.
-    pub(crate) control: ContainerControl,
-    /// ConfigMaps, Secrets, tokens.
-    pub(crate) objects: Arc<Objects>,
-    /// Mounts of volumes.
-    pub(crate) mounter: Arc<dyn Mounter>,
-    /// Recorder of events.
-    pub(crate) events: NodeEvents,
-    /// Uid of the pod of each container and sandbox.
-    pub(crate) owners: Mutex<HashMap<String, String>>,
-    /// Allocations of the node by pod.
-    pub(crate) allocations: NodeAllocations,
-    /// Devices of plugins.
-    pub(crate) devices: Arc<DeviceManager>,
-    /// Volumes of drivers.
-    pub(crate) csi: Csi,
-    /// Devices of claims.
-    pub(crate) dra: Dra,
-    /// Ends the pod with this uid for a critical one.
-    pub(crate) preempt: OnceLock<WakePod>,
-    /// The newest version of the Node object; the agent's own until one was received from the API server.
-    pub(crate) node: Arc<Mutex<Arc<Node>>>,
-    /// Set once the Node object was received from the API server.
-    pub(crate) node_known: Watched<bool>,
-    /// Containers and sandboxes that containerd reported as ended, and that no worker has observed as ended yet.
-    pub(crate) exited: Mutex<HashSet<String>>,
-    /// Containers whose logs are followed.
-    pub(crate) followed: Arc<FollowedLogs>,
-    /// Resources that the node is short of.
-    pub(crate) pressure: Arc<Watched<Pressure>>,
-    /// Sizes of pods' files.
-    pub(crate) storage: Arc<StorageLooks>,
-    /// Counts of evictions.
-    pub(crate) evictions: Mutex<EvictionMetrics>,
-    /// Pods of the API server that show static ones.
-    pub(crate) mirrors: Arc<Mirrors>,
-    /// Figures of probes.
-    pub(crate) probe_metrics: Arc<ProbeMetrics>,
-}
-
-impl std::fmt::Debug for WorkerContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerContext").finish_non_exhaustive()
-    }
-}
-
-impl WorkerContext {
-    /// This node's object has changed. One that does not say what it has keeps what it had.
-    pub(crate) fn update_node(&self, mut node: Node) {
-        let mut known = self.node.lock();
-        let status = node.status.get_or_insert_default();
-        if status.allocatable.is_none() {
-            let before = known.status.as_ref();
-            status.allocatable = before.and_then(|before| before.allocatable.clone());
-        }
-        *known = Arc::new(node);
-        self.devices.expect_of(&known);
-        self.csi.update_node(&known);
-        drop(known);
-        self.node_known.replace(true);
-    }
-
-    /// Reports whether the Node object was received from the API server.
-    pub(crate) fn node_is_known(&self) -> bool {
-        self.node_known.get()
-    }
-}
-
-/// Input of a worker: the current pod, and its wakers.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    /// The newest version.
-    pub(crate) pod: Mutex<Arc<Pod>>,
-    /// Last status of its worker, written to the API server or not.
-    pub(crate) status: Mutex<Option<Arc<PodStatus>>>,
-    /// The object is gone from the API server: end it without writing.
-    pub(crate) gone: std::sync::atomic::AtomicBool,
-    /// Cancelled when the pod is to end, for whatever reason: what its worker does for it to run is dropped.
-    pub(crate) ending: CancellationToken,
-    /// Wakes the worker.
-    pub(crate) wake: Arc<Notify>,
-    /// Set when sandboxes or containers may have come or gone without the worker.
-    pub(crate) unlisted: std::sync::atomic::AtomicBool,
-    /// The order to end without a request of the API.
-    pub(crate) disruption: Mutex<Option<Disruption>>,
-}
 
 /// Next round of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -468,78 +357,6 @@ impl PodWorker {
                 .insert(name.clone(), (reason.clone(), message.clone()));
         }
     }
-
-    /// Ends a round without actions: writes the status, refreshes volumes, and returns the time of the next round.
-    async fn idle(
-        &mut self,
-        pod: &Arc<Pod>,
-        observed: &ObservedPod,
-        plan: &Plan,
-    ) -> Result<Next, node_cri::CriError> {
-        self.resize_done(pod);
-        let written = self.report(pod, observed, false).await;
-        // A server that takes no status has no objects either, and is tried again before long.
-        let calls_again = self.volumes.publish_again_at().is_some_and(|at| at <= self.now());
-        // What an earlier agent has had shown is the driver's to say again.
-        let is_taken_over = !self.volumes_are_up && may_have_drivers(pod);
-        if written && (has_object_volumes(pod) || calls_again || is_taken_over) {
-            self.set_up_volumes(pod).await;
-        }
-        // Claims of which nothing is written down are their drivers' to say again, and would not be taken back.
-        let is_unprepared = self.context.dra.has_unknown(pod) && !self.prepare_claims(pod).await;
-        self.collect_ended(observed).await;
-        self.save().await;
-        let mut times = vec![
-            plan.requeue_at,
-            self.deadline(pod),
-            self.context.objects.next_renewal(&self.uid),
-            self.volumes.publish_again_at().filter(|at| *at > self.now()),
-        ];
-        if has_object_volumes(pod) {
-            times.push(self.now().checked_add(REFRESH_AFTER).ok());
-        }
-        if is_unprepared {
-            times.push(self.now().checked_add(RETRY_AFTER).ok());
-        }
-        if !written {
-            times.push(self.now().checked_add(RETRY_WRITE_AFTER).ok());
-        }
-        if self.volume_failures > 0 {
-            let pause = volume_pause(self.volume_failures);
-            times.push(self.now().checked_add(pause).ok());
-        }
-        Ok(Next::Wait(times.into_iter().flatten().min()))
-    }
-
-    /// Removes ended containers beyond those kept.
-    async fn collect_ended(&mut self, observed: &ObservedPod) {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        for found in &observed.containers {
-            let count = seen.entry(found.name.as_str()).or_default();
-            *count += 1;
-            if *count > ENDED_CONTAINERS_KEPT && found.state == ContainerState::Exited {
-                self.last_seen = None;
-                let request = node_cri::v1::RemoveContainerRequest {
-                    container_id: found.id.clone(),
-                };
-                let _ = self.context.control.cri.remove_container(request).await;
-                let log = std::path::PathBuf::from(&found.log_path);
-                let _ = self
-                    .lane
-                    .run("removing a log", move || files::remove_log(&log))
-                    .await;
-            }
-        }
-    }
-}
-
-/// Returns the pause before the next try after so many failures of volumes in a row; without one, how long after another failed step.
-fn volume_pause(failures: u32) -> Duration {
-    let Some(doublings) = failures.checked_sub(1) else {
-        return RETRY_AFTER;
-    };
-    let (first, last) = VOLUME_RETRY_AFTER;
-    first.saturating_mul(1 << doublings.min(8)).min(last)
 }
 
 /// Memory in bytes that a pod may use of the node's.
@@ -548,39 +365,4 @@ fn memory_bytes_max(pod: &Pod, of_the_node: i64) -> u64 {
         .memory_limit_bytes
         .filter(|limit| *limit > 0);
     u64::try_from(limit.map_or(of_the_node, |limit| limit.min(of_the_node))).unwrap_or(0)
-}
-
-fn has_object_volumes(pod: &Pod) -> bool {
-    spec(pod).volumes.iter().flatten().any(|volume| {
-        volume.config_map.is_some()
-            || volume.secret.is_some()
-            || volume.projected.is_some()
-            || volume.downward_api.is_some()
-    })
-}
-
-/// Reports whether a volume of the pod is a driver's, or may be.
-fn may_have_drivers(pod: &Pod) -> bool {
-    let mut volumes = spec(pod).volumes.iter().flatten();
-    volumes.any(|volume| {
-        volume.csi.is_some() || volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn volumes_that_fail_are_tried_again_as_upstreams() {
-        let pauses: Vec<u128> = (1..=10)
-            .map(|failures| volume_pause(failures).as_millis())
-            .collect();
-        let expected = [
-            500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000, 122_000,
-        ];
-        assert_eq!(pauses, expected);
-        assert_eq!(volume_pause(u32::MAX), VOLUME_RETRY_AFTER.1);
-        assert_eq!(volume_pause(0), RETRY_AFTER, "another step failed");
-    }
 }
