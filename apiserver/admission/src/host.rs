@@ -35,6 +35,9 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// The options of the request as a JSON object (`CreateOptions` and its like); `None` where it has none.
     fn options(&self) -> Option<String>;
 
+    /// Resources whose objects have a kind, each with whether they are in namespaces.
+    fn resources_of_kind(&self, group: &str, version: &str, kind: &str) -> Vec<(GroupVersionResource, bool)>;
+
     /// Other resources with the same objects and, where the request is of a subresource, with that subresource.
     fn equivalents(&self) -> Vec<Equivalent>;
 

@@ -65,6 +65,11 @@ impl Request<'_> {
         self.subresource.is_empty() && self.group == group && self.resource == resource
     }
 
+    /// Reports whether the request is for something in a namespace, which is no namespace itself.
+    pub(crate) fn is_in_namespace(&self) -> bool {
+        !self.namespace.is_empty() && (self.group, self.resource) != ("", "namespaces")
+    }
+
     /// Reports whether webhooks and policies may see the request at all: if they refused reviews of access, no request could pass.
     pub(crate) fn may_be_seen(&self) -> bool {
         self.host.is_some() && !UNSEEN_REVIEWS.contains(&(self.group, self.resource))

@@ -93,7 +93,7 @@ fn address(group: &str, version: &str) -> String {
 }
 
 fn index(inner: &Inner) -> Response<Body> {
-    let rows = inner.registry.rows();
+    let rows = inner.registry.served();
     let mut paths = Map::new();
     for group in &rows.groups {
         for version in &group.versions {
@@ -171,7 +171,7 @@ fn root_hash(inner: &Inner, address: &str) -> String {
 }
 
 fn of_root(inner: &Inner, address: &str, request: &Request<Body>) -> Result<Option<Answer>, RegistryError> {
-    let rows = inner.registry.rows();
+    let rows = inner.registry.served();
     let Some(address) = roots(&rows).find(|own| own == address) else {
         return Ok(None);
     };
@@ -188,7 +188,7 @@ fn of_version(
     version_name: &str,
     request: &Request<Body>,
 ) -> Result<Answer, RegistryError> {
-    let rows = inner.registry.rows();
+    let rows = inner.registry.served();
     let Some(version) = find(&rows, group, version_name) else {
         // Upstream's has no page for it.
         return Ok(empty(StatusCode::NOT_FOUND, HeaderMap::new()));
@@ -277,7 +277,7 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
     let Some(form) = negotiation::choose(request.headers(), &offers) else {
         return empty(StatusCode::NOT_ACCEPTABLE, HeaderMap::new());
     };
-    let rows = inner.registry.rows();
+    let rows = inner.registry.served();
     let mut digest = Sha512::new();
     digest.update(&inner.version.git_version);
     for version in rows.groups.iter().flat_map(|group| &group.versions) {

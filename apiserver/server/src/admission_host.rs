@@ -64,6 +64,17 @@ impl Host for RequestHost<'_> {
         self.attributes.options.to_json()
     }
 
+    fn resources_of_kind(&self, group: &str, version: &str, kind: &str) -> Vec<(GroupVersionResource, bool)> {
+        let rows = self.registry.served();
+        let found = rows.all().filter(|row| {
+            let own = &row.gvk;
+            (&*own.group, &*own.version, &*own.kind) == (group, version, kind)
+        });
+        found
+            .map(|row| (row.group_version().resource(&row.plural), row.namespaced))
+            .collect()
+    }
+
     fn equivalents(&self) -> Vec<Equivalent> {
         let rows = self.registry.rows();
         let Some(row) = self.row(&self.attributes.resource) else {

@@ -20,10 +20,11 @@ use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::{
     AggregationMetrics, AuthorizationWebhookMetrics, AvailabilityCollector, ConversionMetrics,
     DecisionsCollector, Metrics, PolicyMetrics, UnreadMemoryCollector, WebhookMetrics,
-    client_certificate_lifetimes,
+    client_certificate_lifetimes, feature_enabled,
 };
 use crate::openid::{self, OpenId};
 use crate::policies::Params;
+use crate::provisioned_namespaces::ProvisionedNamespaces;
 use crate::quota_usage::QuotaUsage;
 use crate::reader::{RegistryReader, WeakReader};
 use crate::resource_metrics::ResourceMetrics;
@@ -31,6 +32,7 @@ use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
+use apiserver_admission::plugins::NamespaceProvisioner;
 use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
 use apiserver_auth::authz::node::NodeIndex;
@@ -114,6 +116,7 @@ pub(crate) async fn assemble(
         started: AtomicBool::new(false),
         finished_steps: AtomicUsize::new(0),
         stopping: CancellationToken::new(),
+        shutdown_announced: AtomicBool::new(false),
         began: runtime.now(),
         runtime: runtime.clone(),
         doors,
@@ -148,10 +151,26 @@ impl Ground {
         let node_ports = NodePorts::new(first, last);
         let own = Arc::clone(&storage);
         let registry = Registry::with_node_ports(own, runtime.clone(), kinds::built_in(), node_ports);
+        let gates = &config.feature_gates;
+        if !gates.are_defaults() {
+            let fields = machinery_api::table().fields_disabled_by(|gate| gates.is_enabled(gate));
+            registry.disable_fields(fields);
+        }
+        if !config.runtime_config.serves_all() {
+            registry.serve_only(|row| config.runtime_config.serves(row));
+        }
+        let absent = config.runtime_config.absent();
+        if !absent.is_empty() {
+            let versions = absent.join(", ");
+            tracing::warn!(%versions, "--runtime-config requests versions of the API that this server does not have");
+        }
+        registry.set_event_ttl(config.event_ttl);
+        let metrics = Metrics::new(storage, runtime.clone())?;
+        metrics.registry().register(feature_enabled(gates)?)?;
         Ok(Self {
             reader: Arc::new(RegistryReader::new(&registry)),
             registry,
-            metrics: Arc::new(Metrics::new(storage, runtime.clone())?),
+            metrics: Arc::new(metrics),
             dialer,
             runtime: runtime.clone(),
         })
@@ -191,7 +210,11 @@ impl Ground {
         let (webhooks, policies) = (self.webhooks().await?, self.policies().await?);
         let door = doors.door(SystemWriter::QuotaUsage);
         let usage = QuotaUsage::new(self.registry.clone(), door, self.runtime.clone());
+        let door = doors.door(SystemWriter::NamespaceProvision);
+        let provisioner = ProvisionedNamespaces::new(self.registry.clone(), door, self.runtime.clone());
+        let provisioner: Arc<dyn NamespaceProvisioner> = Arc::new(provisioner);
         let sources = Sources {
+            provisioner: &provisioner,
             reader: &self.reader,
             rbac: &access.rbac,
             authorizers: &access.authorizers,

@@ -2,9 +2,12 @@
 
 use crate::authentication_options::AuthenticationOptions;
 use crate::authorization_options::AuthorizationOptions;
+use crate::feature_gates::{FeatureGates, GateComponent};
 use crate::filters::audit::log::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
+use crate::runtime_config::RuntimeConfig;
 use crate::serving_certificates::{self, SniCertificate};
+use crate::tls_options::TlsOptions;
 use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};
 use apiserver_registry::store::early_expiry::ExpiryBounds;
 use ipnet::IpNet;
@@ -97,6 +100,14 @@ pub struct ServerConfig {
     pub audit_log: Option<AuditLogConfig>,
     /// `--audit-policy-file`; without, everything is recorded at level `Metadata`.
     pub audit_policy_file: Option<PathBuf>,
+    /// `--feature-gates`.
+    pub feature_gates: FeatureGates,
+    /// `--runtime-config`.
+    pub runtime_config: RuntimeConfig,
+    /// Time for which events are kept; `None` keeps them.
+    pub event_ttl: Option<Duration>,
+    /// Versions and cipher suites of TLS.
+    pub tls: TlsOptions,
     /// Time that a shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
     /// Names and values of the flags the server was started with, as `/flagz` shows them.
@@ -152,6 +163,10 @@ impl Default for ServerConfig {
             answer_pace_interval: Duration::from_secs(5),
             audit_log: None,
             audit_policy_file: None,
+            feature_gates: FeatureGates::default(),
+            runtime_config: RuntimeConfig::default(),
+            event_ttl: Some(Duration::from_secs(60 * 60)),
+            tls: TlsOptions::default(),
             shutdown_grace: Duration::from_secs(20),
             flags: Vec::new(),
             bundled_definitions: Vec::new(),
@@ -220,6 +235,9 @@ impl ServerConfig {
         problems.extend(self.request_header.check());
         problems.extend(self.authentication.check());
         problems.extend(self.authorization.check());
+        problems.extend(self.tls.check());
+        let refused = self.feature_gates.refusal(GateComponent::Server);
+        problems.extend(refused.map(|why| format!("--feature-gates: {why}")));
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
         }

@@ -33,8 +33,8 @@ pub(crate) fn answer(
     headers: &HeaderMap,
 ) -> Option<Result<Response<Body>, RegistryError>> {
     let page = match path {
-        "/statusz" => "Statusz",
-        "/flagz" => "Flagz",
+        "/statusz" if core.config.feature_gates.is_enabled("ComponentStatusz") => "Statusz",
+        "/flagz" if core.config.feature_gates.is_enabled("ComponentFlagz") => "Flagz",
         _ => return None,
     };
     Some(form(headers, page).map(|form| match page {

@@ -7,18 +7,25 @@ use crate::filters::refuse_request;
 use crate::flow_control::dump;
 use crate::health;
 use crate::state::ServerState;
-use apiserver_endpoints::Body;
+use apiserver_endpoints::{Body, Query};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use http::HeaderValue;
+use http::header::ACCEPT_ENCODING;
+use machinery_meta::{FieldError, FieldPath};
 use std::sync::Arc;
+
+const SEND_INITIAL_EVENTS: &str = "sendInitialEvents";
 
 impl ServerState {
     /// Answers a request behind all filters. Health and metrics answer whatever the method, as upstream's.
-    pub(crate) fn answer(self: &Arc<Self>, exchange: RequestExchange) -> BoxFuture<'static, Response> {
+    pub(crate) fn answer(self: &Arc<Self>, mut exchange: RequestExchange) -> BoxFuture<'static, Response> {
         if let Some(own) = exchange.delegate.clone() {
             let aggregation = Arc::clone(&self.aggregation);
             return Box::pin(async move { aggregation.answered(&own, exchange).await });
+        }
+        if let Some(refused) = self.gated(&mut exchange) {
+            return Box::pin(std::future::ready(refused));
         }
         if exchange.info.is_resource_request {
             return self.endpoints.handle(
@@ -40,6 +47,25 @@ impl ServerState {
                 )
                 .await
         })
+    }
+
+    /// Applies feature gates that are off to a request; the answer, where one refuses it.
+    fn gated(&self, exchange: &mut RequestExchange) -> Option<Response> {
+        let gates = &self.config.feature_gates;
+        if !gates.is_enabled("APIResponseCompression") {
+            exchange.request.headers_mut().remove(ACCEPT_ENCODING);
+        }
+        let requests_initial_events = exchange.info.verb == "watch"
+            && Query::of(exchange.request.uri())
+                .get(SEND_INITIAL_EVENTS)
+                .is_some();
+        if !requests_initial_events || gates.is_enabled("WatchList") {
+            return None;
+        }
+        let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        let problem = FieldError::forbidden(&FieldPath::new(SEND_INITIAL_EVENTS), detail);
+        let refused = RegistryError::invalid_options("ListOptions", vec![problem]);
+        Some(refuse_request(exchange, &refused))
     }
 
     async fn own(&self, exchange: &RequestExchange) -> Option<Response> {

@@ -149,7 +149,8 @@ fn of_storage(core: &ServerState) -> Vec<Check> {
 
 /// Reasons for which a live server is not ready.
 fn of_readiness(core: &ServerState) -> Vec<Check> {
-    let stopping = core.is_stopping().then(|| "process is shutting down".to_owned());
+    let is_to_stop = core.is_stopping() || core.shutdown_announced.load(Ordering::Acquire);
+    let stopping = is_to_stop.then(|| "process is shutting down".to_owned());
     let mut checks = vec![
         check("poststarthook/start-knarr", or_unfinished(has_started(core))),
         check("shutdown", stopping.map_or(Ok(()), Err)),

@@ -102,7 +102,8 @@ impl Identities {
         runtime: &Runtime,
     ) -> Result<Self, ServerError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &provider)?;
+        let offered = Arc::new(config.tls.restricted(&provider));
+        let serving = ServingIdentity::new(&pki.serving, pki.cluster.certificate(), &offered)?;
         let given = match local_address {
             Some(_) => serving_certificates::open(config, &serving, runtime)?,
             None => Vec::new(),
@@ -309,6 +310,12 @@ impl Server {
 
     pub fn registry(&self) -> &Registry {
         &self.front.core.registry
+    }
+
+    /// Fails the check of readiness from now on, while everything else goes on.
+    pub fn announce_shutdown(&self) {
+        let core = &self.front.core;
+        core.shutdown_announced.store(true, Ordering::Release);
     }
 
     /// Takes no new requests, waits for those under way and for every mutation, then ends the rest.

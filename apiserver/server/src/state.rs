@@ -45,6 +45,8 @@ pub(crate) struct ServerState {
     /// Start-up steps that are done.
     pub(crate) finished_steps: AtomicUsize,
     pub(crate) stopping: CancellationToken,
+    /// The server is to stop soon, and is not ready any more.
+    pub(crate) shutdown_announced: AtomicBool,
     /// Time at which the server began.
     pub(crate) began: Timestamp,
 }

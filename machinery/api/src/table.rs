@@ -164,7 +164,12 @@ impl Table {
     /// The fields of built-in kinds that are not stored, because their gates are off by default; found on first use.
     pub fn disabled_fields(&self) -> &DisabledFields {
         self.disabled
-            .get_or_init(|| DisabledFields::of(&self.schema, |gate| self.gate_default(gate)))
+            .get_or_init(|| self.fields_disabled_by(|gate| self.gate_default(gate)))
+    }
+
+    /// The fields of built-in kinds that are not stored where gates are in these states.
+    pub fn fields_disabled_by(&self, is_enabled: impl Fn(&str) -> bool) -> DisabledFields {
+        DisabledFields::of(&self.schema, is_enabled)
     }
 
     /// Every known kind as `group/version/kind` (core: `v1/Pod`), with its type.

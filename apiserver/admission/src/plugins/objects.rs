@@ -20,6 +20,32 @@ pub(super) async fn find(
         .await?)
 }
 
+/// The namespace of a request.
+///
+/// # Errors
+/// There is none of this name.
+pub(super) async fn namespace_of(
+    reader: &dyn ObjectReader,
+    name: &str,
+) -> Result<ReadObject, AdmissionError> {
+    let found = find(reader, "", "namespaces", "", name).await?;
+    found.ok_or_else(|| AdmissionError::NotFound {
+        resource: GroupResource::new("", "namespaces"),
+        name: name.to_owned(),
+    })
+}
+
+/// An annotation of an object that was read.
+pub(super) fn annotation_in(object: &ReadObject, key: &str) -> Option<String> {
+    let text = std::str::from_utf8(&object.json).ok()?;
+    // Most objects have none of them, and are not parsed.
+    if !text.contains(key) {
+        return None;
+    }
+    let tree = Tree::from_json(text).ok()?;
+    annotation(&tree, key).map(str::to_owned)
+}
+
 /// Appends a piece of JSON of our own to a list of the object.
 pub(super) fn push_json(object: &mut Tree, path: &[&str], json: &str) {
     let piece = Tree::from_json(json).expect("the plugin's own JSON is well formed");

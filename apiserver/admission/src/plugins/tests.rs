@@ -1,3 +1,5 @@
+mod off_by_default;
+
 use super::*;
 use crate::webhooks::tests::none;
 use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step, examining_step};
@@ -112,7 +114,7 @@ impl resource_quota::UsageWriter for NoUsage {
 }
 
 /// The runtime is entered where a plugin is made alone.
-pub(super) fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
+fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
     let tokio = tokio::runtime::Runtime::new().unwrap();
     let _entered = tokio.enter();
     let runtime = machinery_runtime::Runtime::real();
@@ -125,7 +127,7 @@ pub(super) fn quota(reader: &Arc<dyn ObjectReader>) -> ResourceQuota {
 }
 
 /// Nothing is enforced that a namespace does not request.
-pub(super) fn pod_security(reader: &Arc<dyn ObjectReader>) -> PodSecurity {
+fn pod_security(reader: &Arc<dyn ObjectReader>) -> PodSecurity {
     let clock: pod_security::Clock = Arc::new(|| std::time::Duration::ZERO);
     let configuration = pod_security::Configuration::default();
     PodSecurity::new(reader, configuration, Arc::new(pod_security::Uncounted), clock)
@@ -175,15 +177,23 @@ fn chain() -> AdmissionChain {
         );
     let reader: Arc<dyn ObjectReader> = Arc::new(objects);
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    AdmissionChain::new(all(
-        &reader,
-        &permissions,
-        Arc::new(|| 0),
-        None,
-        pod_security(&reader),
-        quota(&reader),
-        (&none(&reader), &crate::policies::tests::none(&reader)),
-    ))
+    let all = all(&reader, &permissions, Arc::new(|| 0), parts(&reader, None));
+    let on = all.into_iter();
+    AdmissionChain::new(on.filter(|own| !OFF_BY_DEFAULT.contains(&own.name())).collect())
+}
+
+/// Parts of a server without configurations, in which a test makes namespaces.
+pub(super) fn parts(reader: &Arc<dyn ObjectReader>, event_rate_limit: Option<EventRateLimit>) -> Parts {
+    Parts {
+        event_rate_limit,
+        pod_security: pod_security(reader),
+        quota: quota(reader),
+        node_selectors: PodNodeSelectorConfiguration::default(),
+        tolerations: PodTolerationRestrictionConfiguration::default(),
+        provisioner: Arc::new(off_by_default::Provisioned::default()),
+        webhooks: none(reader),
+        policies: crate::policies::tests::none(reader),
+    }
 }
 
 struct Case {
@@ -376,15 +386,8 @@ fn rate_limit() -> EventRateLimit {
 fn plugins_have_the_names_that_flags_take() {
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let all = all(
-        &reader,
-        &permissions,
-        Arc::new(|| 0),
-        Some(rate_limit()),
-        pod_security(&reader),
-        quota(&reader),
-        (&none(&reader), &crate::policies::tests::none(&reader)),
-    );
+    let parts = parts(&reader, Some(rate_limit()));
+    let all = all(&reader, &permissions, Arc::new(|| 0), parts);
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
 }
@@ -395,20 +398,14 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        admit, both, both, admit, admit, validate, both, admit, validate, admit, admit, validate, both,
-        admit, validate, admit, validate, validate, admit, admit, validate, validate, validate,
+        both, admit, admit, validate, validate, both, both, admit, admit, both, validate, both, both, admit,
+        both, validate, admit, admit, admit, validate, validate, both, admit, validate, admit, validate,
+        validate, admit, admit, validate, validate, validate, both,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let plugins = all(
-        &reader,
-        &permissions,
-        Arc::new(|| 0),
-        Some(rate_limit()),
-        pod_security(&reader),
-        quota(&reader),
-        (&none(&reader), &crate::policies::tests::none(&reader)),
-    );
+    let parts = parts(&reader, Some(rate_limit()));
+    let plugins = all(&reader, &permissions, Arc::new(|| 0), parts);
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {
         let name = plugin.name();

@@ -24,6 +24,17 @@ pub(super) fn merged<'a>(all: &[Ref<'a>]) -> Vec<Ref<'a>> {
     merged
 }
 
+/// Reports whether each of these is one of a list or covered by one of it (upstream's `VerifyAgainstWhitelist`).
+pub(super) fn are_covered(all: &[Ref<'_>], by: &[Ref<'_>]) -> bool {
+    let (mut widest, mut equal) = (Widest::default(), HashSet::new());
+    for one in by.iter().map(|one| Toleration::of(*one)) {
+        widest.note(&one);
+        equal.insert(one);
+    }
+    let mut own = all.iter().map(|one| Toleration::of(*one));
+    own.all(|one| equal.contains(&one) || widest.cover(&one))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Toleration<'a> {
     key: &'a str,

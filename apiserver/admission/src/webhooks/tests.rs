@@ -325,6 +325,14 @@ impl Host for Deployments {
         None
     }
 
+    fn resources_of_kind(&self, group: &str, version: &str, kind: &str) -> Vec<(GroupVersionResource, bool)> {
+        match kind {
+            "Node" => vec![(resource(group, version, "nodes"), false)],
+            "Pod" => vec![(resource(group, version, "pods"), true)],
+            _ => Vec::new(),
+        }
+    }
+
     fn equivalents(&self) -> Vec<Equivalent> {
         let kind = if self.subresource.is_empty() {
             "Deployment"

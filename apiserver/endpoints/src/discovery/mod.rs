@@ -46,7 +46,7 @@ pub(crate) fn answer(
     path: &str,
     request: &Request<Body>,
 ) -> Result<Option<Response<Body>>, RegistryError> {
-    let rows = inner.registry.rows();
+    let rows = inner.registry.served();
     let extensions = inner.hooks.extensions();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let is_read_only = match parts.as_slice() {

@@ -217,8 +217,8 @@ impl Endpoints {
             return Ok(not_found_page());
         }
         let registry = &self.0.registry;
-        let Some(store) = registry.store(group, version, &info.resource) else {
-            if registry.rows().is_built_in_group(group) {
+        let Some(store) = registry.served_store(group, version, &info.resource) else {
+            if registry.served().is_built_in_group(group) {
                 return Err(RegistryError::NoSuchResource);
             }
             return Ok(not_found_page());

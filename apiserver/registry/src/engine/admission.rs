@@ -144,6 +144,8 @@ pub enum SystemWriter {
     QuotaUsage,
     /// The day on which a token kept in a Secret was last used, as a label of the Secret.
     TokenTracking,
+    /// A namespace in which something is created, where a plugin makes it first.
+    NamespaceProvision,
 }
 
 impl SystemWriter {
@@ -159,6 +161,11 @@ impl SystemWriter {
             Self::DisruptionBudget => of("policy", "poddisruptionbudgets", "status"),
             Self::QuotaUsage => of("", "resourcequotas", "status"),
             Self::TokenTracking => of("", "secrets", ""),
+            Self::NamespaceProvision => {
+                let resource = &attributes.resource;
+                attributes.operation == Operation::Create
+                    && (&*resource.group, &*resource.resource) == ("", "namespaces")
+            }
         }
     }
 }

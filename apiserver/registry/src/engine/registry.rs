@@ -12,8 +12,10 @@ use crate::engine::version_webhook::ConversionCalls;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use machinery_runtime::Runtime;
+use machinery_schema::DisabledFields;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 pub use crate::engine::rows::{Group, Rows, Version, version_priority};
 
@@ -42,10 +44,18 @@ struct Inner {
     allocators: Allocators,
     /// Shared with the codec that reads stored values for storage.
     rows: Arc<ArcSwap<Rows>>,
+    /// Those that clients see: without what [`Registry::serve_only`] leaves out.
+    served: ArcSwap<Rows>,
+    /// Set by a server that does not serve all built-in kinds.
+    served_built_in: OnceLock<Vec<Arc<ResourceRow>>>,
+    /// Time to live of events; set by a server that has another than the kind's.
+    event_ttl: OnceLock<Option<Duration>>,
     /// Serialises changes of `rows`.
     changing: parking_lot::Mutex<()>,
     /// Set by the server.
     conversions: OnceLock<Arc<dyn ConversionCalls>>,
+    /// Set by a server whose feature gates are not the defaults.
+    disabled_fields: OnceLock<DisabledFields>,
 }
 
 impl Registry {
@@ -73,9 +83,13 @@ impl Registry {
             node_growth,
             converted: Arc::default(),
             allocators: built_in.allocators,
+            served: ArcSwap::new(rows.load_full()),
             rows,
+            served_built_in: OnceLock::new(),
+            event_ttl: OnceLock::new(),
             changing: parking_lot::Mutex::new(()),
             conversions: OnceLock::new(),
+            disabled_fields: OnceLock::new(),
         }))
     }
 
@@ -91,6 +105,17 @@ impl Registry {
 
     pub(crate) fn conversions(&self) -> Option<&Arc<dyn ConversionCalls>> {
         self.0.conversions.get()
+    }
+
+    /// Sets the fields of built-in kinds that are not stored, once, before anything is; else they follow from the defaults of
+    /// feature gates.
+    pub fn disable_fields(&self, fields: DisabledFields) {
+        let _ = self.0.disabled_fields.set(fields);
+    }
+
+    pub(crate) fn disabled_fields(&self) -> &DisabledFields {
+        let own = self.0.disabled_fields.get();
+        own.unwrap_or_else(|| machinery_api::table().disabled_fields())
     }
 
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
@@ -130,6 +155,48 @@ impl Registry {
 
     pub fn rows(&self) -> Arc<Rows> {
         self.0.rows.load_full()
+    }
+
+    /// Leaves built-in kinds out of what clients see, once, before anything is served: their objects stay, and the server's own
+    /// parts go on to use them.
+    pub fn serve_only(&self, is_served: impl Fn(&ResourceRow) -> bool) {
+        let _changing = self.0.changing.lock();
+        let rows = self.0.rows.load_full();
+        let own = rows.built_in.iter().filter(|row| is_served(row.as_ref()));
+        if self.0.served_built_in.set(own.cloned().collect()).is_ok() {
+            self.show(rows);
+        }
+    }
+
+    /// The resources that clients see.
+    pub fn served(&self) -> Arc<Rows> {
+        self.0.served.load_full()
+    }
+
+    /// The verbs of a resource, when clients see it.
+    pub fn served_store(&self, group: &str, version: &str, plural: &str) -> Option<Store> {
+        let row = Arc::clone(self.0.served.load().get(group, version, plural)?);
+        Some(Store::new(row, self))
+    }
+
+    /// Shows these rows to clients.
+    fn show(&self, rows: Arc<Rows>) {
+        let served = match self.0.served_built_in.get() {
+            None => rows,
+            Some(own) => Arc::new(Rows::rebuilt(own.clone(), rows.custom.clone(), rows.generation)),
+        };
+        self.0.served.store(served);
+    }
+
+    /// Sets the time to live of events, once, before any is written; `None` keeps them.
+    pub fn set_event_ttl(&self, ttl: Option<Duration>) {
+        let _ = self.0.event_ttl.set(ttl);
+    }
+
+    /// The time to live of a kind's objects. Of the built-in kinds events alone have one.
+    pub(crate) fn time_to_live(&self, row: &ResourceRow) -> Option<Duration> {
+        let own = row.strategy.ttl()?;
+        self.0.event_ttl.get().copied().unwrap_or(Some(own))
     }
 
     /// The verbs of a resource, when it is served.
@@ -205,8 +272,9 @@ impl Registry {
         for row in before.iter().flat_map(|known| &known.rows) {
             row.superseded.cancel();
         }
-        let rows = Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1);
-        self.0.rows.store(Arc::new(rows));
+        let rows = Arc::new(Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1));
+        self.0.rows.store(Arc::clone(&rows));
+        self.show(rows);
     }
 
     /// No object of a CustomResourceDefinition is made any more.

@@ -8,6 +8,9 @@ use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
+use apiserver_admission::plugins::{
+    OFF_BY_DEFAULT, Parts, PodNodeSelectorConfiguration, PodTolerationRestrictionConfiguration,
+};
 use apiserver_admission::{AdmissionChain, AdmissionError, plugins};
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
@@ -21,6 +24,25 @@ const EVENT_RATE_LIMIT: &str = "EventRateLimit";
 const RESOURCE_QUOTA: &str = "ResourceQuota";
 
 const POD_SECURITY: &str = "PodSecurity";
+
+const POD_NODE_SELECTOR: &str = "PodNodeSelector";
+
+const POD_TOLERATION_RESTRICTION: &str = "PodTolerationRestriction";
+
+/// Plugins that take a configuration.
+const CONFIGURED: [&str; 5] = [
+    EVENT_RATE_LIMIT,
+    POD_NODE_SELECTOR,
+    POD_SECURITY,
+    POD_TOLERATION_RESTRICTION,
+    RESOURCE_QUOTA,
+];
+
+/// Plugins behind a feature gate that can be switched.
+const GATED: [(&str, &str); 2] = [
+    ("MutatingAdmissionPolicy", "MutatingAdmissionPolicy"),
+    ("PodTopologyLabels", "PodTopologyLabelsAdmission"),
+];
 
 /// The chain of the plugins that are enabled, and the counts of PodSecurity.
 pub(super) fn chain(
@@ -43,16 +65,24 @@ pub(super) fn chain(
     let clock: pod_security::Clock = Arc::new(move || own.monotonic());
     let standards = pod_security_configuration(&read, config)?;
     let standards = PodSecurity::new(reader, standards, recorder, clock);
-    let mut enabled = plugins::all(
-        reader,
-        &permissions,
-        random,
-        limit,
-        standards,
+    let parts = Parts {
+        event_rate_limit: limit,
+        pod_security: standards,
         quota,
-        (sources.webhooks, sources.policies),
-    );
-    enabled.retain(|plugin| !is_disabled(config, plugin.name()));
+        node_selectors: node_selectors(&read, config)?,
+        tolerations: tolerations(&read, config)?,
+        provisioner: Arc::clone(sources.provisioner),
+        webhooks: Arc::clone(sources.webhooks),
+        policies: Arc::clone(sources.policies),
+    };
+    let mut enabled = plugins::all(reader, &permissions, random, parts);
+    let gates = &config.feature_gates;
+    let is_off = |name: &str| {
+        GATED
+            .iter()
+            .any(|(own, gate)| *own == name && !gates.is_enabled(gate))
+    };
+    enabled.retain(|plugin| is_enabled(config, plugin.name()) && !is_off(plugin.name()));
     Ok((AdmissionChain::new(enabled), counts))
 }
 
@@ -88,7 +118,7 @@ fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, Admis
         .map(AdmissionConfiguration::read)
         .transpose()?
         .unwrap_or_default();
-    for plugin in read.unused(&[EVENT_RATE_LIMIT, POD_SECURITY, RESOURCE_QUOTA]) {
+    for plugin in read.unused(&CONFIGURED) {
         tracing::warn!(
             plugin,
             "this admission plugin takes no configuration here, it is ignored"
@@ -100,6 +130,38 @@ fn configurations(config: &ServerConfig) -> Result<AdmissionConfiguration, Admis
 /// Configurations of disabled plugins are not read.
 fn is_disabled(config: &ServerConfig, plugin: &str) -> bool {
     config.disable_admission_plugins.iter().any(|name| name == plugin)
+}
+
+/// Plugins that are off by default run where they are named.
+fn is_enabled(config: &ServerConfig, plugin: &str) -> bool {
+    let is_named = || config.enable_admission_plugins.iter().any(|name| name == plugin);
+    !is_disabled(config, plugin) && (!OFF_BY_DEFAULT.contains(&plugin) || is_named())
+}
+
+/// The configuration of the plugin PodNodeSelector, where it is enabled.
+fn node_selectors(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<PodNodeSelectorConfiguration, AdmissionConfigurationError> {
+    match is_enabled(config, POD_NODE_SELECTOR) {
+        true => Ok(PodNodeSelectorConfiguration::parse(
+            read.of(POD_NODE_SELECTOR)?.as_ref(),
+        )),
+        false => Ok(PodNodeSelectorConfiguration::default()),
+    }
+}
+
+/// The configuration of the plugin PodTolerationRestriction, where it is enabled.
+fn tolerations(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+) -> Result<PodTolerationRestrictionConfiguration, AdmissionConfigurationError> {
+    let plugin = POD_TOLERATION_RESTRICTION;
+    if !is_enabled(config, plugin) {
+        return Ok(PodTolerationRestrictionConfiguration::default());
+    }
+    let configuration = PodTolerationRestrictionConfiguration::parse(read.of(plugin)?.as_ref());
+    configuration.map_err(|why| AdmissionConfigurationError::Plugin { plugin, why })
 }
 
 /// The configuration of the plugin PodSecurity, where it is not disabled.
@@ -140,8 +202,7 @@ fn event_rate_limit(
     config: &ServerConfig,
     runtime: &Runtime,
 ) -> Result<Option<EventRateLimit>, AdmissionConfigurationError> {
-    let has = |names: &[String]| names.iter().any(|name| name == EVENT_RATE_LIMIT);
-    if !has(&config.enable_admission_plugins) || has(&config.disable_admission_plugins) {
+    if !is_enabled(config, EVENT_RATE_LIMIT) {
         return Ok(None);
     }
     let configuration = Configuration::parse(read.of(EVENT_RATE_LIMIT)?.as_ref());

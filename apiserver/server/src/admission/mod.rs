@@ -19,6 +19,7 @@ use crate::remarks::RequestRemarks;
 use crate::signers;
 use crate::unenforced::Unenforced;
 use crate::webhook_memory::WebhookMemory;
+use apiserver_admission::plugins::NamespaceProvisioner;
 use apiserver_admission::plugins::resource_quota::UsageWriter;
 use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
@@ -53,6 +54,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) webhooks: &'a Arc<Webhooks>,
     pub(crate) policies: &'a Arc<Policies>,
+    pub(crate) provisioner: &'a Arc<dyn NamespaceProvisioner>,
 }
 
 impl ServerAdmission {

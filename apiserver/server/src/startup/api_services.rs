@@ -128,7 +128,12 @@ fn built_in() -> Vec<Wanted> {
 
 /// Makes what is missing, puts right what was made by another release, and takes away what is no longer served.
 async fn register_built_in(facts: &Startup) -> Result<(), RegistryError> {
-    let wanted = built_in();
+    let served = facts.core.registry.served();
+    let is_served = |own: &Wanted| {
+        let group = served.group(&own.group);
+        group.is_some_and(|group| group.versions.iter().any(|version| version.name == own.version))
+    };
+    let wanted: Vec<Wanted> = built_in().into_iter().filter(is_served).collect();
     let present = facts.objects((GROUP, PLURAL)).await?;
     let all = wanted.iter().map(|wanted| async {
         let name = wanted.name();

@@ -93,18 +93,8 @@ fn run(table: &Table, case: &Case) -> (String, String, bool) {
     });
     let permissions: Arc<dyn Permissions> = Arc::clone(&rights) as _;
     let reader = Arc::new(world(table, case)) as _;
-    let plugins = all(
-        &reader,
-        &permissions,
-        Arc::new(|| 0),
-        None,
-        super::super::tests::pod_security(&reader),
-        super::super::tests::quota(&reader),
-        (
-            &crate::webhooks::tests::none(&reader),
-            &crate::policies::tests::none(&reader),
-        ),
-    );
+    let parts = super::super::tests::parts(&reader, None);
+    let plugins = all(&reader, &permissions, Arc::new(|| 0), parts);
     let restriction = plugins
         .into_iter()
         .filter(|plugin| plugin.name() == "NodeRestriction");

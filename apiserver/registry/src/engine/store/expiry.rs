@@ -34,7 +34,7 @@ pub async fn sweep(registry: &Registry) -> Result<usize, StorageError> {
     let mut swept = 0;
     let rows: Vec<_> = registry.rows().all().cloned().collect();
     for row in rows {
-        let lives_for_ever = !row.has_store || row.strategy.ttl().is_none();
+        let lives_for_ever = !row.has_store || registry.time_to_live(&row).is_none();
         if lives_for_ever || !prefixes.insert(row.stored.prefix.clone()) {
             continue;
         }

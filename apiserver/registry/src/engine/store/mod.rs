@@ -316,7 +316,7 @@ impl Store {
 
     /// Stores a record with the kind's time to live: every write grants it anew, as upstream's `TTLFunc` does.
     pub(crate) fn put(&self, key: Key, record: Record, expect: Expect) -> Write {
-        let ttl = self.row.strategy.ttl();
+        let ttl = self.registry.time_to_live(&self.row);
         let op = Op::Put { record, ttl };
         Write { key, expect, op }
     }
@@ -378,7 +378,7 @@ impl Store {
     /// Fields behind a feature gate that is off are not stored, unless the live object uses them.
     pub(crate) fn drop_disabled_fields(&self, object: &mut Tree, old: Option<&Tree>) {
         if !self.row.custom {
-            machinery_api::table().disabled_fields().drop_from(object, old);
+            self.registry.disabled_fields().drop_from(object, old);
         }
     }
 
