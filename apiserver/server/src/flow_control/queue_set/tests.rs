@@ -1,6 +1,8 @@
 //! Properties of fair queuing, on simulated clients: upstream's scenarios (`queueset_test.go`) as data, and random ones.
 
 use super::*;
+use crate::flow_control::shuffle_sharding::Dealer;
+use crate::flow_control::work_estimate::WorkEstimate;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
