@@ -20,6 +20,8 @@ use node_kubelet::cdi::CdiSource;
 use node_kubelet::containerd::config::ContainerdConfig;
 use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
+use node_kubelet::node::reserve::Reserve;
+use node_kubelet::resource_managers::ResourceManagersConfig;
 use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
@@ -409,7 +411,8 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         image_pulls_max: image_pulls_max(&arguments.node),
         kept_fields: shown_fields(&arguments.node),
         pod_max_pids: arguments.node.pod_max_pids,
-        reserve: arguments.node.reserve.clone().into(),
+        reserve: reserve(&arguments.node),
+        resource_managers: arguments.node.resources.clone().into(),
         eviction: arguments.node.eviction.clone().into(),
         image_collection: arguments.node.eviction.image_collection(),
         container_log_max_bytes: arguments.node.container_log_max_size,
@@ -455,6 +458,12 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         },
         ..defaults
     })
+}
+
+fn reserve(node: &NodeArguments) -> Reserve {
+    let mut reserve = node.reserve.clone().into();
+    ResourceManagersConfig::from(node.resources.clone()).override_reserve(&mut reserve);
+    reserve
 }
 
 fn max_pods(node: &NodeArguments) -> u32 {

@@ -80,7 +80,7 @@ fn nanoseconds(text: &str) -> Result<Option<Duration>, String> {
     Ok(u64::try_from(nanos).ok().map(Duration::from_nanos))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     nanoseconds(text)?.ok_or_else(|| "must not be negative".to_owned())
 }
 

@@ -5,6 +5,7 @@ mod agent_claim;
 mod agent_cni;
 mod agent_eviction;
 mod agent_reserve;
+mod agent_resources;
 mod check;
 mod completion;
 mod config_file;

@@ -3,6 +3,7 @@
 
 use crate::agent_eviction::EvictionArguments;
 use crate::agent_reserve::ReserveArguments;
+use crate::agent_resources::ResourceArguments;
 use clap::{ArgAction, Args};
 use node_kubelet::RegistrationTaint;
 use node_proxy::NodePortAddress;
@@ -86,6 +87,8 @@ pub(crate) struct NodeArguments {
     pub(crate) container_log_max_files: usize,
     #[command(flatten)]
     pub(crate) reserve: ReserveArguments,
+    #[command(flatten)]
+    pub(crate) resources: ResourceArguments,
     #[command(flatten)]
     pub(crate) eviction: EvictionArguments,
     /// Socket of an external container runtime [default: the agent's own containerd]

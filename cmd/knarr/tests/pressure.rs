@@ -1,5 +1,6 @@
 //! A node that runs short, with real containers: the evicted pods, and the reports of it. Its pods may have 700 MiB of memory
-//! together, so that the machine itself never runs short. Needs root: `cargo test --test pressure -- --ignored`.
+//! together, so that the machine itself never runs short; its first processor is reserved, and others are given to containers.
+//! Needs root: `cargo test --test pressure -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
@@ -14,6 +15,10 @@ use support::kubectl::Kubectl;
 const PODS_BYTES: u64 = 700 << 20;
 
 const SCENARIOS: &[Scenario] = &[
+    (
+        "a_guaranteed_pod_has_its_processor_alone",
+        a_guaranteed_pod_has_its_processor_alone,
+    ),
     (
         "pods_above_their_limits_of_local_storage_are_evicted",
         pods_above_their_limits_of_local_storage_are_evicted,
@@ -35,6 +40,8 @@ fn main() -> ExitCode {
         "--eviction-hard=memory.available<200Mi".to_owned(),
         "--eviction-pressure-transition-period=10s".to_owned(),
         "--pod-manifest-path=DIR/manifests".to_owned(),
+        "--cpu-manager-policy=static".to_owned(),
+        "--reserved-cpus=0".to_owned(),
     ];
     run_with("pressure", &flags, SCENARIOS, Pace::OneByOne)
 }
@@ -72,6 +79,57 @@ fn events(story: &Kubectl, name: &str) -> String {
     let selector = format!("involvedObject.name={name},reason=Evicted");
     let columns = "custom-columns=T:.type,M:.message,A:.metadata.annotations.offending_containers";
     story.kubectl(&["get", "events", "--field-selector", &selector, "-o", columns])
+}
+
+/// Processors on which a pod runs, in the kernel's list format.
+fn processors(story: &Kubectl, name: &str) -> String {
+    let read = [
+        "exec",
+        name,
+        "--",
+        "sed",
+        "-n",
+        "s/^Cpus_allowed_list:\\s*//p",
+        "/proc/self/status",
+    ];
+    let found = story.try_kubectl(&read);
+    String::from_utf8_lossy(&found.stdout).trim().to_owned()
+}
+
+fn a_guaranteed_pod_has_its_processor_alone(cluster: &Cluster) {
+    let story = cluster.namespace("processors");
+    pod(&story, "shared", "", "", "true");
+    story.wait("pod/shared", "condition=Ready");
+    let all = processors(&story, "shared");
+    assert!(all.starts_with('0') && all.len() > 1, "{all}");
+    let amounts = "{cpu: 1, memory: 32Mi}";
+    let whole = format!("resources: {{requests: {amounts}, limits: {amounts}}},");
+    pod(&story, "alone", "", &whole, "true");
+    story.wait("pod/alone", "condition=Ready");
+    let own = processors(&story, "alone");
+    let number: u32 = own.parse().expect("one processor");
+    assert_ne!(number, 0, "it is reserved");
+    story.until("the others to make room", || {
+        let left = processors(&story, "shared");
+        !left.is_empty() && left != all
+    });
+    if all == "0-1" {
+        assert_eq!((own.as_str(), processors(&story, "shared").as_str()), ("1", "0"));
+    }
+    let node = story.field("nodes", "{.items[0].metadata.name}");
+    let metrics = || story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/metrics")]);
+    let exclusive = "kubelet_cpu_manager_exclusive_cpu_allocation_count";
+    assert!(metrics().contains(&format!("\n{exclusive} 1\n")));
+    let resize = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"500m"},"limits":{"cpu":"500m"}}}]}}"#;
+    story.kubectl(&["patch", "pod", "alone", "--subresource=resize", "-p", resize]);
+    let pending = "{.status.conditions[?(@.type==\"PodResizePending\")].reason}";
+    story.wait_value("pod/alone", pending, "Infeasible");
+    story.kubectl(&["delete", "pod", "alone"]);
+    story.until("its processor to be shared again", || {
+        processors(&story, "shared") == all
+    });
+    assert!(metrics().contains(&format!("\n{exclusive} 0\n")));
+    story.kubectl(&["delete", "pods", "--all"]);
 }
 
 fn pods_above_their_limits_of_local_storage_are_evicted(cluster: &Cluster) {

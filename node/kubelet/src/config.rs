@@ -12,6 +12,7 @@ use crate::eviction::config::EvictionConfig;
 use crate::images::collection::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
+use crate::resource_managers::ResourceManagersConfig;
 use crate::static_pods::folder::StaticPodSource;
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
@@ -47,6 +48,8 @@ pub struct KubeletConfig {
     pub cgroup_root: String,
     /// Resources reserved from pods.
     pub reserve: Reserve,
+    /// Processors and memory that containers have for themselves.
+    pub resource_managers: ResourceManagersConfig,
     /// Eviction of pods, beside the hard thresholds of the reserve.
     pub eviction: EvictionConfig,
     /// Removal of unused images.
@@ -104,6 +107,7 @@ impl KubeletConfig {
             register_with_taints: Vec::new(),
             cgroup_root: "/".into(),
             reserve: Reserve::default(),
+            resource_managers: ResourceManagersConfig::default(),
             eviction: EvictionConfig::default(),
             image_collection: ImageCollectionConfig::default(),
             static_pods: None,
@@ -214,6 +218,7 @@ impl KubeletConfig {
             ));
         }
         problems.extend(self.reserve.problems());
+        problems.extend(self.resource_managers.problems(&self.reserve));
         problems.extend(self.eviction.problems());
         problems.extend(self.image_collection.problems());
         let static_pods = self.static_pods.as_ref();

@@ -40,6 +40,7 @@ use crate::pods::disruption::Disruption;
 use crate::pods::resize::allocation::NodeAllocations;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
+use crate::resource_managers::manager::ResourceManagers;
 use crate::server::{self, Listeners, ServerError};
 
 /// The agent cannot start.
@@ -207,7 +208,9 @@ async fn assemble(
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
     crate::shown::show(&config, host.mounter.as_ref());
     let (facts, vitals, sockets) = (host.facts.clone(), host.vitals.clone(), host.sockets.clone());
-    let workers = worker_context(&runtime, &config, &client, host);
+    let managers = ResourceManagers::new(&runtime, &config).map_err(refused)?;
+    managers.load(&config.data_dir).await.map_err(refused)?;
+    let workers = worker_context(&runtime, &config, &client, host, Arc::new(managers));
     workers.devices.load().await;
     workers.csi.load().await;
     workers.dra.load().await;
@@ -315,6 +318,7 @@ pub(crate) fn worker_context(
     config: &Arc<KubeletConfig>,
     client: &Client,
     host: Host,
+    resource_managers: Arc<ResourceManagers>,
 ) -> Arc<WorkerContext> {
     let events = NodeEvents::new(api::client(client, runtime), &config.node_name);
     let own = facts::node(config, &host.facts, &Health::unknown(), runtime.now());
@@ -336,12 +340,20 @@ pub(crate) fn worker_context(
     Arc::new(WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
-        control: container_control(runtime, config, client, &events, (&devices, &dra), host),
+        control: container_control(
+            runtime,
+            config,
+            client,
+            &events,
+            (&devices, &dra, &resource_managers),
+            host,
+        ),
         objects,
         mounter,
         events,
         allocations: NodeAllocations::default(),
         devices,
+        resource_managers,
         csi,
         dra,
         preempt: OnceLock::new(),
@@ -363,7 +375,7 @@ fn container_control(
     config: &Arc<KubeletConfig>,
     client: &Client,
     events: &NodeEvents,
-    (devices, dra): (&Arc<DeviceManager>, &Dra),
+    (devices, dra, resource_managers): (&Arc<DeviceManager>, &Dra, &Arc<ResourceManagers>),
     host: Host,
 ) -> ContainerControl {
     let Host {
@@ -390,6 +402,7 @@ fn container_control(
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
         devices: devices.clone(),
+        resource_managers: resource_managers.clone(),
         dra: dra.clone(),
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),

@@ -16,7 +16,8 @@ use crate::plugins::sockets::PluginSockets;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::{
-    containers, csi, devices, dra, eviction, images, logs, node, plugins, pod_resources, static_pods,
+    containers, csi, devices, dra, eviction, images, logs, node, plugins, pod_resources, resource_managers,
+    static_pods,
 };
 
 /// Context of a manager.
@@ -68,7 +69,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 23] {
+pub(crate) fn rows() -> [ManagerRow; 24] {
     [
         ManagerRow {
             name: "component events",
@@ -119,6 +120,10 @@ pub(crate) fn rows() -> [ManagerRow; 23] {
         ManagerRow {
             name: "growth of volumes",
             run: |context| Box::pin(csi::follow_claims(context)),
+        },
+        ManagerRow {
+            name: "processors of containers",
+            run: |context| Box::pin(resource_managers::reconcile::run(context)),
         },
         ManagerRow {
             name: "pod resources",

@@ -10,14 +10,15 @@ use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Counters, Family};
 use node_plugin_api::device_plugin::messages::{NumaNode, TopologyInfo};
 use node_plugin_api::pod_resources::{
-    AllocatableResourcesResponse, ContainerDevices, ContainerResources, GetPodResourcesRequest,
-    GetPodResourcesResponse, KUBELET_SOCKET, ListPodResourcesResponse, PodResources, PodResourcesLister,
-    service,
+    AllocatableResourcesResponse, ContainerDevices, ContainerMemory, ContainerResources,
+    GetPodResourcesRequest, GetPodResourcesResponse, KUBELET_SOCKET, ListPodResourcesResponse, PodResources,
+    PodResourcesLister, service,
 };
 use tonic::Status;
 
 use crate::managers::ManagerContext;
 use crate::pods::{ContainerKind, all_containers, name, namespace, uid};
+use crate::resource_managers::memory::table::Block;
 
 /// Pause between two tries to serve the socket.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -119,7 +120,8 @@ impl PodResourcesLister for Lister {
         let healthy = self.context.workers.devices.healthy();
         let response = AllocatableResourcesResponse {
             devices: entries(healthy),
-            cpu_ids: Vec::new(),
+            cpu_ids: self.context.workers.resource_managers.allocatable_cpus().ids(),
+            memory: memory_entries(self.context.workers.resource_managers.allocatable_memory()),
         };
         Box::pin(std::future::ready(Ok(response)))
     }
@@ -156,13 +158,34 @@ impl Lister {
     }
 
     fn of_container(&self, pod: &Pod, container: &Container) -> ContainerResources {
-        let devices = self.context.workers.devices.devices_of(uid(pod), &container.name);
+        let workers = &self.context.workers;
+        let devices = workers.devices.devices_of(uid(pod), &container.name);
+        let cpus = workers
+            .resource_managers
+            .exclusive_cpus_of(uid(pod), &container.name);
+        let memory = workers.resource_managers.memory_of(uid(pod), &container.name);
         ContainerResources {
             name: container.name.clone(),
             devices: entries(devices),
-            cpu_ids: Vec::new(),
+            cpu_ids: cpus.ids(),
+            memory: memory_entries(memory),
         }
     }
+}
+
+/// One entry for each block, with all of its NUMA nodes.
+fn memory_entries(blocks: Vec<Block>) -> Vec<ContainerMemory> {
+    let entry = |block: Block| {
+        let nodes = block.nodes.iter().map(|node| NumaNode { id: i64::from(*node) });
+        ContainerMemory {
+            memory_type: block.kind,
+            size: block.size,
+            topology: Some(TopologyInfo {
+                nodes: nodes.collect(),
+            }),
+        }
+    };
+    blocks.into_iter().map(entry).collect()
 }
 
 /// One entry for each device, and for each NUMA node of one, as upstream.

@@ -42,6 +42,9 @@ pub struct AllocatableResourcesResponse {
     /// Processors.
     #[prost(int64, repeated, tag = "2")]
     pub cpu_ids: Vec<i64>,
+    /// Memory of NUMA nodes.
+    #[prost(message, repeated, tag = "3")]
+    pub memory: Vec<ContainerMemory>,
 }
 
 /// Requests what one pod has.
@@ -89,6 +92,23 @@ pub struct ContainerResources {
     /// Processors that are its own.
     #[prost(int64, repeated, tag = "3")]
     pub cpu_ids: Vec<i64>,
+    /// Memory that is its own.
+    #[prost(message, repeated, tag = "4")]
+    pub memory: Vec<ContainerMemory>,
+}
+
+/// Memory of one kind.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ContainerMemory {
+    /// The kind: `memory`, or huge pages of some size.
+    #[prost(string, tag = "1")]
+    pub memory_type: String,
+    /// Bytes.
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+    /// NUMA nodes of which it is.
+    #[prost(message, optional, tag = "3")]
+    pub topology: Option<crate::device_plugin::messages::TopologyInfo>,
 }
 
 /// Devices of one resource.

@@ -114,9 +114,6 @@ const MEMORY_RESERVATION: Form = Objects(&[("numaNode", Int32), ("limits", TextM
 const SHUTDOWN_BY_PRIORITY: Form = Objects(&[("priority", Int32), ("shutdownGracePeriodSeconds", Int64)]);
 
 const URL_PODS: &str = "static pods of a URL";
-const CPU_MANAGER: &str = "a CPU manager";
-const MEMORY_MANAGER: &str = "a memory manager";
-const TOPOLOGY_MANAGER: &str = "a topology manager";
 const PERIODS: &str = "a period of the pod workers that can be set";
 const NODE_STATUS: &str = "periods of the node's status that can be set";
 const REVIEWS: &str = "times of the caches of reviews that can be set";
@@ -309,7 +306,7 @@ pub(crate) const FIELDS: &[Field] = &[
     flag("cgroupRoot", Text, "", "cgroup-root"),
     kept("cgroupsPerQOS", Bool, "true", "pods without cgroups of their own").zero(),
     kept("cgroupDriver", Text, "cgroupfs", "a driver of systemd's slices"),
-    kept("cpuManagerPolicy", Text, "none", CPU_MANAGER),
+    flag("cpuManagerPolicy", Text, "none", "cpu-manager-policy"),
     kept(
         "singleProcessOOMKill",
         Bool,
@@ -317,12 +314,32 @@ pub(crate) const FIELDS: &[Field] = &[
         "a choice of what the OOM killer ends",
     )
     .zero(),
-    kept("cpuManagerPolicyOptions", TextMap, "", CPU_MANAGER),
-    unused("cpuManagerReconcilePeriod", Duration, "10s", CPU_MANAGER),
-    kept("memoryManagerPolicy", Text, "None", MEMORY_MANAGER),
-    kept("topologyManagerPolicy", Text, "none", TOPOLOGY_MANAGER),
-    kept("topologyManagerScope", Text, "container", TOPOLOGY_MANAGER),
-    kept("topologyManagerPolicyOptions", TextMap, "", TOPOLOGY_MANAGER),
+    flag(
+        "cpuManagerPolicyOptions",
+        TextMap,
+        "",
+        "cpu-manager-policy-options",
+    ),
+    flag(
+        "cpuManagerReconcilePeriod",
+        Duration,
+        "10s",
+        "cpu-manager-reconcile-period",
+    ),
+    flag("memoryManagerPolicy", Text, "None", "memory-manager-policy"),
+    flag("topologyManagerPolicy", Text, "none", "topology-manager-policy"),
+    flag(
+        "topologyManagerScope",
+        Text,
+        "container",
+        "topology-manager-scope",
+    ),
+    flag(
+        "topologyManagerPolicyOptions",
+        TextMap,
+        "",
+        "topology-manager-policy-options",
+    ),
     kept(
         "qosReserved",
         TextMap,
@@ -468,7 +485,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     flag("systemReserved", TextMap, "", "system-reserved"),
     flag("kubeReserved", TextMap, "", "kube-reserved"),
-    kept("reservedSystemCPUs", Text, "", CPU_MANAGER),
+    flag("reservedSystemCPUs", Text, "", "reserved-cpus"),
     kept("showHiddenMetricsForVersion", Text, "", "hidden metrics"),
     flag("systemReservedCgroup", Text, "", "system-reserved-cgroup"),
     flag("kubeReservedCgroup", Text, "", "kube-reserved-cgroup"),
@@ -529,7 +546,7 @@ pub(crate) const FIELDS: &[Field] = &[
         "a longest pause before restarts that can be set",
     )
     .zero(),
-    kept("reservedMemory", MEMORY_RESERVATION, "", MEMORY_MANAGER),
+    flag("reservedMemory", MEMORY_RESERVATION, "", "reserved-memory"),
     differs("enableProfilingHandler", Bool, "true", "false", &[], HANDLERS).zero(),
     differs("enableDebugFlagsHandler", Bool, "true", "false", &[], HANDLERS).zero(),
     kept(

@@ -105,6 +105,7 @@ fn values(field: &Field, value: &Value) -> Vec<String> {
         ("enforceNodeAllocatable", Value::Array(levels)) if levels.is_empty() => vec!["none".to_owned()],
         ("evictionHard" | "evictionSoft", Value::Object(map)) => vec![pairs(map, '<')],
         ("registerWithTaints", Value::Array(taints)) => taints.iter().map(taint).collect(),
+        ("reservedMemory", Value::Array(nodes)) => nodes.iter().map(reservation).collect(),
         (_, Value::Array(items)) => items.iter().map(|item| text(Form::Text, item)).collect(),
         (_, value) => vec![text(field.form, value)],
     }
@@ -113,4 +114,12 @@ fn values(field: &Field, value: &Value) -> Vec<String> {
 fn taint(taint: &Value) -> String {
     let part = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
     format!("{}={}:{}", part("key"), part("value"), part("effect"))
+}
+
+/// Memory that is reserved on a NUMA node.
+fn reservation(node: &Value) -> String {
+    let number = node.get("numaNode").and_then(Value::as_i64).unwrap_or(0);
+    let limits = node.get("limits").and_then(Value::as_object);
+    let limits = limits.map(|limits| pairs(limits, '='));
+    format!("{number}:{}", limits.unwrap_or_default())
 }

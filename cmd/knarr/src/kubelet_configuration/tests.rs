@@ -102,6 +102,20 @@ fn kubelet_configuration_becomes_flags() {
         ],
     );
     check(
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', strict-cpu-reservation: 'true'}\n\
+         memoryManagerPolicy: Static\ntopologyManagerPolicy: best-effort\nreservedSystemCPUs: 0-1\n\
+         reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {hugepages-2Mi: 4Mi, memory: 2Gi}}]\n",
+        &[
+            "--cpu-manager-policy=static",
+            "--cpu-manager-policy-options=full-pcpus-only=true,strict-cpu-reservation=true",
+            "--memory-manager-policy=Static",
+            "--topology-manager-policy=best-effort",
+            "--reserved-cpus=0-1",
+            "--reserved-memory=0:memory=1Gi",
+            "--reserved-memory=1:hugepages-2Mi=4Mi,memory=2Gi",
+        ],
+    );
+    check(
         "imageMinimumGCAge: 90s\nlogging: {verbosity: 3}\n",
         &["--minimum-image-ttl-duration=1m30s", "--v=3"],
     );
@@ -289,9 +303,10 @@ fn kubelet_configuration_is_validated_in_upstreams_words() {
         invalid(fields, expected);
     }
     invalid(
-        "maxPods: -1\ncpuManagerPolicy: static\n",
+        "maxPods: -1\nsyncFrequency: 10s\n",
         "error: [invalid configuration: maxPods (--max-pods) -1 must not be a negative number, invalid configuration: \
-         cpuManagerPolicy: \"static\" is not supported (this agent has none): it would need a CPU manager]",
+         syncFrequency: \"10s\" is not supported (this agent has 1m0s): it would need a period of the pod workers that can be \
+         set]",
     );
 }
 

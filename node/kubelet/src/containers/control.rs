@@ -32,6 +32,7 @@ use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
 use crate::pods::{spec, uid};
+use crate::resource_managers::manager::ResourceManagers;
 
 /// A postStart hook may run as long as it likes; this only bounds a hook that hangs for ever.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -62,6 +63,8 @@ pub(crate) struct ContainerControl {
     pub(crate) host_ports: HostPorts,
     /// Devices of plugins.
     pub(crate) devices: Arc<DeviceManager>,
+    /// Processors and memory that containers have for themselves.
+    pub(crate) resource_managers: Arc<ResourceManagers>,
     /// Devices of claims.
     pub(crate) dra: Dra,
     /// Pod groups.
@@ -334,8 +337,10 @@ impl ContainerControl {
         config
             .cdi_devices
             .extend(of_claims.into_iter().map(|name| v1::CdiDevice { name }));
-        let config = self.inject_devices(config, with.lane).await?;
+        let mut config = self.inject_devices(config, with.lane).await?;
         unusable::check(&config)?;
+        self.resource_managers.recover(pod, container);
+        let cpus = self.resource_managers.put_into(pod, container, &mut config);
         let sandbox_config = sandbox::config(&self.config, pod, &self.dns_now().await, with.sandbox.attempt);
         let request = v1::CreateContainerRequest {
             pod_sandbox_id: with.sandbox.id.clone(),
@@ -345,9 +350,11 @@ impl ContainerControl {
         let answer = self
             .timed("create container", self.cri.create_container(request))
             .await;
-        answer
+        let id = answer
             .map(|answer| answer.container_id)
-            .map_err(|error| create_failed(&error.message()))
+            .map_err(|error| create_failed(&error.message()))?;
+        self.resource_managers.created(&id, cpus);
+        Ok(id)
     }
 
     /// Gives devices of the Container Device Interface in the place of a runtime that does not.

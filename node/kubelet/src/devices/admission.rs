@@ -54,7 +54,7 @@ impl Drop for Admission<'_> {
 
 impl DeviceManager {
     /// Waits for the turn of a pod at all that these containers request of plugins.
-    pub(super) async fn begin_admission(&self, pod: &Pod, containers: &[&Container]) -> Admission<'_> {
+    pub(crate) async fn begin_admission(&self, pod: &Pod, containers: &[&Container]) -> Admission<'_> {
         let resources: BTreeSet<String> = {
             let state = self.state.lock();
             let requested = containers.iter().flat_map(|container| requests(container));

@@ -19,6 +19,7 @@ use super::inventory::{Absence, Connected};
 use super::manager::DeviceManager;
 use crate::plugins::calls::within;
 use crate::pods::{all_containers, uid};
+use crate::resource_managers::hints::NodeMask;
 
 /// A plugin must say in this time what it gives; upstream waits without an end, for all pods.
 const ALLOCATE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -34,16 +35,26 @@ impl DeviceManager {
     /// # Errors
     /// Upstream's sentence why it cannot have them; it has what it had before then.
     pub(crate) async fn allocate(&self, pod: &Pod, runs: bool) -> Result<Admission<'_>, String> {
-        let containers: Vec<&Container> = all_containers(pod)
-            .map(|(_, container)| container)
-            .filter(|container| !runs || !self.has_all(pod, container))
-            .collect();
+        let containers = self.to_be_given(pod, runs);
         self.wait_for_plugins(&containers).await;
         let mut admission = self.begin_admission(pod, &containers).await;
         for container in containers {
-            self.allocate_to(pod, container, &mut admission).await?;
+            self.allocate_to(pod, container, None, &mut admission).await?;
         }
         Ok(admission)
+    }
+
+    /// Containers of a pod that are given devices.
+    pub(crate) fn to_be_given<'p>(&self, pod: &'p Pod, runs: bool) -> Vec<&'p Container> {
+        all_containers(pod)
+            .map(|(_, container)| container)
+            .filter(|container| !runs || !self.has_all(pod, container))
+            .collect()
+    }
+
+    /// Reports whether a container requests devices of plugins.
+    pub(crate) fn gives(&self, container: &Container) -> bool {
+        !self.state.lock().requested(container).is_empty()
     }
 
     /// Reports whether a container has devices of all resources of which it requests some.
@@ -55,7 +66,7 @@ impl DeviceManager {
     }
 
     /// After a start of the agent plugins register again, and earlier pods are listed.
-    async fn wait_for_plugins(&self, containers: &[&Container]) {
+    pub(crate) async fn wait_for_plugins(&self, containers: &[&Container]) {
         let requests_some = {
             let state = self.state.lock();
             containers
@@ -76,12 +87,13 @@ impl DeviceManager {
         let _ = self.runtime.timeout(START_PATIENCE, both).await;
     }
 
-    /// Gives a container what it has not yet, of the resources whose turns are held. Devices of a plugin that has registered
+    /// Gives a container what it has not yet, of these NUMA nodes first, and of the resources whose turns are held. Devices of a plugin that has registered
     /// since are given when it starts.
-    async fn allocate_to(
+    pub(crate) async fn allocate_to(
         &self,
         pod: &Pod,
         container: &Container,
+        nodes: Option<NodeMask>,
         admission: &mut Admission<'_>,
     ) -> Result<(), String> {
         let mut changed = false;
@@ -94,6 +106,7 @@ impl DeviceManager {
                 container: &container.name,
                 resource,
                 required,
+                nodes,
             };
             if self.allocate_resource(claim).await? {
                 admission.given(claim);
@@ -147,7 +160,7 @@ impl DeviceManager {
             return Ok(Vec::new());
         }
         let request = ContainerPreferredAllocationRequest {
-            available_device_ids: open.available.union(&open.taken).cloned().collect(),
+            available_device_ids: open.all().cloned().collect(),
             must_include_device_ids: open.taken.iter().cloned().collect(),
             allocation_size: i32::try_from(open.required).unwrap_or(i32::MAX),
         };
@@ -173,7 +186,7 @@ impl DeviceManager {
         if !self.has_all(pod, container) {
             // What the agent before this one gave was lost.
             let mut admission = self.begin_admission(pod, &[container]).await;
-            self.allocate_to(pod, container, &mut admission).await?;
+            self.allocate_to(pod, container, None, &mut admission).await?;
             admission.keep();
         }
         let requested = self.state.lock().requested(container);

@@ -41,6 +41,8 @@ pub(super) struct Open {
     pub(super) taken: BTreeSet<String>,
     /// Devices to choose from.
     pub(super) available: BTreeSet<String>,
+    /// Devices to choose from when all of those are taken.
+    pub(super) last: BTreeSet<String>,
     /// Number of devices of the container in the end.
     pub(super) required: usize,
 }
@@ -81,6 +83,7 @@ pub(super) fn choose(request: &Request<'_>) -> Result<Choice, String> {
     Ok(Choice::Open(Open {
         taken,
         available,
+        last: BTreeSet::new(),
         required,
     }))
 }
@@ -113,12 +116,55 @@ fn has_devices(request: &Request<'_>) -> Result<bool, String> {
     ))
 }
 
+/// Place of a device beside the NUMA nodes that its container is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nearness {
+    /// On one of them.
+    Near,
+    /// On others.
+    Far,
+    /// On none.
+    Nowhere,
+}
+
 impl Open {
+    /// Everything that the container has or may get, in order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+        let all: BTreeSet<&String> = self
+            .available
+            .iter()
+            .chain(&self.last)
+            .chain(&self.taken)
+            .collect();
+        all.into_iter()
+    }
+
+    /// Takes those that are near first, and those without a place last: upstream's `filterByAffinity`.
+    pub(super) fn aligned(mut self, nearness: impl Fn(&str) -> Nearness) -> Choice {
+        let of = |wanted: Nearness, from: &BTreeSet<String>| -> BTreeSet<String> {
+            let found = from.iter().filter(|device| nearness(device) == wanted);
+            found.cloned().collect()
+        };
+        let near = of(Nearness::Near, &self.available);
+        if self.required - self.taken.len() < near.len() {
+            self.available = near;
+            return Choice::Open(self);
+        }
+        self.last = of(Nearness::Nowhere, &self.available);
+        self.available = of(Nearness::Far, &self.available);
+        self.taken.extend(near);
+        match self.taken.len() >= self.required {
+            true => Choice::Chosen(self.taken),
+            false => Choice::Open(self),
+        }
+    }
+
     /// Chooses: what the plugin prefers first, in its order, and then whatever there is.
     pub(super) fn complete(self, preferred: &[String]) -> BTreeSet<String> {
-        let preferred = preferred.iter().filter(|device| self.available.contains(*device));
+        let is_there = |device: &&String| self.available.contains(*device) || self.last.contains(*device);
+        let preferred = preferred.iter().filter(is_there);
         let mut chosen = self.taken;
-        for device in preferred.chain(&self.available) {
+        for device in preferred.chain(&self.available).chain(&self.last) {
             if chosen.len() >= self.required {
                 break;
             }

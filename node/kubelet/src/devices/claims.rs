@@ -12,6 +12,7 @@ use super::allocations::Allocation;
 use super::choice::{Choice, Request, choose, no_healthy, no_longer_healthy};
 use super::state::State;
 use crate::pods::uid;
+use crate::resource_managers::hints::NodeMask;
 
 /// A container's request for devices of one resource.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub(super) struct Claim<'a> {
     pub(super) container: &'a str,
     pub(super) resource: &'a str,
     pub(super) required: usize,
+    /// NUMA nodes of which devices are taken first.
+    pub(super) nodes: Option<NodeMask>,
 }
 
 impl State {
@@ -48,8 +51,9 @@ impl State {
             container,
             resource,
             required,
+            nodes,
         } = claim;
-        choose(&Request {
+        let choice = choose(&Request {
             uid: uid(pod),
             container,
             resource,
@@ -58,6 +62,12 @@ impl State {
             reusable: self.allocations.reusable(pod, container, resource),
             healthy: self.inventory.healthy(resource),
             allocated: self.allocations.allocated(resource),
+        })?;
+        Ok(match (choice, nodes) {
+            (Choice::Open(open), Some(nodes)) if self.inventory.has_places(resource) => {
+                open.aligned(|device| self.inventory.nearness(resource, device, nodes))
+            }
+            (choice, _) => choice,
         })
     }
 

@@ -9,7 +9,9 @@ use node_plugin_api::device_plugin::HEALTHY;
 use node_plugin_api::device_plugin::client::PluginClient;
 use node_plugin_api::device_plugin::messages::{Device, DevicePluginOptions};
 
+use super::choice::Nearness;
 use super::{DEVICES_MAX, ID_BYTES_MAX, LISTS_WEIGHT_MAX, NODES_MAX, PLUGINS_MAX};
+use crate::resource_managers::hints::NodeMask;
 
 /// Devices of a plugin that is gone count toward the node's capacity for this long; upstream's `endpointStopGracePeriod`.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(300);
@@ -48,6 +50,12 @@ pub(super) struct Connected {
 }
 
 impl KnownDevice {
+    /// Its NUMA nodes; a plugin may name some that no machine has.
+    pub(super) fn mask(&self) -> NodeMask {
+        let nodes = self.nodes.iter().copied();
+        nodes.filter_map(|node| u32::try_from(node).ok()).collect()
+    }
+
     /// Bytes that the node keeps for it, about: see [`LISTS_WEIGHT_MAX`].
     fn weight(&self, id: &str) -> usize {
         id.len() + (self.nodes.len() + 8) * size_of::<i64>()
@@ -271,6 +279,29 @@ impl Inventory {
     /// A device as its plugin describes it.
     pub(super) fn device(&self, resource: &str, id: &str) -> Option<&KnownDevice> {
         self.resources.get(resource)?.devices.get(id)
+    }
+
+    /// Reports whether a resource has devices with NUMA nodes.
+    pub(super) fn has_places(&self, resource: &str) -> bool {
+        let known = self.resources.get(resource);
+        known.is_some_and(|known| known.devices.values().any(|device| !device.nodes.is_empty()))
+    }
+
+    /// Reports where a device is beside NUMA nodes.
+    pub(super) fn nearness(&self, resource: &str, id: &str, nodes: NodeMask) -> Nearness {
+        let own = self.device(resource, id).map(KnownDevice::mask);
+        match own {
+            Some(own) if own.and(nodes).count() > 0 => Nearness::Near,
+            Some(own) if own.count() > 0 => Nearness::Far,
+            _ => Nearness::Nowhere,
+        }
+    }
+
+    /// NUMA nodes of all devices of a resource.
+    pub(super) fn places(&self, resource: &str) -> Vec<NodeMask> {
+        let known = self.resources.get(resource).into_iter();
+        let devices = known.flat_map(|known| known.devices.values());
+        devices.map(KnownDevice::mask).collect()
     }
 
     /// All healthy devices by resource, each with its NUMA nodes.

@@ -13,8 +13,8 @@ use machinery_runtime::{Runtime, Simulation};
 use node_plugin_api::calls::{Connection, Transport};
 use node_plugin_api::device_plugin::messages::{
     AllocateRequest, AllocateResponse, ContainerAllocateResponse, Device, DevicePluginOptions,
-    ListAndWatchResponse, PreStartContainerRequest, PreferredAllocationRequest, PreferredAllocationResponse,
-    RegisterRequest,
+    ListAndWatchResponse, NumaNode, PreStartContainerRequest, PreferredAllocationRequest,
+    PreferredAllocationResponse, RegisterRequest, TopologyInfo,
 };
 use node_plugin_api::device_plugin::server::{DevicePlugin, service};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use super::registration::register;
 use crate::plugins::sockets::{FoundSockets, PluginSockets};
 use crate::saving::RETRY_AFTER;
 
-const GPU: &str = "example.com/gpu";
+pub(crate) const GPU: &str = "example.com/gpu";
 
 const NIC: &str = "example.com/nic";
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl DevicePlugin for Plugin {
         let devices = self.1.iter().map(|id| Device {
             id: (*id).to_owned(),
             health: "Healthy".to_owned(),
-            topology: None,
+            topology: place(id),
         });
         let list = ListAndWatchResponse {
             devices: devices.collect(),
@@ -105,8 +105,21 @@ impl PluginSockets for Plugin {
     }
 }
 
+/// The NUMA node of a device, where its name has one (`a@1`).
+fn place(id: &str) -> Option<TopologyInfo> {
+    let (_, node) = id.split_once('@')?;
+    let nodes = vec![NumaNode {
+        id: node.parse().unwrap(),
+    }];
+    Some(TopologyInfo { nodes })
+}
+
 /// An agent that has read what is in the folder.
-async fn agent(runtime: &Runtime, folder: &Path, ids: &'static [&'static str]) -> Arc<DeviceManager> {
+pub(crate) async fn agent(
+    runtime: &Runtime,
+    folder: &Path,
+    ids: &'static [&'static str],
+) -> Arc<DeviceManager> {
     let manager = DeviceManager::new(
         runtime.clone(),
         Arc::new(Plugin(runtime.clone(), ids)),
@@ -118,7 +131,7 @@ async fn agent(runtime: &Runtime, folder: &Path, ids: &'static [&'static str]) -
 }
 
 /// Its plugin registers, and lists.
-async fn with_plugin(manager: &Arc<DeviceManager>) {
+pub(crate) async fn with_plugin(manager: &Arc<DeviceManager>) {
     with_plugin_of(manager, GPU).await;
 }
 
@@ -153,7 +166,7 @@ fn container(pod: &Pod) -> &Container {
     &pod.spec.as_ref().unwrap().containers[0]
 }
 
-fn in_simulation<F: Future<Output = ()> + Send + 'static>(
+pub(crate) fn in_simulation<F: Future<Output = ()> + Send + 'static>(
     story: impl FnOnce(Runtime, tempfile::TempDir) -> F,
 ) {
     let simulation = Simulation::new(7);
@@ -210,6 +223,7 @@ fn device_is_one_pods_though_its_plugin_registers_while_another_waits() {
             container: "c",
             resource: NIC,
             required: 1,
+            nodes: None,
         };
         let response = ContainerAllocateResponse::default();
         let refused = manager.state.lock().give(late, ["a".to_owned()], response);

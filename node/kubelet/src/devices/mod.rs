@@ -8,13 +8,14 @@
 //!
 //! Never: a device given to two pods, a call under a lock that other plugins' pods need, an answer without a bound.
 
-mod admission;
+pub(crate) mod admission;
 mod allocating;
 mod allocations;
 mod checkpoint;
 mod choice;
 mod claims;
 pub(crate) mod container_options;
+mod hints;
 mod inventory;
 pub(crate) mod manager;
 mod metrics;
@@ -23,7 +24,7 @@ mod registration;
 mod state;
 
 #[cfg(test)]
-mod manager_tests;
+pub(crate) mod manager_tests;
 #[cfg(test)]
 mod tests;
 

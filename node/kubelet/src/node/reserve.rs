@@ -162,7 +162,8 @@ impl Reserve {
         self.reserved(resource).saturating_add(free)
     }
 
-    fn reserved(&self, resource: &str) -> i64 {
+    /// Amount that is reserved by name, without the room of the thresholds.
+    pub(crate) fn reserved(&self, resource: &str) -> i64 {
         let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or(0);
         of(&self.kube).saturating_add(of(&self.system))
     }

@@ -8,6 +8,7 @@ use machinery_semantics::{node_affinity, taints};
 use super::resize::allocation::Shortage;
 use super::spec;
 use crate::containers::{app_armor, security, sysctl};
+use crate::resource_managers::rejection::AllocationError;
 
 /// Security features of the machine and its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,12 @@ impl Rejection {
 }
 
 const NODE_AFFINITY: &str = "NodeAffinity";
+
+impl From<AllocationError> for Rejection {
+    fn from(error: AllocationError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}
 
 impl From<Shortage> for Rejection {
     fn from(shortage: Shortage) -> Self {

@@ -20,6 +20,7 @@ pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
         access(config),
         node(config),
         pods(config, facts),
+        managers(config),
         images(config),
         eviction(config),
     ];
@@ -123,6 +124,27 @@ fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
         "containerLogMaxSize": Quantity::from_bytes(log_bytes).to_string(),
         "containerLogMaxFiles": config.container_log_max_files,
     }))
+}
+
+fn managers(config: &KubeletConfig) -> Map<String, Value> {
+    let own = &config.resource_managers;
+    fields(json!({
+        "cpuManagerPolicy": own.cpu_policy.name(),
+        "cpuManagerPolicyOptions": (!own.cpu_options.is_empty()).then_some(&own.cpu_options),
+        "cpuManagerReconcilePeriod": go_duration(own.cpu_reconcile_period),
+        "reservedSystemCPUs": named(&own.reserved_cpus),
+        "memoryManagerPolicy": own.memory_policy.name(),
+        "reservedMemory": (!own.reserved_memory.is_empty()).then(|| reserved_memory(config)),
+        "topologyManagerPolicy": own.topology_policy.name(),
+        "topologyManagerScope": own.topology_scope.name(),
+        "topologyManagerPolicyOptions": (!own.topology_options.is_empty()).then_some(&own.topology_options),
+    }))
+}
+
+fn reserved_memory(config: &KubeletConfig) -> Vec<Value> {
+    let all = config.resource_managers.reserved_memory.iter();
+    all.map(|own| json!({"numaNode": own.numa_node, "limits": own.limits}))
+        .collect()
 }
 
 fn images(config: &KubeletConfig) -> Map<String, Value> {

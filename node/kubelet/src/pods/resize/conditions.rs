@@ -15,7 +15,7 @@ const IN_PROGRESS: &str = "PodResizeInProgress";
 /// Content of one of the two conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ResizeCondition {
-    /// `Deferred`, `Error`, or empty.
+    /// `Deferred`, `Infeasible`, `Error`, or empty.
     pub(crate) reason: String,
     /// Cause of the delay or failure.
     pub(crate) message: String,

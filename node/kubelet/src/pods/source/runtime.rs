@@ -96,6 +96,7 @@ impl Pods {
                         self.remove_orphaned_pods(states.keys().cloned().collect()).await;
                         // Whatever has something on this node has a worker now, but for what cannot be decoded.
                         self.context.devices.settle(|uid| self.is_known(uid));
+                        self.context.resource_managers.settle(|uid| self.is_known(uid));
                         self.context.dra.settle();
                         // Since the last time each of them has looked at its pod.
                         if std::mem::replace(&mut all_have_workers, true) {

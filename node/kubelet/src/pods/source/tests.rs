@@ -2,6 +2,7 @@ use super::*;
 use crate::config::KubeletConfig;
 use crate::kubelet::{Host, worker_context};
 use crate::node::facts::NodeFacts;
+use crate::resource_managers::manager::ResourceManagers;
 use kube::Client;
 use machinery_meta::{ObjectHeader, ObjectKey, Uid};
 use machinery_runtime::Runtime;
@@ -34,7 +35,8 @@ fn alone(runtime: &Runtime, folder: &Path) -> Arc<Pods> {
         facts: NodeFacts::observe(&config),
     };
     let client = Client::new(tower::service_fn(away), "default");
-    Pods::new(worker_context(runtime, &config, &client, host))
+    let managers = ResourceManagers::new(runtime, &config).unwrap();
+    Pods::new(worker_context(runtime, &config, &client, host, managers.into()))
 }
 
 #[test]

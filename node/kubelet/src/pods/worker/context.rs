@@ -22,6 +22,7 @@ use crate::metrics::probes::ProbeMetrics;
 use crate::node::pressure::Pressure;
 use crate::pods::disruption::Disruption;
 use crate::pods::resize::allocation::NodeAllocations;
+use crate::resource_managers::manager::ResourceManagers;
 use crate::static_pods::mirrors::Mirrors;
 
 /// Context that all workers share.
@@ -44,6 +45,8 @@ pub(crate) struct WorkerContext {
     pub(crate) allocations: NodeAllocations,
     /// Devices of plugins.
     pub(crate) devices: Arc<DeviceManager>,
+    /// Processors and memory that containers have for themselves.
+    pub(crate) resource_managers: Arc<ResourceManagers>,
     /// Volumes of drivers.
     pub(crate) csi: Csi,
     /// Devices of claims.

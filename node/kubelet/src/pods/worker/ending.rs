@@ -66,6 +66,7 @@ impl PodWorker {
     async fn give_back(&self, pod: &Pod) -> bool {
         self.context.allocations.release(&self.uid);
         self.context.devices.release(&self.uid);
+        self.context.resource_managers.release(&self.uid);
         let unprepared = self.context.dra.unprepare(&self.uid).await;
         if let Err(error) = &unprepared {
             tracing::warn!(pod = %full_name(pod), error, "ResourceClaims not unprepared");

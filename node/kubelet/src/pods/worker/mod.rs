@@ -200,6 +200,7 @@ impl PodWorker {
         self.context.control.services.forget_pod(&self.uid);
         self.context.allocations.release(&self.uid);
         self.context.devices.release(&self.uid);
+        self.context.resource_managers.release(&self.uid);
         self.context.dra.forget_pod(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }

@@ -169,13 +169,16 @@ impl PodWorker {
         self.failure = Some(Failure::new(found.reason.into_owned(), message));
     }
 
-    /// Gives the pod its devices, and then all else that it requests, in upstream's order. It keeps none if it is rejected.
+    /// Gives the pod its devices and processors, and then all else that it requests, in upstream's order. It keeps none if it is rejected.
     async fn admit_with_devices(&self, pod: &Pod, observed: &ObservedPod) -> Result<Vec<String>, Rejection> {
         let runs = observed.running().next().is_some();
-        let admission = self.context.devices.allocate(pod, runs).await;
-        let admission = admission.map_err(|why| Rejection::unexpected_allocation(&why))?;
+        let context = &self.context;
+        let given = context
+            .resource_managers
+            .admit(&context.devices, pod, runs)
+            .await?;
         let victims = self.admit_to_node(pod).await?;
-        admission.keep();
+        given.keep();
         Ok(victims)
     }
 

@@ -31,6 +31,8 @@ impl PodWorker {
         let wanted = Resources::of(pod);
         if wanted == record.allocated {
             self.resize.pending = None;
+        } else if let Some(refusal) = self.refusal(pod, &record) {
+            self.refuse(pod, refusal);
         } else if self.allocate(pod) {
             record.allocated = wanted;
             self.keep(record).await;
@@ -56,6 +58,27 @@ impl PodWorker {
         self.resize = ResizeState::of(previous);
         self.record = Some(record.clone());
         Some(record)
+    }
+
+    /// Returns why this node never gives the pod what it requests now.
+    fn refusal(&self, pod: &Arc<Pod>, record: &Record) -> Option<&'static str> {
+        let managers = &self.context.resource_managers;
+        managers.resize_refusal(pod, &record.allocated.put_into(pod))
+    }
+
+    fn refuse(&mut self, pod: &Pod, message: &str) {
+        let generation = pod.metadata.generation.unwrap_or_default();
+        let infeasible = ResizeCondition {
+            reason: "Infeasible".to_owned(),
+            message: message.to_owned(),
+            generation,
+        };
+        if self.resize.pending.as_ref() != Some(&infeasible) {
+            let text = event("Infeasible", pod, generation, message);
+            let events = &self.context.events;
+            events.pod(pod, EventType::Warning, "ResizeInfeasible", text);
+        }
+        self.resize.pending = Some(infeasible);
     }
 
     /// Reports whether the node has what the pod requests now, and allocates it if so.
