@@ -10,6 +10,7 @@ use crate::{
     own_certificate,
 };
 use anyhow::{Context, bail};
+use apiserver_server::{FeatureGates, GateComponent};
 use clap::Args;
 use ipnet::Ipv4Net;
 use machinery_client::Client;
@@ -80,6 +81,10 @@ pub(crate) struct AgentArguments {
     /// Bundle of authorities of client certificates [default: client-ca.crt in the data directory]
     #[arg(long)]
     client_ca_file: Option<PathBuf>,
+    /// States of upstream's feature gates, comma separated, repeatable: Name=true or Name=false; a gate is refused in a state that
+    /// the agent does not have
+    #[arg(long, value_delimiter = ',', value_name = "GATE=BOOL")]
+    feature_gates: Vec<String>,
     #[command(flatten, next_help_heading = "Joining a cluster")]
     join: JoinArguments,
     #[command(flatten, next_help_heading = "Node")]
@@ -89,6 +94,7 @@ pub(crate) struct AgentArguments {
 /// Runs until it receives a signal to end. Pods, containerd and the rules in the kernel stay.
 pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     arguments.config.log();
+    check_gates(&arguments.feature_gates).context("--feature-gates")?;
     // Before anything is left on the machine.
     has_identity(&arguments)?;
     join::check(&arguments.join, &own_node(&arguments))?;
@@ -115,6 +121,15 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         Ok((runtime, plugin))
     };
     executors::apart(services, |(beside, plugin)| work(&arguments, beside, plugin))
+}
+
+/// Refuses feature gates in states that the agent does not have.
+fn check_gates(values: &[String]) -> anyhow::Result<()> {
+    let gates = FeatureGates::parse(values.iter().map(String::as_str)).map_err(anyhow::Error::msg)?;
+    match gates.refusal(GateComponent::Agent) {
+        None => Ok(()),
+        Some(why) => bail!(why),
+    }
 }
 
 /// Refuses to start on a machine that the settings exclude, in upstream's words.

@@ -57,6 +57,9 @@ pub(crate) enum ConfigFileError {
     Kubelet(#[from] KubeletConfigurationError),
     #[error("--config is a KubeletConfiguration: leave out --kubelet-config")]
     Twice,
+    /// A flag of upstream's that cannot be honoured.
+    #[error("{0}")]
+    DropIn(String),
 }
 
 /// Words of this process's command line, with those of a configuration file.
@@ -72,7 +75,8 @@ pub(crate) fn words() -> Vec<OsString> {
 
 /// Reads the configuration file that the command line of this process names, and keeps the words.
 pub(crate) fn expand_own(command: &Command) -> Result<Vec<OsString>, ConfigFileError> {
-    let words = expand(command, drop_in::command_line(std::env::args_os().collect()))?;
+    let words = drop_in::command_line(std::env::args_os().collect());
+    let words = expand(command, words.map_err(ConfigFileError::DropIn)?)?;
     Ok(WORDS.get_or_init(|| words).clone())
 }
 

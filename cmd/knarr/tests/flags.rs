@@ -317,7 +317,7 @@ fn command_line_errors_are_one_line() {
     let sample = folder.path().join("encryption.yaml");
     std::fs::write(&sample, SAMPLE).expect("a file");
     let sample = sample.display().to_string();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 16] = [
         (
             &["agent", "--data-dir", "/nowhere/agent"],
             "join a cluster with the line that `knarr token create --print-join-command` prints",
@@ -369,6 +369,22 @@ fn command_line_errors_are_one_line() {
         (
             &["server", "--disable-agent", "--tls-san=good.test,bad_name/x"],
             "bad_name/x",
+        ),
+        (
+            &["server", "--disable-agent", "--feature-gates=NoSuchGate=true"],
+            "--feature-gates: unrecognized feature gate: NoSuchGate",
+        ),
+        (
+            &["agent", "--feature-gates=PodLevelResources=false"],
+            "this agent always has the feature on",
+        ),
+        (
+            &["server", "--disable-agent", "--runtime-config=boats.test/v1=true"],
+            "--runtime-config: unknown api groups boats.test/v1",
+        ),
+        (
+            &["server", "--disable-agent", "--tls-min-version=VersionTLS10"],
+            "this server does not have VersionTLS10",
         ),
         (&["sever"], "sever"),
         (&["image", "import"], "<ARCHIVES>"),

@@ -446,12 +446,7 @@ pub(crate) const FIELDS: &[Field] = &[
     differs("makeIPTablesUtilChains", Bool, "true", "false", &[], IPTABLES).zero(),
     unused("iptablesMasqueradeBit", Int32, "14", IPTABLES).zero(),
     unused("iptablesDropBit", Int32, "15", IPTABLES).zero(),
-    kept(
-        "featureGates",
-        BoolMap,
-        "",
-        "features of the agent that can be switched",
-    ),
+    flag("featureGates", BoolMap, "", "feature-gates"),
     flag("failSwapOn", Bool, "true", "fail-swap-on").zero(),
     differs(
         "memorySwap.swapBehavior",

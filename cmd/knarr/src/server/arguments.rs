@@ -125,9 +125,11 @@ pub(crate) struct ServerArguments {
     /// Admission plugins that do not run, such as DenyServiceExternalIPs
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) disable_admission_plugins: Vec<String>,
-    /// Admission plugins that run although they are off by default (EventRateLimit); all others run unless they are disabled
+    /// Admission plugins that run although they are off by default, such as AlwaysPullImages; all others run unless they are disabled
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) enable_admission_plugins: Vec<String>,
+    #[command(flatten)]
+    pub(crate) api: super::api::ApiArguments,
     /// File with the configurations of admission plugins (AdmissionConfiguration)
     #[arg(long)]
     pub(crate) admission_control_config_file: Option<PathBuf>,
@@ -179,6 +181,10 @@ impl ServerArguments {
             disable_admission_plugins: self.disable_admission_plugins.clone(),
             enable_admission_plugins: self.enable_admission_plugins.clone(),
             admission_control_config_file: self.admission_control_config_file.clone(),
+            feature_gates: self.api.gates()?,
+            runtime_config: self.api.versions()?,
+            event_ttl: self.api.event_ttl(),
+            tls: self.serving.tls(),
             audit_log: self.audit.log(),
             audit_policy_file: self.audit.audit_policy_file.clone(),
             max_requests_inflight: self.max_requests_inflight,

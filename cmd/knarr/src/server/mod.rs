@@ -1,11 +1,12 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
-//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
+//! [`arguments`] has the flags, [`api`] those of what the API serves, [`controllers`] those of the controllers, [`election`] those of their election among
 //! several servers, [`encryption`] those of encryption at rest, [`bounds`] those of what is stored, [`serving`] those of serving certificates, [`scheduler`] the file of the scheduler, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`node_config`] what nodes that join have to know, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
 mod agent_process;
+mod api;
 mod arguments;
 mod audit;
 mod authentication;
@@ -121,6 +122,18 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     tokio::select! { biased;
         signal = wait_for_signal() => signal?,
         () = identities.renew_kubeconfigs(due) => {}
+    }
+    let delay = arguments.api.shutdown_delay_duration;
+    if !delay.is_zero() {
+        tracing::info!(
+            ?delay,
+            "not ready any more, and serving on until the delay has passed"
+        );
+        server.announce_shutdown();
+        tokio::select! { biased;
+            signal = wait_for_signal() => signal?,
+            () = runtime.sleep(delay) => {}
+        }
     }
     tracing::info!("shutting down");
     cluster.shutdown().await;

@@ -1,7 +1,7 @@
 //! The flags of the serving certificates, as upstream's.
 
 use anyhow::Context;
-use apiserver_server::SniCertificate;
+use apiserver_server::{SniCertificate, TlsOptions};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -23,6 +23,12 @@ pub(crate) struct ServingArguments {
     /// before names in a certificate, earlier certificates before later ones. The files are read again as they change.
     #[arg(long, value_name = "CERT,KEY[:NAMES]")]
     pub(crate) tls_sni_cert_key: Vec<SniCertificate>,
+    /// Lowest version of TLS: VersionTLS12 or VersionTLS13
+    #[arg(long, default_value = "VersionTLS12")]
+    tls_min_version: String,
+    /// Cipher suites of TLS 1.2 by their names in Go, comma separated; those of TLS 1.3 are always offered
+    #[arg(long, value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
     /// Bundle in PEM of authorities that pods trust besides the cluster's own, in every kube-root-ca.crt
     ///
     /// Needed where --tls-cert-file replaces the server's own certificate and pods reach the server.
@@ -31,6 +37,13 @@ pub(crate) struct ServingArguments {
 }
 
 impl ServingArguments {
+    pub(crate) fn tls(&self) -> TlsOptions {
+        TlsOptions {
+            min_version: self.tls_min_version.clone(),
+            cipher_suites: self.tls_cipher_suites.clone(),
+        }
+    }
+
     /// Authorities that pods trust besides the cluster's own.
     pub(crate) fn root_ca(&self) -> anyhow::Result<String> {
         let Some(path) = &self.root_ca_file else {
