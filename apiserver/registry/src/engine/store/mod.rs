@@ -12,11 +12,13 @@ pub mod expiry;
 mod follow;
 mod migration;
 mod node_growth;
+mod preconditions;
 mod read;
 mod shown;
 mod tracking;
 mod unreadable;
 mod update;
+mod updated_object;
 mod watch;
 
 #[cfg(test)]
@@ -28,7 +30,8 @@ pub use delete::Deleted;
 pub use follow::{Followed, Follower, ObjectChange};
 pub(crate) use node_growth::NodeGrowth;
 pub use read::ListPage;
-pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
+pub use update::{Target, UPDATE_ATTEMPTS};
+pub use updated_object::{Replacement, UpdatedObject};
 pub use watch::{WatchEvent, Watcher};
 
 use crate::engine::admission::{Admitted, Attributes, Door, Mutated, Operation};

@@ -1,81 +1,23 @@
 //! Update and patch: read, change, prepare, validate, compare and write; again when the revision moved.
 
+use super::updated_object::UpdatedObject;
 use super::{Committed, Store, Written, claim};
 use crate::engine::admission::{Admitted, Door, Operation};
 use crate::engine::allocation::AllocationChange;
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
-use crate::engine::managed_fields::{self, Subject};
+use crate::engine::managed_fields;
 use crate::engine::metadata;
-use crate::engine::options::{CreateOptions, Preconditions, UpdateOptions};
+use crate::engine::options::{CreateOptions, UpdateOptions};
 use crate::engine::scope::Scope;
 use crate::engine::strategy::ObjectPart;
 use apiserver_storage::{Entry, Expect, ReadAt, Write};
-use async_trait::async_trait;
-use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
 /// An unconditional change meets at most this many others before the answer asks the client to retry: more than five
 /// writers of one object at the same moment are a client's mistake.
 pub const UPDATE_ATTEMPTS: usize = 16;
-
-/// The change a client requests, applied to the live object afresh in every attempt.
-#[async_trait]
-pub trait UpdatedObject: Send + Sync {
-    /// The candidate made from the live object, defaults and all; `None` when there is none yet.
-    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
-
-    /// Reports whether the candidate already has its field owners.
-    fn has_field_owners(&self) -> bool {
-        false
-    }
-
-    /// The kind of the candidate, where it is not the stored kind but a subresource's own (`Scale`).
-    fn kind(&self) -> Option<GroupVersionKind> {
-        None
-    }
-
-    /// The subject under which owners of such a candidate's fields are recorded.
-    fn window(&self) -> Option<Subject<'_>> {
-        None
-    }
-
-    /// The object to store of an admitted candidate of that kind.
-    fn stored(&self, candidate: Tree, _live: &Tree) -> Result<Tree, RegistryError> {
-        Ok(candidate)
-    }
-
-    /// A stored object as that kind shows it, which is what admission validates.
-    fn view(&self, _stored: &Tree) -> Result<Option<Tree>, RegistryError> {
-        Ok(None)
-    }
-
-    /// Preconditions on the live object (a uid in the body).
-    fn preconditions(&self) -> Preconditions {
-        Preconditions::default()
-    }
-}
-
-/// An update is a whole object.
-#[derive(Debug)]
-pub struct Replacement(pub Tree);
-
-#[async_trait]
-impl UpdatedObject for Replacement {
-    async fn apply(&self, _: &RequestContext, _: Option<&Tree>) -> Result<Tree, RegistryError> {
-        Ok(self.0.clone())
-    }
-
-    fn preconditions(&self) -> Preconditions {
-        let uid = metadata::uid(&self.0);
-        let uid = (!uid.is_empty()).then(|| machinery_meta::Uid(uid.to_owned()));
-        Preconditions {
-            uid,
-            resource_version: None,
-        }
-    }
-}
 
 /// The object and part that an update addresses.
 #[derive(Debug, Clone, Copy)]
@@ -310,43 +252,6 @@ impl Store {
         self.commit(ctx, admitted, write, with).await
     }
 
-    /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
-    fn check_revision(&self, object: &mut Tree, old: &Tree, name: &str) -> Result<(), RegistryError> {
-        let (wanted, live) = (
-            metadata::resource_version(object),
-            metadata::resource_version(old),
-        );
-        match wanted {
-            "" | "0" if self.row.strategy.allows_unconditional_update() => {
-                object.set_str(&["metadata", "resourceVersion"], live);
-                Ok(())
-            }
-            "" | "0" => {
-                let path = FieldPath::new("metadata").child("resourceVersion");
-                let problem = FieldError::invalid(&path, 0, "must be specified for an update");
-                let resource = self.row.group_resource();
-                let kind = GroupKind {
-                    group: resource.group,
-                    kind: resource.resource,
-                };
-                Err(RegistryError::Invalid {
-                    kind,
-                    name: name.to_owned(),
-                    errors: vec![problem],
-                })
-            }
-            _ if wanted == live => Ok(()),
-            _ if wanted.parse::<u64>().is_err() => Err(RegistryError::Unclassified(format!(
-                "strconv.ParseUint: parsing {wanted:?}: invalid syntax"
-            ))),
-            _ => Err(RegistryError::conflict(
-                &self.row.group_resource(),
-                name,
-                OPTIMISTIC_LOCK_MESSAGE,
-            )),
-        }
-    }
-
     pub(super) fn prepare_changed(
         &self,
         ctx: &RequestContext,
@@ -482,37 +387,5 @@ impl Store {
                 .await;
         }
         self.create(ctx, target.scope, object, &options, door).await
-    }
-
-    /// Uid and revision a caller insists on.
-    pub(super) fn check_preconditions(
-        &self,
-        wanted: &Preconditions,
-        old: &Tree,
-        name: &str,
-        key: &str,
-    ) -> Result<(), RegistryError> {
-        let refuse = |what: &str, wanted: &str, found: &str| {
-            let detail = format!(
-                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
-                 Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            );
-            RegistryError::conflict(&self.row.group_resource(), name, detail)
-        };
-        if let Some(uid) = &wanted.uid
-            && uid.0 != metadata::uid(old)
-        {
-            return Err(refuse("UID", &uid.0, metadata::uid(old)));
-        }
-        if let Some(version) = &wanted.resource_version
-            && version != metadata::resource_version(old)
-        {
-            return Err(refuse(
-                "ResourceVersion",
-                version,
-                metadata::resource_version(old),
-            ));
-        }
-        Ok(())
     }
 }
