@@ -88,7 +88,7 @@ impl TlsOptions {
         problems
     }
 
-    /// What is left of a provider.
+    /// A provider with the suites that clients may agree on.
     pub(crate) fn restricted(&self, provider: &CryptoProvider) -> CryptoProvider {
         let mut provider = provider.clone();
         let listed: Vec<String> = self.cipher_suites.iter().map(|name| full_name(name)).collect();

@@ -1,5 +1,5 @@
-//! AlwaysPullImages: containers and volumes of images pull them at each start, so that nobody runs an image that a node has
-//! from others without the right to pull it. Off by default, as upstream's.
+//! AlwaysPullImages: containers and volumes of images pull them at each start, so that a pod runs no image that its node has
+//! from another pod without the right to pull it. Off by default, as upstream's.
 
 use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;

@@ -1,5 +1,5 @@
-//! OwnerReferencesPermissionEnforcement: owners of an object are changed by those who may delete it, and a reference that keeps
-//! its owner from being deleted is set by those who may set the owner's finalizers. Off by default, as upstream's.
+//! OwnerReferencesPermissionEnforcement: a user changes the owners of an object with the right to delete it, and sets a
+//! reference that keeps its owner from being deleted with the right to set the owner's finalizers. Off by default, as upstream's.
 
 use crate::{AdmissionError, Host, Operation, Plugin, Request, Step};
 use async_trait::async_trait;

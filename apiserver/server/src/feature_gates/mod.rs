@@ -1,9 +1,9 @@
 //! Feature gates, as `--feature-gates` sets them: upstream's of this release, by the generated table.
 //!
-//! What this server does is what upstream's gates do by default. A gate is set to another state where [`effects`] has it: the
-//! gate is honoured, or its state makes no difference here. All others are refused, so that nobody takes a feature for on that is
-//! not there, or for off that is. Dependencies between gates are not looked at: what they would refuse is refused already, or off
-//! by itself.
+//! The features of this server are those of upstream's gates by default. A gate is set to another state where [`effects`] has it:
+//! the gate is honoured, or its state makes no difference here. All others are refused, so that no administrator takes a feature
+//! for on that is absent, or for off that is on. Dependencies between gates are not looked at: the states that they would refuse
+//! are refused already, or have no effect.
 
 mod effects;
 

@@ -41,7 +41,7 @@ const REGISTRATION: (&str, &str) = ("apiregistration.k8s.io", "v1");
 /// Keys for many versions, in the order in which they are looked at.
 const MANY: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
-/// What is switched, by versions and by resources.
+/// States of versions and resources that were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
     many: Vec<(&'static str, bool)>,
