@@ -35,8 +35,28 @@ impl Subject {
         release: bool,
         controllers: Controllers,
     ) -> Result<Self> {
-        tools::ensure(config, &["kubectl"])?;
         let knarr = build(config, release)?;
+        Self::start_program(config, folder, &knarr, controllers)
+    }
+
+    /// The program that is there, whatever the tree says by now; it is built where there is none.
+    pub(crate) fn start_as_built(
+        config: &Config,
+        folder: &Path,
+        release: bool,
+        controllers: Controllers,
+    ) -> Result<Self> {
+        let built = path(config, release);
+        let knarr = if built.try_exists()? {
+            built
+        } else {
+            build(config, release)?
+        };
+        Self::start_program(config, folder, &knarr, controllers)
+    }
+
+    fn start_program(config: &Config, folder: &Path, knarr: &Path, controllers: Controllers) -> Result<Self> {
+        tools::ensure(config, &["kubectl"])?;
         if folder.try_exists()? {
             fs::remove_dir_all(folder)?;
         }
@@ -65,7 +85,7 @@ impl Subject {
         if controllers == Controllers::None {
             command.arg("--disable-scheduler");
         }
-        println!("starting knarr server …");
+        println!("starting {} server …", knarr.display());
         let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -89,8 +109,12 @@ pub(crate) fn build(config: &Config, release: bool) -> Result<PathBuf> {
         build.arg("--release");
     }
     process::run(&mut build)?;
+    Ok(path(config, release))
+}
+
+fn path(config: &Config, release: bool) -> PathBuf {
     let profile = if release { "release" } else { "debug" };
-    Ok(config.root.join("target").join(profile).join("knarr"))
+    config.root.join("target").join(profile).join("knarr")
 }
 
 impl Drop for Subject {

@@ -1,111 +1,85 @@
 //! Steps of a scenario, one after the other; the first that fails ends it.
 
-use std::fs::File;
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::catalog::{Operator, Step};
-use super::program;
-use crate::config::Config;
+use super::patience::poll;
+use super::place::Place;
+use super::pod;
 use crate::process;
 
-/// Time within which an expected answer must be there.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Folders of a run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub kubeconfig: &'a Path,
-    pub folder: &'a Path,
-    pub module: &'a Path,
-}
-
-/// An operator that runs beside the server, stopped when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+pub(super) fn run(operator: &Operator, place: &Place) -> Result<()> {
+    if place.has("install.yaml")? {
+        place.apply(&place.file("install.yaml")?)?;
     }
-}
-
-pub(crate) fn run(config: &Config, operator: &Operator, place: &Place<'_>) -> Result<()> {
     for definitions in operator.definitions {
-        // Definitions are too long for the annotation of a client's apply.
-        let path = place.module.join(definitions);
-        process::run(
-            kubectl(config, place)
-                .args(["apply", "--server-side", "-f"])
-                .arg(path),
-        )?;
+        place.apply(&place.module.join(definitions))?;
     }
-    let _running = match operator.runs_with {
-        Some(arguments) => Some(start(config, operator, place, arguments)?),
+    let mut running = match &operator.program {
+        Some(program) => Some(pod::start(operator, program, place)?),
         None => None,
     };
     for (index, step) in operator.steps.iter().enumerate() {
-        act(config, operator, place, step)
-            .with_context(|| format!("{}: step {}: {step:?}", operator.name, index + 1))?;
+        act(place, step).with_context(|| {
+            let end = running.as_mut().and_then(|running| running.end().ok().flatten());
+            let end = end.map(|end| format!(" (its program ended: {end})"));
+            let position = index + 1;
+            format!(
+                "{}: step {position}{}: {step:?}",
+                operator.name,
+                end.unwrap_or_default()
+            )
+        })?;
     }
     println!("{}: {} steps passed", operator.name, operator.steps.len());
     Ok(())
 }
 
-fn act(config: &Config, operator: &Operator, place: &Place<'_>, step: &Step) -> Result<()> {
-    let files = config.root.join("conformance/operators").join(operator.name);
+fn act(place: &Place, step: &Step) -> Result<()> {
     match step {
-        Step::Apply(file) => process::run(
-            kubectl(config, place)
-                .args(["apply", "--server-side", "-f"])
-                .arg(files.join(file)),
-        ),
-        Step::Run(arguments) => {
-            process::run(own(config, operator, place).args(*arguments).current_dir(files))
+        Step::Apply(file) => {
+            let file = place.file(file)?;
+            // Webhooks of an operator that has just begun may not answer yet.
+            poll(|| Ok(place.apply(&file).err().map(|error| error.to_string())))
         }
-        Step::Expect { get, path, text } => expect(config, place, get, path, text),
-        Step::Gone(get) => gone(config, place, get),
+        Step::Refused { file, text } => refused(place, &place.file(file)?, text),
+        Step::Run(arguments) => process::run(place.own().args(*arguments)),
+        Step::Kubectl(arguments) => process::run(place.kubectl().args(*arguments)),
+        Step::Expect { get, path, text } => expect(place, get, path, text),
+        Step::Gone(get) => gone(place, get),
+        Step::Certificate {
+            namespace,
+            secret,
+            host,
+        } => certificate(place, namespace, secret, host),
     }
 }
 
-/// The operator's program, with its settings in the scenario's folder.
-fn own(config: &Config, operator: &Operator, place: &Place<'_>) -> Command {
-    let mut own = process::command(program::path(config, operator));
-    own.env("KUBECONFIG", place.kubeconfig).env("HOME", place.folder);
-    own
-}
-
-fn kubectl(config: &Config, place: &Place<'_>) -> Command {
-    let mut kubectl = process::command(config.tools.join("kubectl"));
-    kubectl.arg("--kubeconfig").arg(place.kubeconfig);
-    kubectl
-}
-
-fn start(config: &Config, operator: &Operator, place: &Place<'_>, arguments: &[&str]) -> Result<Running> {
-    let log = File::create(place.folder.join("operator.log"))?;
-    let kubeconfig = place.kubeconfig.display().to_string();
-    let child = own(config, operator, place)
-        .args(
-            arguments
-                .iter()
-                .map(|word| word.replace("KUBECONFIG", &kubeconfig)),
-        )
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
-        .with_context(|| format!("starting {}", operator.name))?;
-    Ok(Running(child))
+/// Waits until the server refuses to create what a file has.
+fn refused(place: &Place, file: &Path, text: &str) -> Result<()> {
+    poll(|| {
+        let answer = place
+            .kubectl()
+            .args(["create", "--dry-run=server", "-f"])
+            .arg(file)
+            .output()?;
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        if answer.status.success() {
+            return Ok(Some("not refused".to_owned()));
+        }
+        Ok(if said.contains(text) { None } else { Some(said) })
+    })
 }
 
 /// Waits until `kubectl get` answers with this text.
-fn expect(config: &Config, place: &Place<'_>, get: &[&str], path: &str, text: &str) -> Result<()> {
+fn expect(place: &Place, get: &[&str], path: &str, text: &str) -> Result<()> {
     let format = format!("jsonpath={path}");
     poll(|| {
-        let answer = kubectl(config, place)
+        let answer = place
+            .kubectl()
             .arg("get")
             .args(get)
             .args(["-o", &format])
@@ -116,9 +90,10 @@ fn expect(config: &Config, place: &Place<'_>, get: &[&str], path: &str, text: &s
 }
 
 /// Waits until an object is not there.
-fn gone(config: &Config, place: &Place<'_>, get: &[&str]) -> Result<()> {
+fn gone(place: &Place, get: &[&str]) -> Result<()> {
     poll(|| {
-        let answer = kubectl(config, place)
+        let answer = place
+            .kubectl()
             .args(["get", "--ignore-not-found", "-o", "name"])
             .args(get)
             .output()?;
@@ -131,18 +106,24 @@ fn gone(config: &Config, place: &Place<'_>, get: &[&str]) -> Result<()> {
     })
 }
 
-/// Asks again until nothing differs.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a tool waits for others' programs by the wall clock"
-)]
-fn poll(mut difference: impl FnMut() -> Result<Option<String>>) -> Result<()> {
-    let begun = Instant::now();
-    while let Some(seen) = difference()? {
-        if begun.elapsed() > PATIENCE {
-            bail!("after {} s the answer is {seen:?}", PATIENCE.as_secs());
+/// Waits until openssl verifies the Secret's certificate for the host by the Secret's authority.
+fn certificate(place: &Place, namespace: &str, secret: &str, host: &str) -> Result<()> {
+    poll(|| {
+        for key in ["ca.crt", "tls.crt"] {
+            let template = format!("go-template={{{{index .data {key:?} | base64decode}}}}");
+            let get = ["get", "-n", namespace, "secret", secret, "-o", &template];
+            let answer = place.kubectl().args(get).output()?;
+            if !answer.status.success() {
+                return Ok(Some(String::from_utf8_lossy(&answer.stderr).into_owned()));
+            }
+            fs::write(place.folder.join(key), answer.stdout)?;
         }
-        std::thread::sleep(Duration::from_millis(500));
-    }
-    Ok(())
+        let answer = process::command("openssl")
+            .args(["verify", "-verify_hostname", host, "-CAfile"])
+            .arg(place.folder.join("ca.crt"))
+            .arg(place.folder.join("tls.crt"))
+            .output()?;
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        Ok(if answer.status.success() { None } else { Some(said) })
+    })
 }
