@@ -11,3 +11,6 @@ pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod set;
 pub(crate) mod topology;
+
+#[cfg(test)]
+mod tests;

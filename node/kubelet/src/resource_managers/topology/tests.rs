@@ -1,6 +1,69 @@
-//! Options of the topology manager.
+//! The topology manager's decisions beside those of upstream, recorded of its own tests.
 
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use super::merging::Nodes;
 use super::options::TopologyOptions;
+use super::policy::TopologyPolicy;
+use crate::resource_managers::config::{TopologyManagerPolicy, TopologyManagerScope};
+use crate::resource_managers::hints::{Hint, Hints};
+
+type RecordedHint = (Option<Vec<u32>>, bool);
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    policy: String,
+    nodes: Vec<u32>,
+    distances: BTreeMap<u32, Option<Vec<u64>>>,
+    closest: bool,
+    providers: Vec<BTreeMap<String, Option<Vec<RecordedHint>>>>,
+    hint: RecordedHint,
+    admit: bool,
+}
+
+fn hint((nodes, preferred): &RecordedHint) -> Hint {
+    Hint {
+        nodes: nodes.as_ref().map(|nodes| nodes.iter().copied().collect()),
+        preferred: *preferred,
+    }
+}
+
+/// Calls of upstream's `Merge` in its tests.
+#[test]
+fn topology_hints_are_merged_as_upstreams() {
+    let mut rows = 0;
+    for line in include_str!("testdata/merging.jsonl").lines() {
+        let row: Row = serde_json::from_str(line).unwrap();
+        let distances = row.distances.iter();
+        let policy = TopologyPolicy {
+            policy: TopologyManagerPolicy::named(&row.policy).unwrap(),
+            scope: TopologyManagerScope::Container,
+            nodes: Nodes {
+                numbers: row.nodes.clone(),
+                distances: distances
+                    .map(|(node, own)| (*node, own.clone().unwrap_or_default()))
+                    .collect(),
+                prefer_closest: row.closest,
+            },
+        };
+        let providers: Vec<Hints> = row
+            .providers
+            .iter()
+            .map(|own| {
+                let own = own.iter();
+                own.map(|(name, hints)| {
+                    let hints = hints.as_ref().map(|hints| hints.iter().map(hint).collect());
+                    (name.clone(), hints)
+                })
+                .collect()
+            })
+            .collect();
+        assert_eq!(policy.merge(&providers), (hint(&row.hint), row.admit), "{row:?}");
+        rows += 1;
+    }
+    assert!(rows > 100, "{rows}");
+}
 
 #[test]
 fn topology_options_are_read_as_upstreams() {
