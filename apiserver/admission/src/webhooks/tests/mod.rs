@@ -1,81 +1,29 @@
+mod fixtures;
+
+pub(crate) use fixtures::{OneNamespace, deployments, none, request};
+
 use super::answer::{self, BadAnswer};
 use super::conditions;
-use super::configuration::{ConfiguredWebhooks, ReviewVersion};
+use super::configuration::ReviewVersion;
 use crate::expressions::{Inputs, Matched, matched};
 use crate::matching::{Asked, Objects, Selection, patched as apply};
-use crate::{AdmissionError, Equivalent, Host, Operation, Plugin, Request};
-use async_trait::async_trait;
-use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
-use machinery_meta::{
-    GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, ObjectHeader, ObjectKey, Revision,
-    UserInfo,
-};
+use crate::{AdmissionError, Operation, Plugin};
+use fixtures::{Nobody, Patching, Refusing, resource, webhook};
+use machinery_meta::UserInfo;
+use machinery_meta::reader::ObjectReader;
 use machinery_schema::Tree;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upstream's `rules_test.go`.
-const RULES: &str = include_str!("../../testdata/webhook_rules.json");
+const RULES: &str = include_str!("../../../testdata/webhook_rules.json");
 /// Upstream's `TestShouldCallHook`.
-const SELECTION: &str = include_str!("../../testdata/webhook_selection.json");
+const SELECTION: &str = include_str!("../../../testdata/webhook_selection.json");
 /// Upstream's `TestVerifyAdmissionResponse`, and answers of other forms.
-const ANSWERS: &str = include_str!("../../testdata/webhook_answers.json");
-
-/// No webhook, and no way to one.
-#[derive(Debug)]
-struct Nobody;
-
-#[async_trait]
-impl super::WebhookClient for Nobody {
-    async fn post(
-        &self,
-        call: apiserver_egress::HookCall<'_>,
-    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
-        Err(apiserver_egress::HookError::Failed {
-            url: call.target.url(call.query),
-            why: "nobody is called here".to_owned(),
-        })
-    }
-}
-
-/// A webhook that refuses everything at once.
-struct Refusing;
-
-#[async_trait]
-impl super::WebhookClient for Refusing {
-    async fn post(
-        &self,
-        call: apiserver_egress::HookCall<'_>,
-    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
-        let review: Value = serde_json::from_slice(&call.body).unwrap();
-        let response = json!({"uid": review["request"]["uid"], "allowed": false});
-        let answer =
-            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
-        Ok(answer.to_string().into_bytes())
-    }
-}
-
-/// A webhook that changes everything.
-struct Patching;
-
-#[async_trait]
-impl super::WebhookClient for Patching {
-    async fn post(
-        &self,
-        call: apiserver_egress::HookCall<'_>,
-    ) -> Result<Vec<u8>, apiserver_egress::HookError> {
-        let review: Value = serde_json::from_slice(&call.body).unwrap();
-        // [{"op": "add", "path": "/a", "value": 1}]
-        let patch = "W3sib3AiOiAiYWRkIiwgInBhdGgiOiAiL2EiLCAidmFsdWUiOiAxfV0=";
-        let response = json!({"uid": review["request"]["uid"], "allowed": true, "patch": patch, "patchType": "JSONPatch"});
-        let answer =
-            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
-        Ok(answer.to_string().into_bytes())
-    }
-}
+const ANSWERS: &str = include_str!("../../../testdata/webhook_answers.json");
 
 /// The client of a request whose patch has no turn is to come again.
 #[test]
@@ -221,20 +169,6 @@ fn webhook_failures_are_one_line_at_a_time() {
     assert_eq!(events.0.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
-impl super::WebhookObserver for Nobody {
-    fn called(&self, _: super::WebhookCall<'_>, _: Duration, _: bool, _: u16) {}
-
-    fn rejected(&self, _: super::WebhookCall<'_>, _: &'static str, _: u16) {}
-
-    fn failed_open(&self, _: super::WebhookCall<'_>) {}
-}
-
-/// Webhooks of a server without configurations.
-pub(crate) fn none(reader: &Arc<dyn ObjectReader>) -> Arc<super::Webhooks> {
-    let runtime = machinery_runtime::Simulation::new(1).runtime();
-    super::Webhooks::new(Arc::new(Nobody), Arc::clone(reader), runtime, Arc::new(Nobody))
-}
-
 fn operation(text: &str) -> Operation {
     match text {
         "CREATE" => Operation::Create,
@@ -242,21 +176,6 @@ fn operation(text: &str) -> Operation {
         "DELETE" => Operation::Delete,
         _ => Operation::Connect,
     }
-}
-
-fn resource(group: &str, version: &str, plural: &str) -> GroupVersionResource {
-    GroupVersion::new(group, version).resource(plural)
-}
-
-/// One webhook with these members beside those that it must have.
-fn webhook(members: Value) -> Arc<super::Webhook> {
-    let mut own = json!({"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-        "clientConfig": {"url": "https://a.example"}, "namespaceSelector": {}, "objectSelector": {}});
-    let members = members.as_object().cloned().unwrap_or_default();
-    own.as_object_mut().unwrap().extend(members);
-    let text = json!({"webhooks": [own]}).to_string();
-    let mut all = ConfiguredWebhooks::compile("own", text.as_bytes()).unwrap().0;
-    all.remove(0)
 }
 
 #[test]
@@ -287,196 +206,6 @@ fn webhook_rules_match_as_upstreams() {
         for own in &case.other {
             assert!(!matches(own), "{}: {own:?}", case.name);
         }
-    }
-}
-
-/// A request for a deployment, of which there are four resources.
-#[derive(Debug)]
-pub(crate) struct Deployments {
-    kind: GroupVersionKind,
-    resource: GroupVersionResource,
-    subresource: String,
-    /// The authorizer does not answer at once.
-    pub(crate) answers_later: bool,
-    /// The authorizer has not decided, and heavy work has no turn.
-    pub(crate) is_busy: bool,
-    /// There is no memory for reviews.
-    is_full: bool,
-    /// Bytes of work that were announced.
-    pub(crate) work: AtomicUsize,
-    pub(crate) interrupt: Option<Arc<dyn machinery_cel::Interrupt>>,
-}
-
-#[async_trait]
-impl Host for Deployments {
-    fn kind(&self) -> &GroupVersionKind {
-        &self.kind
-    }
-
-    fn is_custom(&self) -> bool {
-        false
-    }
-
-    fn resource(&self) -> &GroupVersionResource {
-        &self.resource
-    }
-
-    fn options(&self) -> Option<String> {
-        None
-    }
-
-    fn resources_of_kind(&self, group: &str, version: &str, kind: &str) -> Vec<(GroupVersionResource, bool)> {
-        match kind {
-            "Node" => vec![(resource(group, version, "nodes"), false)],
-            "Pod" => vec![(resource(group, version, "pods"), true)],
-            _ => Vec::new(),
-        }
-    }
-
-    fn equivalents(&self) -> Vec<Equivalent> {
-        let kind = if self.subresource.is_empty() {
-            "Deployment"
-        } else {
-            "Scale"
-        };
-        [
-            ("extensions", "v1beta1"),
-            ("apps", "v1beta1"),
-            ("apps", "v1alpha1"),
-        ]
-        .map(|(group, version)| Equivalent {
-            resource: resource(group, version, "deployments"),
-            kind: GroupVersionKind::new(group, version, kind),
-        })
-        .to_vec()
-    }
-
-    async fn convert(
-        &self,
-        _: &Tree,
-        _: &GroupVersionResource,
-        _: &Equivalent,
-    ) -> Result<Tree, AdmissionError> {
-        Err(AdmissionError::Internal("nothing is converted here".to_owned()))
-    }
-
-    async fn authorize(
-        &self,
-        _: Option<(&str, &str)>,
-        check: &machinery_cel::Check,
-        verb: &str,
-    ) -> Result<machinery_cel::Decision, AdmissionError> {
-        let mut waited = !self.answers_later;
-        std::future::poll_fn(|context| {
-            context.waker().wake_by_ref();
-            match std::mem::replace(&mut waited, true) {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
-            }
-        })
-        .await;
-        if self.is_busy {
-            return Err(AdmissionError::Busy);
-        }
-        Ok(machinery_cel::Decision {
-            allowed: check.resource == "deployments" && verb == "breakglass",
-            ..machinery_cel::Decision::default()
-        })
-    }
-
-    fn set_defaults(&self, _: &mut Tree, _: &GroupVersionResource) {}
-
-    fn field_owners_problem(&self, _: &Tree) -> Option<String> {
-        None
-    }
-
-    fn warn(&self, _: String) {}
-
-    fn annotate(&self, _: String, _: String) {}
-
-    fn audits_bodies(&self) -> bool {
-        false
-    }
-
-    fn waited(&self, _: bool, _: Duration) {}
-
-    fn time_left(&self) -> Option<Duration> {
-        None
-    }
-
-    fn interrupt(&self) -> Option<Arc<dyn machinery_cel::Interrupt>> {
-        self.interrupt.clone()
-    }
-
-    fn hold(&self, _: usize) -> Result<crate::Held, AdmissionError> {
-        match self.is_full {
-            true => Err(AdmissionError::Busy),
-            false => Ok(Box::new(())),
-        }
-    }
-
-    async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
-        self.work.fetch_add(bytes, Ordering::Relaxed);
-        match self.is_busy {
-            true => Err(AdmissionError::Busy),
-            false => Ok(()),
-        }
-    }
-}
-
-/// The namespace `ns`, with a label.
-pub(crate) struct OneNamespace;
-
-impl ObjectReader for OneNamespace {
-    fn get<'a>(&'a self, of: &'a GroupResource, key: &'a ObjectKey) -> ReadFuture<'a, Option<ReadObject>> {
-        let found = (of.resource == "namespaces" && key.name == "ns").then(|| ReadObject {
-            header: ObjectHeader {
-                labels: vec![("team".into(), "red".into())],
-                ..ObjectHeader::default()
-            }
-            .into(),
-            revision: Revision::ZERO,
-            json: b"{}".to_vec(),
-        });
-        Box::pin(async move { Ok(found) })
-    }
-
-    fn list<'a>(&'a self, _: &'a GroupResource, _: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
-
-pub(crate) fn deployments(subresource: &str) -> Deployments {
-    let kind = match subresource {
-        "" => GroupVersionKind::new("apps", "v1", "Deployment"),
-        _ => GroupVersionKind::new("autoscaling", "v1", "Scale"),
-    };
-    Deployments {
-        work: AtomicUsize::new(0),
-        kind,
-        resource: resource("apps", "v1", "deployments"),
-        subresource: subresource.to_owned(),
-        answers_later: false,
-        is_busy: false,
-        is_full: false,
-        interrupt: None,
-    }
-}
-
-pub(crate) fn request<'a>(user: &'a UserInfo, host: &'a Deployments, namespace: &'a str) -> Request<'a> {
-    Request {
-        user,
-        operation: Operation::Create,
-        group: "apps",
-        kind: &host.kind.kind,
-        resource: "deployments",
-        subresource: &host.subresource,
-        namespace,
-        name: "name",
-        dry_run: false,
-        remarks: &crate::Unheard,
-        host: Some(host),
-        reinvocation: None,
     }
 }
 
