@@ -27,6 +27,10 @@ pub(crate) const TEST: &[&str] = &[
     "containernetworking-plugins",
     "iptables",
     "bsdutils",
+    // A bus and a logind on it.
+    "dbus-daemon",
+    "python3-dbus",
+    "python3-gi",
 ];
 
 /// Installs what is missing among `names`; says so, and needs root only when something is.

@@ -95,6 +95,7 @@ const TARGETS: [Targets; 19] = [
     targets(
         "node-sys",
         &[
+            "dbus_messages_fuzzed",
             "flow_is_read_and_named",
             "netlink_messages_round_trip",
             "element_is_read_with_the_time",

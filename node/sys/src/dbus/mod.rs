@@ -1,0 +1,15 @@
+//! A client of D-Bus, as small as the node's use of it: method calls with basic values, signals, and handles of files that come
+//! with an answer.
+//!
+//! [`address`] says where the bus is, [`message`] has the form of messages (pure), [`connection`] sends and receives them. A
+//! message has [`message::BYTES_MAX`] bytes at most, signals that nobody has read yet are bounded by number, and a call has a
+//! deadline (decision 0121).
+//!
+//! Never: a value inside of a value, but for a variant, as properties are; an object of our own on the bus.
+
+mod address;
+mod connection;
+mod message;
+
+pub use connection::{Connection, DbusError, Reply};
+pub use message::{Call, Message, Value};
