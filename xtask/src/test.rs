@@ -10,8 +10,8 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// Test binaries whose tests are marked `needs root`.
-/// `node`, `outages` and `pressure` run clusters with real containers.
-const NEED_ROOT: [&str; 10] = [
+/// `node`, `outages`, `pressure` and `shutdown` run clusters with real containers.
+const NEED_ROOT: [&str; 12] = [
     "mounts",
     "links",
     "full_disk",
@@ -21,6 +21,8 @@ const NEED_ROOT: [&str; 10] = [
     "node",
     "outages",
     "pressure",
+    "shutdown",
+    "logind",
     "joining",
 ];
 

@@ -430,6 +430,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         resource_managers: arguments.node.resources.clone().into(),
         eviction: arguments.node.eviction.clone().into(),
         image_collection: arguments.node.eviction.image_collection(),
+        shutdown: arguments.node.shutdown.clone().into(),
         container_log_max_bytes: arguments.node.container_log_max_size,
         container_log_max_files: arguments.node.container_log_max_files,
         port: arguments.port,

@@ -6,6 +6,7 @@ mod agent_cni;
 mod agent_eviction;
 mod agent_reserve;
 mod agent_resources;
+mod agent_shutdown;
 mod check;
 mod completion;
 mod config_file;

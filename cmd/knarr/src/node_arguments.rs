@@ -4,6 +4,7 @@
 use crate::agent_eviction::EvictionArguments;
 use crate::agent_reserve::ReserveArguments;
 use crate::agent_resources::ResourceArguments;
+use crate::agent_shutdown::ShutdownArguments;
 use clap::{ArgAction, Args};
 use node_kubelet::RegistrationTaint;
 use node_proxy::NodePortAddress;
@@ -91,6 +92,8 @@ pub(crate) struct NodeArguments {
     pub(crate) resources: ResourceArguments,
     #[command(flatten)]
     pub(crate) eviction: EvictionArguments,
+    #[command(flatten)]
+    pub(crate) shutdown: ShutdownArguments,
     /// Socket of an external container runtime [default: the agent's own containerd]
     #[arg(long)]
     pub(crate) container_runtime_endpoint: Option<String>,

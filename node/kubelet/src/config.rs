@@ -13,6 +13,7 @@ use crate::images::collection::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
+use crate::shutdown::ShutdownConfig;
 use crate::static_pods::folder::StaticPodSource;
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
@@ -52,6 +53,8 @@ pub struct KubeletConfig {
     pub resource_managers: ResourceManagersConfig,
     /// Eviction of pods, beside the hard thresholds of the reserve.
     pub eviction: EvictionConfig,
+    /// Periods in which pods end when the machine goes down.
+    pub shutdown: ShutdownConfig,
     /// Removal of unused images.
     pub image_collection: ImageCollectionConfig,
     /// Source of pods that run without an API server.
@@ -109,6 +112,7 @@ impl KubeletConfig {
             reserve: Reserve::default(),
             resource_managers: ResourceManagersConfig::default(),
             eviction: EvictionConfig::default(),
+            shutdown: ShutdownConfig::default(),
             image_collection: ImageCollectionConfig::default(),
             static_pods: None,
             cdi: CdiSource::default(),
@@ -221,6 +225,7 @@ impl KubeletConfig {
         problems.extend(self.resource_managers.problems(&self.reserve));
         problems.extend(self.eviction.problems());
         problems.extend(self.image_collection.problems());
+        problems.extend(self.shutdown.problems());
         let static_pods = self.static_pods.as_ref();
         if static_pods.is_some_and(|source| !source.path.is_absolute()) {
             problems.push("--pod-manifest-path: must be an absolute path".to_string());

@@ -1,6 +1,6 @@
 //! Metrics of every component of the agent, requested at its start, so that each family is there before its first sample.
 
-use crate::{devices, dra, metrics, pod_resources, resource_managers};
+use crate::{devices, dra, metrics, pod_resources, resource_managers, shutdown};
 use machinery_runtime::Runtime;
 
 /// Requests every family.
@@ -16,4 +16,5 @@ pub(crate) fn begin(runtime: &Runtime) {
     dra::begin_metrics(runtime);
     pod_resources::begin_metrics(runtime);
     resource_managers::begin_metrics(runtime);
+    shutdown::metrics::begin(own);
 }

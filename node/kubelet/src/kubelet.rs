@@ -8,6 +8,7 @@ use node_cri::{CriClient, CriError, v1};
 use node_network::host_ports::{HostPortKernel, HostPorts, LinuxHostPorts};
 use node_sys::SystemExec;
 use node_sys::cgroup::Cgroups;
+use node_sys::logind::{Logind, SystemLogind};
 use node_sys::mount::{LinuxMounter, Mounter};
 use node_sys::vitals::{LinuxVitals, Vitals};
 use node_volume::NodeResources;
@@ -83,6 +84,8 @@ pub struct Host {
     pub host_ports: Arc<dyn HostPortKernel>,
     /// Resources that the machine has left.
     pub vitals: Arc<dyn Vitals>,
+    /// News of the machine's way down.
+    pub logind: Arc<dyn Logind>,
     /// Sockets of device plugins.
     pub sockets: Arc<dyn PluginSockets>,
     /// Facts of the machine.
@@ -117,6 +120,10 @@ impl Kubelet {
                 runtime.clone(),
             )),
             vitals: Arc::new(LinuxVitals),
+            logind: Arc::new(SystemLogind::new(
+                runtime.clone(),
+                config.shutdown.bus_address.clone(),
+            )),
             sockets: Arc::new(UnixSockets::new(runtime.clone())),
             facts,
         };
@@ -208,6 +215,7 @@ async fn assemble(
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
     crate::shown::show(&config, host.mounter.as_ref());
     let (facts, vitals, sockets) = (host.facts.clone(), host.vitals.clone(), host.sockets.clone());
+    let logind = host.logind.clone();
     let managers = ResourceManagers::new(&runtime, &config).map_err(refused)?;
     managers.load(&config.data_dir).await.map_err(refused)?;
     let workers = worker_context(&runtime, &config, &client, host, Arc::new(managers));
@@ -225,6 +233,7 @@ async fn assemble(
         pods,
         workers,
         vitals,
+        logind,
         sockets,
     };
     for row in rows() {
@@ -367,6 +376,7 @@ pub(crate) fn worker_context(
         evictions: parking_lot::Mutex::default(),
         mirrors: Arc::default(),
         probe_metrics: Arc::default(),
+        shutting_down: Arc::default(),
     })
 }
 

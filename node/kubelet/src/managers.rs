@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinery_runtime::Runtime;
+use node_sys::logind::Logind;
 use node_sys::vitals::Vitals;
 
 use crate::config::KubeletConfig;
@@ -17,7 +18,7 @@ use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::{
     containers, csi, devices, dra, eviction, images, logs, node, plugins, pod_resources, resource_managers,
-    static_pods,
+    shutdown, static_pods,
 };
 
 /// Context of a manager.
@@ -39,6 +40,8 @@ pub(crate) struct ManagerContext {
     pub(crate) workers: Arc<WorkerContext>,
     /// Resources that the machine has left.
     pub(crate) vitals: Arc<dyn Vitals>,
+    /// News of the machine's way down.
+    pub(crate) logind: Arc<dyn Logind>,
     /// Sockets for other programs of the machine.
     pub(crate) sockets: Arc<dyn PluginSockets>,
 }
@@ -69,7 +72,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 24] {
+pub(crate) fn rows() -> [ManagerRow; 25] {
     [
         ManagerRow {
             name: "component events",
@@ -166,6 +169,10 @@ pub(crate) fn rows() -> [ManagerRow; 24] {
             run: |context| Box::pin(eviction::manager::run(context)),
         },
         ManagerRow {
+            name: "node shutdown",
+            run: |context| Box::pin(shutdown::manager::run(context)),
+        },
+        ManagerRow {
             name: "logs of evicted pods",
             run: |context| Box::pin(eviction::reclaim::collect_logs(context)),
         },
@@ -192,6 +199,7 @@ fn status_keeper(context: &ManagerContext) -> StatusKeeper {
         config: context.config.clone(),
         facts: context.facts.clone(),
         pressure: context.workers.pressure.clone(),
+        shutting_down: context.workers.shutting_down.clone(),
         devices: context.workers.devices.clone(),
         csi: context.workers.csi.clone(),
     }

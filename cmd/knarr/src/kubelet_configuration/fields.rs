@@ -123,7 +123,6 @@ const API_RATE: &str = "a rate of requests that can be set";
 const IPTABLES: &str = "rules of iptables; services have rules of nftables";
 const HANDLERS: &str = "handlers of port 10250 that can be switched";
 const LOG_FORMS: &str = "other forms of the agent's log";
-const SHUTDOWN: &str = "graceful node shutdown";
 
 /// All of them, in upstream's order.
 pub(crate) const FIELDS: &[Field] = &[
@@ -526,13 +525,18 @@ pub(crate) const FIELDS: &[Field] = &[
     unused("logging.options.json.infoBufferSize", Quantity, "0", LOG_FORMS),
     differs("enableSystemLogHandler", Bool, "true", "false", &[], HANDLERS).zero(),
     kept("enableSystemLogQuery", Bool, "false", HANDLERS).zero(),
-    kept("shutdownGracePeriod", Duration, "0s", SHUTDOWN),
-    kept("shutdownGracePeriodCriticalPods", Duration, "0s", SHUTDOWN),
-    kept(
+    flag("shutdownGracePeriod", Duration, "0s", "shutdown-grace-period"),
+    flag(
+        "shutdownGracePeriodCriticalPods",
+        Duration,
+        "0s",
+        "shutdown-grace-period-critical-pods",
+    ),
+    flag(
         "shutdownGracePeriodByPodPriority",
         SHUTDOWN_BY_PRIORITY,
         "",
-        SHUTDOWN,
+        "shutdown-grace-period-by-pod-priority",
     ),
     kept(
         "crashLoopBackOff.maxContainerRestartPeriod",

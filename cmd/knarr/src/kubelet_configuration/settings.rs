@@ -106,9 +106,18 @@ fn values(field: &Field, value: &Value) -> Vec<String> {
         ("evictionHard" | "evictionSoft", Value::Object(map)) => vec![pairs(map, '<')],
         ("registerWithTaints", Value::Array(taints)) => taints.iter().map(taint).collect(),
         ("reservedMemory", Value::Array(nodes)) => nodes.iter().map(reservation).collect(),
+        ("shutdownGracePeriodByPodPriority", Value::Array(periods)) => {
+            periods.iter().map(shutdown_period).collect()
+        }
         (_, Value::Array(items)) => items.iter().map(|item| text(Form::Text, item)).collect(),
         (_, value) => vec![text(field.form, value)],
     }
+}
+
+/// A priority and its seconds; what is left out is zero.
+fn shutdown_period(period: &Value) -> String {
+    let part = |name: &str| period.get(name).and_then(Value::as_i64).unwrap_or(0);
+    format!("{}={}", part("priority"), part("shutdownGracePeriodSeconds"))
 }
 
 fn taint(taint: &Value) -> String {

@@ -95,6 +95,20 @@ fn kubelet_configuration_becomes_flags() {
         ],
     );
     check(
+        "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n",
+        &[
+            "--shutdown-grace-period=30s",
+            "--shutdown-grace-period-critical-pods=10s",
+        ],
+    );
+    check(
+        "shutdownGracePeriodByPodPriority: [{priority: -5, shutdownGracePeriodSeconds: 30}, {priority: 100}]\n",
+        &[
+            "--shutdown-grace-period-by-pod-priority=-5=30",
+            "--shutdown-grace-period-by-pod-priority=100=0",
+        ],
+    );
+    check(
         "staticPodPath: manifests\nauthentication: {x509: {clientCAFile: /etc/ca.crt}}\n",
         &[
             "--pod-manifest-path=HERE/manifests",
@@ -294,6 +308,26 @@ fn kubelet_configuration_is_validated_in_upstreams_words() {
         (
             "serializeImagePulls: true\nmaxParallelImagePulls: 2\n",
             "cannot be larger than 1 unless SerializeImagePulls",
+        ),
+        (
+            "shutdownGracePeriod: 1s\nshutdownGracePeriodCriticalPods: 2s\n",
+            "shutdownGracePeriodCriticalPods {2s} must be <= shutdownGracePeriod {1s}",
+        ),
+        (
+            "shutdownGracePeriod: 1ms\n",
+            "shutdownGracePeriod {1ms} must be either zero or otherwise >= 1 sec",
+        ),
+        (
+            "shutdownGracePeriod: 1s\nshutdownGracePeriodCriticalPods: -1s\n",
+            "shutdownGracePeriodCriticalPods {-1s} must be either zero or otherwise >= 1 sec",
+        ),
+        (
+            "shutdownGracePeriod: 1s\nshutdownGracePeriodByPodPriority: [{priority: 1}]\n",
+            "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time",
+        ),
+        (
+            "shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]\n",
+            "shutdownGracePeriodByPodPriority: shutdownGracePeriodSeconds must not be negative",
         ),
         (
             "registerWithTaints: [{key: a, effect: NoExecute, timeAdded: '2026-01-01T00:00:00Z'}]\n",

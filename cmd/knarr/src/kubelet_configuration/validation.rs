@@ -14,6 +14,7 @@ pub(super) fn problems(document: &Map<String, Value>) -> Vec<String> {
     problems.extend(pulls(&own));
     problems.extend(counts(&own));
     problems.extend(taints(document));
+    problems.extend(shutdown(&own));
     let wrong = problems.into_iter();
     wrong
         .map(|problem| format!("invalid configuration: {problem}"))
@@ -125,6 +126,49 @@ fn counts(own: &Document<'_>) -> Vec<String> {
             "resolvConf: a pod without a resolver configuration of its node is not supported".to_owned(),
         );
     }
+    problems
+}
+
+fn shutdown(own: &Document<'_>) -> Vec<String> {
+    const ALL: &str = "shutdownGracePeriod";
+    const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
+    const SECOND: i64 = 1_000_000_000;
+    let (all, critical) = (own.duration(ALL), own.duration(CRITICAL));
+    // As Go prints the struct around a duration.
+    let text = |duration| format!("{{{}}}", write_duration(duration));
+    let mut problems = Vec::new();
+    if critical > all {
+        problems.push(format!(
+            "{CRITICAL} {} must be <= {ALL} {}",
+            text(critical),
+            text(all)
+        ));
+    }
+    for (path, period) in [(ALL, all), (CRITICAL, critical)] {
+        if period < 0 || (1..SECOND).contains(&period) {
+            problems.push(format!(
+                "{path} {} must be either zero or otherwise >= 1 sec",
+                text(period)
+            ));
+        }
+    }
+    let by_priority = own
+        .value("shutdownGracePeriodByPodPriority")
+        .and_then(Value::as_array);
+    if by_priority.is_some() && (all > 0 || critical > 0) {
+        problems.push(format!(
+            "Cannot specify both {ALL}ByPodPriority and {ALL} at the same time"
+        ));
+    }
+    // Upstream's takes what would be a period that is over before it begins.
+    let is_negative = |period: &&Value| {
+        let seconds = period.get("shutdownGracePeriodSeconds").and_then(Value::as_i64);
+        seconds.is_some_and(|seconds| seconds < 0)
+    };
+    let negative = by_priority.into_iter().flatten().filter(is_negative);
+    problems.extend(
+        negative.map(|_| format!("{ALL}ByPodPriority: shutdownGracePeriodSeconds must not be negative")),
+    );
     problems
 }
 

@@ -85,6 +85,7 @@ const AGENT: Layout = Layout {
         "device-plugins",
         "dns-zone",
         "dra_manager_state",
+        "graceful_node_shutdown_state",
         "host-settings",
         "image_manager",
         "images",

@@ -70,6 +70,11 @@ impl Cluster {
 
     /// The same with further flags; `DIR` in them is a directory of the cluster's own.
     pub(crate) fn start_with(test: &str, flags: &[String]) -> Option<Self> {
+        Self::start_through(test, flags, &[])
+    }
+
+    /// The same with a server that another program starts.
+    pub(crate) fn start_through(test: &str, flags: &[String], through: &[OsString]) -> Option<Self> {
         if let Some(reason) = missing_prerequisite() {
             skipped(test, reason);
             return None;
@@ -80,7 +85,7 @@ impl Cluster {
         let host = Host::prepare(Some(name)).expect("a network of its own");
         let own = dir.path().display().to_string();
         let flags = with_bounds_of_disk(flags, &own);
-        let server = Mutex::new(start_server(dir.path(), &host, &flags, &[]));
+        let server = Mutex::new(start_server(dir.path(), &host, &flags, through));
         let kubectl = Kubectl {
             program,
             folder: dir.path().to_owned(),

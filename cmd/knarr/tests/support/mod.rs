@@ -12,6 +12,7 @@ pub(crate) mod etcd;
 pub(crate) mod harness;
 pub(crate) mod image;
 pub(crate) mod kubectl;
+pub(crate) mod logind;
 pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod python;

@@ -169,6 +169,7 @@ impl EvictionManager {
                 condition: None,
                 grace_seconds: Some(IMMEDIATE_GRACE_PERIOD_SECONDS),
                 annotations: BTreeMap::new(),
+                has_event: true,
             };
             if self.evict(pod, eviction, signal) {
                 evicted.push(uid(pod).to_owned());
@@ -227,6 +228,7 @@ impl EvictionManager {
             message: message.text,
             grace_seconds: Some(config.grace_period_seconds(threshold, of_the_pod)),
             annotations: message.annotations,
+            has_event: true,
         }
     }
 

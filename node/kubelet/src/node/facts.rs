@@ -1,5 +1,6 @@
 //! Fields of the Node object about the machine. Pure but for reading the machine once.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -81,6 +82,8 @@ pub struct Health {
     pub network_ready: bool,
     /// Message of a runtime or network that is not ready.
     pub message: String,
+    /// The machine goes down.
+    pub shutting_down: bool,
 }
 
 impl Health {
@@ -90,12 +93,24 @@ impl Health {
             runtime_ready: false,
             network_ready: false,
             message: "container runtime status check may not have completed yet".to_string(),
+            shutting_down: false,
         }
     }
 
     /// Reports whether pods can run.
     pub fn is_ready(&self) -> bool {
-        self.runtime_ready && self.network_ready
+        self.runtime_ready && self.network_ready && !self.shutting_down
+    }
+
+    /// Everything that keeps pods from running, as upstream joins it.
+    fn complaint(&self) -> Cow<'_, str> {
+        const SHUTTING_DOWN: &str = "node is shutting down";
+        let others = self.message.trim_start_matches('[').trim_end_matches(']');
+        match (self.shutting_down, others) {
+            (false, _) => Cow::Borrowed(&self.message),
+            (true, "") => Cow::Borrowed(SHUTTING_DOWN),
+            (true, others) => Cow::Owned(format!("[{others}, {SHUTTING_DOWN}]")),
+        }
     }
 }
 
@@ -237,7 +252,7 @@ fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
 }
 
 /// Type, truth, reason and message of a condition.
-type Verdict<'a> = (&'static str, bool, &'static str, &'a str);
+type Verdict<'a> = (&'static str, bool, &'static str, Cow<'a, str>);
 
 /// Verdicts on a resource, by whether the node runs short of it.
 const PRESSURES: [(&str, [(&str, &str); 2]); 3] = [
@@ -277,11 +292,16 @@ fn verdicts(health: &Health, pressure: Pressure) -> impl Iterator<Item = Verdict
     let short = [pressure.memory, pressure.disk, pressure.pid];
     let pressures = PRESSURES.iter().zip(short).map(|((kind, words), short)| {
         let (reason, message) = words[usize::from(short)];
-        (*kind, short, reason, message)
+        (*kind, short, reason, Cow::Borrowed(message))
     });
     let ready: Verdict<'_> = match health.is_ready() {
-        true => ("Ready", true, "KubeletReady", "kubelet is posting ready status"),
-        false => ("Ready", false, "KubeletNotReady", health.message.as_str()),
+        true => (
+            "Ready",
+            true,
+            "KubeletReady",
+            "kubelet is posting ready status".into(),
+        ),
+        false => ("Ready", false, "KubeletNotReady", health.complaint()),
     };
     pressures.chain([ready])
 }
@@ -304,7 +324,7 @@ fn conditions(
             type_: kind.to_string(),
             status: text.to_string(),
             reason: Some(reason.to_string()),
-            message: Some(message.to_string()),
+            message: Some(message.into_owned()),
             last_heartbeat_time: Some(seconds(now)),
             last_transition_time: since,
         };

@@ -48,6 +48,8 @@ pub(crate) struct StatusKeeper {
     pub(crate) facts: NodeFacts,
     /// Resources that the node is short of.
     pub(crate) pressure: Arc<Watched<Pressure>>,
+    /// The machine goes down.
+    pub(crate) shutting_down: Arc<Watched<bool>>,
     /// Devices of plugins.
     pub(crate) devices: Arc<DeviceManager>,
     /// Volumes of drivers.
@@ -85,6 +87,7 @@ async fn health(cri: &CriClient) -> Result<Health, String> {
         runtime_ready: is_ready("RuntimeReady"),
         network_ready: is_ready("NetworkReady"),
         message: complaints.join(", "),
+        shutting_down: false,
     })
 }
 
@@ -101,6 +104,7 @@ impl RuntimeHealth {
             runtime_ready: true,
             network_ready: true,
             message: String::new(),
+            shutting_down: false,
         };
         Self(was_ready.then_some((well, now)))
     }
@@ -117,6 +121,7 @@ impl RuntimeHealth {
                 runtime_ready: false,
                 network_ready: false,
                 message: format!("[container runtime is down: {error}]"),
+                shutting_down: false,
             },
         }
     }
@@ -133,7 +138,9 @@ impl StatusKeeper {
         loop {
             let answer = health(&self.cri).await;
             let answers = answer.is_ok();
-            let health = runtime_health.observe(answer, self.runtime.monotonic());
+            let mut health = runtime_health.observe(answer, self.runtime.monotonic());
+            let runs = health.is_ready();
+            health.shutting_down = self.shutting_down.get();
             let ready = health.is_ready();
             let pressure = self.pressure.get();
             let devices = self.devices.node_devices();
@@ -159,7 +166,7 @@ impl StatusKeeper {
                 }
             }
             let now = self.runtime.monotonic();
-            let well = ready && answers;
+            let well = runs && answers;
             let pause = match well {
                 true => LOOK_AFTER,
                 false => ((now - last_well) / LOOK_SOON_PART).clamp(LOOK_SOON.0, LOOK_SOON.1),
@@ -168,6 +175,7 @@ impl StatusKeeper {
             tokio::select! {
                 biased;
                 _ = self.pressure.wait_for(|now| *now != pressure) => {}
+                _ = self.shutting_down.wait_for(|now| *now != health.shutting_down) => {}
                 () = self.csi.in_use_differs(&volumes) => {}
                 () = self.devices_differ(&devices) => {}
                 () = self.runtime.sleep(pause) => {}
@@ -271,6 +279,7 @@ mod tests {
             runtime_ready: true,
             network_ready: true,
             message: String::new(),
+            shutting_down: false,
         };
         let silence = || Err("nobody answers".to_owned());
         let at = Duration::from_secs;

@@ -1,4 +1,4 @@
-//! Pods that the kubelet ends without a request to delete them: preempted for a critical one, or evicted.
+//! Pods that the kubelet ends without a request to delete them: preempted for a critical one, evicted, or on a node that shuts down.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ pub(crate) struct Disruption {
     pub(crate) grace_seconds: Option<i64>,
     /// Annotations of the event.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// An event of the pod reports it.
+    pub(crate) has_event: bool,
 }
 
 impl Disruption {
@@ -28,6 +30,7 @@ impl Disruption {
             condition: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
             grace_seconds: None,
             annotations: BTreeMap::new(),
+            has_event: true,
         }
     }
 }

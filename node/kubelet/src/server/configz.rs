@@ -12,6 +12,7 @@ use crate::node::facts::NodeFacts;
 use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
 use crate::pods::plan::go_duration;
+use crate::shutdown::ShutdownConfig;
 
 /// The whole answer.
 pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
@@ -23,6 +24,7 @@ pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
         managers(config),
         images(config),
         eviction(config),
+        shutdown(&config.shutdown),
     ];
     let own = groups.into_iter().flatten();
     let mut fields = config.kept_fields.clone();
@@ -154,6 +156,18 @@ fn images(config: &KubeletConfig) -> Map<String, Value> {
         "imageMaximumGCAge": go_duration(images.maximum_age),
         "imageGCHighThresholdPercent": images.high_threshold_percent,
         "imageGCLowThresholdPercent": images.low_threshold_percent,
+    }))
+}
+
+fn shutdown(config: &ShutdownConfig) -> Map<String, Value> {
+    let periods = config.by_priority.iter();
+    let periods: Vec<Value> = periods
+        .map(|own| json!({"priority": own.priority, "shutdownGracePeriodSeconds": own.seconds}))
+        .collect();
+    fields(json!({
+        "shutdownGracePeriod": go_duration(config.grace_period),
+        "shutdownGracePeriodCriticalPods": go_duration(config.critical_pods),
+        "shutdownGracePeriodByPodPriority": (!periods.is_empty()).then_some(periods),
     }))
 }
 

@@ -27,6 +27,7 @@ mod late_sidecar;
 mod machine;
 mod model_csi;
 mod model_dra;
+mod model_logind;
 mod model_plugins;
 mod out_of_memory;
 mod panics;
@@ -34,6 +35,7 @@ mod pods;
 mod rules;
 mod runtime_restart;
 mod scenario;
+mod shutdown;
 mod simulated_node;
 mod static_pods;
 mod unread;
@@ -67,6 +69,20 @@ fn trust_bundles_are_shown_in_volumes_and_replaced() {
 fn pod_certificates_are_issued_renewed_and_denied() {
     for seed in seeds(2) {
         certificates::run_certificates(seed);
+    }
+}
+
+#[test]
+fn shutdown_ends_pods_by_priority_and_gives_the_lock_back() {
+    for seed in seeds(3) {
+        shutdown::run_shutdown(seed);
+    }
+}
+
+#[test]
+fn shutdown_that_is_cancelled_leaves_the_other_pods() {
+    for seed in seeds(3) {
+        shutdown::run_cancelled(seed);
     }
 }
 

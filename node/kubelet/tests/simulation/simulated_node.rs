@@ -2,6 +2,7 @@
 
 use crate::host_ports::ModelHostPorts;
 use crate::machine::{ModelGroups, ModelMounts, ModelVitals};
+use crate::model_logind::ModelLogind;
 use crate::model_plugins::ModelSockets;
 use crate::unread::Garbling;
 use apiserver_server::pki::Pki;
@@ -15,6 +16,7 @@ use node_cri::CriClient;
 use node_cri_model::{Containerd, FaultProfile};
 use node_kubelet::cdi::CdiSource;
 use node_kubelet::node::facts::NodeFacts;
+use node_kubelet::shutdown::ShutdownConfig;
 use node_kubelet::static_pods::StaticPodSource;
 use node_kubelet::{Host, Kubelet, KubeletConfig};
 use node_sys::machine::Machine;
@@ -37,6 +39,9 @@ pub(crate) struct World {
     pub(crate) host_ports: Arc<ModelHostPorts>,
     pub(crate) vitals: Arc<ModelVitals>,
     pub(crate) sockets: Arc<ModelSockets>,
+    pub(crate) logind: ModelLogind,
+    /// Periods of pods when the machine goes down, for agents that start from now on.
+    pub(crate) shutdown: ShutdownConfig,
     /// Garbling of the agent's answers.
     pub(crate) garbling: Arc<Garbling>,
     cluster: Cluster,
@@ -62,6 +67,8 @@ impl World {
             host_ports: Arc::new(ModelHostPorts::new(runtime.clone())),
             vitals: Arc::default(),
             sockets: Arc::default(),
+            logind: ModelLogind::default(),
+            shutdown: ShutdownConfig::default(),
             garbling: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             agent: None,
@@ -199,6 +206,7 @@ impl World {
             mounter: self.mounts.clone(),
             host_ports: self.host_ports.clone(),
             vitals: self.vitals.clone(),
+            logind: Arc::new(self.logind.clone()),
             sockets: self.sockets.clone(),
             facts: facts(),
         }
@@ -224,6 +232,7 @@ impl World {
                 folders: vec![self.cdi()],
                 ..CdiSource::default()
             },
+            shutdown: self.shutdown.clone(),
             node_name: NODE.to_owned(),
             node_ip: [192, 0, 2, 1].into(),
             resolv_conf,

@@ -16,7 +16,7 @@ use super::message::{self, Call, HEAD, Kind, Malformed, Message, Value};
 
 /// An answer comes within this time, or the connection is given up.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Signals that nobody has read yet; the oldest of more are dropped.
+/// Unread signals that are kept; the oldest of more are dropped.
 const SIGNALS_MAX: usize = 32;
 /// Files that come with a message, the bus's own bound.
 const FILES_MAX: usize = 16;
@@ -44,7 +44,7 @@ pub enum DbusError {
     /// No answer in time.
     #[error("no answer over D-Bus in time")]
     TimedOut,
-    /// The bus sent what is no message, or too large a one.
+    /// The bus sent bytes that are no message, or too large a one.
     #[error("malformed D-Bus message")]
     Malformed,
     /// The service answers with an error.
@@ -52,7 +52,7 @@ pub enum DbusError {
     Answer {
         /// Name of the error.
         name: String,
-        /// What the service says of it, cut.
+        /// The service's message, cut.
         text: String,
     },
 }
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Receives a whole message with its files. What has come of it stays here if this is dropped.
+    /// Receives a whole message with its files. The part that has come stays here if this is dropped.
     async fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), DbusError> {
         loop {
             let whole = match self.incoming.len() {

@@ -1,6 +1,6 @@
 //! Messages byte by byte, as the specification of D-Bus has them. Pure.
 
-/// Bytes of a message, at most. What we ask for has some hundred.
+/// Bytes of a message, at most. The answers of logind have some hundred.
 pub(super) const BYTES_MAX: usize = 64 << 10;
 /// Values of a message that are read; those behind them are left out.
 const VALUES_MAX: usize = 8;
@@ -89,7 +89,7 @@ pub enum Kind {
 /// A message that came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Number of the call that it answers.
     pub reply_serial: Option<u32>,

@@ -2,7 +2,7 @@
 //! with an answer.
 //!
 //! [`address`] says where the bus is, [`message`] has the form of messages (pure), [`connection`] sends and receives them. A
-//! message has [`message::BYTES_MAX`] bytes at most, signals that nobody has read yet are bounded by number, and a call has a
+//! message has [`message::BYTES_MAX`] bytes at most, unread signals are bounded by number, and a call has a
 //! deadline (decision 0121).
 //!
 //! Never: a value inside of a value, but for a variant, as properties are; an object of our own on the bus.

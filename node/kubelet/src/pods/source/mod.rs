@@ -134,6 +134,34 @@ impl Pods {
         true
     }
 
+    /// Ends one pod as the machine goes down: in no more time than that, also where it is ending already.
+    pub(crate) fn shut_down(&self, uid: &str, disruption: Disruption) {
+        let Some(inbox) = self.inboxes.lock().get(uid).cloned() else {
+            return;
+        };
+        let mut known = inbox.disruption.lock();
+        let earlier = known.as_ref().and_then(|earlier| earlier.grace_seconds);
+        let grace_seconds = earlier.into_iter().chain(disruption.grace_seconds).min();
+        known.get_or_insert(disruption).grace_seconds = grace_seconds;
+        drop(known);
+        inbox.ending.cancel();
+        inbox.wake.notify_one();
+    }
+
+    /// Reports whether nothing of a pod runs any more, and its volumes are taken down.
+    pub(crate) fn is_taken_down(&self, uid: &str) -> bool {
+        let inbox = self.inboxes.lock().get(uid).cloned();
+        inbox.is_none_or(|inbox| inbox.taken_down.get())
+    }
+
+    /// Waits until it is so.
+    pub(crate) async fn taken_down(&self, uid: &str) {
+        let inbox = self.inboxes.lock().get(uid).cloned();
+        if let Some(inbox) = inbox {
+            inbox.taken_down.wait_for(|is_so| *is_so).await;
+        }
+    }
+
     /// Reports whether a pod is ending so.
     pub(crate) fn is_disrupted(&self, uid: &str) -> bool {
         let inboxes = self.inboxes.lock();
@@ -327,6 +355,7 @@ impl Pods {
             wake: Arc::default(),
             unlisted: AtomicBool::new(false),
             disruption: Mutex::default(),
+            taken_down: Watched::new(false),
         });
         if ends {
             inbox.ending.cancel();

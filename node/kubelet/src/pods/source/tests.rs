@@ -31,6 +31,7 @@ fn alone(runtime: &Runtime, folder: &Path) -> Arc<Pods> {
         mounter: Arc::new(LinuxMounter),
         host_ports: Arc::new(LinuxHostPorts::new(&[], Arc::new(SystemExec), runtime.clone())),
         vitals: Arc::new(node_sys::vitals::LinuxVitals),
+        logind: Arc::new(node_sys::logind::SystemLogind::new(runtime.clone(), None)),
         sockets: Arc::new(crate::plugins::sockets::UnixSockets::new(runtime.clone())),
         facts: NodeFacts::observe(&config),
     };

@@ -71,6 +71,8 @@ pub(crate) struct WorkerContext {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Figures of probes.
     pub(crate) probe_metrics: Arc<ProbeMetrics>,
+    /// The machine goes down.
+    pub(crate) shutting_down: Arc<Watched<bool>>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -118,4 +120,6 @@ pub(crate) struct Inbox {
     pub(crate) unlisted: std::sync::atomic::AtomicBool,
     /// The order to end without a request of the API.
     pub(crate) disruption: Mutex<Option<Disruption>>,
+    /// Nothing of the pod runs any more, and its volumes are taken down.
+    pub(crate) taken_down: Watched<bool>,
 }

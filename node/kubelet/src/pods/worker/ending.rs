@@ -142,6 +142,7 @@ impl PodWorker {
         let failure = match removed {
             Ok(Ok(())) => {
                 self.cleaned = true;
+                self.inbox.taken_down.replace(true);
                 return true;
             }
             Ok(Err(error)) => error.to_string(),

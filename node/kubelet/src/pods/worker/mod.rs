@@ -195,6 +195,7 @@ impl PodWorker {
             }
         }
         self.probes.stop();
+        self.inbox.taken_down.replace(true);
         self.context.objects.forget_pod(&self.uid);
         self.context.control.images.forget_pod(&self.uid);
         self.context.control.services.forget_pod(&self.uid);

@@ -22,6 +22,7 @@ use crate::pods::resize::allocation::{Allocatable, PreemptionError, ResourceRequ
 use crate::pods::status::{StatusInput, generate};
 use crate::pods::status_patch::status_patch;
 use crate::pods::{full_name, is_static, name, namespace, spec, uid};
+use crate::shutdown;
 
 impl PodWorker {
     /// Returns the current status: the last one written, or a newer one of the API server.
@@ -146,7 +147,10 @@ impl PodWorker {
         }
         let is_new = !has_begun(pod) && self.victims.is_empty();
         let under_pressure = is_new.then(|| self.rejected_under_pressure(pod)).flatten();
-        let found = match under_pressure.or_else(|| rejection(pod, &self.context.control.abilities)) {
+        let refused = under_pressure
+            .or_else(|| rejection(pod, &self.context.control.abilities))
+            .or_else(|| self.rejected_at_shutdown().filter(|_| is_new));
+        let found = match refused {
             None if !is_new => return,
             None => self.admit_with_devices(pod, observed).await,
             Some(found) => Err(found),
@@ -201,6 +205,11 @@ impl PodWorker {
         })
     }
 
+    fn rejected_at_shutdown(&self) -> Option<Rejection> {
+        let is_shutting_down = self.context.shutting_down.get();
+        is_shutting_down.then(shutdown::admission::rejection)
+    }
+
     /// Ends the victims of this pod.
     fn preempt(&mut self, victims: Vec<String>) {
         if let Some(preempt) = self.context.preempt.get() {
@@ -218,8 +227,10 @@ impl PodWorker {
             return;
         };
         let (reason, message) = (disruption.reason, disruption.message.clone());
-        let events = &self.context.events;
-        events.annotated(pod, reason, message, disruption.annotations.clone());
+        if disruption.has_event {
+            let events = &self.context.events;
+            events.annotated(pod, reason, message, disruption.annotations.clone());
+        }
         self.failure = Some(disruption.into());
     }
 
