@@ -97,6 +97,7 @@ pub fn start(
             guard: TableGuard::unwatched(),
             written: Plan::default(),
             third_party: None,
+            is_decided: false,
         };
         let running = run(network, informers);
         async move {
@@ -190,16 +191,30 @@ struct Network {
     written: Plan,
     /// The configuration of another program that counts.
     third_party: Option<ThirdParty>,
+    /// Whether others' configurations have been looked at, so that ours is known to be wanted or not.
+    is_decided: bool,
 }
 
 impl Network {
     /// Writes the plan, or steps aside for another program's network.
     async fn write_all(&mut self, wanted: &Plan) -> Vec<NetworkError> {
-        let found = match third_party(&self.config, &self.runtime).await {
-            Ok(found) => found,
-            Err(error) => return vec![error],
-        };
-        let is_own = found.is_none() && self.config.is_enabled;
+        let mut errors = Vec::new();
+        match third_party(&self.config, &self.runtime).await {
+            Ok(found) => self.decide(found),
+            Err(error) if !self.is_decided => return vec![error],
+            // What was decided before goes on.
+            Err(error) => errors.push(error),
+        }
+        if self.third_party.is_none() && self.config.is_enabled {
+            errors.extend(self.write(wanted).await);
+            return errors;
+        }
+        errors.extend(self.step_aside().await.err());
+        errors.extend(self.write_routes(&Plan::default()).await);
+        errors
+    }
+
+    fn decide(&mut self, found: Option<ThirdParty>) {
         if found != self.third_party {
             let name = found.as_ref().map(|found| found.name.as_str());
             tracing::info!(
@@ -208,13 +223,7 @@ impl Network {
             );
         }
         self.third_party = found;
-        if is_own {
-            return self.write(wanted).await;
-        }
-        let mut errors = Vec::new();
-        errors.extend(self.step_aside().await.err());
-        errors.extend(self.write_routes(&Plan::default()).await);
-        errors
+        self.is_decided = true;
     }
 
     /// Gives the runtime the other configuration before ours goes, and takes our rules away.

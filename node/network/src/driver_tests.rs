@@ -67,6 +67,7 @@ fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
         guard: TableGuard::unwatched(),
         written: Plan::default(),
         third_party: None,
+        is_decided: false,
     }
 }
 

@@ -6,10 +6,12 @@
 
 use crate::plan::CONFLIST;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files of a folder that are looked at.
+/// Files of a folder that are looked at, the first by name.
 const FILES_MAX: usize = 256;
 /// A longer file is none.
 const BYTES_MAX: u64 = 1 << 20;
@@ -22,12 +24,20 @@ pub(crate) struct ThirdParty {
     pub(crate) content: Vec<u8>,
 }
 
-/// Returns the configuration in a folder that counts: the first by name, and before ours where we have one. Blocks.
+/// Returns the configuration in a folder that counts: the first by name, and before ours where we have one. What cannot be read,
+/// or is no file, is none and holds up nothing. Blocks.
 pub(crate) fn find(folder: &Path, has_own: bool) -> io::Result<Option<ThirdParty>> {
     let names = names(folder)?.into_iter();
     let names = names.filter(|name| !has_own || name.as_str() < CONFLIST);
     for name in names {
-        let content = node_sys::fs::read_head(&folder.join(&name), BYTES_MAX + 1)?;
+        let path = folder.join(&name);
+        let content = match node_sys::fs::read_regular_by_links(&path, BYTES_MAX + 1) {
+            Ok(content) => content,
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "a configuration of a network cannot be read");
+                continue;
+            }
+        };
         if content.len() as u64 <= BYTES_MAX && is_one(&name, &content) {
             return Ok(Some(ThirdParty { name, content }));
         }
@@ -37,19 +47,30 @@ pub(crate) fn find(folder: &Path, has_own: bool) -> io::Result<Option<ThirdParty
 
 /// Names of configurations, sorted. A folder that is not there has none.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let is_one = |name: &OsString| {
+        let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
+        matches!(suffix, Some("conf" | "conflist" | "json"))
+    };
+    let names = first_names(folder, is_one)?.into_iter();
+    Ok(names.filter_map(|name| name.into_string().ok()).collect())
+}
+
+/// The first of a folder's wanted names, sorted. A folder that is not there has none.
+fn first_names(folder: &Path, is_wanted: impl Fn(&OsString) -> bool) -> io::Result<BTreeSet<OsString>> {
     let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         entries => entries?,
     };
-    let mut names = Vec::new();
-    for entry in entries.take(FILES_MAX) {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        let suffix = Path::new(&name).extension().and_then(|suffix| suffix.to_str());
-        if matches!(suffix, Some("conf" | "conflist" | "json")) {
-            names.push(name);
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        if is_wanted(&name) {
+            names.insert(name);
+        }
+        if names.len() > FILES_MAX {
+            names.pop_last();
         }
     }
-    names.sort();
     Ok(names)
 }
 
@@ -109,7 +130,7 @@ impl PluginFolders {
     /// Makes the links those to the programs that are there. Blocks.
     pub fn link(&self) -> io::Result<()> {
         std::fs::create_dir_all(&self.links)?;
-        let mut wanted = std::collections::BTreeMap::new();
+        let mut wanted = BTreeMap::new();
         for folder in &self.from {
             for name in programs(folder)? {
                 let target = folder.join(&name);
@@ -133,20 +154,10 @@ impl PluginFolders {
     }
 }
 
-fn programs(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = Vec::new();
-    for entry in entries.take(FILES_MAX) {
-        let entry = entry?;
-        // Follows links, as Debian has some.
-        if std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
-            names.push(entry.file_name());
-        }
-    }
-    Ok(names)
+fn programs(folder: &Path) -> io::Result<BTreeSet<OsString>> {
+    // Follows links, as Debian has some.
+    let is_file = |name: &OsString| std::fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file());
+    first_names(folder, is_file)
 }
 
 #[cfg(test)]
@@ -191,6 +202,26 @@ mod tests {
         assert_eq!(found(folder.path(), true).as_deref(), Some("05-cilium.conflist"));
         write("04-one.conf", r#"{"name": "one", "type": "ptp"}"#);
         assert_eq!(found(folder.path(), true).as_deref(), Some("04-one.conf"));
+    }
+
+    #[test]
+    fn third_party_configuration_counts_beside_what_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("05-cilium.conflist"), CILIUM).unwrap();
+        std::os::unix::fs::symlink(at("05-cilium.conflist"), at("04-link.conflist")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", at("00-dangling.conf")).unwrap();
+        std::fs::create_dir(at("01-folder.conf")).unwrap();
+        let pipe = std::process::Command::new("mkfifo")
+            .arg(at("02-pipe.conf"))
+            .status();
+        assert!(pipe.unwrap().success());
+        assert_eq!(found(folder.path(), true).as_deref(), Some("04-link.conflist"));
+        for number in 0..FILES_MAX {
+            std::fs::write(at(&format!("90-{number}.conf")), "").unwrap();
+        }
+        assert_eq!(found(folder.path(), true).as_deref(), Some("04-link.conflist"));
+        assert_eq!(names(folder.path()).unwrap().len(), FILES_MAX);
     }
 
     #[test]

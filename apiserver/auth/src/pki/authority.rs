@@ -36,7 +36,9 @@ impl Authority {
             return Self::read(pem.clone(), key).ok_or(PkiError::Unreadable { what: crt });
         }
         // A key without a certificate: a crash came between them, or the key alone was given.
-        let kept = found.1.and_then(|pem| KeyPair::from_pem(&pem).ok());
+        let read =
+            |pem: String| KeyPair::from_pem(&pem).map_err(|_| PkiError::Unreadable { what: key.clone() });
+        let kept = found.1.map(read).transpose()?;
         let pair = kept.map_or_else(KeyPair::generate, Ok)?;
         let key_pem = pair.serialize_pem();
         let made = CertifiedIssuer::self_signed(authority_params(name, now), pair)?;

@@ -49,6 +49,18 @@ fn pki_existing_files_are_kept_and_private() {
 }
 
 #[test]
+fn key_that_cannot_be_read_is_not_replaced() {
+    let folder = folder("key-unreadable");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("ca.key"), "of another kind").unwrap();
+    let error = Pki::open(&folder, &names(), now()).err().unwrap();
+    assert!(error.to_string().contains("ca.key"), "{error}");
+    let kept = std::fs::read_to_string(folder.join("ca.key")).unwrap();
+    assert_eq!(kept, "of another kind");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn key_without_its_certificate_is_kept() {
     let folder = folder("key-alone");
     let first = Pki::open(&folder, &names(), now()).unwrap();

@@ -5,7 +5,7 @@ mod pulling;
 mod removal;
 
 use crate::server::paths::Paths;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
@@ -178,11 +178,16 @@ async fn import(arguments: &ImageArguments, archives: &[PathBuf]) -> anyhow::Res
 /// The archive has its name once it is whole.
 async fn export(arguments: &ImageArguments, image: &str, archive: &Path) -> anyhow::Result<()> {
     let client = client(arguments)?;
+    // A link or device, such as /dev/stdout, would be replaced.
+    if std::fs::symlink_metadata(archive).is_ok_and(|found| !found.is_file()) {
+        bail!("{} is there and is no file", archive.display());
+    }
     let mut partial = archive.as_os_str().to_owned();
-    partial.push(".partial");
+    partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
     let making = || format!("writing {}", partial.display());
-    let file = std::fs::File::create(&partial).with_context(making)?;
+    // Root may export into a folder of others: what is there already, a link say, is neither written through nor removed.
+    let file = std::fs::File::create_new(&partial).with_context(making)?;
     let architecture = node_sys::machine::Machine::observe().architecture;
     let exported =
         node_cri::export::export(&client, image, architecture, std::io::BufWriter::new(file)).await;

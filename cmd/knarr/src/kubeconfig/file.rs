@@ -137,6 +137,12 @@ impl KubeconfigFile {
         self.server_of(context.get("cluster")?.as_str()?)
     }
 
+    /// The name of the current context's user.
+    pub(crate) fn current_user(&self) -> Option<&str> {
+        let current = self.root.get("current-context")?.as_str()?;
+        self.member("contexts", current, "context")?.get("user")?.as_str()
+    }
+
     fn server_of(&self, cluster: &str) -> Option<&str> {
         let cluster = self.member("clusters", cluster, "cluster")?;
         cluster.get("server")?.as_str()

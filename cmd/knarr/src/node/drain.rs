@@ -80,14 +80,15 @@ impl Drain {
         Ok(of(Fate::Goes).map(|pod| leaving(pod)).collect())
     }
 
-    /// Cordons the node, and ends when all these pods are away.
-    pub(super) async fn run(&self, pods: Vec<LeavingPod>, runtime: &Runtime) -> anyhow::Result<()> {
+    /// Cordons the node, and ends when all its pods are away, those too that came before it was cordoned.
+    pub(super) async fn run(&self, runtime: &Runtime) -> anyhow::Result<()> {
         let cordon = json!({"spec": {"unschedulable": true}});
         let node = ObjectKey::new("", &self.node);
         self.client
             .patch(&nodes(), &node, "", &Patch::Merge, &cordon)
             .await
             .with_context(|| format!("cordoning node {}", self.node))?;
+        let pods = self.plan().await?;
         let draining = self.drain(pods, runtime);
         match self.timeout {
             None => draining.await,

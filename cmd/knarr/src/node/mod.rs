@@ -6,7 +6,8 @@
 
 mod drain;
 
-use crate::uninstall::{self, UninstallArguments};
+use crate::kubeconfig::KubeconfigFile;
+use crate::uninstall::{self, Directories, UninstallArguments};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use drain::{Drain, Overrides};
@@ -16,6 +17,9 @@ use machinery_runtime::Runtime;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What the names of nodes' users begin with, in the kubeconfigs of agents that have joined too.
+const USER_OF_NODE: &str = "system:node:";
 
 #[derive(Args, Debug)]
 pub(crate) struct NodeCommandArguments {
@@ -37,7 +41,7 @@ struct LeaveArguments {
     /// Kubeconfig of an administrator: a node may not delete itself
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// The Node object's name [default: the host's name]
+    /// The Node object's name [default: the one by which the agent has joined, else the host's name]
     #[arg(long, alias = "node-name")]
     hostname_override: Option<String>,
     /// Delete pods that declare no controller
@@ -79,39 +83,29 @@ pub(crate) fn run(arguments: &NodeCommandArguments) -> anyhow::Result<()> {
 }
 
 async fn leave(arguments: &LeaveArguments, runtime: &Runtime) -> anyhow::Result<()> {
-    let name = name(arguments);
-    // Read before anything is removed.
+    // All that could be refused is looked at before the first pod goes.
+    let directories = Directories::find_agent(&arguments.data_dir)?;
+    let name = name(arguments, &directories)?;
     let client = Client::from_kubeconfig(&arguments.kubeconfig, runtime.clone()).await?;
     let node = ObjectKey::new("", &name);
     client
         .get(&nodes(), &node)
         .await
         .with_context(|| format!("node {name}; --hostname-override names another"))?;
-    let drain = Drain {
-        client: client.clone(),
-        node: name.clone(),
-        overrides: Overrides {
-            force: arguments.force,
-            delete_emptydir_data: arguments.delete_emptydir_data,
-        },
-        evict: !arguments.disable_eviction,
-        grace_period_seconds: Some(arguments.grace_period).filter(|seconds| *seconds >= 0),
-        timeout: Some(Duration::from_secs(arguments.timeout)).filter(|timeout| !timeout.is_zero()),
-    };
-    let pods = drain.plan().await?;
-    for pod in &pods {
+    let drain = drain(arguments, client.clone(), &name);
+    for pod in drain.plan().await? {
         say(&format!("pod {}/{} on node {name}", pod.namespace, pod.name))?;
     }
     if arguments.yes {
-        drain.run(pods, runtime).await?;
+        drain.run(runtime).await?;
     }
-    uninstall::of_node(&UninstallArguments::of_node(
+    let removal = UninstallArguments::of_node(
         &arguments.data_dir,
         &arguments.cgroup_root,
         arguments.container_runtime_endpoint.as_deref(),
         arguments.yes,
-    ))
-    .await?;
+    );
+    uninstall::of_node(&removal, &directories, runtime).await?;
     let deleted = client.delete(&nodes(), &node, &DeleteOptions::default()).await;
     match deleted {
         Err(error) if !error.is_not_found() => {
@@ -121,9 +115,37 @@ async fn leave(arguments: &LeaveArguments, runtime: &Runtime) -> anyhow::Result<
     }
 }
 
-fn name(arguments: &LeaveArguments) -> String {
-    let host = || node_sys::machine::Machine::observe().hostname.to_lowercase();
-    arguments.hostname_override.clone().unwrap_or_else(host)
+fn drain(arguments: &LeaveArguments, client: Client, node: &str) -> Drain {
+    Drain {
+        client,
+        node: node.to_owned(),
+        overrides: Overrides {
+            force: arguments.force,
+            delete_emptydir_data: arguments.delete_emptydir_data,
+        },
+        evict: !arguments.disable_eviction,
+        grace_period_seconds: Some(arguments.grace_period).filter(|seconds| *seconds >= 0),
+        timeout: Some(Duration::from_secs(arguments.timeout)).filter(|timeout| !timeout.is_zero()),
+    }
+}
+
+/// The Node object of this machine. Another one than the agent's would be drained, and this machine removed.
+fn name(arguments: &LeaveArguments, directories: &Directories) -> anyhow::Result<String> {
+    let kubeconfig = directories.agent().map(|agent| agent.join("kubeconfig"));
+    let file = kubeconfig.map(|path| KubeconfigFile::read(&path)).transpose()?;
+    let user = file.as_ref().and_then(KubeconfigFile::current_user);
+    let joined = user.and_then(|user| user.strip_prefix(USER_OF_NODE));
+    chosen(joined, arguments.hostname_override.as_deref())
+}
+
+fn chosen(joined: Option<&str>, given: Option<&str>) -> anyhow::Result<String> {
+    match (joined, given) {
+        (Some(joined), Some(given)) if joined != given => {
+            bail!("the agent of this machine is the node {joined}, not {given}")
+        }
+        (Some(name), _) | (None, Some(name)) => Ok(name.to_owned()),
+        (None, None) => Ok(node_sys::machine::Machine::observe().hostname.to_lowercase()),
+    }
 }
 
 fn nodes() -> ApiResource {
@@ -138,4 +160,19 @@ fn nodes() -> ApiResource {
 
 fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{line}").context("writing to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaving_takes_the_name_by_which_the_agent_has_joined() {
+        let chosen = |joined, given| chosen(joined, given).map_err(|error| error.to_string());
+        assert_eq!(chosen(Some("a"), None), Ok("a".to_owned()));
+        assert_eq!(chosen(Some("a"), Some("a")), Ok("a".to_owned()));
+        assert_eq!(chosen(None, Some("b")), Ok("b".to_owned()));
+        let refused = "the agent of this machine is the node a, not b";
+        assert_eq!(chosen(Some("a"), Some("b")), Err(refused.to_owned()));
+    }
 }

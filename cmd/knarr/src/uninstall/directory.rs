@@ -153,6 +153,27 @@ impl Directories {
         })
     }
 
+    /// Recognises the directory of an agent that has joined a cluster of another machine.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`], and a directory of a server or in one's: with it a cluster would be removed, not a node.
+    pub(crate) fn find_agent(data_dir: &Path) -> anyhow::Result<Self> {
+        let found = Self::find(data_dir)?;
+        let dir = found.agent.as_deref().unwrap_or(data_dir);
+        let is_servers = |dir: &Path| names(dir).is_ok_and(|names| SERVER.is_of(&names));
+        ensure!(
+            found.server.is_none() && !dir.parent().is_some_and(is_servers),
+            "{} belongs to a server, with which the cluster would go; `knarr uninstall` removes it",
+            data_dir.display()
+        );
+        Ok(found)
+    }
+
+    /// The directory of the agent, where there is one.
+    pub(crate) fn agent(&self) -> Option<&Path> {
+        self.agent.as_deref()
+    }
+
     /// The directories of a cluster of which nothing is to be removed: whatever else lies there is left out of account.
     ///
     /// # Errors

@@ -40,6 +40,20 @@ fn uninstall_refuses_what_is_not_a_clusters_directory() {
 }
 
 #[test]
+fn node_that_leaves_is_no_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cluster(folder.path());
+    for dir in [&data, &data.join("agent")] {
+        let error = Directories::find_agent(dir).unwrap_err();
+        assert!(format!("{error:#}").contains("belongs to a server"), "{error:#}");
+    }
+    let joined = folder.path().join("agent");
+    fs::rename(data.join("agent"), &joined).unwrap();
+    let found = Directories::find_agent(&joined).unwrap();
+    assert_eq!(found.agent(), Some(joined.canonicalize().unwrap().as_path()));
+}
+
+#[test]
 fn uninstall_refuses_home_directories_of_those_who_log_in() {
     let accounts = "root:x:0:0::/root:/bin/bash\nknarr:x:999:999::/var/lib/knarr:/usr/sbin/nologin\nann:x:1000:1000::/data/ann:/bin/zsh\n";
     assert_eq!(

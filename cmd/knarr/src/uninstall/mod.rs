@@ -56,10 +56,13 @@ impl UninstallArguments {
     }
 }
 
-/// The same within a command that has done the rest.
-pub(crate) async fn of_node(arguments: &UninstallArguments) -> anyhow::Result<()> {
-    let directories = Directories::find(&arguments.data_dir)?;
-    uninstall(arguments, &directories, &Runtime::real()).await
+/// The same within a command that has done the rest, and has found the directories before.
+pub(crate) async fn of_node(
+    arguments: &UninstallArguments,
+    directories: &Directories,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    uninstall(arguments, directories, runtime).await
 }
 
 pub(crate) fn run(arguments: &UninstallArguments) -> anyhow::Result<()> {

@@ -75,6 +75,17 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The same where links are followed, which folders of configurations have.
+///
+/// # Errors
+/// It cannot be read, or what it leads to is no file: it is not waited for.
+pub fn read_regular_by_links(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    open_to_read(&found)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn open_regular(path: &Path) -> std::io::Result<File> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     open_to_read(&open(path, flags, Mode::empty())?)
