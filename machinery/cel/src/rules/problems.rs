@@ -1,6 +1,7 @@
 //! Problems of rules, found when a definition is written.
 
 use super::{Node, Rule};
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldPath};
 
 /// Estimated cost of a rule, for as often as its value can be in a request (upstream's `StaticEstimatedCostLimit`).
@@ -10,11 +11,15 @@ const MAX_TOTAL_COST: u64 = 100_000_000;
 
 /// Greatest work of all rules of an object together.
 pub(super) fn greatest_work(root: &Node) -> u64 {
-    Finder::over(root, &FieldPath::root()).work
+    Finder::over(root, &WalkedPath::ROOT).work
 }
 
 pub(super) fn of(root: &Node, path: &FieldPath) -> Vec<FieldError> {
-    let mut finder = Finder::over(root, path);
+    let start = match path.is_root() {
+        true => WalkedPath::ROOT,
+        false => WalkedPath::of(path.as_str()),
+    };
+    let mut finder = Finder::over(root, &start);
     if finder.total > MAX_TOTAL_COST {
         let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         let detail = exceeded(name, finder.total, MAX_TOTAL_COST);
@@ -31,7 +36,7 @@ struct Finder {
 }
 
 impl Finder {
-    fn over(root: &Node, path: &FieldPath) -> Self {
+    fn over(root: &Node, path: &WalkedPath<'_>) -> Self {
         let mut finder = Self {
             found: Vec::new(),
             total: 0,
@@ -42,7 +47,13 @@ impl Finder {
     }
 
     /// `count` is how often the value can be in an object, when that is known; `apart` leads to what replaces it as a whole.
-    fn node(&mut self, node: &Node, path: &FieldPath, count: Option<u64>, apart: Option<&FieldPath>) {
+    fn node(
+        &mut self,
+        node: &Node,
+        path: &WalkedPath<'_>,
+        count: Option<u64>,
+        apart: Option<&WalkedPath<'_>>,
+    ) {
         let rules = path.child("x-kubernetes-validations");
         for (at, rule) in node.rules.iter().enumerate() {
             self.rule(rule, &rules.index(at), count.unwrap_or(rule.cardinality), apart);
@@ -66,11 +77,11 @@ impl Finder {
         }
     }
 
-    fn rule(&mut self, rule: &Rule, path: &FieldPath, count: u64, apart: Option<&FieldPath>) {
+    fn rule(&mut self, rule: &Rule, path: &WalkedPath<'_>, count: u64, apart: Option<&WalkedPath<'_>>) {
         let place = path.child("rule");
         if rule.text.is_empty() {
             self.found
-                .push(FieldError::required(&place, "rule is not specified"));
+                .push(FieldError::required(&place.to_path(), "rule is not specified"));
             return;
         }
         let cost = rule.costs.0.saturating_mul(count);
@@ -79,37 +90,43 @@ impl Finder {
         self.work = self.work.saturating_add(work);
         if cost > MAX_COST {
             let detail = exceeded("estimated rule cost", cost, MAX_COST);
-            self.found.push(FieldError::forbidden(&place, detail));
+            self.found.push(FieldError::forbidden(&place.to_path(), detail));
         }
         match &rule.program {
             Err(problem) => {
-                let problem = FieldError::invalid(&place, rule.text.as_str(), problem.as_str());
+                let problem = FieldError::invalid(&place.to_path(), rule.text.as_str(), problem.as_str());
                 self.found.push(problem);
             }
             Ok(program) if program.uses("oldSelf") => {
-                if let Some(apart) = apart {
+                if let Some(apart) = apart.map(WalkedPath::to_path) {
                     let detail = format!(
                         "oldSelf cannot be used on the uncorrelatable portion of the schema within {apart}"
                     );
                     self.found
-                        .push(FieldError::invalid(&place, rule.text.as_str(), detail));
+                        .push(FieldError::invalid(&place.to_path(), rule.text.as_str(), detail));
                 }
             }
             Ok(_) if rule.optional_old_self => {
                 let detail = "may not be set if oldSelf is not used in rule";
-                self.found
-                    .push(FieldError::invalid(&path.child("optionalOldSelf"), true, detail));
+                self.found.push(FieldError::invalid(
+                    &path.child("optionalOldSelf").to_path(),
+                    true,
+                    detail,
+                ));
             }
             Ok(_) => {}
         }
         let place = path.child("messageExpression");
         if let Some(Err(problem)) = &rule.message_expression {
-            self.found
-                .push(FieldError::invalid(&place, rule.text.as_str(), problem.as_str()));
+            self.found.push(FieldError::invalid(
+                &place.to_path(),
+                rule.text.as_str(),
+                problem.as_str(),
+            ));
         }
         if rule.costs.1 > MAX_COST {
             let detail = exceeded("estimated messageExpression cost", rule.costs.1, MAX_COST);
-            self.found.push(FieldError::forbidden(&place, detail));
+            self.found.push(FieldError::forbidden(&place.to_path(), detail));
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Rules run over an object.
 
 use super::{Node, Rule};
-use crate::eval::{Activation, Interrupt, Limits, MAX_WORK_OF_OBJECT, Meter, RUNTIME_BUDGET};
+use crate::eval::{
+    Activation, BYTES_OF_A_STEP, Interrupt, Limits, MAX_WORK_OF_OBJECT, Meter, RUNTIME_BUDGET,
+};
 use crate::value::{Data, ErrorKind, EvalError, Evaluated, Value};
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -13,8 +16,8 @@ use std::sync::Arc;
 const MAX_NOTED: usize = 1 << 20;
 /// Bytes of a message that an expression made.
 const MAX_MESSAGE: usize = 5 * 1024;
-/// Rules between two looks at whether an end is wanted.
-const RULES_OF_A_LOOK: u32 = 64;
+/// Values, fields of the schema and rules between two looks at whether an end is wanted.
+const STEPS_OF_A_LOOK: u64 = 64;
 
 /// Outcome of the rules of an object.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Verdict {
     pub warnings: Vec<String>,
     /// Cost of all rules.
     pub cost: u64,
+    /// Steps that costs do not count: of the rules, of the walk to the values, and of the paths in problems.
+    pub work: u64,
 }
 
 /// A value and its past, which are compared once: all elements of a list without keys look up the list.
@@ -101,12 +106,10 @@ pub(super) struct Run {
     verdict: Verdict,
     /// Bytes of problems and warnings.
     noted: usize,
-    /// Steps that costs do not count.
-    work: u64,
     /// Of each evaluation.
     limits: Limits,
-    /// Rules until the next look at whether an end is wanted: most have no loop that would look.
-    turns: u32,
+    /// Steps until the next look at whether an end is wanted: most rules have no loop that would look, and most values no rule.
+    before_look: u64,
 }
 
 impl Run {
@@ -118,9 +121,8 @@ impl Run {
         Self {
             verdict: Verdict::default(),
             noted: 0,
-            work: 0,
             limits,
-            turns: 0,
+            before_look: STEPS_OF_A_LOOK,
         }
     }
 
@@ -129,18 +131,19 @@ impl Run {
             own: old.map(|old| Pair::new(object, old)),
             parent: None,
         };
-        let _ = self.value(node, &FieldPath::root(), object, old, &past);
+        let _ = self.value(node, &WalkedPath::ROOT, object, old, &past);
         self.verdict
     }
 
     fn value(
         &mut self,
         node: &Node,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         value: Data<'_>,
         old: Option<Data<'_>>,
         past: &Past<'_>,
     ) -> Result<(), Stop> {
+        self.walk(node, path, 1)?;
         if value.is_null() {
             return Ok(());
         }
@@ -162,7 +165,7 @@ impl Run {
     fn members(
         &mut self,
         node: &Node,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         value: Data<'_>,
         old: Option<Data<'_>>,
         past: &Past<'_>,
@@ -175,6 +178,7 @@ impl Run {
                 self.value(values, &path.key(name), own, before(name), &past)?;
             }
         }
+        self.walk(node, path, node.fields.len())?;
         for (name, field) in &node.fields {
             let Some(own) = value.member(name) else { continue };
             let past = past.child(Some(name), own, before(name));
@@ -186,7 +190,7 @@ impl Run {
     fn elements(
         &mut self,
         node: &Node,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         value: Data<'_>,
         old: Option<Data<'_>>,
         past: &Past<'_>,
@@ -216,7 +220,7 @@ impl Run {
     fn rules(
         &mut self,
         node: &Node,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         value: Data<'_>,
         old: Option<Data<'_>>,
         past: &Past<'_>,
@@ -251,13 +255,19 @@ impl Run {
             };
             self.in_time(node, rule, path)?;
             let done = program.evaluate(&variables, &self.limits);
-            self.work = self.work.saturating_add(done.work);
+            self.work(done.work);
             self.spend(node, path, done.cost)?;
             match done.value {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => {
-                    let problem = self.failed(node, rule, path, value, &variables)?;
-                    if !uses_old && past.is_unchanged() {
+                    let detail = self.detail(node, rule, path, &variables)?;
+                    let is_warning = !uses_old && past.is_unchanged();
+                    // Clients are shown far fewer warnings than there is room for.
+                    if is_warning && self.noted > MAX_NOTED {
+                        continue;
+                    }
+                    let problem = self.failed(node, rule, path, value, detail);
+                    if is_warning {
                         self.warn(&problem);
                     } else {
                         self.note(node, path, problem)?;
@@ -269,15 +279,20 @@ impl Run {
         Ok(())
     }
 
-    fn invalid(&mut self, node: &Node, path: &FieldPath, detail: &str) -> Result<(), Stop> {
-        self.note(node, path, FieldError::invalid(path, node.ty.as_str(), detail))
+    fn invalid(&mut self, node: &Node, path: &WalkedPath<'_>, detail: &str) -> Result<(), Stop> {
+        let written = self.written(path);
+        self.note(
+            node,
+            path,
+            FieldError::invalid(&written, node.ty.as_str(), detail),
+        )
     }
 
     /// Notes a problem as long as there is room for it.
-    fn note(&mut self, node: &Node, path: &FieldPath, problem: FieldError) -> Result<(), Stop> {
+    fn note(&mut self, node: &Node, path: &WalkedPath<'_>, problem: FieldError) -> Result<(), Stop> {
         if self.noted > MAX_NOTED {
             let detail = "too many problems, no further validation rules will be run";
-            let last = FieldError::invalid(path, node.ty.as_str(), detail);
+            let last = FieldError::invalid(&self.written(path), node.ty.as_str(), detail);
             self.verdict.problems.push(last);
             return Err(Stop);
         }
@@ -286,18 +301,26 @@ impl Run {
         Ok(())
     }
 
-    /// Clients are shown far fewer warnings than there is room for.
     fn warn(&mut self, problem: &FieldError) {
-        if self.noted <= MAX_NOTED {
-            let warning = problem.to_string();
-            self.noted += warning.len();
-            self.verdict.warnings.push(warning);
-        }
+        let warning = problem.to_string();
+        self.noted += warning.len();
+        self.verdict.warnings.push(warning);
     }
 
-    fn spend(&mut self, node: &Node, path: &FieldPath, cost: u64) -> Result<(), Stop> {
+    /// Writes a path for a problem; its bytes count as work.
+    fn written(&mut self, path: &WalkedPath<'_>) -> FieldPath {
+        let written = path.to_path();
+        self.work(written.as_str().len() as u64 / BYTES_OF_A_STEP);
+        written
+    }
+
+    fn work(&mut self, steps: u64) {
+        self.verdict.work = self.verdict.work.saturating_add(steps);
+    }
+
+    fn spend(&mut self, node: &Node, path: &WalkedPath<'_>, cost: u64) -> Result<(), Stop> {
         self.verdict.cost = self.verdict.cost.saturating_add(cost);
-        if self.verdict.cost > RUNTIME_BUDGET || self.work > MAX_WORK_OF_OBJECT {
+        if self.verdict.cost > RUNTIME_BUDGET || self.verdict.work > MAX_WORK_OF_OBJECT {
             let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
             self.invalid(node, path, detail)?;
             return Err(Stop);
@@ -305,18 +328,46 @@ impl Run {
         Ok(())
     }
 
+    /// Counts steps of the walk, which cost nothing: values without rules take time, too.
+    fn walk(&mut self, node: &Node, path: &WalkedPath<'_>, steps: usize) -> Result<(), Stop> {
+        self.work(steps as u64);
+        if self.is_end_wanted(steps as u64) {
+            let detail = format!(
+                "{}, no further validation rules will be run",
+                EvalError::interrupted()
+            );
+            self.invalid(node, path, &detail)?;
+            return Err(Stop);
+        }
+        self.spend(node, path, 0)
+    }
+
     /// Ends the run where an end is wanted, in upstream's words: there each further rule says so.
-    fn in_time(&mut self, node: &Node, rule: &Rule, path: &FieldPath) -> Result<(), Stop> {
-        let is_due = self.turns == 0;
-        self.turns = (self.turns + 1) % RULES_OF_A_LOOK;
-        let interrupt = self.limits.interrupt.as_ref().filter(|_| is_due);
-        match interrupt.is_some_and(|own| own.is_wanted()) {
+    fn in_time(&mut self, node: &Node, rule: &Rule, path: &WalkedPath<'_>) -> Result<(), Stop> {
+        match self.is_end_wanted(1) {
             true => self.error(node, rule, path, &EvalError::interrupted()),
             false => Ok(()),
         }
     }
 
-    fn error(&mut self, node: &Node, rule: &Rule, path: &FieldPath, error: &EvalError) -> Result<(), Stop> {
+    /// Looks at times, since the look may read a clock.
+    fn is_end_wanted(&mut self, steps: u64) -> bool {
+        self.before_look = self.before_look.saturating_sub(steps);
+        if self.before_look > 0 {
+            return false;
+        }
+        self.before_look = STEPS_OF_A_LOOK;
+        let interrupt = self.limits.interrupt.as_ref();
+        interrupt.is_some_and(|own| own.is_wanted())
+    }
+
+    fn error(
+        &mut self,
+        node: &Node,
+        rule: &Rule,
+        path: &WalkedPath<'_>,
+        error: &EvalError,
+    ) -> Result<(), Stop> {
         let (text, shown) = (error.to_string(), rule.shown());
         if error.kind == ErrorKind::Interrupted {
             self.invalid(node, path, &format!("{text} evaluating rule: {shown}"))?;
@@ -337,28 +388,37 @@ impl Run {
         self.invalid(node, path, &detail)
     }
 
+    /// Returns the words for a value that breaks a rule: the rule's message, or the rule itself.
+    fn detail(
+        &mut self,
+        node: &Node,
+        rule: &Rule,
+        path: &WalkedPath<'_>,
+        variables: &Variables<'_>,
+    ) -> Result<String, Stop> {
+        let own = self.message(node, rule, path, variables)?;
+        Ok(own.unwrap_or_else(|| match rule.message.as_str() {
+            "" => format!("failed rule: {}", rule.text),
+            message => message.to_owned(),
+        }))
+    }
+
     /// The problem of a rule that does not hold.
     fn failed(
         &mut self,
         node: &Node,
         rule: &Rule,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         value: Data<'_>,
-        variables: &Variables<'_>,
-    ) -> Result<FieldError, Stop> {
-        let own = self.message(node, rule, path, variables)?;
-        let detail = own.unwrap_or_else(|| match rule.message.as_str() {
-            "" => format!("failed rule: {}", rule.text),
-            message => message.to_owned(),
-        });
-        let path = if rule.field.is_empty() {
-            path.clone()
-        } else {
-            path.child(&rule.field)
+        detail: String,
+    ) -> FieldError {
+        let path = match rule.field.as_str() {
+            "" => self.written(path),
+            field => self.written(&path.child(field)),
         };
         let is_whole = matches!(node.ty.as_str(), "object" | "array");
         let shown = (!is_whole).then(|| shown(value));
-        Ok(match rule.reason.as_str() {
+        match rule.reason.as_str() {
             "FieldValueForbidden" => FieldError::forbidden(&path, detail),
             "FieldValueRequired" => FieldError::required(&path, detail),
             "FieldValueDuplicate" => FieldError {
@@ -373,7 +433,7 @@ impl Run {
                 value: shown,
                 detail,
             },
-        })
+        }
     }
 
     /// The message that an expression makes; none when it makes none that can be shown.
@@ -381,14 +441,14 @@ impl Run {
         &mut self,
         node: &Node,
         rule: &Rule,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         variables: &Variables<'_>,
     ) -> Result<Option<String>, Stop> {
         let Some(Ok(program)) = &rule.message_expression else {
             return Ok(None);
         };
         let done = program.evaluate(variables, &self.limits);
-        self.work = self.work.saturating_add(done.work);
+        self.work(done.work);
         self.verdict.cost = self.verdict.cost.saturating_add(done.cost);
         if self.verdict.cost > RUNTIME_BUDGET {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
