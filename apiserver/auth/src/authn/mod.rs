@@ -10,6 +10,7 @@ pub mod client_certificate;
 mod expired;
 pub mod legacy_service_account;
 pub mod oidc;
+mod remembered_users;
 pub mod request_header;
 pub mod service_account;
 pub mod structured;

@@ -1,5 +1,6 @@
 //! Bearer tokens: found in a request once, then shown to each kind of token in order, with a short memory of successes.
 
+use super::remembered_users::{Digest, RememberedUsers, Room};
 use super::{
     Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, Refusals, authenticated,
 };
@@ -8,14 +9,18 @@ use jiff::Timestamp;
 use machinery_x509::bearer_tokens;
 use parking_lot::Mutex;
 use ring::digest;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Time for which a verified token is believed without looking again, as upstream.
 const REMEMBER_SECONDS: i64 = 10;
-/// Verified tokens kept in memory at most.
-const REMEMBER_TOKENS: usize = 4_096;
+/// Room for verified tokens. Those of one service account are as many as its pods.
+const ROOM: Room = Room {
+    tokens: 4_096,
+    tokens_of_user: 4_096,
+    bytes: 32 << 20,
+};
 
 const INVALID: &str = "invalid bearer token";
 
@@ -35,14 +40,12 @@ pub trait TokenAuthenticator: Send + Sync + fmt::Debug {
     fn authenticate_token<'a>(&'a self, shown: ShownToken<'a>) -> AuthnFuture<'a, Outcome>;
 }
 
-type Digest = [u8; 32];
-
 /// All kinds of tokens, in asking order.
 #[derive(Debug)]
 pub struct TokenAuthenticators {
     kinds: Vec<Arc<dyn TokenAuthenticator>>,
     api_audiences: Vec<String>,
-    remembered: Mutex<HashMap<Digest, (Timestamp, Authenticated)>>,
+    remembered: Mutex<RememberedUsers<Timestamp>>,
 }
 
 impl TokenAuthenticators {
@@ -50,7 +53,7 @@ impl TokenAuthenticators {
         Self {
             kinds,
             api_audiences,
-            remembered: Mutex::default(),
+            remembered: Mutex::new(RememberedUsers::new(ROOM)),
         }
     }
 
@@ -78,8 +81,8 @@ impl TokenAuthenticators {
 
     async fn identify(&self, token: &str, client: &str, now: Timestamp) -> Outcome {
         let key = digest_of(token);
-        if let Some((_, found)) = self.remembered.lock().get(&key).filter(|(until, _)| *until > now) {
-            return Outcome::User(found.clone());
+        if let Some(found) = self.remembered.lock().get(&key, now) {
+            return Outcome::User(found);
         }
         let shown = ShownToken {
             token,
@@ -89,20 +92,11 @@ impl TokenAuthenticators {
         };
         let outcome = self.review(shown).await;
         if let Outcome::User(found) = &outcome {
-            self.remember(key, now, found.clone());
+            let until = now.saturating_add(jiff::SignedDuration::from_secs(REMEMBER_SECONDS));
+            let until = until.unwrap_or(now);
+            self.remembered.lock().put(key, found, until, now);
         }
         outcome
-    }
-
-    fn remember(&self, key: Digest, now: Timestamp, found: Authenticated) {
-        let mut remembered = self.remembered.lock();
-        if remembered.len() >= REMEMBER_TOKENS {
-            remembered.retain(|_, (until, _)| *until > now);
-        }
-        if remembered.len() < REMEMBER_TOKENS {
-            let until = now.saturating_add(jiff::SignedDuration::from_secs(REMEMBER_SECONDS));
-            remembered.insert(key, (until.unwrap_or(now), found));
-        }
     }
 }
 

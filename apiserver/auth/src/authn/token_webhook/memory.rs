@@ -1,23 +1,27 @@
 //! Answers that are remembered, by the digest of token and audiences. Users have room of their own: invented tokens push none of them out.
 
+pub(super) use crate::authn::remembered_users::Digest;
+
 use super::Verdict;
-use crate::authn::Authenticated;
+use crate::authn::remembered_users::{RememberedUsers, Room};
 use ring::digest;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Users in memory at most.
-const MAX_USERS: usize = 8_192;
+/// Room for users: with one place for each of the largest there would be a gibibyte.
+const ROOM: Room = Room {
+    tokens: 8_192,
+    tokens_of_user: 256,
+    bytes: 64 << 20,
+};
 /// Refusals in memory at most.
 const MAX_REFUSALS: usize = 8_192;
-
-pub(super) type Digest = [u8; 32];
 
 /// See the module.
 pub(super) struct Memory {
     ttl: Duration,
+    users: RememberedUsers<Duration>,
     /// With the time at which each ends.
-    users: HashMap<Digest, (Duration, Authenticated)>,
     refusals: HashMap<Digest, Duration>,
 }
 
@@ -37,14 +41,14 @@ impl Memory {
     pub(super) fn new(ttl: Duration) -> Self {
         Self {
             ttl,
-            users: HashMap::new(),
+            users: RememberedUsers::new(ROOM),
             refusals: HashMap::new(),
         }
     }
 
     pub(super) fn get(&self, digest: &Digest, now: Duration) -> Option<Verdict> {
-        if let Some((_, found)) = self.users.get(digest).filter(|(until, _)| *until > now) {
-            return Some(Verdict::User(found.clone()));
+        if let Some(found) = self.users.get(digest, now) {
+            return Some(Verdict::User(found));
         }
         let until = self.refusals.get(digest).filter(|until| **until > now);
         until.map(|_| Verdict::Unknown)
@@ -57,14 +61,7 @@ impl Memory {
         }
         let until = now + self.ttl;
         match verdict {
-            Verdict::User(found) => {
-                if self.users.len() >= MAX_USERS {
-                    self.users.retain(|_, (until, _)| *until > now);
-                }
-                if self.users.len() < MAX_USERS {
-                    self.users.insert(digest, (until, found.clone()));
-                }
-            }
+            Verdict::User(found) => self.users.put(digest, found, until, now),
             Verdict::Unknown => {
                 if self.refusals.len() >= MAX_REFUSALS {
                     self.refusals.clear();
@@ -79,6 +76,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authn::Authenticated;
     use machinery_meta::UserInfo;
 
     #[test]
@@ -98,6 +96,25 @@ mod tests {
         let mut none = Memory::new(Duration::ZERO);
         none.keep(anna, &user, now);
         assert!(none.get(&anna, now).is_none());
+    }
+
+    #[test]
+    fn memory_of_users_is_not_filled_by_tokens_of_one() {
+        let (mut memory, now) = (Memory::new(Duration::from_secs(60)), Duration::from_secs(1));
+        let user = |name: &str| {
+            let named = UserInfo::named(name, [UserInfo::AUTHENTICATED]);
+            Verdict::User(Authenticated::new(named))
+        };
+        for number in 0..=ROOM.tokens {
+            let token = digest_of(&number.to_string(), &[]);
+            memory.keep(token, &user("greedy"), now);
+        }
+        let anna = digest_of("anna", &[]);
+        memory.keep(anna, &user("anna"), now);
+        assert!(matches!(memory.get(&anna, now), Some(Verdict::User(_))));
+        let is_kept = |number: &usize| memory.get(&digest_of(&number.to_string(), &[]), now).is_some();
+        let kept = (0..=ROOM.tokens).filter(is_kept).count();
+        assert_eq!(kept, ROOM.tokens_of_user);
     }
 
     #[test]
