@@ -2,7 +2,9 @@
 
 use super::MAX_SCHEMA_DEPTH;
 use super::pattern::{Patterns, TOO_LARGE, parse};
+use super::problems::{Problems, start};
 use crate::tree::{Kind, Ref};
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldPath};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,27 +18,29 @@ enum Level {
 /// and counted with those of the definition's other versions.
 pub fn check_structural(schema: Ref<'_>, path: &FieldPath, patterns: &mut Patterns) -> Vec<FieldError> {
     let mut check = Check {
-        errors: Vec::new(),
+        errors: Problems::default(),
         patterns,
     };
-    check.invariants(schema, Level::Root, path, 0);
-    check.junctors_complete(schema, Some(schema), path, path);
-    check.errors.sort_by_key(ToString::to_string);
-    check.errors
+    let path = start(path);
+    check.invariants(schema, Level::Root, &path, 0);
+    check.junctors_complete(schema, Some(schema), &path, &path);
+    let sort = |found: &mut Vec<FieldError>| found.sort_by_cached_key(ToString::to_string);
+    check.errors.finish(sort)
 }
 
 struct Check<'p> {
-    errors: Vec<FieldError>,
+    errors: Problems,
     patterns: &'p mut Patterns,
 }
 
 impl Check<'_> {
-    fn invariants(&mut self, schema: Ref<'_>, level: Level, path: &FieldPath, depth: usize) {
+    fn invariants(&mut self, schema: Ref<'_>, level: Level, path: &WalkedPath<'_>, depth: usize) {
+        if self.errors.is_full() {
+            return;
+        }
         if depth > MAX_SCHEMA_DEPTH {
-            self.errors.push(FieldError::forbidden(
-                path,
-                format!("must not nest deeper than {MAX_SCHEMA_DEPTH}"),
-            ));
+            self.errors
+                .forbidden(path, format!("must not nest deeper than {MAX_SCHEMA_DEPTH}"));
             return;
         }
         let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
@@ -45,8 +49,7 @@ impl Check<'_> {
         // Of a list of schemas the rules of all definitions speak.
         let lists = schema.get("items").is_some_and(|items| !items.is_empty());
         if ty == "array" && items.is_none() && !lists {
-            self.errors
-                .push(FieldError::required(&path.child("items"), "must be specified"));
+            self.errors.required(&path.child("items"), "must be specified");
         }
         if let Some(items) = items {
             self.invariants(items, Level::Item, &path.child("items"), depth + 1);
@@ -63,8 +66,7 @@ impl Check<'_> {
         if let Some(additional) = additional {
             let own_path = path.child("additionalProperties");
             if level == Level::Root {
-                self.errors
-                    .push(FieldError::forbidden(&own_path, "must not be used at the root"));
+                self.errors.forbidden(&own_path, "must not be used at the root");
             }
             if additional.kind() == Kind::Map {
                 self.invariants(additional, Level::Field, &own_path, depth + 1);
@@ -79,42 +81,45 @@ impl Check<'_> {
         self.type_of(ty, level, embedded, untyped_allowed, path);
         if embedded && additional.is_some() {
             let problem = "must not be used if x-kubernetes-embedded-resource is set";
-            self.errors.push(FieldError::forbidden(
-                &path.child("additionalProperties"),
-                problem,
-            ));
+            self.errors
+                .forbidden(&path.child("additionalProperties"), problem);
         }
         self.metadata(schema, level, embedded, path);
         let preserves = flag("x-kubernetes-preserve-unknown-fields");
         if embedded && !preserves && members(schema, "properties").next().is_none() {
             let problem = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-            self.errors
-                .push(FieldError::required(&path.child("properties"), problem));
+            self.errors.required(&path.child("properties"), problem);
         }
     }
 
-    fn type_of(&mut self, ty: &str, level: Level, embedded: bool, untyped_allowed: bool, path: &FieldPath) {
+    fn type_of(
+        &mut self,
+        ty: &str,
+        level: Level,
+        embedded: bool,
+        untyped_allowed: bool,
+        path: &WalkedPath<'_>,
+    ) {
         let path = path.child("type");
         let must_be_object = "must be object if x-kubernetes-embedded-resource is true";
         if embedded && ty.is_empty() {
-            self.errors.push(FieldError::required(&path, must_be_object));
+            self.errors.required(&path, must_be_object);
         } else if embedded && ty != "object" {
-            self.errors.push(FieldError::invalid(&path, ty, must_be_object));
+            self.errors.invalid(&path, ty, must_be_object);
         } else if ty.is_empty() && !untyped_allowed {
             let problem = match level {
                 Level::Root => "must not be empty at the root",
                 Level::Item => "must not be empty for specified array items",
                 Level::Field => "must not be empty for specified object fields",
             };
-            self.errors.push(FieldError::required(&path, problem));
+            self.errors.required(&path, problem);
         }
         if level == Level::Root && !ty.is_empty() && ty != "object" {
-            self.errors
-                .push(FieldError::invalid(&path, ty, "must be object at the root"));
+            self.errors.invalid(&path, ty, "must be object at the root");
         }
     }
 
-    fn extensions(&mut self, schema: Ref<'_>, path: &FieldPath) {
+    fn extensions(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>) {
         let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
         if !flag("x-kubernetes-int-or-string") {
             return;
@@ -125,13 +130,12 @@ impl Check<'_> {
         ] {
             if flag(name) {
                 let problem = "must be false if x-kubernetes-int-or-string is true";
-                self.errors
-                    .push(FieldError::invalid(&path.child(name), true, problem));
+                self.errors.invalid(&path.child(name), true, problem);
             }
         }
     }
 
-    fn metadata(&mut self, schema: Ref<'_>, level: Level, embedded: bool, path: &FieldPath) {
+    fn metadata(&mut self, schema: Ref<'_>, level: Level, embedded: bool, path: &WalkedPath<'_>) {
         let restricted = level == Level::Root || embedded;
         let properties = path.child("properties");
         for name in ["kind", "apiVersion"] {
@@ -139,9 +143,11 @@ impl Check<'_> {
                 && restricted
                 && own.str("type") != "string"
             {
-                let path = properties.key(name).child("type");
-                self.errors
-                    .push(FieldError::invalid(&path, own.str("type"), "must be string"));
+                self.errors.invalid(
+                    &properties.key(name).child("type"),
+                    own.str("type"),
+                    "must be string",
+                );
             }
         }
         let Some(metadata) = schema.at(&["properties", "metadata"]) else {
@@ -149,11 +155,8 @@ impl Check<'_> {
         };
         let path = properties.key("metadata");
         if restricted && metadata.str("type") != "object" {
-            self.errors.push(FieldError::invalid(
-                &path.child("type"),
-                metadata.str("type"),
-                "must be object",
-            ));
+            self.errors
+                .invalid(&path.child("type"), metadata.str("type"), "must be object");
         }
         let named = members(metadata, "properties").all(|(name, _)| matches!(name, "name" | "generateName"));
         let other = metadata
@@ -161,7 +164,7 @@ impl Check<'_> {
             .any(|(name, value)| !matches!(name, "type" | "properties" | "default") && !value.is_null());
         if level == Level::Root && (!named || other) {
             let problem = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            self.errors.push(FieldError::forbidden(&path, problem));
+            self.errors.forbidden(&path, problem);
         }
     }
 
@@ -170,7 +173,7 @@ impl Check<'_> {
         schema: Ref<'_>,
         skip_any: bool,
         skip_first: bool,
-        path: &FieldPath,
+        path: &WalkedPath<'_>,
         depth: usize,
     ) {
         let pattern = schema.str("pattern");
@@ -189,26 +192,27 @@ impl Check<'_> {
         }
     }
 
-    fn pattern(&mut self, pattern: &str, path: &FieldPath) {
+    fn pattern(&mut self, pattern: &str, path: &WalkedPath<'_>) {
         if let Err(error) = parse(pattern) {
             let problem =
                 format!("must be a valid regular expression, but isn't: error parsing regexp: {error}");
-            self.errors.push(FieldError::invalid(path, pattern, problem));
+            self.errors.invalid(path, pattern, problem);
             return;
         }
         let before = self.patterns.is_over();
         self.patterns.get(pattern);
         if self.patterns.is_over() && !before {
-            self.errors.push(FieldError::forbidden(path, TOO_LARGE));
+            self.errors.forbidden(path, TOO_LARGE);
         }
     }
 
-    fn nested(&mut self, schema: Ref<'_>, skip_any: bool, path: &FieldPath, depth: usize) {
+    fn nested(&mut self, schema: Ref<'_>, skip_any: bool, path: &WalkedPath<'_>, depth: usize) {
+        if self.errors.is_full() {
+            return;
+        }
         if depth > MAX_SCHEMA_DEPTH {
-            self.errors.push(FieldError::forbidden(
-                path,
-                format!("must not nest deeper than {MAX_SCHEMA_DEPTH}"),
-            ));
+            self.errors
+                .forbidden(path, format!("must not nest deeper than {MAX_SCHEMA_DEPTH}"));
             return;
         }
         self.value_validation(schema, skip_any, false, path, depth);
@@ -220,16 +224,15 @@ impl Check<'_> {
         }
         self.forbidden(schema, path);
         if schema.at(&["properties", "metadata"]).is_some() {
-            let path = path.child("properties").key("metadata");
-            self.errors.push(FieldError::forbidden(
-                &path,
+            self.errors.forbidden(
+                &path.child("properties").key("metadata"),
                 "must not be specified in a nested context",
-            ));
+            );
         }
     }
 
     /// Rejects fields that a nested value validation must not have.
-    fn forbidden(&mut self, schema: Ref<'_>, path: &FieldPath) {
+    fn forbidden(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>) {
         const RULES: [(&str, &str); 13] = [
             ("type", "must be empty to be structural"),
             ("additionalProperties", "must be undefined to be structural"),
@@ -257,8 +260,7 @@ impl Check<'_> {
                 _ => true,
             });
             if said {
-                self.errors
-                    .push(FieldError::forbidden(&path.child(name), problem));
+                self.errors.forbidden(&path.child(name), problem);
             }
         }
     }
@@ -268,8 +270,8 @@ impl Check<'_> {
         &mut self,
         value: Ref<'_>,
         structure: Option<Ref<'_>>,
-        path: &FieldPath,
-        at: &FieldPath,
+        path: &WalkedPath<'_>,
+        at: &WalkedPath<'_>,
     ) {
         for junctor in ["allOf", "anyOf", "oneOf"] {
             for (index, own) in value.list(junctor).enumerate() {
@@ -281,12 +283,19 @@ impl Check<'_> {
         }
     }
 
-    fn complete(&mut self, value: Ref<'_>, structure: Option<Ref<'_>>, path: &FieldPath, at: &FieldPath) {
+    fn complete(
+        &mut self,
+        value: Ref<'_>,
+        structure: Option<Ref<'_>>,
+        path: &WalkedPath<'_>,
+        at: &WalkedPath<'_>,
+    ) {
+        if self.errors.is_full() {
+            return;
+        }
         let Some(schema) = structure else {
-            self.errors.push(FieldError::required(
-                path,
-                format!("because it is defined in {at}"),
-            ));
+            self.errors
+                .required(path, format!("because it is defined in {at}"));
             return;
         };
         self.junctors_complete(value, structure, path, at);
@@ -296,11 +305,8 @@ impl Check<'_> {
         }
         for (name, property) in members(value, "properties") {
             let own = schema.at(&["properties", name]);
-            let (path, at) = (
-                path.child("properties").key(name),
-                at.child("properties").key(name),
-            );
-            self.complete(property, own, &path, &at);
+            let (path, at) = (path.child("properties"), at.child("properties"));
+            self.complete(property, own, &path.key(name), &at.key(name));
         }
     }
 }

@@ -15,6 +15,7 @@ mod format;
 mod lists;
 mod openapi;
 mod pattern;
+mod problems;
 #[cfg(test)]
 mod tests;
 mod validate;

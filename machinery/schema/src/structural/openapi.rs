@@ -3,8 +3,10 @@
 //! Upstream: `apiextensions/validation/validation.go`, `ValidateCustomResourceDefinitionOpenAPISchema`.
 
 use super::MAX_SCHEMA_DEPTH;
+use super::problems::{Problems, start};
 use crate::tree::{Kind, Ref};
 use machinery_meta::field::Shown;
+use machinery_meta::walked_path::WalkedPath;
 use machinery_meta::{FieldError, FieldPath};
 use std::collections::HashSet;
 
@@ -31,7 +33,10 @@ const MAX_SHOWN_BYTES: usize = 4 << 20;
 
 /// Violations of these rules in the `JSONSchemaProps` of a whole object.
 pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut check = Check { errors: Vec::new() };
+    let mut check = Check {
+        errors: Problems::default(),
+    };
+    let path = start(path);
     if flag(schema, "nullable") {
         check.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
     }
@@ -39,8 +44,8 @@ pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
         root: true,
         ..SchemaPosition::default()
     };
-    check.schema(schema, path, &place);
-    check.errors
+    check.schema(schema, &path, &place);
+    check.errors.finish(|_| {})
 }
 
 /// Reports whether some part of a schema names a dialect (`$schema`), which no definition may.
@@ -87,20 +92,20 @@ impl SchemaPosition {
 }
 
 struct Check {
-    errors: Vec<FieldError>,
+    errors: Problems,
 }
 
 impl Check {
-    fn forbidden(&mut self, path: &FieldPath, problem: &str) {
-        self.errors.push(FieldError::forbidden(path, problem));
+    fn forbidden(&mut self, path: &WalkedPath<'_>, problem: &str) {
+        self.errors.forbidden(path, problem);
     }
 
-    fn required(&mut self, path: &FieldPath, problem: &str) {
-        self.errors.push(FieldError::required(path, problem));
+    fn required(&mut self, path: &WalkedPath<'_>, problem: &str) {
+        self.errors.required(path, problem);
     }
 
-    fn schema(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
-        if place.depth > MAX_SCHEMA_DEPTH {
+    fn schema(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>, place: &SchemaPosition) {
+        if place.depth > MAX_SCHEMA_DEPTH || self.errors.is_full() {
             return; // Whether it is structural has been asked, and that says so.
         }
         self.words(schema, path, place);
@@ -121,11 +126,10 @@ impl Check {
         self.rules(schema, path);
     }
 
-    fn words(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
+    fn words(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>, place: &SchemaPosition) {
         let ty = schema.str("type");
         if !ty.is_empty() && !TYPES.contains(&ty) {
-            let error = FieldError::not_supported(&path.child("type"), ty, &TYPES);
-            self.errors.push(error);
+            self.errors.not_supported(&path.child("type"), ty, &TYPES);
         }
         if let Some(place) = place
             .no_defaults
@@ -158,12 +162,12 @@ impl Check {
         }
         let preserve = "x-kubernetes-preserve-unknown-fields";
         if schema.get(preserve).and_then(Ref::as_bool) == Some(false) {
-            let error = FieldError::invalid(&path.child(preserve), false, "must be true or undefined");
-            self.errors.push(error);
+            self.errors
+                .invalid(&path.child(preserve), false, "must be true or undefined");
         }
     }
 
-    fn members(&mut self, schema: Ref<'_>, path: &FieldPath, place: &SchemaPosition) {
+    fn members(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>, place: &SchemaPosition) {
         let properties = schema.get("properties").filter(|own| !own.is_empty());
         let additional = schema.get("additionalProperties").filter(|own| !own.is_null());
         if let Some(additional) = additional {
@@ -194,7 +198,7 @@ impl Check {
     }
 
     /// Checks the types and keys by which lists and maps are merged.
-    fn containers(&mut self, schema: Ref<'_>, path: &FieldPath) {
+    fn containers(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>) {
         self.container(schema, path, MAP_TYPE, "object", &["atomic", "granular"]);
         self.container(schema, path, LIST_TYPE, "array", &["atomic", "set", "map"]);
         let items = schema.get("items").filter(|items| items.kind() == Kind::Map);
@@ -211,14 +215,21 @@ impl Check {
         let shown = items
             .get(LIST_TYPE)
             .map_or_else(|| "null".to_owned(), Ref::to_json);
-        self.errors.push(FieldError::invalid(
+        self.errors.invalid(
             &path.child("items").child(word),
             Shown(shown),
             "must be atomic as item of a list with x-kubernetes-list-type=set",
-        ));
+        );
     }
 
-    fn container(&mut self, schema: Ref<'_>, path: &FieldPath, word: &str, wanted: &str, known: &[&str]) {
+    fn container(
+        &mut self,
+        schema: Ref<'_>,
+        path: &WalkedPath<'_>,
+        word: &str,
+        wanted: &str,
+        known: &[&str],
+    ) {
         let Some(said) = schema.get(word).and_then(Ref::as_str) else {
             return;
         };
@@ -226,18 +237,15 @@ impl Check {
         match schema.str("type") {
             "" => self.required(&path.child("type"), &problem),
             ty if ty == wanted => {}
-            ty => self
-                .errors
-                .push(FieldError::invalid(&path.child("type"), ty, problem)),
+            ty => self.errors.invalid(&path.child("type"), ty, problem),
         }
         if !known.contains(&said) {
-            let error = FieldError::not_supported(&path.child(word), said, known);
-            self.errors.push(error);
+            self.errors.not_supported(&path.child(word), said, known);
         }
     }
 
     /// Lists whose items have keys, and the keys.
-    fn list_of_maps(&mut self, schema: Ref<'_>, path: &FieldPath) {
+    fn list_of_maps(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>) {
         let list_type = schema.str(LIST_TYPE);
         let keys: Vec<&str> = schema.list(LIST_MAP_KEYS).filter_map(Ref::as_str).collect();
         let at_type = path.child(LIST_TYPE);
@@ -246,8 +254,7 @@ impl Check {
             "" if !keys.is_empty() => self.required(&at_type, must_be_map),
             "" | "map" => {}
             other if !keys.is_empty() => {
-                self.errors
-                    .push(FieldError::invalid(&at_type, other, must_be_map));
+                self.errors.invalid(&at_type, other, must_be_map);
             }
             _ => {}
         }
@@ -259,11 +266,11 @@ impl Check {
             }
             match items {
                 Some(items) if items.str("type") == "object" => self.keys(&keys, items, path),
-                Some(items) => self.errors.push(FieldError::invalid(
+                Some(items) => self.errors.invalid(
                     &path.child("items").child("type"),
                     items.str("type"),
                     "must be object if parent array's x-kubernetes-list-type is map",
-                )),
+                ),
                 None => {
                     let problem = "must have a schema if x-kubernetes-list-type is map";
                     self.required(&path.child("items"), problem);
@@ -277,21 +284,23 @@ impl Check {
         }
     }
 
-    fn keys(&mut self, keys: &[&str], items: Ref<'_>, path: &FieldPath) {
+    fn keys(&mut self, keys: &[&str], items: Ref<'_>, path: &WalkedPath<'_>) {
         let at = path.child(LIST_MAP_KEYS);
         let listed = serde_json::to_string(keys).unwrap_or_default();
         let mut told = 0;
         // Each such problem shows all keys.
-        let mut wrong = |errors: &mut Vec<FieldError>, problem: &str| {
+        let mut wrong = |errors: &mut Problems, problem: &str| {
             if told <= MAX_SHOWN_BYTES {
                 told += listed.len();
-                errors.push(FieldError::invalid(&at, Shown(listed.clone()), problem));
+                errors.invalid(&at, Shown(listed.clone()), problem);
             }
         };
         let required: HashSet<&str> = items.list("required").filter_map(Ref::as_str).collect();
         let mut seen = HashSet::new();
         for key in keys {
-            let own_path = path.child("items").child("properties").key(key);
+            let items_path = path.child("items");
+            let properties = items_path.child("properties");
+            let own_path = properties.key(key);
             if !seen.insert(key) {
                 wrong(&mut self.errors, "must not contain duplicate entries");
             }
@@ -300,11 +309,11 @@ impl Check {
                 continue;
             };
             if matches!(property.str("type"), "array" | "object") {
-                self.errors.push(FieldError::invalid(
+                self.errors.invalid(
                     &own_path.child("type"),
                     items.str("type"),
                     "must be a scalar type if parent array's x-kubernetes-list-type is map",
-                ));
+                );
             }
             if !required.contains(key) && !is_present(property, "default") {
                 let problem = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
@@ -318,9 +327,10 @@ impl Check {
     }
 
     /// The form of rules in CEL, not what they say.
-    fn rules(&mut self, schema: Ref<'_>, path: &FieldPath) {
+    fn rules(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>) {
         for (index, rule) in schema.list("x-kubernetes-validations").enumerate() {
-            let path = path.child("x-kubernetes-validations").index(index);
+            let rules = path.child("x-kubernetes-validations");
+            let path = rules.index(index);
             let (text, message) = (rule.str("rule").trim(), rule.str("message"));
             let broken = |text: &str| text.contains(['\n', '\r']);
             if text.is_empty() {
@@ -340,8 +350,7 @@ impl Check {
             }
             let reason = rule.str("reason");
             if !reason.is_empty() && !REASONS.contains(&reason) {
-                let error = FieldError::not_supported(&path.child("reason"), reason, &REASONS);
-                self.errors.push(error);
+                self.errors.not_supported(&path.child("reason"), reason, &REASONS);
             }
             let field = rule.str("fieldPath");
             if !field.is_empty() && field.trim().is_empty() {
@@ -353,9 +362,8 @@ impl Check {
         }
     }
 
-    fn invalid(&mut self, path: &FieldPath, name: &str, value: &str, problem: &str) {
-        self.errors
-            .push(FieldError::invalid(&path.child(name), value, problem));
+    fn invalid(&mut self, path: &WalkedPath<'_>, name: &str, value: &str, problem: &str) {
+        self.errors.invalid(&path.child(name), value, problem);
     }
 }
 

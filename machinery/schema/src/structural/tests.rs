@@ -241,6 +241,30 @@ fn validation_old_items_are_hashed() {
     assert_eq!(validate(new.root(), Some(old.root())).len(), 2);
 }
 
+/// Each problem quotes the names above it: a long one above many fields took gigabytes.
+#[test]
+fn problems_of_a_schema_are_bounded_in_bytes() {
+    let field = r#"{"uniqueItems":true,"items":{"type":"string"},"default":1,"type":"array"}"#;
+    let untyped = r#"{"uniqueItems":true}"#;
+    let fields = |own: &str| (0..500).map(|at| format!("\"f{at}\":{own}")).collect::<Vec<_>>();
+    let schema = |own: &str| {
+        let (name, fields) = ("k".repeat(50_000), fields(own).join(","));
+        let long = format!("{{\"{name}\":{{\"type\":\"object\",\"properties\":{{{fields}}}}}}}");
+        Tree::from_json(&format!("{{\"type\":\"object\",\"properties\":{long}}}")).unwrap()
+    };
+    let (typed, untyped, path) = (schema(field), schema(untyped), FieldPath::new("schema"));
+    for found in [
+        check_structural(untyped.root(), &path, &mut Patterns::default()),
+        super::check_openapi(typed.root(), &path),
+        super::check_defaults(typed.root(), &path),
+    ] {
+        let bytes: usize = text(&found).iter().map(String::len).sum();
+        assert!((4 << 20..5 << 20).contains(&bytes), "{bytes}");
+        let last = found.last().unwrap().to_string();
+        assert!(last.ends_with("too many problems, the rest of the schema was not checked"));
+    }
+}
+
 fn compiled(schema: &str) -> super::CompiledSchema {
     let table = pod_schema();
     let meta = table.type_named("v1.ObjectMeta").unwrap();
