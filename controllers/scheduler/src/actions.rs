@@ -1,8 +1,9 @@
 //! Carries decisions out: binding, the pod's condition, preemption.
 
 use crate::decision::{Nomination, Preemption};
-use crate::devices::Deallocation;
+use crate::devices::binding;
 use crate::devices::writes::ClaimWriter;
+use crate::devices::{Deallocation, HeldClaim};
 use crate::events;
 use crate::extender::{Answer, Consultants, Question};
 use crate::meter::{ERROR, ExtensionPoint, SUCCESS};
@@ -165,18 +166,34 @@ impl Actions {
     ) -> Result<(), String> {
         let volumes = self.reserve_volumes(pod, node, reservation).await;
         volumes.map_err(|error| format!("{PRE_BIND}: {}", error.chain()))?;
+        let claims = ClaimWriter::new(&self.client, &self.runtime);
         for own in &mut reservation.devices {
-            let claims = ClaimWriter::new(&self.client, &self.runtime);
-            let written = claims.reserve(pod, own).await;
-            written.map_err(|why| format!("running PreBind plugin \"DynamicResources\": {why}"))?;
+            let mut written = claims.reserve(pod, own).await;
+            reservation.held.extend(own.held());
+            if let Some(special) = own.special.as_ref().filter(|_| written.is_ok()) {
+                let name = &own.key().name;
+                let status = json!({"requestMappings": special.mappings, "resourceClaimName": name});
+                let body = json!({"status": {"extendedResourceClaimStatus": status}});
+                let said = self.patch_status(pod, body).await;
+                written = said.map_err(|error| {
+                    let error = error.chain();
+                    format!("update pod {} ExtendedResourceClaimStatus: {error}", pod.key)
+                });
+            }
+            written.map_err(|why| format!("{}: {why}", binding::PRE_BIND))?;
+        }
+        if !reservation.conditions.is_empty() {
+            let note = format!("waiting for binding conditions for device on node {node}");
+            self.record(pod, None, "BindingConditionsPending", "Scheduling", &note);
         }
         Ok(())
     }
 
     /// Takes back the pod's reservations of devices: it is not bound.
-    pub(crate) async fn unreserve(&self, pod: &PodInfo) {
-        if pod.has_device_claims() {
-            ClaimWriter::new(&self.client, &self.runtime).unreserve(pod).await;
+    pub(crate) async fn unreserve(&self, pod: &PodInfo, held: &[HeldClaim]) {
+        let claims = ClaimWriter::new(&self.client, &self.runtime);
+        for own in held {
+            claims.unreserve(pod, own).await;
         }
     }
 
@@ -328,7 +345,7 @@ impl Actions {
             .is_some_and(|own| &*own.status == "False" && *own.reason == *reason && *own.message == *message);
         let known = &*pod.pod.status.nominated_node_name;
         // The node of a pod whose claims were being bound may have been written since (`reserve`).
-        let may_differ = !pod.claims.is_empty() || pod.has_device_claims();
+        let may_differ = !pod.claims.is_empty() || pod.may_use_devices();
         let nominated = nominated.filter(|node| *node != known || may_differ);
         if same && nominated.is_none() {
             return Ok(());

@@ -139,7 +139,11 @@ impl Scheduler {
     ) -> Option<Decision> {
         // What the attempt computed is of the nodes as they were.
         let attempt = Measuring::again(pod, attempt);
-        match self.place(&attempt, Extenders::Asked(verdict), now, random)? {
+        let placed = self.place(&attempt, Extenders::Asked(verdict), now, random)?;
+        if let Some(error) = devices_error(&attempt) {
+            return Some(self.went_wrong(attempt, error, now));
+        }
+        match placed {
             Ok(Placement::On(node)) => Some(self.assume(&attempt, node, now)),
             Ok(Placement::Ask(..)) => None,
             Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
@@ -164,7 +168,7 @@ impl Scheduler {
     }
 
     /// The attempt ends with an error, and is repeated after backing off.
-    fn went_wrong(&mut self, attempt: Attempt, message: String, now: Duration) -> Decision {
+    pub(crate) fn went_wrong(&mut self, attempt: Attempt, message: String, now: Duration) -> Decision {
         let pod = Arc::clone(attempt.pod());
         self.measuring.decided(&attempt);
         self.measuring.end(&pod, AttemptResult::Error);
@@ -172,4 +176,10 @@ impl Scheduler {
         self.queue.retry(&pod.key, now);
         Decision::Error { pod, message }
     }
+}
+
+/// The message of an attempt that the search for devices ended.
+pub(crate) fn devices_error(attempt: &Attempt) -> Option<String> {
+    let error = attempt.devices_error()?;
+    Some(format!("running \"DynamicResources\" filter plugin: {error}"))
 }

@@ -3,6 +3,7 @@
 //! Invariant: a list that a tenant makes as long as it likes is decoded at most once per attempt, the dry run of
 //! preemption included, and only where a node asks.
 
+use crate::config::args::DynamicResourcesArgs;
 use crate::devices::pod_devices::PodDevices;
 use crate::meter::Meter;
 use crate::node_terms::{NodeTermIndex, items_of, steps_of};
@@ -270,8 +271,18 @@ impl Attempt {
     }
 
     /// The pod's claims of devices, sorted once per attempt.
-    pub(crate) fn devices(&self, nodes: &NodeTable) -> &Result<PodDevices, Rejection> {
-        self.devices.get_or_init(|| PodDevices::of(self, &nodes.devices))
+    pub(crate) fn devices(
+        &self,
+        nodes: &NodeTable,
+        args: DynamicResourcesArgs,
+    ) -> &Result<PodDevices, Rejection> {
+        self.devices
+            .get_or_init(|| PodDevices::of(self, &nodes.devices, args))
+    }
+
+    /// The error by which the search for devices ended the attempt, if one did.
+    pub(crate) fn devices_error(&self) -> Option<&str> {
+        self.devices.get()?.as_ref().ok()?.error()
     }
 
     /// The pod's claims of devices, where they were requested.

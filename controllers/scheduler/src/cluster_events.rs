@@ -50,6 +50,8 @@ impl ClusterEvents {
     pub const DEVICE_CLASS: Self = Self(1 << 23);
     /// Devices came, changed, or lost a taint.
     pub const DEVICE_SLICE: Self = Self(1 << 24);
+    /// Another class of devices serves an extended resource.
+    pub const CLASS_RESOURCE: Self = Self(1 << 25);
     /// An event without a class.
     pub const ANY: Self = Self(u32::MAX);
 
@@ -70,7 +72,7 @@ impl ClusterEvents {
 }
 
 /// Labels of [`ClusterEvents`], in the order of their bits.
-const LABELS: [&str; 25] = [
+const LABELS: [&str; 26] = [
     "NodeAdd",
     "NodeUpdateNodeAllocatable",
     "NodeUpdateNodeLabel",
@@ -96,4 +98,5 @@ const LABELS: [&str; 25] = [
     "ResourceClaimUpdate",
     "DeviceClassUpdate",
     "ResourceSliceUpdate",
+    "DeviceClassUpdate",
 ];

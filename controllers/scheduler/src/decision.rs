@@ -1,6 +1,6 @@
 //! Decisions of the scheduler about pods, to be carried out by others.
 
-use crate::devices::Deallocation;
+use crate::devices::{Deallocation, HeldClaim};
 use crate::extender::Question;
 use crate::pod::PodInfo;
 use crate::volumes::Reservation;
@@ -10,7 +10,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub enum Decision {
     /// The pod is assumed on the node: bind it.
-    Bind { pod: Arc<PodInfo>, node: Box<str> },
+    Bind {
+        pod: Arc<PodInfo>,
+        node: Box<str>,
+        /// Claims of devices that it gives back where it is not bound.
+        held: Vec<HeldClaim>,
+    },
     /// The pod is assumed on the node, and its claims are not bound yet: write what is reserved.
     Reserve {
         pod: Arc<PodInfo>,
@@ -22,7 +27,12 @@ pub enum Decision {
     /// Something went wrong before the pod had a node: say so.
     Error { pod: Arc<PodInfo>, message: String },
     /// The pod is assumed on a node, and cannot be bound to it: say so.
-    Fail { pod: Arc<PodInfo>, message: String },
+    Fail {
+        pod: Arc<PodInfo>,
+        message: String,
+        /// Claims of devices that it gives back.
+        held: Vec<HeldClaim>,
+    },
     /// The pod fits nowhere: say so.
     Reject {
         pod: Arc<PodInfo>,

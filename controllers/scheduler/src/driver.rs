@@ -137,6 +137,7 @@ impl Driver {
     }
 
     async fn decide(&mut self) {
+        self.scheduler.set_wall_time(self.runtime.now());
         let room = MAX_IN_FLIGHT.saturating_sub(self.in_flight);
         let (runtime, now) = (self.runtime.clone(), self.runtime.monotonic());
         let decisions = if self.scheduler.is_heavy_next(now) {
@@ -171,6 +172,7 @@ impl Driver {
 
     fn finished(&mut self, outcome: Outcome) {
         self.in_flight -= 1;
+        self.scheduler.set_wall_time(self.runtime.now());
         match outcome {
             Outcome::Bound(pod) => self.scheduler.bound(&pod),
             Outcome::BindingFailed(pod) => self.scheduler.binding_failed(&pod, self.runtime.monotonic()),
@@ -232,7 +234,7 @@ async fn wait(runtime: &Runtime, busy: bool, due: Option<Duration>) {
 
 async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
     match decision {
-        Decision::Bind { pod, node } => match actions.bind(&pod, &node).await {
+        Decision::Bind { pod, node, held } => match actions.bind(&pod, &node).await {
             Ok(()) => Outcome::Bound(pod),
             Err(error) => {
                 if !error.pod_is_gone() {
@@ -240,7 +242,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
                     tracing::warn!(pod = %pod.key, %node, %message);
                     actions.failed(&pod, &message).await;
                 }
-                actions.unreserve(&pod).await;
+                actions.unreserve(&pod, &held).await;
                 Outcome::BindingFailed(pod)
             }
         },
@@ -255,10 +257,10 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             actions.failed(&pod, &message).await;
             Outcome::Told
         }
-        Decision::Fail { pod, message } => {
+        Decision::Fail { pod, message, held } => {
             tracing::warn!(pod = %pod.key, %message);
             actions.failed(&pod, &message).await;
-            actions.unreserve(&pod).await;
+            actions.unreserve(&pod, &held).await;
             Outcome::BindingFailed(pod)
         }
         Decision::Reject {
@@ -293,7 +295,7 @@ async fn reserve(
         Err(message) => {
             tracing::warn!(pod = %pod.key, %node, %message);
             actions.failed(&pod, &message).await;
-            actions.unreserve(&pod).await;
+            actions.unreserve(&pod, &reservation.held).await;
             Outcome::NotReserved(pod, reservation)
         }
     }

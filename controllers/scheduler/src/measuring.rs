@@ -128,8 +128,28 @@ impl Measuring {
     }
 
     pub(crate) fn volumes_not_bound(&self, pod: &PodInfo) {
-        if let Some((metrics, clock)) = &self.to {
+        if let Some((metrics, _)) = &self.to {
             metrics.volumes_not_bound();
+        }
+        self.not_pre_bound(pod);
+    }
+
+    /// The end of a wait for conditions of a device.
+    pub(crate) fn conditions_waited(
+        &self,
+        labels: (&str, &str, &'static str),
+        since: Duration,
+        has_conditions: bool,
+    ) {
+        if let Some((metrics, clock)) = &self.to {
+            let took = clock().saturating_sub(since);
+            metrics.conditions_waited(labels, took, has_conditions);
+        }
+    }
+
+    /// The end of an attempt whose pod cannot be bound, since its claims are not ready.
+    pub(crate) fn not_pre_bound(&self, pod: &PodInfo) {
+        if let Some((metrics, clock)) = &self.to {
             let begun = self.tries.get(&pod.key).map_or(Duration::ZERO, |own| own.begun);
             let took = clock().saturating_sub(begun);
             let profile = &pod.pod.spec.scheduler_name;

@@ -164,6 +164,11 @@ impl NodeTable {
         }
     }
 
+    /// Has all nodes looked at again: something changed that is no part of their rows.
+    pub(crate) fn forget_answers(&mut self) {
+        (0..self.names.len()).for_each(|id| self.log(id));
+    }
+
     /// Nodes as [`Self::order_by_zone`] made their order.
     pub(crate) fn search_order(&self) -> &[NodeId] {
         &self.order

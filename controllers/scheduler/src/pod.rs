@@ -2,6 +2,7 @@
 
 use crate::declared_features::DeclaredFeatures;
 use crate::disks::Disks;
+use crate::extended_requests::{ExtendedRequest, extended_requests};
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodResourceClaim, PodSpec, Toleration, Volume};
 use crate::pod_terms::{OwnedTerm, terms_of};
 use crate::resources::{PodRequests, Resources, is_sidecar};
@@ -82,6 +83,8 @@ pub struct PodInfo {
     /// Terms of a short affinity; of a long one they are made on demand.
     short_terms: Vec<Arc<OwnedTerm>>,
     pub claims: Vec<PodClaim>,
+    /// Requests of extended resources, container by container.
+    pub extended: Box<[ExtendedRequest]>,
     pub disks: Disks,
 }
 
@@ -101,6 +104,7 @@ impl PodInfo {
             terms_of(&pod.metadata.namespace, &affinity)
         };
         let claims = claims(&pod);
+        let extended = extended_requests(&pod);
         pod.status.container_statuses = Vec::new();
         pod.status.init_container_statuses = Vec::new();
         let disks = Disks::of(&pod.spec.volumes);
@@ -122,6 +126,7 @@ impl PodInfo {
             shape,
             short_terms,
             claims,
+            extended,
             disks,
         }
     }
@@ -170,6 +175,11 @@ impl PodInfo {
     pub fn has_device_claims(&self) -> bool {
         let claims = &self.pod.spec.resource_claims;
         claims.json_bytes().is_some() || !claims.get().is_empty()
+    }
+
+    /// Reports whether devices that come free may help it.
+    pub fn may_use_devices(&self) -> bool {
+        self.has_device_claims() || !self.extended.is_empty()
     }
 
     /// The claims of devices that it names.

@@ -22,6 +22,8 @@ pub struct Profile {
     pub(crate) deallocates: bool,
     /// Time that the claims of a pod have to be bound.
     pub(crate) bind_timeout: Duration,
+    /// Time that a pod waits for conditions of its devices.
+    pub(crate) binding_timeout: Duration,
 }
 
 impl Profile {
@@ -36,6 +38,7 @@ impl Profile {
             preemption: has("DefaultPreemption").then_some(config.args.default_preemption),
             deallocates: has(DYNAMIC_RESOURCES),
             bind_timeout: config.args.volume_binding.bind_timeout,
+            binding_timeout: config.args.dynamic_resources.binding_timeout,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! While a pod is tried or bound it is in none of them but stays known.
 
 use crate::active::{ActivePods, Waiting};
+use crate::claim_users::ClaimUsers;
 use crate::framework::ClusterEvents;
 use crate::pod::PodInfo;
 use crate::tallies::{
@@ -120,6 +121,7 @@ pub struct Queue {
     backing_off: Backoff,
     pub(crate) tallies: QueueTallies,
     entries: HashMap<ObjectKey, Entry>,
+    claim_users: ClaimUsers,
     active: ActivePods,
     backoff: BTreeMap<TimeKey, ObjectKey>,
     error_backoff: BTreeMap<TimeKey, ObjectKey>,
@@ -188,9 +190,14 @@ impl Queue {
         };
         let key = pod.key.clone();
         let replaced = entry.pod.uid() != pod.uid();
+        let has_other_claims = !entry.pod.has_device_claims_of(&pod);
+        if has_other_claims {
+            self.claim_users.file(&entry.pod, false);
+            self.claim_users.file(&pod, true);
+        }
         let changed = entry.pod.shape != pod.shape
             || !entry.pod.has_terms_of(&pod)
-            || !entry.pod.has_device_claims_of(&pod)
+            || has_other_claims
             || entry.pod.pod.metadata.labels != pod.pod.metadata.labels;
         let reordered = entry.pod.priority() != pod.priority();
         entry.pod = pod;
@@ -206,6 +213,10 @@ impl Queue {
             }
             QueuePosition::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
                 self.wake(&key, now, ClusterEvents::POD_SELF.label());
+            }
+            // Its attempt looked at the pod as it was.
+            QueuePosition::InFlight if changed => {
+                self.happened = self.happened.and(ClusterEvents::POD_SELF);
             }
             QueuePosition::Active(..) if reordered => {
                 self.leave(&key);
@@ -231,6 +242,7 @@ impl Queue {
             first_tried: None,
             timed_out: false,
         };
+        self.claim_users.file(&entry.pod, true);
         self.entries.insert(key.clone(), entry);
         // It enters its place below.
         self.tallies.is_tried(1);
@@ -259,18 +271,38 @@ impl Queue {
         }
     }
 
-    /// Pods that plugins hold back, of those that a change concerns.
-    pub(crate) fn gated(&self, concerns: impl Fn(&PodInfo) -> bool) -> Vec<Arc<PodInfo>> {
-        let is_gated = |entry: &&Entry| entry.place == QueuePosition::Gated && concerns(&entry.pod);
-        let gated = self.entries.values().filter(is_gated);
+    /// Pods that plugins hold back, of those that name the claim of devices.
+    pub(crate) fn gated_users(&self, claim: &ObjectKey) -> Vec<Arc<PodInfo>> {
+        let users = self.claim_users.of(claim);
+        let users = users.iter().filter_map(|key| self.entries.get(key));
+        let is_gated =
+            |entry: &&Entry| entry.place == QueuePosition::Gated && entry.pod.uses_device_claim(claim);
+        let gated = users.filter(is_gated);
         gated.map(|entry| Arc::clone(&entry.pod)).collect()
+    }
+
+    /// Something happened to a claim of devices: rejected pods that name it come back.
+    pub(crate) fn happened_to_users(&mut self, claim: &ObjectKey, events: ClusterEvents, now: Duration) {
+        self.happened = self.happened.and(events);
+        for key in self.claim_users.of(claim) {
+            let waits = self.entries.get(&key).is_some_and(|entry| {
+                matches!(entry.place, QueuePosition::Unschedulable(_))
+                    && entry.wakes_on.meets(events)
+                    && entry.pod.uses_device_claim(claim)
+            });
+            if waits {
+                self.wake(&key, now, events.label());
+            }
+        }
     }
 
     /// The pod is gone, or has a node.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<PodInfo>> {
         self.set_rejected_by(key, BTreeSet::new());
         self.leave(key);
-        self.entries.remove(key).map(|entry| entry.pod)
+        let pod = self.entries.remove(key).map(|entry| entry.pod)?;
+        self.claim_users.file(&pod, false);
+        Some(pod)
     }
 
     /// The next pod to try. When none is active, one that backs off after a rejection is tried early, as upstream

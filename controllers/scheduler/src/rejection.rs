@@ -38,3 +38,12 @@ impl Rejection {
         }
     }
 }
+
+/// Bytes of a reason of which tenants or drivers choose the length: it stands in the pod's condition and in an event.
+const MAX_REASON: usize = 1024;
+
+/// Cuts a reason that a tenant or a driver made as long as it likes.
+pub(crate) fn bounded_reason(mut why: String) -> String {
+    why.truncate(why.floor_char_boundary(MAX_REASON));
+    why
+}

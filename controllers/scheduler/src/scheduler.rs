@@ -1,7 +1,7 @@
 //! The scheduler as a value: changes go in, decisions come out.
 
 use crate::algorithm::{Extenders, Nominations, Placement};
-use crate::asking::Asking;
+use crate::asking::{Asking, devices_error};
 use crate::attempt::Attempt;
 use crate::config::Configuration;
 use crate::decision::Decision;
@@ -24,6 +24,7 @@ use crate::tallies::{ADDED, UPDATED};
 use crate::volumes::Reservation;
 use crate::volumes::reservation::reserve;
 use crate::volumes::scheduling::BindingPods;
+use jiff::Timestamp;
 use machinery_meta::ObjectKey;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,6 +109,12 @@ impl Scheduler {
             .map_or(Duration::ZERO, |profile| profile.bind_timeout)
     }
 
+    /// Time that a pod waits for conditions of its devices.
+    pub(crate) fn binding_timeout(&self, pod: &PodInfo) -> Duration {
+        self.profile_of(pod)
+            .map_or(Duration::ZERO, |profile| profile.binding_timeout)
+    }
+
     pub(crate) fn profile_of(&self, pod: &PodInfo) -> Option<&Profile> {
         self.profiles.get(&pod.pod.spec.scheduler_name)
     }
@@ -171,6 +178,7 @@ impl Scheduler {
 
     fn leave_node(&mut self, key: &ObjectKey, now: Duration) {
         if let Some(pod) = self.nodes.remove_pod(key) {
+            self.nodes.devices.forget_special(&pod);
             self.queue.happened(ClusterEvents::POD_GONE, now);
             self.volumes_freed(&pod, now);
         }
@@ -267,10 +275,11 @@ impl Scheduler {
             return false;
         }
         let among = self.nodes.rows().max(self.nodes.pod_count());
-        let next = self.queue.peek(now);
+        let (next, devices) = (self.queue.peek(now), &self.nodes.devices);
         // What a search for devices takes shows while it goes on.
         next.is_some_and(|pod| {
-            pod.has_device_claims() || pod.long_items().saturating_mul(among) > BURST_STEPS
+            let has_devices = pod.has_device_claims() || devices.serves(pod);
+            has_devices || pod.long_items().saturating_mul(among) > BURST_STEPS
         })
     }
 
@@ -320,7 +329,7 @@ impl Scheduler {
             return None;
         }
         let queued = self.queue.pop(now)?;
-        if queued.pod.has_device_claims() {
+        if queued.pod.has_device_claims() || self.nodes.devices.serves(&queued.pod) {
             self.renew_pools();
         }
         let attempt = self.measuring.begin(&queued);
@@ -328,11 +337,20 @@ impl Scheduler {
             true => Extenders::Unasked,
             false => Extenders::Absent,
         };
-        match self.place(&attempt, extenders, now, random)? {
+        let placed = self.place(&attempt, extenders, now, random)?;
+        if let Some(error) = devices_error(&attempt) {
+            return Some(self.went_wrong(attempt, error, now));
+        }
+        match placed {
             Ok(Placement::On(node)) => Some(self.assume(&attempt, node, now)),
             Ok(Placement::Ask(nominated, nodes)) => Some(self.ask_about_nodes(attempt, nominated, &nodes)),
             Err(unplaced) => self.unplaced(attempt, unplaced, now, random),
         }
+    }
+
+    /// Takes over the time of the clock on the wall, in which claims say when they were allocated.
+    pub fn set_wall_time(&mut self, now: Timestamp) {
+        self.nodes.devices.wall_time = now;
     }
 
     fn renew_pools(&mut self) {
@@ -354,7 +372,8 @@ impl Scheduler {
         self.nodes.set_pod(&pod, &node);
         self.nominations.remove(&pod);
         if reservation.is_empty() {
-            return Decision::Bind { pod, node };
+            let held = reservation.held;
+            return Decision::Bind { pod, node, held };
         }
         Decision::Reserve {
             pod,
@@ -376,9 +395,11 @@ impl Scheduler {
     fn reserve(&mut self, attempt: &Attempt, node: NodeId) -> Result<Reservation, String> {
         let since = attempt.meter().map(Meter::now);
         // Devices first: only they can fail.
-        let devices = reserve_devices(attempt, &mut self.nodes, node)?;
+        let reserved = reserve_devices(attempt, &mut self.nodes, node)?;
         let reservation = Reservation {
-            devices,
+            devices: reserved.devices,
+            conditions: reserved.conditions,
+            held: reserved.held,
             ..reserve(attempt, &mut self.nodes, node)
         };
         if let Some((meter, since)) = attempt.meter().zip(since) {

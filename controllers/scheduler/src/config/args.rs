@@ -14,6 +14,7 @@ pub struct PluginArgs {
     pub node_affinity: NodeAffinityArgs,
     pub default_preemption: DefaultPreemptionArgs,
     pub volume_binding: VolumeBindingArgs,
+    pub dynamic_resources: DynamicResourcesArgs,
 }
 
 /// A resource and what it counts among others.
@@ -169,6 +170,23 @@ impl Default for VolumeBindingArgs {
         Self {
             bind_timeout: Duration::from_secs(600),
             shape: vec![point((0, 100)), point((100, 0))],
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DynamicResourcesArgs {
+    /// Time that the search for devices on one node may take; `None` where the allocator's own bound counts.
+    pub filter_timeout: Option<Duration>,
+    /// Time that a pod waits for conditions of its devices before it is bound.
+    pub binding_timeout: Duration,
+}
+
+impl Default for DynamicResourcesArgs {
+    fn default() -> Self {
+        Self {
+            filter_timeout: None,
+            binding_timeout: Duration::from_secs(600),
         }
     }
 }

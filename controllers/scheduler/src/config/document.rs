@@ -5,6 +5,7 @@ use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Items of any list at most.
 const MAX_ITEMS: usize = 256;
@@ -71,6 +72,17 @@ impl Document {
         self.problems.push(FieldError::invalid(path, value, detail));
     }
 
+    /// The same of a value that stands without quotes.
+    pub(super) fn invalid_shown(&mut self, path: &FieldPath, value: &str, detail: &str) {
+        let shown = Shown(value.to_owned());
+        self.problems.push(FieldError::invalid(path, shown, detail));
+    }
+
+    pub(super) fn invalid_duration(&mut self, path: &FieldPath, value: Duration, detail: &str) {
+        let seconds = format!("{}s", value.as_secs_f64());
+        self.invalid_shown(path, &seconds, detail);
+    }
+
     pub(super) fn required(&mut self, path: &FieldPath, detail: &str) {
         self.problems.push(FieldError::required(path, detail));
     }
@@ -110,6 +122,28 @@ impl<'v> Object<'v> {
             document.mistyped(&self.path(name), value, "a whole number");
             default
         })
+    }
+
+    /// A `metav1.Duration`, `None` where it is not there. Upstream's may be negative: such a one is refused.
+    pub(super) fn duration(
+        &mut self,
+        document: &mut Document,
+        name: &'static str,
+        negative: &str,
+    ) -> Option<Duration> {
+        let path = self.path(name);
+        let value = self.take(name)?;
+        let text = document.text(&path, value);
+        if text.is_empty() {
+            return None;
+        }
+        let found = go_duration(text.strip_prefix('-').unwrap_or(&text));
+        if found.is_none() {
+            document.invalid_text(&path, &text, "must be a duration");
+        } else if text.starts_with('-') && found != Some(Duration::ZERO) {
+            document.invalid_shown(&path, &text, negative);
+        }
+        found
     }
 
     pub(super) fn boolean(&mut self, document: &mut Document, name: &'static str) -> bool {
@@ -203,4 +237,36 @@ impl<'v> Object<'v> {
                 .push(FieldError::forbidden(&path, "unknown field"));
         }
     }
+}
+
+/// A duration as Go writes it: `1m30s`, `1.5s`, `100ms`.
+pub(super) fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut all = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|one: char| !one.is_ascii_digit() && one != '.')?;
+        let (number, unit) = rest.split_at(digits);
+        let end = unit
+            .find(|one: char| one.is_ascii_digit() || one == '.')
+            .unwrap_or(unit.len());
+        let seconds = match &unit[..end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        let number: f64 = number.parse().ok()?;
+        all = all.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
+        rest = &unit[end..];
+    }
+    Some(all)
 }

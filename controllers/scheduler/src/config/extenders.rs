@@ -1,6 +1,6 @@
 //! Extenders: other servers that are asked about nodes.
 
-use super::document::{Document, Object};
+use super::document::{Document, Object, go_duration};
 use machinery_meta::{FieldError, FieldPath, syntax};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -137,7 +137,7 @@ fn timeout(document: &mut Document, extender: &mut Object<'_>) -> Duration {
     if text.is_empty() {
         return DEFAULT_TIMEOUT;
     }
-    match duration(&text) {
+    match go_duration(&text) {
         Some(Duration::ZERO) => DEFAULT_TIMEOUT,
         Some(own) if own <= MAX_TIMEOUT => own,
         Some(_) => {
@@ -150,38 +150,6 @@ fn timeout(document: &mut Document, extender: &mut Object<'_>) -> Duration {
             DEFAULT_TIMEOUT
         }
     }
-}
-
-/// A duration as Go writes it: `1m30s`, `1.5s`, `100ms`.
-fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut all = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|one: char| !one.is_ascii_digit() && one != '.')?;
-        let (number, unit) = rest.split_at(digits);
-        let end = unit
-            .find(|one: char| one.is_ascii_digit() || one == '.')
-            .unwrap_or(unit.len());
-        let seconds = match &unit[..end] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" | "μs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        let number: f64 = number.parse().ok()?;
-        all = all.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
-        rest = &unit[end..];
-    }
-    Some(all)
 }
 
 fn managed_resources(
@@ -229,7 +197,7 @@ mod tests {
 
     #[test]
     fn timeout_of_an_extender_is_a_duration_of_go() {
-        let read = |text: &str| duration(text).map(|own| own.as_millis());
+        let read = |text: &str| go_duration(text).map(|own| own.as_millis());
         assert_eq!(read("1m30s"), Some(90_000));
         assert_eq!(read("1.5s"), Some(1_500));
         assert_eq!(read("100ms"), Some(100));

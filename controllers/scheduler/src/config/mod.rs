@@ -4,7 +4,9 @@
 //! [`plugin_args`]), with every problem listed. Fields without effect here are accepted and named
 //! ([`Configuration::without_effect`]): nodes are rated by one thread.
 
+mod affinity;
 pub mod args;
+mod connections;
 mod default_plugins;
 mod document;
 mod extenders;
@@ -101,9 +103,9 @@ fn read(document: &mut Document, value: &Value) -> Configuration {
     let percentage = percentage_of_nodes(document, &mut object, &path).unwrap_or(0);
     let (initial, most) = backoff(document, &mut object, &path);
     object.has_no_effect(document, "parallelism");
+    connections::leader_election(document, &mut object);
+    connections::client_connection(document, &mut object);
     for name in [
-        "leaderElection",
-        "clientConnection",
         "enableProfiling",
         "enableContentionProfiling",
         "delayCacheUntilActive",

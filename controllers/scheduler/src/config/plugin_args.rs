@@ -1,12 +1,13 @@
 //! Arguments of plugins: read, completed and checked as upstream's `validation_pluginargs.go` does.
 
+use super::affinity;
 use super::args::{
-    DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs, ResourceWeight, ScoringStrategy, ShapePoint,
-    VolumeBindingArgs, default_resources,
+    DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs,
+    ResourceWeight, ScoringStrategy, ShapePoint, VolumeBindingArgs, default_resources,
 };
 use super::document::{Document, NOTHING, Object};
-use crate::object::{NodeAffinity, NodeSelectorTerm, Requirement, TopologySpreadConstraint};
+use crate::object::{NodeSelectorTerm, Requirement, TopologySpreadConstraint};
 use machinery_meta::syntax::qualified_name;
 use machinery_meta::{FieldError, FieldPath};
 use serde_json::Value;
@@ -18,6 +19,8 @@ const MAX_CUSTOM_SCORE: i64 = 10;
 const SCORES_A_POINT: i64 = 10;
 /// Seconds that claims may take to be bound: a day.
 const MAX_BIND_TIMEOUT_SECONDS: i64 = 86_400;
+/// The same of conditions of devices.
+const MAX_BINDING_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// Reads the list of a profile.
 pub(super) fn read(document: &mut Document, path: &FieldPath, items: &[Value]) -> PluginArgs {
@@ -62,6 +65,7 @@ fn read_one(
         "NodeAffinity" => all.node_affinity = node_affinity(document, &mut args),
         "DefaultPreemption" => all.default_preemption = preemption(document, &mut args),
         "VolumeBinding" => all.volume_binding = volume_binding(document, &mut args),
+        "DynamicResources" => all.dynamic_resources = dynamic_resources(document, &mut args),
         _ => {
             // Of a plugin without arguments, or of none that is known: they are not read.
             document.without_effect.push(path.as_str().to_owned());
@@ -325,13 +329,8 @@ fn inter_pod_affinity(document: &mut Document, args: &mut Object<'_>) -> InterPo
 
 fn node_affinity(document: &mut Document, args: &mut Object<'_>) -> NodeAffinityArgs {
     let path = args.path("addedAffinity");
-    let Some(value) = args.take("addedAffinity") else {
-        return NodeAffinityArgs::default();
-    };
-    let added_affinity: NodeAffinity = serde_json::from_value(value.clone()).unwrap_or_else(|error| {
-        document.invalid_text(&path, "…", &error.to_string());
-        NodeAffinity::default()
-    });
+    let added_affinity = args.object(document, "addedAffinity");
+    let added_affinity = affinity::read(document, added_affinity);
     let required = path.child("requiredDuringSchedulingIgnoredDuringExecution");
     let terms = added_affinity
         .required
@@ -438,6 +437,27 @@ fn volume_binding(document: &mut Document, args: &mut Object<'_>) -> VolumeBindi
     VolumeBindingArgs {
         bind_timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         shape,
+    }
+}
+
+fn dynamic_resources(document: &mut Document, args: &mut Object<'_>) -> DynamicResourcesArgs {
+    let (filter, binding) = ("filterTimeout", "bindingTimeout");
+    let least = "must be at least 1 second";
+    let filter_timeout = args.duration(document, filter, "must be zero or positive");
+    let binding_timeout = args.duration(document, binding, least);
+    let default = DynamicResourcesArgs::default().binding_timeout;
+    let (path, text) = (args.path(binding), args.string(document, binding));
+    let is_negative = text.starts_with('-');
+    if !is_negative && binding_timeout.is_some_and(|own| own < Duration::from_secs(1)) {
+        document.invalid_shown(&path, &text, least);
+    }
+    if !is_negative && binding_timeout.is_some_and(|own| own > MAX_BINDING_TIMEOUT) {
+        let detail = format!("must be less than or equal to {}s", MAX_BINDING_TIMEOUT.as_secs());
+        document.invalid_shown(&path, &text, &detail);
+    }
+    DynamicResourcesArgs {
+        filter_timeout,
+        binding_timeout: binding_timeout.unwrap_or(default),
     }
 }
 

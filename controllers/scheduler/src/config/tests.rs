@@ -1,8 +1,9 @@
 //! Documents as upstream's `validation_test.go`, `validation_pluginargs_test.go` and `default_plugins_test.go` have them.
 
-use super::args::{ScoringStrategy, score_on};
+use super::args::{DynamicResourcesArgs, ScoringStrategy, score_on};
 use super::*;
 use crate::meter::ExtensionPoint::{Bind, Filter, PostFilter, PreEnqueue, PreFilter, Score};
+use crate::object::NodeAffinity;
 use serde_json::json;
 
 fn document(rest: Value) -> Value {
@@ -130,6 +131,109 @@ fn fields_without_effect_are_named() {
     let read = valid(json!({"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 3}));
     assert_eq!(read.pod_initial_backoff, Duration::from_secs(2));
     assert_eq!(read.pod_max_backoff, Duration::from_secs(3));
+}
+
+#[test]
+fn election_and_connection_are_checked_though_they_have_no_effect() {
+    let election = |own: Value| json!({"leaderElection": own});
+    let all = valid(json!({
+        "leaderElection": {"leaderElect": true, "leaseDuration": "20s", "renewDeadline": "15s", "retryPeriod": "0s",
+            "resourceLock": "leases", "resourceName": "n", "resourceNamespace": "ns"},
+        "clientConnection": {"kubeconfig": "k", "acceptContentTypes": "", "contentType": "", "qps": 12.5, "burst": 3}}));
+    assert_eq!(all.without_effect, ["leaderElection", "clientConnection"]);
+    refused(
+        election(json!({"leaseDuration": "10s"})),
+        "leaderElection.leaseDuration: Invalid value: 10s: must be greater than `RenewDeadline`",
+    );
+    refused(
+        election(json!({"retryPeriod": "-1s"})),
+        "leaderElection.retryPeriod: Invalid value: -1s: must be greater than zero",
+    );
+    refused(
+        election(json!({"resourceLock": "endpoints"})),
+        "leaderElection.resourceLock: Invalid value: \"endpoints\": resourceLock value must be \"leases\"",
+    );
+    let off = json!({"leaderElect": false, "leaseDuration": "1s", "resourceLock": "endpoints"});
+    assert_eq!(valid(election(off)).without_effect, ["leaderElection"]);
+    refused(
+        election(json!({"lease": "1s"})),
+        "leaderElection.lease: Forbidden: unknown field",
+    );
+    let connection = |own: Value| json!({"clientConnection": own});
+    refused(
+        connection(json!({"burst": -1})),
+        "clientConnection.burst: Invalid value: -1: must be non-negative",
+    );
+    refused(
+        connection(json!({"QPS": 1})),
+        "clientConnection.QPS: Forbidden: unknown field",
+    );
+}
+
+#[test]
+fn devices_arguments_are_checked() {
+    let read = |own: Value| {
+        valid(args("DynamicResources", own)).profiles[0]
+            .args
+            .dynamic_resources
+    };
+    assert_eq!(read(json!({})), DynamicResourcesArgs::default());
+    let given = read(json!({"filterTimeout": "2s", "bindingTimeout": "1m30s"}));
+    assert_eq!(given.filter_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(given.binding_timeout, Duration::from_secs(90));
+    let at = "profiles[0].pluginConfig[0].args";
+    for (field, value, detail) in [
+        ("filterTimeout", "-1ns", "must be zero or positive"),
+        ("bindingTimeout", "0s", "must be at least 1 second"),
+        ("bindingTimeout", "999ms", "must be at least 1 second"),
+        ("bindingTimeout", "-10s", "must be at least 1 second"),
+        ("bindingTimeout", "25h", "must be less than or equal to 86400s"),
+    ] {
+        refused(
+            args("DynamicResources", json!({field: value})),
+            &format!("{at}.{field}: Invalid value: {value}: {detail}"),
+        );
+    }
+}
+
+#[test]
+fn added_affinity_has_no_unknown_fields() {
+    let term = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["z", "b"]}],
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}]});
+    let required = json!({"nodeSelectorTerms": [term]});
+    let preferred = json!([{"weight": 3, "preference": term}]);
+    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred});
+    let read = valid(args("NodeAffinity", json!({"addedAffinity": affinity})));
+    let expected: NodeAffinity = serde_json::from_value(affinity.clone()).unwrap();
+    assert_eq!(read.profiles[0].args.node_affinity.added_affinity, expected);
+    let at = "profiles[0].pluginConfig[0].args.addedAffinity";
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (pointer, path) in [
+        ("", String::new()),
+        (
+            "/requiredDuringSchedulingIgnoredDuringExecution",
+            format!(".{required}"),
+        ),
+        (
+            "/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0",
+            format!(".{required}.nodeSelectorTerms[0]"),
+        ),
+        (
+            "/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0",
+            format!(".{required}.nodeSelectorTerms[0].matchExpressions[0]"),
+        ),
+        (
+            "/preferredDuringSchedulingIgnoredDuringExecution/0",
+            format!(".{preferred}[0]"),
+        ),
+    ] {
+        let mut own = affinity.clone();
+        own.pointer_mut(pointer).unwrap()["other"] = json!(1);
+        let own = args("NodeAffinity", json!({"addedAffinity": own}));
+        refused(own, &format!("{at}{path}.other: Forbidden: unknown field"));
+    }
 }
 
 /// The plugins of a point.

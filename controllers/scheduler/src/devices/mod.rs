@@ -9,6 +9,10 @@
 
 pub(crate) mod allocated;
 pub(crate) mod allocator;
+pub(crate) mod binding;
+pub(crate) mod class_resources;
+pub(crate) mod conditions;
+pub(crate) mod extended;
 pub mod objects;
 pub(crate) mod pod_devices;
 pub(crate) mod pools;
@@ -21,16 +25,19 @@ pub(crate) mod writes;
 
 pub use objects::{DeviceClaim, DeviceClass, Slice, TaintRule};
 pub use post_filter::Deallocation;
-pub use reservation::DeviceReservation;
+pub use reservation::{DeviceReservation, HeldClaim, SpecialReservation};
 
 use crate::cluster_events::ClusterEvents;
+use crate::pod::PodInfo;
 use allocated::Allocated;
+use class_resources::Classes;
+use jiff::Timestamp;
 use machinery_meta::ObjectKey;
 use objects::{Device, DeviceToleration};
 use pools::Pools;
 use reservation::Assumed;
 use selectors::Selectors;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The plugin's name.
@@ -46,11 +53,15 @@ pub struct Devices {
     assumed: HashMap<ObjectKey, Assumed>,
     /// Numbers of pods for which claims are being reserved.
     reserving: HashMap<ObjectKey, usize>,
-    pub(crate) classes: HashMap<Box<str>, Arc<DeviceClass>>,
+    /// Claims that were made for extended resources, by the uid of their pod.
+    special: HashMap<Box<str>, BTreeSet<ObjectKey>>,
+    pub(crate) classes: Classes,
     rules: HashMap<Box<str>, TaintRule>,
     pub(crate) pools: Pools,
     pub(crate) allocated: Allocated,
     pub(crate) selectors: Selectors,
+    /// Time of the clock on the wall, by which devices are waited for.
+    pub(crate) wall_time: Timestamp,
 }
 
 /// Pods that a change of a claim may help.
@@ -93,6 +104,9 @@ impl Devices {
                 .is_none_or(|claim| claim.uid != own.claim.uid || newer(claim))
         };
         let ends = self.assumed.get(key).is_some_and(ends);
+        for (own, comes) in [(&before, false), (&claim, true)] {
+            self.file_special(key, own.as_deref(), comes);
+        }
         self.change(key, |own| {
             if ends {
                 own.assumed.remove(key);
@@ -117,6 +131,40 @@ impl Devices {
         }
     }
 
+    fn file_special(&mut self, key: &ObjectKey, claim: Option<&DeviceClaim>, comes: bool) {
+        let Some(own) = claim.filter(|own| own.is_special) else {
+            return;
+        };
+        let claims = self.special.entry(own.owner.clone()).or_default();
+        match comes {
+            true => drop(claims.insert(key.clone())),
+            false => drop(claims.remove(key)),
+        }
+        if claims.is_empty() {
+            self.special.remove(&own.owner);
+        }
+    }
+
+    /// The claim that an attempt before made for extended resources of the pod.
+    pub(crate) fn left_over(&self, pod: &PodInfo) -> Option<(ObjectKey, Arc<DeviceClaim>)> {
+        let mut keys = self.special.get(pod.uid())?.iter();
+        // One of another namespace only says that it is of the pod.
+        let key = keys.find(|key| key.namespace == pod.key.namespace)?;
+        Some((key.clone(), Arc::clone(self.claim(key)?)))
+    }
+
+    /// The uid of the pod for whose extended resources the claim was made.
+    pub(crate) fn owner_of_special(&self, key: &ObjectKey) -> Option<Box<str>> {
+        let claim = self.claims.get(key).filter(|own| own.is_special)?;
+        Some(claim.owner.clone())
+    }
+
+    /// Reports whether a class serves extended resources of the pod.
+    pub(crate) fn serves(&self, pod: &PodInfo) -> bool {
+        let mut requests = pod.extended.iter();
+        requests.any(|own| self.classes.of_resource(&own.resource).is_some())
+    }
+
     /// Changes what is known of a claim, and counts what is allocated to it anew.
     fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Self)) {
         self.count(key, false);
@@ -134,19 +182,15 @@ impl Devices {
         }
     }
 
-    /// A class changed; `None` when it is gone.
-    pub(crate) fn set_class(&mut self, name: &str, class: Option<Arc<DeviceClass>>) -> ClusterEvents {
-        let changed = self.classes.get(name) != class.as_ref();
-        match class {
-            Some(class) => {
-                self.classes.insert(name.into(), class);
-                event(changed, ClusterEvents::DEVICE_CLASS)
-            }
-            None => {
-                self.classes.remove(name);
-                ClusterEvents::NONE
-            }
-        }
+    /// A class changed; `None` when it is gone. Returns the extended resources too that another class serves by that.
+    pub(crate) fn set_class(
+        &mut self,
+        name: &str,
+        class: Option<Arc<DeviceClass>>,
+    ) -> (ClusterEvents, Vec<Box<str>>) {
+        let changed = class.is_some() && self.classes.get(name) != class.as_ref();
+        let resources = self.classes.set(name, class);
+        (event(changed, ClusterEvents::DEVICE_CLASS), resources)
     }
 
     /// A slice changed; `None` when it is gone. One that goes may complete its pool.

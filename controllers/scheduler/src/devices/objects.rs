@@ -1,6 +1,7 @@
 //! Claims of devices, classes, slices and taint rules: the fields that decide where devices are allocated.
 
 use crate::object::NodeSelector;
+use jiff::Timestamp;
 use machinery_cel::DeviceAttribute;
 use machinery_client::Folded;
 use machinery_meta::{Quantity, Revision};
@@ -56,6 +57,8 @@ pub struct DeviceClaim {
     pub deleting: bool,
     /// Uid of the object that controls it; empty where none does.
     pub owner: Box<str>,
+    /// It was made for extended resources of the owner, a pod.
+    pub is_special: bool,
     pub spec: Folded<ClaimSpec>,
     pub status: Folded<ClaimStatus>,
 }
@@ -109,9 +112,29 @@ fields! {
     pub struct ClaimStatus {
         allocation: Option<Allocation>,
         reserved_for: Vec<Consumer>,
+        devices: Vec<DeviceStatus>,
     }
     pub struct Consumer { uid: Box<str> }
-    pub struct Allocation { devices: AllocatedDevices, node_selector: Option<NodeSelector> }
+    /// Conditions of a device, as its driver or a controller reports them.
+    pub struct DeviceStatus {
+        driver: Box<str>,
+        pool: Box<str>,
+        device: Box<str>,
+        conditions: Vec<DeviceCondition>,
+    }
+    pub struct DeviceCondition {
+        #[serde(rename = "type")]
+        type_: Box<str>,
+        status: Box<str>,
+        reason: Box<str>,
+        message: Box<str>,
+    }
+    pub struct Allocation {
+        devices: AllocatedDevices,
+        node_selector: Option<NodeSelector>,
+        #[serde(deserialize_with = "time")]
+        allocation_timestamp: Option<Timestamp>,
+    }
     pub struct AllocatedDevices { results: Vec<AllocatedDevice> }
     pub struct AllocatedDevice {
         driver: Box<str>,
@@ -123,10 +146,22 @@ fields! {
         share_id: Option<Box<str>>,
         #[serde(deserialize_with = "amounts")]
         consumed_capacity: Amounts,
+        /// Conditions that must be true before a pod with the device is bound.
+        binding_conditions: Vec<Box<str>>,
+        /// Conditions of which none may be true.
+        binding_failure_conditions: Vec<Box<str>>,
     }
     /// A DeviceClass.
-    pub struct DeviceClass { spec: ClassSpec }
-    pub struct ClassSpec { selectors: Vec<Selector>, config: Vec<ClaimConfig> }
+    pub struct DeviceClass { metadata: ClassMetadata, spec: ClassSpec }
+    pub struct ClassMetadata {
+        #[serde(deserialize_with = "time")]
+        creation_timestamp: Option<Timestamp>,
+    }
+    pub struct ClassSpec {
+        selectors: Vec<Selector>,
+        config: Vec<ClaimConfig>,
+        extended_resource_name: Option<Box<str>>,
+    }
     pub struct CounterSet {
         name: Box<str>,
         #[serde(deserialize_with = "counters")]
@@ -202,6 +237,8 @@ pub struct Slice {
     pub per_device: bool,
     pub devices: Vec<Device>,
     pub counters: Vec<CounterSet>,
+    /// Some of its devices have conditions that pods wait for.
+    pub has_conditions: bool,
 }
 
 /// Nodes that reach a slice or a device.
@@ -225,8 +262,10 @@ pub struct Device {
     pub taints: Vec<DeviceTaint>,
     pub allow_multiple: bool,
     pub binds_to_node: bool,
-    /// Conditions that a controller must report before a pod is bound.
-    pub has_binding_conditions: bool,
+    /// Conditions that must be true before a pod with the device is bound.
+    pub binding_conditions: Vec<Box<str>>,
+    /// Conditions of which none may be true.
+    pub binding_failure_conditions: Vec<Box<str>>,
 }
 
 impl ClaimStatus {
@@ -285,6 +324,12 @@ impl Device {
 struct Counter {
     #[serde(deserialize_with = "amount")]
     value: Quantity,
+}
+
+/// A time that cannot be read counts as none: the claim then never waits too long by it.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<Box<str>>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 fn parsed(text: &str) -> Quantity {

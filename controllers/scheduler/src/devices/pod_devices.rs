@@ -2,8 +2,10 @@
 
 use super::Devices;
 use super::allocator::{Available, Budget, Refusal, Solution, Surroundings, Wanted, allocate};
+use super::extended::{NewClaim, Special};
 use super::objects::{ClaimSpec, ClaimStatus, DeviceClaim};
 use crate::attempt::Attempt;
+use crate::config::args::DynamicResourcesArgs;
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::{DeviceClaimName, PodInfo};
 use crate::rejection::Rejection;
@@ -38,6 +40,8 @@ impl ClaimOfPod {
 #[derive(Debug, Default)]
 pub(crate) struct PodDevices {
     pub(crate) claims: Vec<ClaimOfPod>,
+    /// Extended resources that classes of devices serve.
+    special: Option<Special>,
     available: Available,
     budget: Budget,
     /// Claims whose devices a node does not reach, by place.
@@ -45,8 +49,10 @@ pub(crate) struct PodDevices {
     /// Scores of the nodes that have devices.
     scores: RefCell<HashMap<NodeId, i64>>,
     checked: RefCell<HashMap<NodeId, Result<(), Rejection>>>,
-    /// The first claim or class that could not be understood: no node is looked at after that.
-    broken: OnceCell<Rejection>,
+    /// Claims, by place, whose devices will not be ready: no node will do.
+    unfit: BTreeSet<usize>,
+    /// The error that ends the attempt: no node is looked at after that.
+    error: OnceCell<String>,
 }
 
 /// The claims that the pod names, or why it cannot be tried (upstream's `foreachPodResourceClaim`).
@@ -94,35 +100,50 @@ pub(crate) fn claims_of(
 
 impl PodDevices {
     /// Sorts the claims, or says why none of the nodes will do.
-    pub(crate) fn of(attempt: &Attempt, devices: &Devices) -> Result<Self, Rejection> {
+    pub(crate) fn of(
+        attempt: &Attempt,
+        devices: &Devices,
+        args: DynamicResourcesArgs,
+    ) -> Result<Self, Rejection> {
         let pod = attempt.pod();
-        if !pod.has_device_claims() {
+        if !pod.may_use_devices() {
             return Ok(Self::default());
         }
         let claims = claims_of(pod, devices).map_err(Rejection::unresolvable)?;
-        attempt.worked(claims.len());
+        attempt.worked(claims.len() + pod.extended.len());
         let claims = claims.into_iter().map(|(key, claim)| ClaimOfPod {
             key,
             claim,
             spec: OnceCell::new(),
             status: OnceCell::new(),
         });
-        let found = Self {
+        let mut found = Self {
             claims: claims.collect(),
+            special: Special::of(pod, devices),
+            budget: Budget::of_timeout(args.filter_timeout),
             ..Self::default()
         };
-        for own in &found.claims {
+        for (at, own) in found.claims.iter().enumerate() {
             own.check(attempt, devices).map_err(Rejection::unresolvable)?;
+            if own.status().is_unfit(args.binding_timeout, devices.wall_time) {
+                found.unfit.insert(at);
+            }
         }
         Ok(found)
     }
 
+    /// The error by which the search for devices ended the attempt, if one did.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.get().map(String::as_str)
+    }
+
     /// Nothing of it depends on the node.
     pub(crate) fn is_indifferent(&self) -> bool {
-        self.claims.iter().all(|own| {
+        let is_anywhere = |own: &ClaimOfPod| {
             let allocation = own.status().allocation.as_ref();
             allocation.is_some_and(|own| own.node_selector.is_none())
-        })
+        };
+        self.special.is_none() && self.unfit.is_empty() && self.claims.iter().all(is_anywhere)
     }
 
     /// Claims that have no devices yet.
@@ -142,6 +163,7 @@ impl PodDevices {
 
     fn look_at(&self, attempt: &Attempt, nodes: &NodeTable, node: NodeId) -> Result<(), Rejection> {
         attempt.worked(self.claims.len());
+        let new = self.new_claim(attempt, nodes, node)?;
         let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
         let is_far = |own: &ClaimOfPod| {
             let selector = own
@@ -151,15 +173,16 @@ impl PodDevices {
                 .and_then(|own| own.node_selector.as_ref());
             selector.is_some_and(|own| !node_selector_matches(own, name, labels))
         };
-        let far = self.claims.iter().enumerate().filter(|(_, own)| is_far(own));
+        let far = self.claims.iter().enumerate();
+        let far = far.filter(|(at, own)| self.unfit.contains(at) || is_far(own));
         let far: Vec<usize> = far.map(|(at, _)| at).collect();
-        if self.waiting().next().is_some() {
-            if let Some(broken) = self.broken.get() {
-                return Err(broken.clone());
+        if new.is_some() || self.waiting().next().is_some() {
+            if let Some(error) = self.error.get() {
+                return Err(Rejection::unresolvable(error.clone()));
             }
-            let solution = self.solve(attempt, nodes, node);
-            let solution = solution.map_err(|why| self.refused(why))?;
-            self.scores.borrow_mut().insert(node, solution.score());
+            let score = self.solve(attempt, nodes, node, new.as_ref(), |own| own.score());
+            let score = score.map_err(|why| self.refused(why, name))?;
+            self.scores.borrow_mut().insert(node, score);
         }
         if far.is_empty() {
             return Ok(());
@@ -168,27 +191,56 @@ impl PodDevices {
         Err(Rejection::unresolvable("resourceclaim not available on the node"))
     }
 
-    fn refused(&self, why: Refusal) -> Rejection {
-        let is_broken = matches!(why, Refusal::Broken(_));
-        let rejection = Rejection::unresolvable(why.message());
-        match is_broken {
-            true => self.broken.get_or_init(|| rejection).clone(),
-            false => rejection,
-        }
+    fn refused(&self, why: Refusal, node: &str) -> Rejection {
+        let error = match &why {
+            Refusal::Broken(_) => why.message(),
+            Refusal::TimedOut => format!("node {node}: {}", why.message()),
+            Refusal::Unsatisfied | Refusal::InvalidPools => return Rejection::unresolvable(why.message()),
+        };
+        Rejection::unresolvable(self.error.get_or_init(|| error).clone())
     }
 
-    /// Devices of the node for the claims that have none; the same each time.
-    pub(crate) fn solve<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        nodes: &'a NodeTable,
+    /// The claim that the pod's extended resources need on the node; an error where the node has them in no way. One that
+    /// has them all from device plugins needs none, where upstream makes a claim without requests for pods with others.
+    pub(crate) fn new_claim(
+        &self,
+        attempt: &Attempt,
+        nodes: &NodeTable,
         node: NodeId,
-    ) -> Result<Solution<'a>, Refusal> {
-        let wanted = |own: &'a ClaimOfPod| Wanted {
+    ) -> Result<Option<NewClaim>, Rejection> {
+        let Some(special) = &self.special else {
+            return Ok(None);
+        };
+        let requested = &attempt.pod().extended;
+        attempt.worked(requested.len());
+        let needed = special.needed(nodes, node)?;
+        Ok((!needed.is_empty()).then(|| NewClaim::of(requested, &needed)))
+    }
+
+    /// The claim that an attempt before made for extended resources.
+    pub(crate) fn left_over(&self) -> Option<&(ObjectKey, Arc<DeviceClaim>)> {
+        self.special.as_ref()?.left_over.as_ref()
+    }
+
+    /// Devices of the node for the claims that have none, the new one last; the same each time.
+    fn solve<T>(
+        &self,
+        attempt: &Attempt,
+        nodes: &NodeTable,
+        node: NodeId,
+        new: Option<&NewClaim>,
+        read: impl FnOnce(&Solution<'_>) -> T,
+    ) -> Result<T, Refusal> {
+        let waiting = self.waiting().map(|own| Wanted {
             key: &own.key,
             spec: own.spec(attempt),
-        };
-        let wanted: Vec<Wanted<'a>> = self.waiting().map(wanted).collect();
+        });
+        let mut wanted: Vec<Wanted<'_>> = waiting.collect();
+        let spec = new.map(NewClaim::spec);
+        if let Some((special, spec)) = self.special.as_ref().zip(spec.as_ref()) {
+            let key = &special.key;
+            wanted.push(Wanted { key, spec });
+        }
         let around = Surroundings {
             devices: &nodes.devices,
             nodes,
@@ -198,18 +250,20 @@ impl PodDevices {
         };
         let solution = allocate(around, &wanted);
         attempt.worked(self.budget.take_done());
-        solution
+        solution.map(|own| read(&own))
     }
 
     /// The same for the node that was chosen: the steps of the search that found it are its budget.
-    pub(crate) fn solve_again<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        nodes: &'a NodeTable,
+    pub(crate) fn solve_again<T>(
+        &self,
+        attempt: &Attempt,
+        nodes: &NodeTable,
         node: NodeId,
-    ) -> Result<Solution<'a>, Refusal> {
+        new: Option<&NewClaim>,
+        read: impl FnOnce(&Solution<'_>) -> T,
+    ) -> Result<T, Refusal> {
         self.budget.renew();
-        self.solve(attempt, nodes, node)
+        self.solve(attempt, nodes, node, new, read)
     }
 
     /// Reports whether some of the claims have alternatives, by which nodes differ.
@@ -268,7 +322,7 @@ impl ClaimOfPod {
                 if class.is_empty() {
                     return Err(format!("request {name}: unsupported request type"));
                 }
-                if !devices.classes.contains_key(class) {
+                if devices.classes.get(class).is_none() {
                     return Err(format!("request {name}: device class {class} does not exist"));
                 }
             }

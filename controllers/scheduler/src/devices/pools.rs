@@ -33,6 +33,8 @@ pub(crate) struct NearPool<'a> {
     pub(crate) pool: &'a Pool,
     /// Slices of it are missing.
     pub(crate) is_incomplete: bool,
+    /// Devices in the node's reach have conditions that pods wait for.
+    pub(crate) has_conditions: bool,
 }
 
 impl NearPool<'_> {
@@ -138,14 +140,17 @@ impl Pools {
         }
     }
 
-    /// Pools of which the node reaches devices, sorted, and the number of nodes' selectors that were looked at.
+    /// Pools of which the node reaches devices, and the number of nodes' selectors that were looked at: sorted, and those
+    /// with devices that pods must wait for come last.
     pub(crate) fn near(&self, nodes: &NodeTable, node: NodeId) -> (Vec<NearPool<'_>>, usize) {
         let own = self.of_node.get(&nodes.names[node]).into_iter().flatten();
         let ids: BTreeSet<&PoolId> = own.chain(&self.of_many).collect();
         let mut steps = 0;
         let near = ids.into_iter();
         let near = near.filter_map(|id| self.near_pool(id, nodes, node, &mut steps));
-        (near.collect(), steps)
+        let mut near: Vec<NearPool<'_>> = near.collect();
+        near.sort_by_key(|own| own.has_conditions);
+        (near, steps)
     }
 
     fn near_pool(
@@ -159,18 +164,22 @@ impl Pools {
         let mut reached = |pool: &Pool| {
             *steps = steps.saturating_add(pool.steps);
             let near = pool.slices.iter().filter(|slice| slice.is_near(nodes, node));
-            near.count()
+            near.fold((0, false), |(count, any), slice| {
+                (count + 1, any || slice.has_conditions)
+            })
         };
         let newest = generations.values().rev().enumerate();
         let mut newest = newest.map(|(age, pool)| (age, pool, reached(pool)));
-        let (age, pool, reached) = newest.find(|(_, _, reached)| *reached > 0)?;
+        let (age, pool, (reached, has_conditions)) = newest.find(|(_, _, (reached, _))| *reached > 0)?;
         let wanted = pool.slices.first().map(|own| own.slice_count);
         let is_all = |count: usize| i64::try_from(count).ok() == wanted;
         let is_reached = is_all(reached);
-        (is_reached || age == 0).then(|| NearPool {
+        let is_incomplete = !is_reached && !is_all(pool.slices.len());
+        (is_reached || age == 0).then_some(NearPool {
             id,
             pool,
-            is_incomplete: !is_reached && !is_all(pool.slices.len()),
+            is_incomplete,
+            has_conditions: has_conditions && !is_incomplete,
         })
     }
 }

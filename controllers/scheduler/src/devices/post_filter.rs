@@ -12,6 +12,8 @@ pub struct Deallocation {
     pub uid: Box<str>,
     /// The version that was looked at: a newer one may have been reserved.
     pub revision: Revision,
+    /// It was made for extended resources of an attempt before: it goes.
+    pub deletes: bool,
 }
 
 /// The claim that is to give its devices back, if there is one, and the message of the end: upstream says so before what it
@@ -23,15 +25,24 @@ pub(crate) fn after_filters(
     preemption: Option<String>,
 ) -> (Option<Deallocation>, Option<String>) {
     let devices = attempt.devices_if_known().and_then(|own| own.as_ref().ok());
-    let Some(claim) = devices.and_then(|own| own.to_deallocate(attempt.pod(), known)) else {
+    let found = devices.and_then(|own| {
+        let unused = own.to_deallocate(attempt.pod(), known);
+        let unused = unused.map(|own| (&own.key, &own.claim, false));
+        unused.or_else(|| own.left_over().map(|(key, claim)| (key, claim, true)))
+    });
+    let Some((key, claim, deletes)) = found else {
         return (None, preemption);
     };
     let deallocation = Deallocation {
-        claim: claim.key.clone(),
-        uid: claim.claim.uid.clone(),
-        revision: claim.claim.revision,
+        claim: key.clone(),
+        uid: claim.uid.clone(),
+        revision: claim.revision,
+        deletes,
     };
-    let own = "deallocation of ResourceClaim completed";
+    let own = match deletes {
+        true => "deletion of ResourceClaim completed",
+        false => "deallocation of ResourceClaim completed",
+    };
     let message = match preemption {
         Some(preemption) if preempts => preemption,
         Some(preemption) => format!("{own}, {preemption}"),

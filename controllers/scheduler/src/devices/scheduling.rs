@@ -17,18 +17,25 @@ impl Scheduler {
             claim.map(|own| (own.uid.clone(), own.owner.clone(), own.deleting))
         };
         let before = gating(self);
+        let owner = self.nodes.devices.owner_of_special(key);
         let change = self.nodes.devices.set_claim(key, claim);
         if before != gating(self) {
             self.look_at_gates(key, now);
         }
+        self.conditions_changed(key);
+        if let Some(owner) = owner.filter(|_| self.nodes.devices.claim(key).is_none()) {
+            // Its pod waits for that alone.
+            let is_owner = |pod: &PodInfo| *pod.uid() == *owner;
+            self.queue.happened_to(ClusterEvents::DEVICE_CLAIM, now, is_owner);
+        }
         match change {
             ClaimChange::None => {}
             ClaimChange::Own => {
-                let uses = |pod: &PodInfo| pod.uses_device_claim(key);
-                self.queue.happened_to(ClusterEvents::DEVICE_CLAIM, now, uses);
+                let events = ClusterEvents::DEVICE_CLAIM;
+                self.queue.happened_to_users(key, events, now);
             }
             ClaimChange::Freed => {
-                let has = PodInfo::has_device_claims;
+                let has = PodInfo::may_use_devices;
                 self.queue.happened_to(ClusterEvents::DEVICE_CLAIM, now, has);
             }
         }
@@ -43,7 +50,7 @@ impl Scheduler {
 
     /// Pods that are held back until the claim is there are looked at again.
     fn look_at_gates(&mut self, key: &ObjectKey, now: Duration) {
-        for pod in self.queue.gated(|pod| pod.uses_device_claim(key)) {
+        for pod in self.queue.gated_users(key) {
             let Some(profile) = self.profile_of(&pod) else {
                 continue;
             };
@@ -54,8 +61,18 @@ impl Scheduler {
 
     /// A DeviceClass changed; `None` when it is gone.
     pub fn device_class_changed(&mut self, name: &str, class: Option<Arc<DeviceClass>>, now: Duration) {
-        let events = self.nodes.devices.set_class(name, class);
+        let (events, resources) = self.nodes.devices.set_class(name, class);
         self.queue.happened(events, now);
+        if resources.is_empty() {
+            return;
+        }
+        self.nodes.forget_answers();
+        let requests = |pod: &PodInfo| {
+            let mut own = pod.extended.iter();
+            own.any(|own| resources.contains(&own.resource))
+        };
+        let events = ClusterEvents::CLASS_RESOURCE;
+        self.queue.happened_to(events, now, requests);
     }
 
     /// A ResourceSlice changed; `None` when it is gone.

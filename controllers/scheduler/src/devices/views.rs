@@ -33,6 +33,13 @@ impl Projection for DeviceClaimView {
             resource_version: Box<str>,
             owner_references: Vec<OwnerReference>,
             deletion_timestamp: Option<IgnoredAny>,
+            annotations: Annotations,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Annotations {
+            #[serde(rename = "resource.kubernetes.io/extended-resource-claim")]
+            special: Option<Box<str>>,
         }
         let Full {
             metadata,
@@ -45,6 +52,7 @@ impl Projection for DeviceClaimView {
             revision: metadata.resource_version.parse().unwrap_or(Revision::ZERO),
             deleting: metadata.deletion_timestamp.is_some(),
             owner: owner.map(|own| own.uid).unwrap_or_default(),
+            is_special: metadata.annotations.special.as_deref() == Some("true"),
             spec,
             status,
         })))
@@ -108,7 +116,8 @@ struct FullDevice {
     all_nodes: bool,
     taints: Vec<DeviceTaint>,
     binds_to_node: bool,
-    binding_conditions: Vec<IgnoredAny>,
+    binding_conditions: Vec<Box<str>>,
+    binding_failure_conditions: Vec<Box<str>>,
     allow_multiple_allocations: bool,
 }
 
@@ -137,6 +146,7 @@ impl Projection for SliceView {
         }
         let Full { metadata, spec } = serde_json::from_slice(json)?;
         let (driver, pool): (Arc<str>, Arc<str>) = (spec.driver.into(), spec.pool.name.into());
+        let has_conditions = spec.devices.iter().any(|own| !own.binding_conditions.is_empty());
         let device = |own: FullDevice| own.into_device(&driver, &pool);
         Ok(Self(Arc::new(Slice {
             name: metadata.name,
@@ -146,6 +156,7 @@ impl Projection for SliceView {
             per_device: spec.per_device_node_selection,
             devices: spec.devices.into_iter().map(device).collect(),
             counters: spec.shared_counters,
+            has_conditions,
             driver,
             pool,
         })))
@@ -168,7 +179,8 @@ impl FullDevice {
             taints: self.taints,
             allow_multiple: self.allow_multiple_allocations,
             binds_to_node: self.binds_to_node,
-            has_binding_conditions: !self.binding_conditions.is_empty(),
+            binding_conditions: self.binding_conditions,
+            binding_failure_conditions: self.binding_failure_conditions,
         }
     }
 }

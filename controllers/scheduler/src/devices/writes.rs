@@ -1,12 +1,14 @@
 //! Writes of claims' statuses: allocations, and reservations of pods (upstream's `bindClaim`).
 
+use super::extended::ANNOTATION;
 use super::objects::DeviceId;
 use super::post_filter::Deallocation;
-use super::reservation::DeviceReservation;
-use crate::pod::{DeviceClaimName, PodInfo};
+use super::reservation::{DeviceReservation, HeldClaim};
+use crate::pod::PodInfo;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use machinery_client::{ApiResource, Client, ClientError, Patch};
-use machinery_meta::{ObjectKey, Revision};
+use machinery_client::object::parse_header;
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
+use machinery_meta::{ObjectKey, Revision, Uid};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -57,6 +59,7 @@ impl<'a> ClaimWriter<'a> {
     /// Writes an allocation with the pod's reservation. Where the answer is lost the claim is read until it is known: devices
     /// that it may have must not go to another.
     pub(crate) async fn reserve(&self, pod: &PodInfo, own: &mut DeviceReservation) -> Result<(), String> {
+        self.make(pod, own).await?;
         let consumer = json!({"resource": "pods", "name": pod.key.name, "uid": pod.uid()});
         let mut failed = String::new();
         for attempt in 0..=TRIES {
@@ -65,7 +68,7 @@ impl<'a> ClaimWriter<'a> {
             if reserved.is_some_and(|all| all.contains(&consumer)) {
                 let found = &claim["status"]["allocation"];
                 match &own.allocation {
-                    Some(wanted) if !is_same(wanted, found) => return Err(elsewhere(&own.claim)),
+                    Some(wanted) if !is_same(wanted, found) => return Err(elsewhere(own.key())),
                     Some(_) => {}
                     None => has_still(own, found)?,
                 }
@@ -87,9 +90,32 @@ impl<'a> ClaimWriter<'a> {
         Err(failed)
     }
 
+    /// Makes the claim of extended resources. One whose answer is lost is found by the next attempt, and deleted.
+    async fn make(&self, pod: &PodInfo, own: &mut DeviceReservation) -> Result<(), String> {
+        let Some(special) = own.special.as_mut().filter(|own| own.made.is_none()) else {
+            return Ok(());
+        };
+        let namespace = &*pod.key.namespace;
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod.key.name, "uid": pod.uid(), "controller": true});
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {
+                "namespace": namespace, "generateName": format!("{}-extended-resources-", pod.key.name),
+                "ownerReferences": [owner], "annotations": {ANNOTATION: "true"},
+            },
+            "spec": special.spec,
+        });
+        let failed = |why: String| format!("create claim for extended resources {namespace}/: {why}");
+        let made = self.client.create(&self.claims, namespace, &claim).await;
+        let made = made.map_err(|error| failed(error.chain()))?;
+        let (header, _) = parse_header(&made).map_err(|error| failed(error.to_string()))?;
+        special.made = Some((header.key, header.uid.0.into()));
+        Ok(())
+    }
+
     /// The claim as it is, by reads that are repeated until the server answers.
     async fn read(&self, own: &DeviceReservation) -> Result<Value, String> {
-        let key = &own.claim;
+        let key = own.key();
         let claim = loop {
             match self.client.get_as::<Value>(&self.claims, key).await {
                 Ok(claim) => break claim,
@@ -101,7 +127,7 @@ impl<'a> ClaimWriter<'a> {
             }
         };
         let metadata = &claim["metadata"];
-        if !metadata["deletionTimestamp"].is_null() || metadata["uid"].as_str() != Some(&*own.uid) {
+        if !metadata["deletionTimestamp"].is_null() || metadata["uid"].as_str() != Some(own.uid()) {
             return Err(format!("claim {key} got deleted in the meantime"));
         }
         Ok(claim)
@@ -113,7 +139,7 @@ impl<'a> ClaimWriter<'a> {
         own: &DeviceReservation,
         consumer: &Value,
     ) -> Result<Value, Failure> {
-        let key = &own.claim;
+        let key = own.key();
         if let Some(allocation) = &own.allocation {
             if !claim["status"]["allocation"].is_null() {
                 return Err(Failure::Final(elsewhere(key)));
@@ -157,31 +183,70 @@ impl<'a> ClaimWriter<'a> {
         allocation
     }
 
-    /// Takes the pod out of its claims. The rest is cleared up once the pod is gone.
-    pub(crate) async fn unreserve(&self, pod: &PodInfo) {
-        let body = json!({"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid()}]}});
-        for own in pod.device_claims() {
-            let (DeviceClaimName::Named(name) | DeviceClaimName::Made(name)) = own else {
-                continue;
-            };
-            let key = ObjectKey::new(&*pod.key.namespace, &*name);
-            let patched = self
-                .client
-                .patch(&self.claims, &key, "status", &Patch::Strategic, &body);
-            if let Err(error) = patched.await.map_err(|error| error.chain()) {
-                tracing::debug!(pod = %pod.key, claim = %key, %error, "a reservation was not taken back");
+    /// Takes the pod out of its claim, unless another has its name by now. The rest is cleared up once the pod is gone. A
+    /// claim that was made for extended resources goes.
+    pub(crate) async fn unreserve(&self, pod: &PodInfo, own: &HeldClaim) {
+        if own.is_special {
+            if let Err(error) = self.delete(&own.claim, &own.uid).await {
+                let (claim, error) = (&own.claim, error.chain());
+                tracing::debug!(pod = %pod.key, %claim, %error, "a claim of extended resources was not deleted");
             }
+            return;
+        }
+        let body = json!({"metadata": {"uid": own.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid()}]}});
+        let key = &own.claim;
+        let patched = self
+            .client
+            .patch(&self.claims, key, "status", &Patch::Strategic, &body);
+        if let Err(error) = patched.await.map_err(|error| error.chain()) {
+            tracing::debug!(pod = %pod.key, claim = %key, %error, "a reservation was not taken back");
         }
     }
 
     /// Takes the devices of a claim back, unless it was written since it was looked at: a pod may have reserved it.
     pub(crate) async fn deallocate(&self, own: &Deallocation) -> Result<(), ClientError> {
+        if own.deletes {
+            return self.delete(&own.claim, &own.uid).await;
+        }
         let nothing = json!({"metadata": {"uid": own.uid, "resourceVersion": own.revision.to_string()},
             "status": {"allocation": null, "reservedFor": null, "devices": null}});
         let patched = self
             .client
             .patch(&self.claims, &own.claim, "status", &Patch::Merge, &nothing);
         patched.await.map(drop)
+    }
+}
+
+impl ClaimWriter<'_> {
+    /// Deletes a claim, first the finalizer that keeps it. One that is gone already is no error.
+    async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), ClientError> {
+        for _ in 0..TRIES {
+            match self.try_delete(key, uid).await {
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_conflict() => {}
+                other => return other,
+            }
+        }
+        self.try_delete(key, uid).await
+    }
+
+    async fn try_delete(&self, key: &ObjectKey, uid: &str) -> Result<(), ClientError> {
+        let mut claim: Value = self.client.get_as(&self.claims, key).await?;
+        if claim["metadata"]["uid"].as_str() != Some(uid) {
+            return Ok(());
+        }
+        let finalizers = claim["metadata"]["finalizers"].as_array_mut();
+        let kept = finalizers.is_some_and(|all| {
+            let before = all.len();
+            all.retain(|own| own != FINALIZER);
+            all.len() < before
+        });
+        if kept {
+            self.client.update(&self.claims, key, "", &claim).await?;
+        }
+        let options = DeleteOptions::uid(&Uid(uid.to_owned()));
+        self.client.delete(&self.claims, key, &options).await.map(drop)
     }
 }
 
@@ -195,7 +260,7 @@ fn elsewhere(key: &ObjectKey) -> String {
 
 /// An error where the claim has not the devices any more with which the node was chosen.
 fn has_still(own: &DeviceReservation, found: &Value) -> Result<(), String> {
-    let key = &own.claim;
+    let key = own.key();
     if found.is_null() {
         return Err(format!("claim {key} got deallocated elsewhere in the meantime"));
     }

@@ -31,6 +31,8 @@ pub(super) struct Families {
     pub(super) unschedulable: IntGaugeVec,
     pub(super) evaluations: IntCounterVec,
     pub(super) volume_errors: IntCounterVec,
+    pub(super) conditions_allocations: IntCounterVec,
+    pub(super) conditions_durations: HistogramVec,
 }
 
 impl Families {
@@ -168,10 +170,22 @@ impl Families {
                 "[ALPHA] Volume scheduling stage error count",
                 &["operation"],
             )?,
+            conditions_allocations: counters(
+                "dra_bindingconditions_allocations_total",
+                "[ALPHA] Number of allocations using devices with BindingConditions, counted per driver per scheduling \
+                 attempt",
+                &["profile", "driver", "status"],
+            )?,
+            conditions_durations: histograms(
+                "dra_bindingconditions_wait_duration_seconds",
+                "[ALPHA] Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+                (0.1, 2.0, 14),
+                &["profile", "driver", "status"],
+            )?,
         })
     }
 
-    pub(super) fn all(&self) -> [&dyn Collector; 23] {
+    pub(super) fn all(&self) -> [&dyn Collector; 25] {
         [
             &self.attempts,
             &self.attempt_durations,
@@ -196,6 +210,8 @@ impl Families {
             &self.unschedulable,
             &self.evaluations,
             &self.volume_errors,
+            &self.conditions_allocations,
+            &self.conditions_durations,
         ]
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The scheduler counts for itself what happens often ([`crate::tallies`], the questions put to plugins) and hands it on
 //! after each turn; a scrape reads what was handed on last. Labels are names of plugins, points, events and profiles: their number is
-//! that of the configuration.
+//! that of the configuration. Names of
+//! drivers are bounded in number.
 
 mod families;
 #[cfg(test)]
@@ -15,15 +16,18 @@ use crate::tallies::QueueTallies;
 use families::Families;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Attempts beyond which their number is not distinguished.
 const MANY_ATTEMPTS: u32 = 15;
+/// Drivers of devices that have labels of their own.
+const MAX_DRIVERS: usize = 64;
 
 /// Counters, gauges and histograms; clones share them.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Families>);
+pub struct Metrics(Arc<Families>, Arc<Mutex<BTreeSet<Box<str>>>>);
 
 /// End of an attempt to schedule a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,7 @@ pub struct CacheSizes {
 
 impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
-        Ok(Self(Arc::new(Families::new()?)))
+        Ok(Self(Arc::new(Families::new()?), Arc::default()))
     }
 
     /// Counts an attempt, and its time with binding.
@@ -146,6 +150,33 @@ impl Metrics {
     /// A volume of a pod was not bound.
     pub fn volumes_not_bound(&self) {
         self.0.volume_errors.with_label_values(&["bind"]).inc();
+    }
+
+    /// The end of a wait for conditions of a device, by profile, driver and outcome.
+    pub fn conditions_waited(
+        &self,
+        (profile, driver, status): (&str, &str, &'static str),
+        took: Duration,
+        has_conditions: bool,
+    ) {
+        let labels = [profile, self.driver(driver), status];
+        let durations = self.0.conditions_durations.with_label_values(&labels);
+        durations.observe(took.as_secs_f64());
+        if has_conditions {
+            self.0.conditions_allocations.with_label_values(&labels).inc();
+        }
+    }
+
+    /// The driver's name as a label: the names of the first [`MAX_DRIVERS`], as objects of the cluster say them.
+    fn driver<'a>(&self, name: &'a str) -> &'a str {
+        let mut known = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(name) {
+            if known.len() >= MAX_DRIVERS {
+                return "other";
+            }
+            known.insert(name.into());
+        }
+        name
     }
 
     pub fn set_cache(&self, sizes: CacheSizes) {

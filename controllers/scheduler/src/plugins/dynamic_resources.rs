@@ -3,6 +3,7 @@
 //! The answers come from [`PodDevices`](crate::devices::pod_devices); the scheduler assumes what the chosen node gives, and
 //! the pod is bound once its claims say so.
 
+use crate::config::args::DynamicResourcesArgs;
 use crate::devices::DYNAMIC_RESOURCES;
 use crate::devices::pod_devices::claims_of;
 use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
@@ -10,7 +11,13 @@ use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 
 #[derive(Debug)]
-pub(super) struct DynamicResources;
+pub(super) struct DynamicResources(DynamicResourcesArgs);
+
+impl DynamicResources {
+    pub(super) fn new(args: DynamicResourcesArgs) -> Self {
+        Self(args)
+    }
+}
 
 impl Plugin for DynamicResources {
     fn name(&self) -> &'static str {
@@ -28,6 +35,7 @@ impl Plugin for DynamicResources {
             .and(ClusterEvents::POD_SELF)
             .and(ClusterEvents::NODE_ADD)
             .and(ClusterEvents::NODE_LABEL)
+            .and(ClusterEvents::NODE_ALLOCATABLE)
     }
 
     /// Holds a pod back whose claims are not there yet.
@@ -39,12 +47,12 @@ impl Plugin for DynamicResources {
     }
 
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
-        let sorted = cycle.attempt.devices(cycle.nodes);
+        let sorted = cycle.attempt.devices(cycle.nodes, self.0);
         sorted.as_ref().map(|_| None).map_err(Clone::clone)
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let devices = cycle.attempt.devices(cycle.nodes).as_ref().ok()?;
+        let devices = cycle.attempt.devices(cycle.nodes, self.0).as_ref().ok()?;
         if devices.is_indifferent() {
             return None;
         }
@@ -55,7 +63,7 @@ impl Plugin for DynamicResources {
 
     /// The higher the alternative of a list of them stands, the better.
     fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
-        let devices = cycle.attempt.devices(cycle.nodes).as_ref().ok()?;
+        let devices = cycle.attempt.devices(cycle.nodes, self.0).as_ref().ok()?;
         if !devices.rates_nodes(cycle.attempt) {
             return None;
         }

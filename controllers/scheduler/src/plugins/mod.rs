@@ -82,7 +82,7 @@ fn make(name: &str, args: &PluginArgs) -> Option<Arc<dyn Plugin>> {
             Arc::new(node_resources_balanced_allocation::NodeResourcesBalancedAllocation::new(args))
         }
         "ImageLocality" => Arc::new(image_locality::ImageLocality),
-        "DynamicResources" => Arc::new(dynamic_resources::DynamicResources),
+        "DynamicResources" => Arc::new(dynamic_resources::DynamicResources::new(args.dynamic_resources)),
         "NodeDeclaredFeatures" => Arc::new(node_declared_features::NodeDeclaredFeatures),
         _ => return None,
     })

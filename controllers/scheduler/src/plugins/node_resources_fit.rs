@@ -33,10 +33,16 @@ impl NodeResourcesFit {
         self.args.ignored_resources.contains(name) || self.args.ignored_resource_groups.contains(group)
     }
 
-    fn scalars<'s>(&'s self, shape: &'s Shape) -> impl Iterator<Item = (&'s str, i64)> {
+    /// Requests that the node itself must have room for: not those that devices of a class are claimed for.
+    fn scalars<'s>(
+        &'s self,
+        shape: &'s Shape,
+        nodes: &'s NodeTable,
+        node: NodeId,
+    ) -> impl Iterator<Item = (&'s str, i64)> {
         let all = shape.requests.scalars.iter();
         all.map(|(name, request)| (&**name, *request))
-            .filter(|(name, _)| !self.ignores(name))
+            .filter(move |(name, _)| !self.ignores(name) && !by_devices(name, nodes, node))
     }
 }
 
@@ -50,6 +56,7 @@ impl Plugin for NodeResourcesFit {
             .and(ClusterEvents::NODE_ADD)
             .and(ClusterEvents::NODE_ALLOCATABLE)
             .and(ClusterEvents::POD_SELF)
+            .and(ClusterEvents::CLASS_RESOURCE)
     }
 
     fn filter<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -73,6 +80,12 @@ impl Plugin for NodeResourcesFit {
             }
         }))
     }
+}
+
+/// Reports whether a class of devices serves the resource, which the node has from no device plugin.
+fn by_devices(name: &str, nodes: &NodeTable, node: NodeId) -> bool {
+    let own = nodes.allocatable_scalars[node].get(name);
+    own.is_none_or(|amount| *amount <= 0) && nodes.devices.classes.of_resource(name).is_some()
 }
 
 /// The weighted mean of the resources' scores, rounded down.
@@ -137,7 +150,7 @@ impl NodeResourcesFit {
                 nodes.allocatable_ephemeral_storage[node],
                 nodes.requested_ephemeral_storage[node],
             )
-            && self.scalars(shape).all(|(name, request)| {
+            && self.scalars(shape, nodes, node).all(|(name, request)| {
                 let of = |column: &[std::collections::BTreeMap<Box<str>, i64>]| {
                     column[node].get(name).copied().unwrap_or(0)
                 };
@@ -183,7 +196,7 @@ impl NodeResourcesFit {
             nodes.allocatable_ephemeral_storage[node],
             nodes.requested_ephemeral_storage[node],
         );
-        for (name, request) in self.scalars(shape) {
+        for (name, request) in self.scalars(shape, nodes, node) {
             let allocatable = nodes.allocatable_scalars[node].get(name).copied().unwrap_or(0);
             let requested = nodes.requested_scalars[node].get(name).copied().unwrap_or(0);
             ask(

@@ -49,7 +49,7 @@ fn scores(scores: &[(&str, i64)]) -> Answer {
 
 fn bound_to(decision: Option<Decision>) -> String {
     match decision {
-        Some(Decision::Bind { pod, node }) => format!("{} on {node}", pod.key.name),
+        Some(Decision::Bind { pod, node, .. }) => format!("{} on {node}", pod.key.name),
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use super::Volumes;
 use super::objects::{ClaimRef, Volume};
 use super::pod_volumes::PodVolumes;
 use crate::attempt::Attempt;
-use crate::devices::DeviceReservation;
+use crate::devices::{DeviceReservation, HeldClaim};
 use crate::nodes::{NodeId, NodeTable};
 use crate::selector::node_selector_matches;
 use machinery_meta::{ObjectKey, Revision};
@@ -16,6 +16,10 @@ pub struct Reservation {
     pub bindings: Vec<Binding>,
     pub provisions: Vec<Provision>,
     pub devices: Vec<DeviceReservation>,
+    /// Claims of devices with conditions that the pod waits for.
+    pub conditions: Vec<ObjectKey>,
+    /// Claims of devices that the pod gives back where it is not bound.
+    pub held: Vec<HeldClaim>,
 }
 
 /// A volume that is to name its claim.
@@ -45,13 +49,27 @@ pub struct Provision {
 
 impl Reservation {
     pub fn is_empty(&self) -> bool {
-        self.bindings.is_empty() && self.provisions.is_empty() && self.devices.is_empty()
+        !self.has_volumes() && self.devices.is_empty() && self.conditions.is_empty()
     }
 
-    /// Claims of volumes that it binds.
+    /// Names a claim that was made meanwhile as it is named in the API.
+    pub(crate) fn name_conditions(&mut self) {
+        for own in self.devices.iter().filter(|own| own.special.is_some()) {
+            let named = self.conditions.iter_mut().filter(|key| **key == own.claim);
+            named.for_each(|key| key.clone_from(own.key()));
+        }
+    }
+
+    pub(crate) fn has_volumes(&self) -> bool {
+        !self.bindings.is_empty() || !self.provisions.is_empty()
+    }
+
+    /// Claims that the pod waits for, of volumes and of devices. One of each kind may have the same name: the pod is then
+    /// looked at once more than it need be.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &ObjectKey> {
         let provisions = self.provisions.iter().map(|own| &own.claim);
-        self.bindings.iter().map(|own| &own.claim).chain(provisions)
+        let volumes = self.bindings.iter().map(|own| &own.claim).chain(provisions);
+        volumes.chain(&self.conditions)
     }
 }
 

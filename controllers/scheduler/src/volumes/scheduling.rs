@@ -1,10 +1,11 @@
 //! The scheduler's part: changes of storage, and pods whose claims are being bound.
 
 use super::reservation::{self, Reservation};
-use super::waiting::WaitingPods;
+use super::waiting::{Ends, WaitingPods};
 use super::{Attachment, Capacity, Claim, Class, CsiNode, Driver, Volume};
 use crate::cluster_events::ClusterEvents;
 use crate::decision::Decision;
+use crate::devices::binding::BINDING_SUCCESS;
 use crate::pod::PodInfo;
 use crate::scheduler::Scheduler;
 use machinery_meta::ObjectKey;
@@ -96,13 +97,17 @@ impl Scheduler {
         &mut self,
         pod: &Arc<PodInfo>,
         node: &str,
-        reservation: Reservation,
+        mut reservation: Reservation,
         now: Duration,
     ) {
+        reservation.name_conditions();
         self.nodes.devices.written(&reservation.devices);
         if self.is_assumed(pod) {
-            let timeout = self.bind_timeout(pod);
-            self.binding.waiting.insert(pod, node, reservation, now + timeout);
+            let ends = Ends {
+                volumes: reservation.has_volumes().then(|| now + self.bind_timeout(pod)),
+                devices: self.conditions_end(pod, &reservation, now),
+            };
+            self.binding.waiting.insert(pod, node, reservation, now, ends);
             self.look_again(vec![pod.key.clone()]);
         } else {
             self.measuring.forget_pod(pod);
@@ -114,7 +119,7 @@ impl Scheduler {
         self.nodes.volumes.revert(reservation);
         if self.nodes.devices.revert(&reservation.devices) {
             self.queue
-                .happened_to(ClusterEvents::DEVICE_CLAIM, now, PodInfo::has_device_claims);
+                .happened_to(ClusterEvents::DEVICE_CLAIM, now, PodInfo::may_use_devices);
         }
         self.measuring.volumes_not_bound(pod);
         self.binding_failed(pod, now);
@@ -123,7 +128,15 @@ impl Scheduler {
     /// Gives up on pods that have waited long enough.
     pub(crate) fn end_waiting(&mut self, now: Duration) {
         while let Some(key) = self.binding.waiting.overdue(now) {
-            self.fail(&key, "context deadline exceeded");
+            let Some(own) = self.binding.waiting.get(&key) else {
+                return;
+            };
+            let by_volumes = own.ends.volumes.is_some_and(|end| end <= now);
+            match reservation::check(&own.reservation, &self.nodes, &own.node) {
+                _ if !by_volumes => self.conditions_are_late(&key),
+                Ok(true) => self.binding.waiting.volumes_are_bound(&key),
+                _ => self.fail(&key, "context deadline exceeded"),
+            }
         }
     }
 
@@ -133,30 +146,38 @@ impl Scheduler {
         self.look_again(waiting);
     }
 
-    fn look_again(&mut self, waiting: Vec<ObjectKey>) {
+    pub(crate) fn look_again(&mut self, waiting: Vec<ObjectKey>) {
         for key in waiting {
             let Some(own) = self.binding.waiting.get(&key) else {
                 continue;
             };
-            match reservation::check(&own.reservation, &self.nodes, &own.node) {
-                Ok(false) => {}
-                Ok(true) => {
-                    if let Some(own) = self.binding.waiting.remove(&key) {
-                        let (pod, node) = (own.pod, own.node);
-                        self.binding.decided.push_back(Decision::Bind { pod, node });
-                    }
-                }
-                Err(why) => self.fail(&key, &why),
+            let volumes = reservation::check(&own.reservation, &self.nodes, &own.node);
+            let conditions = self.nodes.devices.are_ready(&own.reservation.conditions);
+            match (volumes, conditions) {
+                (Err(why), _) => self.fail(&key, &why),
+                (_, Err(unready)) => self.conditions_failed(&key, unready),
+                (Ok(true), Ok(true)) => self.is_ready(&key),
+                (Ok(_), Ok(_)) => {}
             }
+        }
+    }
+
+    fn is_ready(&mut self, key: &ObjectKey) {
+        if let Some(own) = self.binding.waiting.remove(key) {
+            self.conditions_waited(&own, BINDING_SUCCESS);
+            let (pod, node, held) = (own.pod, own.node, own.reservation.held);
+            self.binding.decided.push_back(Decision::Bind { pod, node, held });
         }
     }
 
     fn fail(&mut self, key: &ObjectKey, why: &str) {
         if let Some(own) = self.binding.waiting.remove(key) {
             let message = format!("{PRE_BIND}: binding volumes: {why}");
-            let pod = own.pod;
+            let (pod, held) = (own.pod, own.reservation.held);
             self.measuring.volumes_not_bound(&pod);
-            self.binding.decided.push_back(Decision::Fail { pod, message });
+            self.binding
+                .decided
+                .push_back(Decision::Fail { pod, message, held });
         }
     }
 }

@@ -13,7 +13,24 @@ pub(crate) struct WaitingPod {
     pub(crate) pod: Arc<PodInfo>,
     pub(crate) node: Box<str>,
     pub(crate) reservation: Reservation,
-    until: Duration,
+    /// Beginning of the wait.
+    pub(crate) since: Duration,
+    pub(crate) ends: Ends,
+}
+
+/// Times at which a pod waits no more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    /// For its volumes, where it waits for some.
+    pub(crate) volumes: Option<Duration>,
+    /// For conditions of its devices.
+    pub(crate) devices: Option<Duration>,
+}
+
+impl Ends {
+    fn first(self) -> Option<Duration> {
+        [self.volumes, self.devices].into_iter().flatten().min()
+    }
 }
 
 /// Pods by key, by the claims that they wait for, and by the time at which they wait no more.
@@ -30,7 +47,8 @@ impl WaitingPods {
         pod: &Arc<PodInfo>,
         node: &str,
         reservation: Reservation,
-        until: Duration,
+        since: Duration,
+        ends: Ends,
     ) {
         let key = &pod.key;
         self.remove(key);
@@ -40,12 +58,13 @@ impl WaitingPods {
                 .or_default()
                 .insert(key.clone());
         }
-        self.ends.insert((until, key.clone()));
+        self.ends.extend(ends.first().map(|end| (end, key.clone())));
         let waiting = WaitingPod {
             pod: Arc::clone(pod),
             node: node.into(),
             reservation,
-            until,
+            since,
+            ends,
         };
         self.pods.insert(key.clone(), waiting);
     }
@@ -60,8 +79,24 @@ impl WaitingPods {
                 }
             }
         }
-        self.ends.remove(&(waiting.until, key.clone()));
+        if let Some(end) = waiting.ends.first() {
+            self.ends.remove(&(end, key.clone()));
+        }
         Some(waiting)
+    }
+
+    /// The pod's volumes are bound: it waits for its devices alone.
+    pub(crate) fn volumes_are_bound(&mut self, key: &ObjectKey) {
+        let Some(own) = self.pods.get_mut(key) else {
+            return;
+        };
+        let before = own.ends.first();
+        own.ends.volumes = None;
+        let after = own.ends.first();
+        if let Some(end) = before {
+            self.ends.remove(&(end, key.clone()));
+        }
+        self.ends.extend(after.map(|end| (end, key.clone())));
     }
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&WaitingPod> {

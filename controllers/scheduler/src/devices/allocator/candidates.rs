@@ -57,10 +57,6 @@ impl Matches {
 
 fn selects(around: &Surroundings<'_>, own: &Prepared<'_>, place: Place<'_>) -> Result<bool, Refusal> {
     let device = place.device;
-    // Nothing waits for conditions before it binds: such a device would be used before it is there.
-    if device.has_binding_conditions {
-        return Ok(false);
-    }
     if place.slice.per_device && !device.nodes.reach(around.nodes, around.node) {
         return Ok(false);
     }

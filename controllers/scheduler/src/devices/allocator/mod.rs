@@ -22,20 +22,24 @@ pub(crate) use solution::Solution;
 use super::Devices;
 use super::objects::ClaimSpec;
 use crate::nodes::{NodeId, NodeTable};
+use crate::rejection::bounded_reason;
 use machinery_meta::ObjectKey;
 use std::cell::Cell;
+use std::time::Duration;
 
 /// Steps that the devices of one node may take: a tenth of a second.
 const STEPS_OF_A_NODE: usize = 1 << 20;
 /// Steps that the devices of all nodes may take in one attempt: about a second.
 const STEPS_OF_AN_ATTEMPT: usize = 1 << 23;
-
-/// Bytes of a reason: it stands in the pod's condition and in an event.
-const MAX_REASON: usize = 1024;
+/// Tenths of a second that `filterTimeout` gives a node at most, and where it says that there is no end: a minute. Pods
+/// are tried one after the other.
+const MAX_TENTHS: u128 = 600;
 
 /// Steps that are left.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Steps that a node begins with.
+    a_node: usize,
     of_node: Cell<usize>,
     of_attempt: Cell<usize>,
     done: Cell<usize>,
@@ -50,15 +54,32 @@ impl Default for Budget {
 impl Budget {
     pub(crate) fn new(of_node: usize, of_attempt: usize) -> Self {
         Self {
+            a_node: STEPS_OF_A_NODE,
             of_node: Cell::new(of_node),
             of_attempt: Cell::new(of_attempt),
             done: Cell::new(0),
         }
     }
 
+    /// The steps of about as much time for each node; without a time the default ones.
+    pub(crate) fn of_timeout(timeout: Option<Duration>) -> Self {
+        let Some(timeout) = timeout else {
+            return Self::default();
+        };
+        let tenths = match timeout.as_millis().div_ceil(100) {
+            0 => MAX_TENTHS,
+            own => own.min(MAX_TENTHS),
+        };
+        let a_node = STEPS_OF_A_NODE.saturating_mul(usize::try_from(tenths).unwrap_or(usize::MAX));
+        Self {
+            a_node,
+            ..Self::new(a_node, STEPS_OF_AN_ATTEMPT.max(a_node))
+        }
+    }
+
     /// Begins with the next node, unless the attempt has no steps left.
     fn next_node(&self) -> Result<(), Refusal> {
-        self.of_node.set(STEPS_OF_A_NODE.min(self.of_attempt.get()));
+        self.of_node.set(self.a_node.min(self.of_attempt.get()));
         match self.of_node.get() {
             0 => Err(Refusal::TimedOut),
             _ => Ok(()),
@@ -67,7 +88,7 @@ impl Budget {
 
     /// Allows one more node, as much as any.
     pub(crate) fn renew(&self) {
-        self.of_attempt.set(STEPS_OF_A_NODE);
+        self.of_attempt.set(self.a_node);
     }
 
     /// Takes the number of steps done since it was last taken.
@@ -101,7 +122,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) budget: &'a Budget,
 }
 
-/// No devices were found.
+/// No devices were found. The last two end the attempt, which is repeated after backing off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There are not enough that suit.
@@ -116,15 +137,12 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Upstream's words, of which claims' and classes' own are as long as tenants like: they end after 1 KiB.
-    pub(crate) fn message(self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Unsatisfied => "cannot allocate all claims".to_owned(),
             Self::InvalidPools => "invalid resource pools were encountered".to_owned(),
             Self::TimedOut => "timed out trying to allocate devices".to_owned(),
-            Self::Broken(mut why) => {
-                why.truncate(why.floor_char_boundary(MAX_REASON));
-                why
-            }
+            Self::Broken(why) => bounded_reason(why.clone()),
         }
     }
 }

@@ -75,6 +75,15 @@ impl Solution<'_> {
         if !request.request.tolerations.is_empty() {
             result["tolerations"] = json!(request.request.tolerations);
         }
+        let device = own.place.device;
+        for (name, conditions) in [
+            ("bindingConditions", &device.binding_conditions),
+            ("bindingFailureConditions", &device.binding_failure_conditions),
+        ] {
+            if !conditions.is_empty() {
+                result[name] = json!(conditions);
+            }
+        }
         if let Some(consumed) = &own.consumed {
             result["shareID"] = "".into();
             let named = consumed.iter().map(|(name, amount)| {

@@ -161,6 +161,11 @@ fn allocator_ends_a_search_that_takes_too_long() {
     let budget = Budget::default();
     assert_eq!(case.found(&budget), Err(Refusal::TimedOut));
     assert!(budget.take_done() <= (1 << 20) + 64);
+    // A time that is given counts in tenths of a second.
+    let longer = Budget::of_timeout(Some(Duration::from_millis(150)));
+    assert_eq!(case.found(&longer), Err(Refusal::TimedOut));
+    let done = longer.take_done();
+    assert!(done > 2 << 20 && done <= (2 << 20) + 64, "{done}");
     let short = Budget::new(1 << 20, 3);
     assert_eq!(case.found(&short), Err(Refusal::TimedOut));
     assert!(

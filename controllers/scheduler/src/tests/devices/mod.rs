@@ -4,6 +4,9 @@
 //! default, of gates turned off, of conditions that devices bind by, and one of an amount beyond 2^63.
 
 mod allocator;
+mod conditions;
+mod extended;
+mod hints;
 mod stories;
 mod writes;
 

@@ -6,12 +6,12 @@ use crate::volumes::Reservation;
 use machinery_meta::Revision;
 
 /// Two nodes, each with a device of the driver, and a class of them.
-struct Story(Scheduler);
+pub(super) struct Story(pub(super) Scheduler);
 
 const NOW: Duration = Duration::ZERO;
 
 impl Story {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut story = Self(Scheduler::default());
         for node in ["a", "b"] {
             let made = make_node(&json!({"name": node}));
@@ -25,13 +25,13 @@ impl Story {
         story
     }
 
-    fn class(&mut self, name: &str, spec: Value) {
+    pub(super) fn class(&mut self, name: &str, spec: Value) {
         let class = class_of(&json!({"metadata": {"name": name}, "spec": spec}));
         self.0.device_class_changed(name, Some(class), NOW);
     }
 
     /// The slice of a node, with one device.
-    fn slice(&mut self, node: &str, device: Value) {
+    pub(super) fn slice(&mut self, node: &str, device: Value) {
         let mut own = json!({"name": "dev"});
         for (name, value) in device.as_object().unwrap() {
             own[name] = value.clone();
@@ -43,7 +43,7 @@ impl Story {
     }
 
     /// A claim of one device, with more of what it is.
-    fn claim(&mut self, name: &str, version: u64, rest: &Value) {
+    pub(super) fn claim(&mut self, name: &str, version: u64, rest: &Value) {
         let exactly = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1});
         let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"),
             "resourceVersion": version.to_string()},
@@ -57,13 +57,13 @@ impl Story {
         self.0.device_claim_changed(&key, Some(claim_of(&object)), NOW);
     }
 
-    fn pod(&mut self, name: &str, claims: &[&str]) -> Arc<PodInfo> {
+    pub(super) fn pod(&mut self, name: &str, claims: &[&str]) -> Arc<PodInfo> {
         let named = |claim: &&str| json!({"name": claim, "resourceClaimName": claim});
         self.pod_with(name, claims.iter().map(named).collect(), json!([]))
     }
 
     /// A pod that fits on one node alone.
-    fn pod_on(&mut self, name: &str, node: &str, claims: &[&str]) -> Arc<PodInfo> {
+    pub(super) fn pod_on(&mut self, name: &str, node: &str, claims: &[&str]) -> Arc<PodInfo> {
         let named = |claim: &&str| json!({"name": claim, "resourceClaimName": claim});
         let claims: Vec<Value> = claims.iter().map(named).collect();
         let here = json!({"key": "metadata.name", "operator": "In", "values": [node]});
@@ -76,11 +76,11 @@ impl Story {
         )
     }
 
-    fn pod_with(&mut self, name: &str, claims: Vec<Value>, made: Value) -> Arc<PodInfo> {
+    pub(super) fn pod_with(&mut self, name: &str, claims: Vec<Value>, made: Value) -> Arc<PodInfo> {
         self.any_pod(name, json!({"resourceClaims": claims}), made)
     }
 
-    fn any_pod(&mut self, name: &str, mut spec: Value, made: Value) -> Arc<PodInfo> {
+    pub(super) fn any_pod(&mut self, name: &str, mut spec: Value, made: Value) -> Arc<PodInfo> {
         spec["schedulerName"] = "default-scheduler".into();
         spec["containers"] = json!([{"name": "c"}]);
         let pod: Pod = serde_json::from_value(json!({
@@ -95,7 +95,7 @@ impl Story {
     }
 
     #[track_caller]
-    fn reserved(&mut self, now: Duration) -> (Arc<PodInfo>, Box<str>, Reservation) {
+    pub(super) fn reserved(&mut self, now: Duration) -> (Arc<PodInfo>, Box<str>, Reservation) {
         match self.0.decide(now, 0) {
             Some(Decision::Reserve {
                 pod,
@@ -107,7 +107,15 @@ impl Story {
     }
 
     #[track_caller]
-    fn rejected(&mut self, now: Duration) -> (String, Option<Deallocation>) {
+    pub(super) fn went_wrong(&mut self, now: Duration) -> String {
+        match self.0.decide(now, 0) {
+            Some(Decision::Error { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn rejected(&mut self, now: Duration) -> (String, Option<Deallocation>) {
         match self.0.decide(now, 0) {
             Some(Decision::Reject {
                 message,
@@ -121,17 +129,17 @@ impl Story {
 
 const LATER: Duration = Duration::from_secs(60);
 
-fn on(node: &str) -> Value {
+pub(super) fn on(node: &str) -> Value {
     let here = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     json!({"devices": {"results": [{"request": "r", "driver": "d", "pool": node, "device": "dev"}]},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": here}]}})
 }
 
-fn owned_by(pod: &str) -> Value {
+pub(super) fn owned_by(pod: &str) -> Value {
     json!({"metadata": {"ownerReferences": [{"kind": "Pod", "name": pod, "uid": pod, "controller": true}]}})
 }
 
-fn written(mut reservation: Reservation, version: u64) -> Reservation {
+pub(super) fn written(mut reservation: Reservation, version: u64) -> Reservation {
     for own in &mut reservation.devices {
         own.written = Some(Revision(version));
     }
@@ -279,17 +287,6 @@ fn claims_are_refused_in_upstreams_words() {
     );
     refused(
         &|story| {
-            story.class(
-                "c",
-                json!({"selectors": [{"cel": {"expression": "device.attributes['d'].x"}}]}),
-            );
-            story.claim("x", 1, &json!({}));
-        },
-        "2 class c: selector #0 on device d/a/dev: CEL runtime error: no such key: x. Consider using CEL optional \
-         chaining (?), has() macro, or orValue() for optional fields",
-    );
-    refused(
-        &|story| {
             for node in ["a", "b"] {
                 let taint = json!({"key": "k", "effect": "NoSchedule"});
                 story.slice(node, json!({"taints": [taint]}));
@@ -298,6 +295,24 @@ fn claims_are_refused_in_upstreams_words() {
         },
         "2 cannot allocate all claims",
     );
+}
+
+#[test]
+fn expression_that_fails_is_an_error_and_is_tried_again_after_backing_off() {
+    let mut story = Story::new();
+    let selector = json!({"cel": {"expression": "device.attributes['d'].x"}});
+    story.class("c", json!({"selectors": [selector]}));
+    story.claim("x", 1, &json!({}));
+    let pod = story.pod("p", &["x"]);
+    let message = story.went_wrong(NOW);
+    assert_eq!(
+        message,
+        "running \"DynamicResources\" filter plugin: class c: selector #0 on device d/a/dev: CEL runtime error: no such \
+         key: x. Consider using CEL optional chaining (?), has() macro, or orValue() for optional fields"
+    );
+    assert!(!story.0.queue.has_next(NOW));
+    assert!(story.0.queue.has_next(LATER), "nothing has to happen");
+    assert!(story.0.queue.contains(&pod.key));
 }
 
 #[test]
@@ -344,7 +359,12 @@ fn claim_out_of_reach_gives_its_devices_back() {
     let claim = ObjectKey::new("ns", "x");
     let uid = "uid-x".into();
     let revision = Revision(1);
-    let expected = Deallocation { claim, uid, revision };
+    let expected = Deallocation {
+        claim,
+        uid,
+        revision,
+        deletes: false,
+    };
     assert_eq!(deallocation, Some(expected));
     story.claim("x", 2, &json!({}));
     let _ = story.reserved(LATER);
@@ -463,11 +483,14 @@ fn search_for_devices_is_charged_and_bounded() {
     story.claim("x", 1, &json!({"spec": {"devices": {"requests": requests}}}));
     story.pod("p", &["x"]);
     assert!(story.0.is_heavy_next(NOW), "it is decided on a thread of its own");
-    let (message, _) = story.rejected(NOW);
-    assert!(
-        message.contains("2 timed out trying to allocate devices"),
-        "{message}"
+    assert_eq!(
+        story.went_wrong(NOW),
+        "running \"DynamicResources\" filter plugin: node a: timed out trying to allocate devices"
     );
     let steps = story.0.last_steps();
-    assert!(steps > 2 << 20 && steps < 3 << 20, "{steps}");
+    assert!(
+        steps > 1 << 20 && steps < 3 << 19,
+        "{steps}: one node is looked at"
+    );
+    assert!(story.0.queue.has_next(LATER), "nothing has to happen");
 }

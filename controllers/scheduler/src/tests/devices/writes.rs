@@ -3,7 +3,7 @@
 use super::*;
 use crate::devices::objects::DeviceId;
 use crate::devices::writes::ClaimWriter;
-use crate::devices::{Deallocation, DeviceReservation};
+use crate::devices::{Deallocation, DeviceReservation, HeldClaim, SpecialReservation};
 use kube::client::Body;
 use machinery_client::Client;
 use machinery_meta::Revision;
@@ -31,7 +31,7 @@ impl Server {
         let version = body["metadata"]["resourceVersion"].clone();
         self.asked.lock().unwrap().push((method.to_owned(), body.clone()));
         match version.as_str() {
-            _ if is_read => (200, self.claim.clone()),
+            _ if is_read || method == "POST" => (200, self.claim.clone()),
             None | Some("2") => (200, body),
             _ => {
                 let status =
@@ -82,6 +82,7 @@ impl Server {
                     device: "dev".into(),
                 }],
                 written: None,
+                special: None,
             };
             let pod = make_pod("p", json!({}));
             ClaimWriter::new(&client, &runtime).reserve(&pod, &mut own).await
@@ -102,6 +103,7 @@ fn claim_gives_its_devices_back_in_the_version_that_was_looked_at() {
             claim: ObjectKey::new("ns", "x"),
             uid: "u".into(),
             revision: Revision(revision),
+            deletes: false,
         };
         let (written, asked) = server
             .run(async move |client, runtime| ClaimWriter::new(&client, &runtime).deallocate(&own).await);
@@ -127,4 +129,76 @@ fn reservation_is_of_the_devices_that_were_seen() {
     };
     refused(json!({}), "deallocated");
     refused(json!({"allocation": allocation("other")}), "allocated");
+}
+
+#[test]
+fn claim_of_extended_resources_is_made_for_the_pod_and_then_written() {
+    let (made, asked) = Server::with(&json!({})).run(async |client, runtime| {
+        let mut own = DeviceReservation {
+            claim: ObjectKey::new("ns", "<extended-resources>/p"),
+            uid: "assumed".into(),
+            allocation: Some(allocation("dev")),
+            has: Vec::new(),
+            written: None,
+            special: Some(SpecialReservation {
+                spec: json!({"devices": {"requests": []}}),
+                mappings: json!([]),
+                made: None,
+            }),
+        };
+        let pod = make_pod("p", json!({}));
+        let written = ClaimWriter::new(&client, &runtime).reserve(&pod, &mut own).await;
+        written.map(|()| own.held())
+    });
+    let held = HeldClaim {
+        claim: ObjectKey::new("ns", "x"),
+        uid: "u".into(),
+        is_special: true,
+    };
+    assert_eq!(made, Ok(Some(held)));
+    let methods: Vec<&str> = asked.iter().map(|(method, _)| &**method).collect();
+    assert_eq!(methods, ["POST", "PUT", "PUT"]);
+    let metadata = &asked[0].1["metadata"];
+    assert_eq!(metadata["generateName"], "p-extended-resources-");
+    assert_eq!(
+        metadata["annotations"],
+        json!({"resource.kubernetes.io/extended-resource-claim": "true"})
+    );
+    let owner = &metadata["ownerReferences"][0];
+    assert_eq!((&owner["uid"], &owner["controller"]), (&json!("p"), &json!(true)));
+    assert_eq!(asked[0].1["spec"], json!({"devices": {"requests": []}}));
+    assert_eq!(
+        asked[2].1["status"]["allocation"]["devices"],
+        allocation("dev")["devices"]
+    );
+}
+
+#[test]
+fn pod_that_is_not_bound_gives_back_the_claim_that_it_had() {
+    let given_back = |uid: &str, is_special: bool| {
+        let mut server = Server::with(&json!({}));
+        server.claim["metadata"]["finalizers"] = json!(["other", "resource.kubernetes.io/delete-protection"]);
+        let held = HeldClaim {
+            claim: ObjectKey::new("ns", "x"),
+            uid: uid.into(),
+            is_special,
+        };
+        let ((), asked) = server.run(async move |client, runtime| {
+            let pod = make_pod("p", json!({}));
+            ClaimWriter::new(&client, &runtime).unreserve(&pod, &held).await;
+        });
+        asked
+    };
+    let asked = given_back("u", false);
+    let patch =
+        json!({"metadata": {"uid": "u"}, "status": {"reservedFor": [{"$patch": "delete", "uid": "p"}]}});
+    assert_eq!(asked, [("PATCH".to_owned(), patch)]);
+    // One that was made for extended resources goes, with the finalizer that keeps it.
+    let asked = given_back("u", true);
+    assert_eq!(asked[0].1["metadata"]["finalizers"], json!(["other"]));
+    assert_eq!(
+        (&*asked[1].0, &asked[1].1["preconditions"]["uid"]),
+        ("DELETE", &json!("u"))
+    );
+    assert_eq!(given_back("of another", true), []);
 }

@@ -103,7 +103,7 @@ impl Story {
     #[track_caller]
     fn fails(&mut self, expected: &str) -> Arc<PodInfo> {
         match self.decide() {
-            Decision::Fail { pod, message } => {
+            Decision::Fail { pod, message, .. } => {
                 let prefix = "running PreBind plugin \"VolumeBinding\": binding volumes: ";
                 assert_eq!(message.strip_prefix(prefix), Some(expected), "{message}");
                 pod
@@ -219,7 +219,7 @@ fn pod_whose_claims_are_not_bound_in_time_is_tried_again() {
     assert_eq!(story.0.next_wake(), Some(BIND_TIMEOUT));
     assert!(!story.0.has_work(BIND_TIMEOUT - Duration::from_millis(1)));
     let decisions = story.0.decide_burst(BIND_TIMEOUT, 1, || 0);
-    let [Decision::Fail { pod, message }] = &decisions[..] else {
+    let [Decision::Fail { pod, message, .. }] = &decisions[..] else {
         panic!("{decisions:?}")
     };
     let expected = "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";

@@ -287,7 +287,7 @@ impl BoundCase {
         Reservation {
             bindings: self.bindings.iter().map(binding).collect(),
             provisions: self.provisions.iter().map(provision).collect(),
-            devices: Vec::new(),
+            ..Reservation::default()
         }
     }
 }
