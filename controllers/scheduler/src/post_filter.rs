@@ -207,9 +207,7 @@ impl Scheduler {
         };
         let node = self.nodes.names[candidate.node].clone();
         let count = candidate.victims.len();
-        let message = format!(
-            "preemption: found a potential placement for pod on node {node}, preempting {count} victims"
-        );
+        let message = found_words(&node, count);
         let dispossessed = self.nominations.lower(pod, &node);
         dispossessed
             .iter()
@@ -226,6 +224,11 @@ impl Scheduler {
             nomination: Nomination::Kept,
         }
     }
+}
+
+/// Upstream's words where pods make room.
+pub(crate) fn found_words(node: &str, victims: usize) -> String {
+    format!("preemption: found a potential placement for pod on node {node}, preempting {victims} victims")
 }
 
 /// Result of the search for victims: nothing that helps, by default.
