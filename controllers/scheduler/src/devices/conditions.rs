@@ -1,7 +1,7 @@
 //! Conditions of devices that a pod waits for before it is bound (KEP-5007, upstream's `isPodReadyForBinding`).
 //!
-//! A device says in its slice which conditions must be true, and of which none may be. What was allocated repeats them, and
-//! a controller reports them in the claim's `status.devices`.
+//! A device says in its slice which conditions must be true, and of which none may be. The allocation repeats them, and a
+//! controller reports them in the claim's `status.devices`.
 
 use super::objects::{AllocatedDevice, ClaimStatus, DeviceCondition, DeviceStatus};
 use crate::rejection::bounded_reason;
