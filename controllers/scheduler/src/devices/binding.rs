@@ -15,8 +15,6 @@ use std::time::Duration;
 /// Beginning of upstream's message where a pod cannot have its devices.
 pub(crate) const PRE_BIND: &str = "running PreBind plugin \"DynamicResources\"";
 
-/// The conditions are met.
-pub(crate) const BINDING_SUCCESS: &str = "success";
 /// A condition is true that must not be.
 const BINDING_FAILURE: &str = "failure";
 const BINDING_TIMEOUT: &str = "timeout";

@@ -8,6 +8,9 @@ use crate::rejection::bounded_reason;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
+/// Label of metrics of a wait whose conditions are met.
+pub(crate) const BINDING_SUCCESS: &str = "success";
+
 /// Result of a look at the conditions of a claim's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {

@@ -5,7 +5,7 @@ use super::waiting::{Ends, WaitingPods};
 use super::{Attachment, Capacity, Claim, Class, CsiNode, Driver, Volume};
 use crate::cluster_events::ClusterEvents;
 use crate::decision::Decision;
-use crate::devices::binding::BINDING_SUCCESS;
+use crate::devices::conditions::BINDING_SUCCESS;
 use crate::pod::PodInfo;
 use crate::scheduler::Scheduler;
 use machinery_meta::ObjectKey;
