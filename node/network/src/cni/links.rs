@@ -14,6 +14,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Calls that are worked on at once, each with a socket of the node's.
+pub(super) const AT_ONCE: usize = 16;
 /// Name of the loopback link in every network namespace.
 const LOOPBACK_LINK: &str = "lo";
 
@@ -67,21 +69,27 @@ pub(super) fn near_name(container: &str, interface: &str) -> String {
 }
 
 /// The kernel's links in the network namespace of the thread that opened them.
+///
+/// A removal is answered only after the kernel has waited for readers of the link; removals overlap on sockets of their own.
 #[derive(Debug)]
 pub struct KernelLinks {
-    node: Mutex<LinkSocket>,
+    node: [Mutex<LinkSocket>; AT_ONCE],
 }
 
 impl KernelLinks {
     /// Opens the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
-        Ok(Self {
-            node: Mutex::new(LinkSocket::open()?),
-        })
+        let sockets: io::Result<Vec<_>> = (0..AT_ONCE).map(|_| LinkSocket::open().map(Mutex::new)).collect();
+        let failed = |_| io::Error::other("opening sockets for links");
+        let node: [Mutex<LinkSocket>; AT_ONCE] = sockets?.try_into().map_err(failed)?;
+        Ok(Self { node })
     }
 
+    /// A socket that no other call uses.
     fn node(&self) -> MutexGuard<'_, LinkSocket> {
-        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+        let free = self.node.iter().find_map(|socket| socket.try_lock().ok());
+        // With no more callers than sockets there is a free one.
+        free.unwrap_or_else(|| self.node[0].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Addresses and routes of both ends.

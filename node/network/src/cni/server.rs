@@ -2,6 +2,7 @@
 
 use super::frame;
 use super::install::socket;
+use super::links::AT_ONCE;
 use super::plugin::Plugin;
 use machinery_runtime::Runtime;
 use std::io;
@@ -15,8 +16,6 @@ use tokio::sync::Semaphore;
 
 /// Calls that are read, wait or are worked on; more wait in the kernel.
 const CALLS_MAX: usize = 256;
-/// Calls that are worked on; the kernel has one lock for all links.
-const AT_ONCE: usize = 8;
 /// A request is there within this time, and an answer is read.
 const TRANSFER_WITHIN: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
