@@ -8,13 +8,7 @@ use std::path::Path;
 pub(crate) const BUILD: &[&str] = &["protobuf-compiler", "libprotobuf-dev", "gcc", "make", "libc6-dev"];
 
 /// Debian packages of a node.
-pub(crate) const NODE: &[&str] = &[
-    "containerd",
-    "runc",
-    "nftables",
-    "iproute2",
-    "util-linux",
-];
+pub(crate) const NODE: &[&str] = &["containerd", "runc", "nftables", "iproute2", "util-linux"];
 
 /// Debian packages only tests use.
 pub(crate) const TEST: &[&str] = &[

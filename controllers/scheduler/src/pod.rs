@@ -2,7 +2,7 @@
 
 use crate::declared_features::DeclaredFeatures;
 use crate::disks::Disks;
-use crate::extended_requests::{ExtendedRequest, extended_requests};
+use crate::extended_requests::{ContainerRequests, extended_requests};
 use crate::object::{Affinity, Labels, NodeAffinity, Pod, PodResourceClaim, PodSpec, Toleration, Volume};
 use crate::pod_terms::{OwnedTerm, terms_of};
 use crate::resources::{PodRequests, Resources, is_sidecar};
@@ -84,7 +84,7 @@ pub struct PodInfo {
     short_terms: Vec<Arc<OwnedTerm>>,
     pub claims: Vec<PodClaim>,
     /// Requests of extended resources, container by container.
-    pub extended: Box<[ExtendedRequest]>,
+    pub extended: Box<[ContainerRequests]>,
     pub disks: Disks,
 }
 

@@ -191,7 +191,7 @@ struct Network {
     written: Plan,
     /// The configuration of another program that counts.
     third_party: Option<ThirdParty>,
-    /// Whether others' configurations have been looked at, so that ours is known to be wanted or not.
+    /// Set once others' configurations have been looked at, so that ours is known to be wanted or not.
     is_decided: bool,
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct ThirdParty {
     pub(crate) content: Vec<u8>,
 }
 
-/// Returns the configuration in a folder that counts: the first by name, and before ours where we have one. What cannot be read,
-/// or is no file, is none and holds up nothing. Blocks.
+/// Returns the configuration in a folder that counts: the first by name, and before ours where we have one. An entry that cannot be
+/// read, or is no file, counts as none and holds up nothing. Blocks.
 pub(crate) fn find(folder: &Path, has_own: bool) -> io::Result<Option<ThirdParty>> {
     let names = names(folder)?.into_iter();
     let names = names.filter(|name| !has_own || name.as_str() < CONFLIST);

@@ -18,7 +18,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the names of nodes' users begin with, in the kubeconfigs of agents that have joined too.
+/// Beginning of the names of nodes' users, which the kubeconfig of an agent that has joined names.
 const USER_OF_NODE: &str = "system:node:";
 
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const PORT: u16 = 6443;
 
-/// What the images, pods and logs of the suites take at most.
+/// Bytes that images, pods and logs of the suites take at most.
 const NEEDED_DISK: u64 = 4 << 30;
 
 /// Bounds in bytes, where an agent's own are parts of the file system: a developer's disk may be full beyond those.

@@ -6,7 +6,7 @@
 
 use super::Devices;
 use super::objects::{ClaimSpec, ClaimedDevices, DeviceClaim, DeviceRequest, Request};
-use crate::extended_requests::{ExtendedRequest, is_extended};
+use crate::extended_requests::{ContainerRequests, ExtendedRequest, is_extended};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 use crate::rejection::Rejection;
@@ -108,10 +108,12 @@ pub(crate) struct NewClaim {
 impl NewClaim {
     /// A request for each container that runs beside others; init containers that end use those of later containers, and
     /// one request for what the largest of them needs more (upstream's `createRequestsAndMappings`).
-    pub(crate) fn of(requested: &[ExtendedRequest], served: &Served<'_>) -> Self {
+    pub(crate) fn of(containers: &[ContainerRequests], served: &Served<'_>) -> Self {
+        let requested = containers.iter().flat_map(ContainerRequests::all);
+        let requested: Vec<ExtendedRequest<'_>> = requested.collect();
         let mut claim = Self::default();
         for (resource, class) in served {
-            let own = || requested.iter().filter(|own| &*own.resource == *resource);
+            let own = || requested.iter().filter(|own| own.resource == *resource);
             let long = own().filter(|own| !own.is_short);
             let long: Vec<(usize, NewRequest)> = long
                 .map(|own| {
@@ -130,7 +132,7 @@ impl NewClaim {
     /// Adds what init containers that end need.
     fn add_short<'r>(
         &mut self,
-        all: impl Iterator<Item = &'r ExtendedRequest>,
+        all: impl Iterator<Item = &'r ExtendedRequest<'r>>,
         class: &str,
         long: &[(usize, NewRequest)],
     ) {
@@ -201,7 +203,7 @@ impl NewClaim {
     }
 }
 
-impl ExtendedRequest {
+impl ExtendedRequest<'_> {
     fn requesting(&self, class: &str, count: i64) -> NewRequest {
         NewRequest {
             name: format!("container-{}-request-{}", self.at, self.place),
@@ -212,8 +214,8 @@ impl ExtendedRequest {
 
     fn from(&self, request: &str) -> Mapping {
         Mapping {
-            container_name: self.container.clone(),
-            resource_name: self.resource.clone(),
+            container_name: self.container.into(),
+            resource_name: self.resource.into(),
             request_name: request.to_owned(),
         }
     }

@@ -28,6 +28,7 @@ pub use post_filter::Deallocation;
 pub use reservation::{DeviceReservation, HeldClaim, SpecialReservation};
 
 use crate::cluster_events::ClusterEvents;
+use crate::extended_requests::ContainerRequests;
 use crate::pod::PodInfo;
 use allocated::Allocated;
 use class_resources::Classes;
@@ -161,8 +162,8 @@ impl Devices {
 
     /// Reports whether a class serves extended resources of the pod.
     pub(crate) fn serves(&self, pod: &PodInfo) -> bool {
-        let mut requests = pod.extended.iter();
-        requests.any(|own| self.classes.of_resource(&own.resource).is_some())
+        let mut resources = pod.extended.iter().flat_map(ContainerRequests::resources);
+        resources.any(|own| self.classes.of_resource(own).is_some())
     }
 
     /// Changes what is known of a claim, and counts what is allocated to it anew.

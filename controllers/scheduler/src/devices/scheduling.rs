@@ -3,6 +3,7 @@
 use super::ClaimChange;
 use super::objects::{DeviceClaim, DeviceClass, Slice, TaintRule};
 use crate::cluster_events::ClusterEvents;
+use crate::extended_requests::ContainerRequests;
 use crate::pod::PodInfo;
 use crate::scheduler::Scheduler;
 use machinery_meta::ObjectKey;
@@ -68,8 +69,8 @@ impl Scheduler {
         }
         self.nodes.forget_answers();
         let requests = |pod: &PodInfo| {
-            let mut own = pod.extended.iter();
-            own.any(|own| resources.contains(&own.resource))
+            let mut own = pod.extended.iter().flat_map(ContainerRequests::resources);
+            own.any(|own| resources.iter().any(|name| **name == *own))
         };
         let events = ClusterEvents::CLASS_RESOURCE;
         self.queue.happened_to(events, now, requests);

@@ -1,7 +1,7 @@
 //! Devices: upstream's table of the allocator as data, and stories on the scheduler.
 //!
 //! The table is that of 1.37.2 (`allocatortesting/allocator_testing.go`). Left out are cases of gates that are off by
-//! default, of gates turned off, of conditions that devices bind by, and one of an amount beyond 2^63.
+//! default, of gates turned off, of conditions that devices bind by (which have tests of their own), and one of an amount beyond 2^63.
 
 mod allocator;
 mod conditions;
