@@ -65,7 +65,11 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     }
     let cluster = TestCluster::new(without_node.is_none(), knarr)?;
     println!("==> {} seconds of attacks", arguments.duration());
-    process::run(&mut cluster.command(&attacker, arguments)?)
+    let outcome = process::run(&mut cluster.command(&attacker, arguments)?);
+    if outcome.is_err() {
+        cluster.keep_logs(&config.root.join("target/hostile"))?;
+    }
+    outcome
 }
 
 /// The server's program and the attackers'.
@@ -136,6 +140,21 @@ impl TestCluster {
         let mut mount = process::command("mount");
         mount.args(["-t", "tmpfs", "-o", DISK, "none"]).arg(self.disk());
         process::run(&mut mount).context("mounting the pods' disk")
+    }
+
+    /// Copies the logs of what failed, and what runs and how full the disk is.
+    fn keep_logs(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for log in ["server.log", "agent.log", "agent/agent.log", "agent/containerd/containerd.log"] {
+            let name = log.replace('/', "-");
+            // One that is absent was not written.
+            let _ = std::fs::copy(self.data_dir().join(log), folder.join(name));
+        }
+        let mut state = process::output(process::command("ps").args(["-eo", "pid,stat,etimes,args"]))?;
+        state.push_str(&process::output(process::command("df").arg(self.disk()))?);
+        std::fs::write(folder.join("state"), state).context("writing the state")?;
+        println!("==> logs are in {}", folder.display());
+        Ok(())
     }
 
     fn data_dir(&self) -> PathBuf {

@@ -20,8 +20,9 @@ pub(super) async fn expiry(place: KeySpace<'_>) {
     place.storage().commit(vec![put("kept", soon)]).await.unwrap();
     place.storage().commit(vec![put("kept", None)]).await.unwrap();
     place.storage().commit(vec![put("gone", soon)]).await.unwrap();
-    let told = told(&mut cursor, 4).await;
-    assert_eq!(told[3].1, "-");
+    // On a busy machine the first one's time may be over before the second write: there is a deletion more then.
+    while told(&mut cursor, 1).await[0].1 != "gone" {}
+    assert_eq!(told(&mut cursor, 1).await[0].1, "-");
     assert_eq!(
         (place.get("gone").await, place.get("kept").await),
         (None, Some("kept".to_owned()))
