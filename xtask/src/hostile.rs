@@ -145,7 +145,12 @@ impl TestCluster {
     /// Copies the logs of what failed, and what runs and how full the disk is.
     fn keep_logs(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        for log in ["server.log", "agent.log", "agent/agent.log", "agent/containerd/containerd.log"] {
+        for log in [
+            "server.log",
+            "agent.log",
+            "agent/agent.log",
+            "agent/containerd/containerd.log",
+        ] {
             let name = log.replace('/', "-");
             // One that is absent was not written.
             let _ = std::fs::copy(self.data_dir().join(log), folder.join(name));

@@ -86,7 +86,11 @@ const TARGETS: [Targets; 19] = [
     targets("node-cri", &["archive_fuzz_never_panics"]),
     targets(
         "node-network",
-        &["listeners_are_read_as_the_kernel", "host_port_elements_are_read"],
+        &[
+            "cni_call_of_any_bytes",
+            "listeners_are_read_as_the_kernel",
+            "host_port_elements_are_read",
+        ],
     ),
     targets(
         "node-dns",
@@ -97,6 +101,7 @@ const TARGETS: [Targets; 19] = [
         &[
             "dbus_messages_fuzzed",
             "flow_is_read_and_named",
+            "links_are_read_from_whole_messages",
             "netlink_messages_round_trip",
             "element_is_read_with_the_time",
             "nftables_error_of_any_message",

@@ -40,8 +40,8 @@ impl Classes {
         resources.extend(said(&before));
         resources.extend(said(&class));
         let served = |own: &Self| -> Vec<Option<Box<str>>> {
-            let class = |resource: &Box<str>| own.of_resource(resource).map(Box::<str>::from);
-            resources.iter().map(class).collect()
+            let class = |resource: &str| own.of_resource(resource).map(Box::<str>::from);
+            resources.iter().map(|resource| class(resource)).collect()
         };
         let served_before = served(self);
         if let Some(own) = &before {

@@ -39,15 +39,16 @@ impl ClaimStatus {
             let Some(device) = self.devices.iter().find(|own| own.is_of(result)) else {
                 return Readiness::Pending;
             };
-            let failed = |name: &Box<str>| device.condition(name).filter(|own| own.is_true());
-            if let Some(own) = result.binding_failure_conditions.iter().find_map(failed) {
+            let failed = |name: &str| device.condition(name).filter(|own| own.is_true());
+            let mut failures = result.binding_failure_conditions.iter();
+            if let Some(own) = failures.find_map(|name| failed(name)) {
                 let (reason, message) = (&own.reason, &own.message);
                 return Readiness::Failed(bounded_reason(format!(
                     "device binding failed: claim={claim}, reason={reason}, message={message:?}"
                 )));
             }
-            let is_met = |name: &Box<str>| device.condition(name).is_some_and(DeviceCondition::is_true);
-            if !result.binding_conditions.iter().all(is_met) {
+            let is_met = |name: &str| device.condition(name).is_some_and(DeviceCondition::is_true);
+            if !result.binding_conditions.iter().all(|name| is_met(name)) {
                 return Readiness::Pending;
             }
         }

@@ -47,7 +47,7 @@ pub(crate) fn topology(system: &Path) -> Result<CpuTopology, String> {
 /// NUMA nodes that are online; a kernel without NUMA has one.
 pub(crate) fn numa_nodes(system: &Path) -> Result<CpuSet, String> {
     let file = system.join("node/online");
-    match file.exists() {
+    match file.try_exists().unwrap_or(false) {
         true => list(&file),
         false => Ok(CpuSet::from_iter([0])),
     }
@@ -93,7 +93,7 @@ pub(crate) fn capacities(system: &Path) -> Result<BTreeMap<u32, NodeCapacity>, S
 
 fn capacity(folder: &Path) -> Result<NodeCapacity, String> {
     let file = folder.join("meminfo");
-    let memory = match file.exists() {
+    let memory = match file.try_exists().unwrap_or(false) {
         true => total_memory(&text(&file)?)
             .ok_or_else(|| format!("reading {}: it has no MemTotal", file.display()))?,
         // A kernel without NUMA.

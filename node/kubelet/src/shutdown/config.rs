@@ -63,7 +63,8 @@ impl ShutdownConfig {
                 problems.push(format!("{name} must be either zero or otherwise >= 1 sec"));
             }
         }
-        if !self.by_priority.is_empty() && !(all.is_zero() && critical.is_zero()) {
+        let has_periods = !all.is_zero() || !critical.is_zero();
+        if !self.by_priority.is_empty() && has_periods {
             problems.push(
                 "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
                     .to_owned(),

@@ -75,8 +75,8 @@ const PROOFS: [(&str, Proof); 28] = [
     ("static pods", Proof::Runs),
     ("usage of volumes", Proof::Runs),
 ];
-/// Tasks that end when they have done their work.
-const ENDING: [&str; 2] = ["node registration", "saved pods"];
+/// Tasks that end when they have done their work, or have none: no time is given to a shutdown here.
+const ENDING: [&str; 3] = ["node registration", "node shutdown", "saved pods"];
 
 struct Agent {
     world: World,

@@ -98,13 +98,16 @@ fn memory_is_allocated_as_upstreams() {
     }
 }
 
+/// NUMA nodes, and whether they are preferred.
+type RecordedHint = (Vec<u32>, bool);
+
 #[derive(Debug, Deserialize)]
 struct Hinting {
     before: Table,
     reusable: RecordedReusable,
     pod: Pod,
     container: String,
-    hints: Option<BTreeMap<String, Vec<(Vec<u32>, bool)>>>,
+    hints: Option<BTreeMap<String, Vec<RecordedHint>>>,
 }
 
 /// Calls of upstream's `GetTopologyHints` and `GetPodTopologyHints` in its tests.
@@ -118,7 +121,7 @@ fn memory_hints_are_upstreams() {
             Some((_, container)) => policy().container_hints(&table, &row.pod, container),
             None => policy().pod_hints(&table, &row.pod),
         };
-        let hint = |(nodes, preferred): &(Vec<u32>, bool)| Hint {
+        let hint = |(nodes, preferred): &RecordedHint| Hint {
             nodes: Some(nodes.iter().copied().collect()),
             preferred: *preferred,
         };
