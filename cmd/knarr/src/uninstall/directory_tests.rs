@@ -1,3 +1,4 @@
+use super::super::guard::homes;
 use super::*;
 
 /// A server's directory as it is on disk, with an agent's in it.

@@ -6,6 +6,7 @@
 mod cgroups;
 mod directory;
 mod files;
+mod guard;
 mod kernel;
 mod pods;
 mod processes;
