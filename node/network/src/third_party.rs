@@ -1,7 +1,7 @@
 //! Networks of other programs, such as Cilium and flannel: the configuration that one of them installs (a pod of its DaemonSet writes
 //! it to `/etc/cni/net.d` by a `hostPath`), handed to the container runtime in place of ours.
 //!
-//! The rule is the runtime's own: of all configurations the first by name counts, ours ([`CONFLIST`](crate::plan::CONFLIST)) among
+//! The rule is the runtime's own: of all configurations the first by name counts, ours ([`CONFLIST`]) among
 //! them. The runtime reads our folder alone, in which the one that counts is copied under its name.
 
 use crate::plan::CONFLIST;

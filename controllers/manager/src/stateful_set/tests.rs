@@ -290,6 +290,9 @@ fn pod_of_claims(count: usize) -> PodRef {
     Arc::new(object_of(&pod.to_string()).unwrap())
 }
 
+/// Attempts to see a cost that no other program has raised.
+const ATTEMPTS: usize = 10;
+
 #[test]
 fn stateful_set_claims_cost_in_proportion() {
     let set = set(&json!({"replicas": 1, "podManagementPolicy": "Parallel"}));
@@ -316,9 +319,12 @@ fn stateful_set_claims_cost_in_proportion() {
         };
         (0..3).map(|_| measure()).min().unwrap()
     };
-    let (few, many) = (cost(500), cost(4_000));
-    // Squares would be 64 times as much.
-    assert!(many < 24 * few, "{few} ns, {many} ns for eight times as many");
+    // Squares would be 64 times as much at every attempt; other programs make a single one dearer.
+    let mut seen = (0..ATTEMPTS).map(|_| (cost(500), cost(4_000)));
+    assert!(
+        seen.any(|(few, many)| many < 24 * few),
+        "eight times as many cost more than 24 times as much"
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 28] = [
+const PROOFS: [(&str, Proof); 29] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("device plugins", Proof::TakesPlugins),
@@ -66,6 +66,7 @@ const PROOFS: [(&str, Proof); 28] = [
     ("pod resources", Proof::ListsResources),
     ("pod storage", Proof::Runs),
     ("pod watch", Proof::RunsPods),
+    ("processors of containers", Proof::Runs),
     ("pull records", Proof::Runs),
     ("relist", Proof::Runs),
     ("runtime events", Proof::Runs),
