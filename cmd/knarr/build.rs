@@ -1,7 +1,7 @@
 //! Builds `base/main.rs`, the program of the images knarr makes itself, as one static executable that
 //! `image.rs` embeds. It needs the standard library and nothing else.
 //!
-//! A release is linked so that functions of one content are one, where the linker can: building the base program tells.
+//! A release is linked so that functions of one content are one, where the linker that makes the base program knows how.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
