@@ -41,7 +41,7 @@ impl PodTolerationRestrictionConfiguration {
     /// Reads a configuration; without one nothing is added and everything may be.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Another kind or an unknown field is written, or a list that is none of tolerations.
     pub fn parse(written: Option<&Value>) -> Result<Self, String> {
         let Some(written) = written else {
             return Ok(Self::default());

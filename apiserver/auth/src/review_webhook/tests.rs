@@ -91,7 +91,7 @@ fn reviews_of_strangers_leave_turns_to_users() {
             webhook.called(OWN, &call, &|_| {}, pin!(pending::<()>())).await,
             Ok(Vec::new())
         );
-        assert_eq!(runtime.monotonic(), begun, "it waited for nobody");
+        assert_eq!(runtime.monotonic(), begun, "no other review was waited for");
     });
 }
 

@@ -26,7 +26,7 @@ impl crate::webhooks::WebhookClient for Nobody {
     ) -> Result<Vec<u8>, apiserver_egress::HookError> {
         Err(apiserver_egress::HookError::Failed {
             url: call.target.url(call.query),
-            why: "nobody is called here".to_owned(),
+            why: "no webhook is called here".to_owned(),
         })
     }
 }
