@@ -26,6 +26,7 @@ pub(crate) mod source;
 pub(crate) mod status;
 pub(crate) mod status_patch;
 pub(crate) mod termination;
+mod unknown_ends;
 pub(crate) mod worker;
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::phase::{held, phase};
 use super::resize::actual::ResourceView;
 use super::restarts::{RESTARTING_ALL, RESTARTING_ALL_MESSAGE, RoundStage, round};
+use super::unknown_ends::{end_all, unknown_end};
 use super::{ContainerKind, all_containers, spec};
 use crate::api::printable;
 use crate::probes::ProbeView;
@@ -83,6 +84,9 @@ pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
         status.init_container_statuses = None;
         status.container_statuses = None;
         status.ephemeral_container_statuses = None;
+    }
+    if input.terminal {
+        end_all(input.pod, &mut status);
     }
     addresses(input, &mut status);
     status.start_time = status.start_time.or(Some(seconds(input.now)));
@@ -234,17 +238,7 @@ fn lost(kind: ContainerKind, before: &ContainerStatus) -> ContainerStatus {
     status.ready = false;
     status.started = has_readiness(kind).then_some(false);
     if status.state.as_ref().is_some_and(|state| state.running.is_some()) {
-        let message = "The container could not be located when the pod was terminated";
-        status.state = Some(ApiState {
-            terminated: Some(ContainerStateTerminated {
-                exit_code: 137,
-                reason: Some("ContainerStatusUnknown".into()),
-                message: Some(message.into()),
-                container_id: status.container_id.clone(),
-                ..ContainerStateTerminated::default()
-            }),
-            ..ApiState::default()
-        });
+        status.state = Some(unknown_end(status.container_id.clone()));
     }
     status
 }

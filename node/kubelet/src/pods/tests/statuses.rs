@@ -160,6 +160,39 @@ fn deadline_is_reported_when_nothing_runs() {
     assert_eq!(told(&["a:exit:137"], true), all);
 }
 
+/// Upstream: `TestTerminatePod` in `pkg/kubelet/status/status_manager_test.go`.
+#[test]
+fn ended_pod_has_no_container_without_an_end() {
+    let two = r#"{"initContainers":[{"name":"x","image":"i"},{"name":"y","image":"i"}],"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]}"#;
+    // Specification, containers that the runtime has, and those of which no end is known although they may have run.
+    let cases: [(&str, &[&str], &[&str]); 5] = [
+        (ONE, &[], &["a"]),
+        (two, &[], &["x"]),
+        (two, &["x:exit:0"], &[]),
+        (two, &["x:exit:0", "y:exit:0"], &["a", "b"]),
+        (two, &["x:exit:0", "y:exit:0", "b:exit:0"], &["a"]),
+    ];
+    for (spec, containers, unknown) in cases {
+        let pod = pod(spec);
+        let before = status_of(&pod, &observed(&pod, &[]), &[], false);
+        let failure = Failure::new("Evicted", "no room");
+        for failure in [Some(&failure), None] {
+            let status = status_after(&before, &pod, &observed(&pod, containers), failure, true);
+            assert_eq!(status.phase.as_deref(), Some("Failed"), "{containers:?}");
+            let inits = status.init_container_statuses.into_iter().flatten();
+            let all = inits.chain(status.container_statuses.into_iter().flatten());
+            let found: Vec<String> = all
+                .filter(|own| {
+                    let end = own.state.as_ref().and_then(|state| state.terminated.as_ref());
+                    end.is_some_and(|end| end.reason.as_deref() == Some("ContainerStatusUnknown"))
+                })
+                .map(|own| own.name)
+                .collect();
+            assert_eq!(found, unknown, "{containers:?}");
+        }
+    }
+}
+
 #[test]
 fn changed_resources_are_told_or_asked_for_by_a_restart() {
     let sized = |policy: &str, cpu: &str| {
