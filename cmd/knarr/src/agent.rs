@@ -15,6 +15,7 @@ use clap::Args;
 use ipnet::Ipv4Net;
 use machinery_client::Client;
 use machinery_runtime::Runtime;
+use machinery_views::ServiceViews;
 use node_cri::CriClient;
 use node_dns::DnsConfig;
 use node_kubelet::cdi::CdiSource;
@@ -339,6 +340,12 @@ async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyho
 
 fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
     let dns = cluster_dns(arguments);
+    if arguments.node.disable_proxy && arguments.node.disable_dns {
+        return;
+    }
+    // The name that upstream's server sees for these watches.
+    let client = client.clone().with_user_agent("kube-proxy");
+    let views = ServiceViews::start(&client, runtime);
     if !arguments.node.disable_proxy {
         let node_ip = match node_ip(arguments, &kubeconfig(arguments)) {
             Ok(IpAddr::V4(address)) => Some(address),
@@ -357,7 +364,13 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
             },
         };
         let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
-        drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
+        drop(node_proxy::start(
+            config,
+            client,
+            views.clone(),
+            kernel,
+            runtime.clone(),
+        ));
     }
     if let (false, Some(address)) = (arguments.node.disable_dns, dns.first()) {
         let path = resolv_conf(arguments);
@@ -372,7 +385,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
         };
         drop(node_dns::start(
             config,
-            client.clone(),
+            views,
             Arc::new(SystemExec),
             runtime.clone(),
         ));

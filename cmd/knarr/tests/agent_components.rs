@@ -1,5 +1,5 @@
 //! Network, service rules and DNS of an agent outlive panics: of their own loop, and of an informer below it. The component
-//! that it belongs to begins again whole, with empty caches; no other does. The kubelet's components have their test in
+//! that it belongs to begins again whole, with empty caches; no other does, but for the two readers of the watches of services. The kubelet's components have their test in
 //! `node/kubelet/tests/simulation/panics.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
@@ -9,6 +9,7 @@ use cluster::{Cluster, identities};
 use k8s_openapi::api::core::v1::Service;
 use machinery_client::{ApiResource, Client};
 use machinery_runtime::Runtime;
+use machinery_views::ServiceViews;
 use node_dns::DnsConfig;
 use node_network::NetworkConfig;
 use node_network::third_party::PluginFolders;
@@ -30,7 +31,9 @@ use tower::ServiceExt;
 
 const PAUSE: Duration = Duration::from_millis(5);
 const ADDRESS: &str = "10.96.0.77";
-const COMPONENTS: [&str; 3] = ["dns", "pod network", "proxy"];
+const COMPONENTS: [&str; 4] = ["dns", "pod network", "proxy", ServiceViews::COMPONENT];
+/// Restarts of each that a panic of one of them causes.
+const ENDED_BY: [[u64; 4]; 4] = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 1, 1]];
 
 /// Tables that were to be applied.
 #[derive(Debug, Default)]
@@ -163,7 +166,9 @@ impl Agent {
             node_port_addresses: NodePortAddresses::default(),
         };
         let client = self.client(Later::Served);
-        node_proxy::start(proxy, client, self.kernel.clone(), self.runtime.clone()).detach();
+        let views = ServiceViews::start(&client, &self.runtime);
+        let (kernel, runtime) = (self.kernel.clone(), self.runtime.clone());
+        node_proxy::start(proxy, self.cluster.admin(), views.clone(), kernel, runtime).detach();
         let dns = DnsConfig {
             cluster_domain: "cluster.local".into(),
             cluster_dns: Ipv4Addr::LOCALHOST,
@@ -172,8 +177,7 @@ impl Agent {
             resolv_conf: None,
             saved_zone: Some(self.zone()),
         };
-        let client = self.client(Later::Served);
-        node_dns::start(dns, client, Arc::new(Nothing), self.runtime.clone()).detach();
+        node_dns::start(dns, views, Arc::new(Nothing), self.runtime.clone()).detach();
     }
 
     async fn until(&self, is_so: impl Fn() -> bool) {
@@ -202,8 +206,14 @@ impl Agent {
         std::fs::remove_file(self.zone()).unwrap();
     }
 
-    fn restarts(&self) -> Vec<(&'static str, u64)> {
-        self.runtime.components().restarts()
+    /// Restarts of each component, in the order of their names.
+    fn restarts(&self) -> [u64; 4] {
+        let all = self.runtime.components().restarts();
+        COMPONENTS.map(|name| {
+            all.iter()
+                .find(|(own, _)| *own == name)
+                .map_or(0, |(_, count)| *count)
+        })
     }
 }
 
@@ -218,24 +228,27 @@ async fn agent_services_begin_again_with_their_informers_and_without_each_other(
     let agent = Agent::new().await;
     agent.create_service().await;
     agent.start();
-    let times = |counts: [u64; 3]| COMPONENTS.into_iter().zip(counts).collect::<Vec<_>>();
-    agent.until(|| agent.restarts() == times([1, 1, 1])).await;
     let all_up = || agent.runtime.components().all() == COMPONENTS.map(|name| (name, None));
+    // The first requests of network and watches panicked; readers that had seen those watches began again with them.
+    agent.until(|| agent.restarts()[1] == 1).await;
+    agent.until_written().await;
     agent.until(all_up).await;
+    let [dns, network, proxy, watches] = agent.restarts();
+    assert!(dns <= 1 && proxy <= 1 && (network, watches) == (1, 1));
     let panics = agent.runtime.components().panics();
     assert!(
         panics.iter().all(|(task, _)| !COMPONENTS.contains(task)),
         "tasks below them panicked, not they: {panics:?}"
     );
-    agent.until_written().await;
+    // Each ends alone, but for the watches: their readers end with them.
+    let mut expected = agent.restarts();
     agent.forget_written();
-    let mut counts = [1; 3];
-    for (at, name) in COMPONENTS.into_iter().enumerate() {
+    for (name, ended) in COMPONENTS.into_iter().zip(ENDED_BY) {
         agent.runtime.components().break_down(name);
-        counts[at] = 2;
-        agent.until(|| agent.restarts() == times(counts)).await;
+        expected = std::array::from_fn(|at| expected[at] + ended[at]);
+        agent.until(|| agent.restarts() == expected).await;
         agent.until(all_up).await;
     }
     agent.until_written().await;
-    assert_eq!(agent.restarts(), times([2; 3]));
+    assert_eq!(agent.restarts(), expected);
 }

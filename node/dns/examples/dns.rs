@@ -2,6 +2,7 @@
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
+use machinery_views::ServiceViews;
 use node_dns::{DnsConfig, start};
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         resolv_conf: None,
         saved_zone: None,
     };
-    let _running = start(config, client, Arc::new(node_sys::SystemExec), runtime);
+    let views = ServiceViews::start(&client, &runtime);
+    let _running = start(config, views, Arc::new(node_sys::SystemExec), runtime);
     std::future::pending().await
 }

@@ -4,15 +4,12 @@ use crate::config::{DnsConfig, name_servers};
 use crate::following::Following;
 use crate::forward::Forwarder;
 use crate::keeper::Keeper;
-use crate::model::{Service, Slice};
 use crate::saved::{self, SavedError};
 use crate::server::Server;
 use crate::zone::Zone;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use machinery_client::{Client, Informer, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
+use machinery_views::{Followed, ServiceViews};
 use node_sys::nftables::Table;
 use node_sys::nftables_guard::TableGuard;
 use node_sys::{CommandSpec, Exec};
@@ -40,33 +37,32 @@ const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RESOLV_CONF: u64 = 64 << 10;
 
 /// Starts the server; it runs until its scope ends.
-pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Runtime) -> TaskHandle<()> {
-    let client = client.with_user_agent("knarr-dns");
+pub fn start(
+    config: DnsConfig,
+    views: ServiceViews,
+    exec: Arc<dyn Exec>,
+    runtime: Runtime,
+) -> TaskHandle<()> {
     runtime.supervise_scope("dns", move |inside| {
-        let informers = Informers::new(client.clone(), inside.clone());
-        let running = run(config.clone(), informers, Arc::clone(&exec), inside);
-        async move {
-            running.await;
-            Ok(())
-        }
+        run(config.clone(), views.clone(), Arc::clone(&exec), inside)
     })
 }
 
 /// Listens at once. Other names are forwarded from the first question on; the cluster's come from the zone of the last
 /// run until the API server has delivered the present ones; what is in neither waits a moment, and is a failure where there
-/// is no last run.
+/// is no last run. Ends with the watches of services: the zone would not be current any longer.
 fn run(
     config: DnsConfig,
-    informers: Informers,
+    views: ServiceViews,
     exec: Arc<dyn Exec>,
     runtime: Runtime,
-) -> BoxFuture<'static, ()> {
+) -> BoxFuture<'static, Result<(), String>> {
     Box::pin(async move {
         let zone = Arc::new(RwLock::new(Zone::new(&config.cluster_domain)));
         let forwarder = Forwarder::new(&config.upstream, runtime.clone());
         let server = Server::new(Arc::clone(&zone), Arc::clone(&forwarder), runtime.clone());
-        let keep = follow_zone(config.clone(), zone, informers, runtime.clone());
-        runtime.spawn("dns zone", keep).detach();
+        let keep = follow_zone(config.clone(), zone, views, runtime.clone());
+        let followed = runtime.spawn("dns zone", keep);
         if let Some(path) = config.resolv_conf.clone() {
             let follow = follow_resolv_conf(path, config.cluster_dns, forwarder, runtime.clone());
             runtime.spawn("dns upstream", follow).detach();
@@ -77,23 +73,42 @@ fn run(
             let keep = maintain_rules(exec, address, runtime.clone());
             runtime.spawn("dns address", keep).detach();
         }
-        loop {
-            if let Err(error) = server.serve(&config).await {
-                tracing::warn!(%error, address = %config.address(), "listening failed, retrying");
-            }
-            runtime.sleep(RETRY).await;
+        tokio::select! { biased;
+            _ = followed => Err("the watches of services ended".to_owned()),
+            () = listen(&server, &config, &runtime) => Ok(()),
         }
     })
 }
 
-/// The zone of the last run, then that of the API server, saved when it has changed.
-async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Informers, runtime: Runtime) {
+/// Serves for as long as it is polled, and listens again when that fails.
+async fn listen(server: &Arc<Server>, config: &DnsConfig, runtime: &Runtime) {
+    loop {
+        if let Err(error) = server.serve(config).await {
+            tracing::warn!(%error, address = %config.address(), "listening failed, retrying");
+        }
+        runtime.sleep(RETRY).await;
+    }
+}
+
+/// The zone of the last run, then that of the API server, saved when it has changed. Ends with the watches of services.
+async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, views: ServiceViews, runtime: Runtime) {
     let saved = match config.saved_zone.clone() {
         Some(path) => load_saved(path, &config.cluster_domain, &zone, &runtime).await,
         None => false,
     };
-    let services: Informer<Service> = informers.of::<core::Service, _>();
-    let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
+    views
+        .during_a_run(|followed| keep_zone(config, zone, saved, followed, runtime))
+        .await;
+}
+
+/// Keeps the zone as the API server has it; `saved` says that it has that of the last run already.
+async fn keep_zone(
+    config: DnsConfig,
+    zone: Arc<RwLock<Zone>>,
+    saved: bool,
+    Followed { services, slices, .. }: Followed,
+    runtime: Runtime,
+) {
     let synced = || futures::future::join(services.synced(), slices.synced());
     if saved && runtime.timeout(SAVED_IS_DOUBTED, synced()).await.is_err() {
         zone.write()

@@ -4,11 +4,11 @@
 //! namespace whose services take long rests between them, so that new names of others wait for one service at most.
 
 use crate::keeper::Keeper;
-use crate::model::{BY_SERVICE, Service, Slice};
 use crate::zone::Zone;
 use machinery_client::{Informer, Subscription, Turn, TurnQueue};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
+use machinery_views::{BY_SERVICE, Service, Slice};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ use crate::tests::{question, shown, zone};
 use crate::zone::Zone;
 use machinery_client::Client;
 use machinery_runtime::{Runtime, Scope};
+use machinery_views::ServiceViews;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -306,9 +307,10 @@ async fn dns_answers_and_forwards_while_the_api_server_is_away() {
     {
         // A first start: nothing is known of the cluster.
         let life = scope.runtime().child_scope();
+        let views = ServiceViews::start(&client, life.runtime());
         drop(crate::start(
             config.clone(),
-            client.clone(),
+            views,
             exec.clone(),
             life.runtime().clone(),
         ));
@@ -323,7 +325,8 @@ async fn dns_answers_and_forwards_while_the_api_server_is_away() {
     // A later one: what was known is answered, and what was not is denied after a while.
     let known: RwLock<Zone> = RwLock::new(zone());
     saved::save(&known, &folder.path().join("zone")).unwrap();
-    drop(crate::start(config, client, exec, scope.runtime().clone()));
+    let views = ServiceViews::start(&client, scope.runtime());
+    drop(crate::start(config, views, exec, scope.runtime().clone()));
     let found = until_answered(free, name, "No Error").await;
     assert_eq!(found, "No Error; web.ns.svc.cluster.local. A 10.96.0.5");
     let client = self::client("127.0.0.1", free).await;

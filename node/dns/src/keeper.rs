@@ -1,12 +1,12 @@
 //! Keeps the names of services current, those of each namespace within its share of the zone.
 
-use crate::model::{Service, Slice};
 use crate::records::brought;
 use crate::zone::{Change, Zone};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{Family, Reading};
 use machinery_semantics::shares::{NamespaceShares, Part, ShareBounds};
+use machinery_views::{Service, Slice};
 use std::fmt;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Cluster names over UDP and TCP, one server per node.
 //!
-//! Services and endpoint slices come from informers ([`model`]) and become names with records ([`zone`]), service by
+//! Services and endpoint slices come from informers ([`machinery_views`]) and become names with records ([`zone`]), service by
 //! service. A question is read from the message's bytes ([`query`]), looked up ([`resolve`]) and answered
 //! ([`answer`]). Names outside of the cluster are asked of other servers ([`forward`], [`upstream`]): each question
 //! once at a time, remembered for a while ([`cache`]), and with a share for each client ([`source_slots`]). Misses of the
@@ -25,7 +25,6 @@ mod forward;
 #[cfg(test)]
 mod forward_tests;
 mod keeper;
-pub mod model;
 pub mod query;
 mod records;
 pub mod resolve;
@@ -37,8 +36,6 @@ pub mod source_slots;
 #[cfg(test)]
 mod tests;
 pub mod upstream;
-#[cfg(test)]
-mod view_memory;
 pub mod zone;
 
 pub use config::{DnsConfig, name_servers};

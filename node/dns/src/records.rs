@@ -1,8 +1,8 @@
 //! Records of a service: its addresses, its endpoints and its named ports.
 
-use crate::model::{Service, Slice};
 use crate::zone::{OwnedRecord, Record};
 use machinery_meta::ObjectKey;
+use machinery_views::{Protocol, Service, Slice};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct Making<'a> {
     cut: bool,
     out: OwnedRecord,
     /// Names of a port's records and of its protocol, which all endpoints share.
-    ports: HashMap<(&'a str, &'a str), [Arc<str>; 2]>,
+    ports: HashMap<(&'a str, Protocol), [Arc<str>; 2]>,
 }
 
 impl<'a> Making<'a> {
@@ -83,7 +83,7 @@ impl<'a> Making<'a> {
         }
         self.wanted = self.out.len();
         for port in &service.ports {
-            self.srv(name, (&port.name, &port.protocol), port.port, name);
+            self.srv(name, (&port.name, port.protocol), port.port, name);
         }
     }
 
@@ -99,15 +99,15 @@ impl<'a> Making<'a> {
                     self.wanted += 2 * named.count();
                     continue;
                 }
-                let host = match &endpoint.hostname {
-                    Some(hostname) => hostname.to_string(),
+                let host = match endpoint.hostname() {
+                    Some(hostname) => hostname.to_owned(),
                     None => endpoint.address.to_string().replace(['.', ':'], "-"),
                 };
                 let target: Arc<str> = format!("{host}.{name}").into();
                 let record = Record::address(endpoint.address);
                 self.insert(name, record.clone());
                 self.insert(&target, record);
-                if endpoint.hostname.is_some() {
+                if endpoint.hostname().is_some() {
                     self.insert(
                         &reverse(endpoint.address).into(),
                         Record::Ptr(Arc::clone(&target)),
@@ -115,7 +115,7 @@ impl<'a> Making<'a> {
                 }
                 for port in &slice.ports {
                     if let Some(number) = port.port {
-                        self.srv(name, (&port.name, &port.protocol), number, &target);
+                        self.srv(name, (&port.name, port.protocol), number, &target);
                     }
                 }
             }
@@ -126,7 +126,7 @@ impl<'a> Making<'a> {
     fn srv(
         &mut self,
         name: &Arc<str>,
-        (port_name, protocol): (&'a str, &'a str),
+        (port_name, protocol): (&'a str, Protocol),
         port: u16,
         target: &Arc<str>,
     ) {
@@ -140,7 +140,7 @@ impl<'a> Making<'a> {
             return;
         }
         let names = self.ports.entry((port_name, protocol)).or_insert_with(|| {
-            let protocol = format!("_{}.{name}", protocol.to_ascii_lowercase());
+            let protocol = format!("_{}.{name}", protocol.lower());
             [format!("_{port_name}.{protocol}").into(), protocol.into()]
         });
         let [of_port, of_protocol] = names.clone();

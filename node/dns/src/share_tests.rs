@@ -1,28 +1,31 @@
 //! Shares of namespaces: many large services of one, and a small one of another.
 
 use crate::keeper::Keeper;
-use crate::model::{Endpoint, Port, Service, Slice, SlicePort};
 use crate::records::brought;
 use crate::zone::{Found, Zone};
 use machinery_fuzz::held;
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
+use machinery_views::{Endpoint, Protocol, Service, ServicePort, Slice, SlicePort};
 use std::sync::{Arc, RwLock};
 
 /// A slice of a headless service.
 fn slice(ports: u16, endpoints: u8) -> Slice {
     let port = |port: u16| SlicePort {
         name: format!("p{port}").into(),
-        protocol: "TCP".into(),
+        protocol: Protocol::Tcp,
         port: Some(port),
     };
     let endpoint = |last: u8| Endpoint {
         address: [10, 244, 0, last].into(),
-        hostname: None,
+        names: None,
         ready: true,
+        serving: true,
+        terminating: false,
     };
     Slice {
         service: "n/s".into(),
+        is_proxied: false,
         endpoints: (0..endpoints).map(endpoint).collect(),
         ports: (1..=ports).map(port).collect(),
     }
@@ -71,12 +74,13 @@ async fn share_of_records_bounds_a_hundred_large_services() {
     assert!(matches!(zone.read().unwrap().find(name), Found::Records(all) if all.len() == 3));
     // Addresses of a service are there whatever its namespace has.
     let plain = Service {
-        addresses: vec!["10.96.0.7".parse().unwrap()],
-        ports: vec![Port {
+        addresses: ["10.96.0.7".parse().unwrap()].into(),
+        ports: [ServicePort {
             name: "p".into(),
-            protocol: "TCP".into(),
             port: 1,
-        }],
+            ..ServicePort::default()
+        }]
+        .into(),
         ..Service::default()
     };
     keeper.set(&ObjectKey::new("greedy", "late"), Some(&plain), [].iter());

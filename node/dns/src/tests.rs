@@ -1,14 +1,15 @@
 //! Questions in, answers out: on the zone, and over sockets.
 
 use crate::forward::Forwarder;
-use crate::model::{Service, Slice};
 use crate::query::{Query, kind, parse};
+use crate::records::brought;
 use crate::resolve::{Resolution, resolve};
 use crate::server::Server;
-use crate::zone::Zone;
+use crate::zone::{OwnedRecord, Zone};
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::{Runtime, Scope};
+use machinery_views::{Service, Slice};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
@@ -64,7 +65,9 @@ fn add(zone: &mut Zone, name: &str, spec: Value, slices: &[Value]) {
         .iter()
         .map(|one| Slice::project(&header, &bytes(one)).unwrap())
         .collect();
-    zone.set(&key, Some(&service), slices.iter());
+    let domain = zone.domain().to_owned();
+    let made = brought(&domain, &key, &service, slices.iter(), usize::MAX);
+    zone.put(&key, made.records);
 }
 
 pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
@@ -233,7 +236,7 @@ fn aliases_are_followed_where_they_lead() {
 fn dns_zone_drops_records_with_their_service() {
     let mut zone = zone();
     for name in ["web", "db", "out", "in"] {
-        zone.set(&ObjectKey::new("ns", name), None, [].iter());
+        zone.put(&ObjectKey::new("ns", name), OwnedRecord::new());
     }
     let Resolution::Answer(answer) = resolve(&zone, &query("ns.svc.cluster.local", kind::A), 512) else {
         panic!()

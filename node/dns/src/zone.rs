@@ -3,11 +3,7 @@
 //! Names are absolute, lower case and without the last dot. A service brings its own names and takes them away
 //! again; names in between (`ns.svc.cluster.local`, `_tcp.web.ns…`) exist without records.
 
-#[cfg(test)]
-use crate::model::{Service, Slice};
 use crate::query::kind;
-#[cfg(test)]
-use crate::records::brought;
 use machinery_meta::ObjectKey;
 use machinery_runtime::Watched;
 use std::collections::{BTreeSet, HashMap};
@@ -160,20 +156,7 @@ impl Zone {
         }
     }
 
-    /// A service or its slices changed; `None` when it is gone.
-    #[cfg(test)]
-    pub fn set<'a>(
-        &mut self,
-        key: &ObjectKey,
-        service: Option<&'a Service>,
-        slices: impl Iterator<Item = &'a Slice>,
-    ) {
-        let domain = Arc::clone(&self.domain);
-        let after = service.map(|service| brought(&domain, key, service, slices, usize::MAX));
-        self.put(key, after.unwrap_or_default().records);
-    }
-
-    /// Replaces what a service [`brought`].
+    /// Replaces what a service brought.
     pub(crate) fn put(&mut self, key: &ObjectKey, after: OwnedRecord) {
         let before = self.brought_by(key).cloned().unwrap_or_default();
         self.apply(key, Change::between(&before, after));

@@ -2,6 +2,7 @@
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
+use machinery_views::ServiceViews;
 use node_proxy::{LinuxKernel, ProxyConfig, start};
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         node_port_addresses: node_proxy::NodePortAddresses::default(),
     };
     let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));
-    let _running = start(config, client, kernel, runtime);
+    let views = ServiceViews::start(&client, &runtime);
+    let _running = start(config, client, views, kernel, runtime);
     std::future::pending().await
 }

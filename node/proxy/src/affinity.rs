@@ -6,7 +6,7 @@
 //! its notes go with it.
 
 use crate::elements::{Elements, Frontend, Key};
-use crate::model::Protocol;
+use machinery_views::Protocol;
 use node_sys::nftables::PresentElement;
 use std::net::Ipv4Addr;
 use std::time::Duration;

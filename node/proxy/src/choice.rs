@@ -1,6 +1,6 @@
 //! Endpoints of a service that receive traffic: upstream's `CategorizeEndpoints`.
 
-use crate::model::{Endpoint, Slice};
+use machinery_views::{Endpoint, Slice};
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
@@ -51,7 +51,7 @@ impl<'a> Endpoints<'a> {
                 continue;
             };
             let serving = slice.endpoints.iter().filter(|one| one.ready || one.serving);
-            targets.extend(serving.map(|one| (one.address, *port)));
+            targets.extend(serving.filter_map(|one| Some((one.ipv4()?, *port))));
         }
         targets
     }
@@ -61,9 +61,7 @@ impl<'a> Endpoints<'a> {
 pub fn choose(endpoints: &Endpoints<'_>, port_name: &str, node: &str) -> Choice {
     Choice {
         cluster: usable(endpoints, port_name, |_| true),
-        local: usable(endpoints, port_name, |endpoint| {
-            endpoint.node.as_deref() == Some(node)
-        }),
+        local: usable(endpoints, port_name, |endpoint| endpoint.node() == Some(node)),
     }
 }
 
@@ -75,7 +73,7 @@ fn usable(endpoints: &Endpoints<'_>, port_name: &str, counts: impl Fn(&Endpoint)
                 continue;
             };
             let matching = slice.endpoints.iter().filter(|one| counts(one) && state(one));
-            targets.extend(matching.map(|one| (one.address, *port)));
+            targets.extend(matching.filter_map(|one| Some((one.ipv4()?, *port))));
         }
         targets.sort_unstable();
         targets.dedup();
@@ -91,7 +89,7 @@ fn usable(endpoints: &Endpoints<'_>, port_name: &str, counts: impl Fn(&Endpoint)
 
 /// Number of ready endpoints of this node, whatever their ports, as reported to load balancers.
 pub fn ready_here<'a>(slices: impl Iterator<Item = &'a Slice>, node: &str) -> usize {
-    let here = |one: &&Endpoint| one.ready && one.node.as_deref() == Some(node);
+    let here = |one: &&Endpoint| one.ready && one.node() == Some(node);
     let addresses = slices.flat_map(|slice| slice.endpoints.iter().filter(here));
     addresses.map(|one| one.address).collect::<BTreeSet<_>>().len()
 }

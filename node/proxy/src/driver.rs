@@ -7,17 +7,15 @@ use crate::elements::{Delta, Key};
 use crate::events::ServiceEvents;
 use crate::health::HealthPorts;
 use crate::kernel::{Kernel, KernelError};
-use crate::model::{BY_SERVICE, Service, Slice};
 use crate::plans::{Plans, Work};
 use crate::rules::NodeFacts;
 use crate::shares::RuleShares;
 use crate::table;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use machinery_client::{Client, Informer, Informers, Subscription, Turn, TurnQueue};
+use machinery_client::{Client, Informer, Subscription, Turn, TurnQueue};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
+use machinery_views::{BY_SERVICE, Followed, Service, ServiceViews, Slice};
 use node_sys::nftables::Table;
 use node_sys::nftables_guard::TableGuard;
 use std::borrow::Cow;
@@ -34,16 +32,16 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the proxy; it runs until its scope ends and leaves the rules in the kernel, so that service traffic goes
-/// on while the agent is down.
+/// on while the agent is down. `client` writes events, and that is all.
 pub fn start(
     config: ProxyConfig,
     client: Client,
+    views: ServiceViews,
     kernel: Arc<dyn Kernel>,
     runtime: Runtime,
 ) -> TaskHandle<()> {
     let client = client.with_user_agent("kube-proxy");
     runtime.supervise_scope("proxy", move |inside| {
-        let informers = Informers::new(client.clone(), inside.clone());
         let events = ServiceEvents::new(&client, &config.node_name);
         let health = HealthPorts::new(
             inside.clone(),
@@ -51,30 +49,23 @@ pub fn start(
             events.failed(),
         );
         let plans = Plans::new(RuleShares::new(inside.clone(), events.short()));
-        let running = run(
-            config.clone(),
-            informers,
-            Arc::clone(&kernel),
-            (health, plans),
-            inside,
-        );
+        let (config, kernel, views) = (config.clone(), Arc::clone(&kernel), views.clone());
         async move {
-            running.await;
-            Ok(())
+            let running = |followed| run(config, followed, kernel, (health, plans), inside);
+            let over = views.during_a_run(running).await;
+            over.ok_or_else(|| "the watches of services ended".to_owned())
         }
     })
 }
 
 fn run(
     config: ProxyConfig,
-    informers: Informers,
+    Followed { services, slices, .. }: Followed,
     kernel: Arc<dyn Kernel>,
     (health, plans): (HealthPorts, Plans),
     runtime: Runtime,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let services: Informer<Service> = informers.of::<core::Service, _>();
-        let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
         services.synced().await;
         slices.synced().await;
         let changed = Arc::new(TurnQueue::new(runtime.clone()));
@@ -135,7 +126,7 @@ fn follow_slices(changed: &Arc<TurnQueue>, informer: &Informer<Slice>) -> Subscr
         let same =
             matches!((&change.old, &change.new), (Some(old), Some(new)) if old.projection == new.projection);
         if !same {
-            let sides = change.sides().filter(|side| !side.service.is_empty());
+            let sides = change.sides().filter(|side| side.is_proxied);
             sides.for_each(|side| changed.add(&side.service));
         }
     })
@@ -289,7 +280,10 @@ impl Proxy {
         let own = |address| self.config.local_addresses.contains(&address);
         let object = object.filter(|object| !object.cluster_ip.is_some_and(own));
         let slices = self.slices.by_index(BY_SERVICE, service);
-        let slices = slices.iter().map(|slice| &slice.projection);
+        let slices = slices
+            .iter()
+            .map(|slice| &slice.projection)
+            .filter(|slice| slice.is_proxied);
         let here = NodeFacts {
             node: &self.config.node_name,
             node_ip: self.config.node_ip,

@@ -1,8 +1,8 @@
 //! The elements of the table's maps and sets, the services that want them, and what to change to get them.
 
 use crate::choice::Target;
-use crate::model::Protocol;
 use ipnet::Ipv4Net;
+use machinery_views::Protocol;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! Every other flow stays, whatever else changes: endpoints that terminate or are on other nodes still count.
 
 use crate::choice::{Endpoints, Target};
-use crate::model::{Protocol, Service, Slice};
 use crate::slots::MAX_OF_SERVICE;
+use machinery_views::{Protocol, Service, Slice};
 use node_sys::conntrack::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -35,7 +35,7 @@ impl Flows {
             return flows;
         }
         let endpoints = Endpoints::of(slices);
-        let frontends = service.addresses(cluster_ip).count() + 1;
+        let frontends = service.proxied_addresses(cluster_ip).count() + 1;
         let mut room = MAX_OF_SERVICE.min(elements.saturating_mul(4) + ALWAYS);
         for port in udp {
             let targets = endpoints.serving(&port.name);
@@ -43,7 +43,7 @@ impl Flows {
                 break;
             };
             room = left;
-            for address in service.addresses(cluster_ip) {
+            for address in service.proxied_addresses(cluster_ip) {
                 flows.addresses.insert((address, port.port), targets.clone());
             }
             if port.node_port != 0 {

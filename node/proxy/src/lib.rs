@@ -1,6 +1,6 @@
 //! Service addresses to endpoints, in nftables.
 //!
-//! Services and endpoint slices come from informers ([`model`]). Which endpoints take part is upstream's rule
+//! Services and endpoint slices come from informers ([`machinery_views`]). Which endpoints take part is upstream's rule
 //! ([`choice`]); each has slots, which it keeps as long as it can ([`slots`]); a service becomes elements of maps
 //! ([`rules`]), as many as its namespace has room for; what differs from before ([`elements`]) becomes one transaction that the kernel takes whole or not at
 //! all ([`kernel`]): elements over netlink ([`netlink`]), the whole table at the start as text for `nft`
@@ -23,7 +23,6 @@ mod events;
 pub mod flows;
 mod health;
 pub mod kernel;
-pub mod model;
 pub mod netlink;
 mod node_port_addresses;
 mod plans;
@@ -36,8 +35,6 @@ pub mod slots;
 pub mod table;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod view_memory;
 
 pub use config::ProxyConfig;
 pub use driver::start;

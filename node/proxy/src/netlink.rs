@@ -2,9 +2,9 @@
 
 use crate::affinity::AffinityEntry;
 use crate::elements::{Delta, Frontend, Key, Summary, Value};
-use crate::model::Protocol;
 use crate::table::{AFFINITY, TABLE, collection};
 use ipnet::Ipv4Net;
+use machinery_views::Protocol;
 use node_sys::nftables::{ElementBatch, ElementData, ElementVerb};
 use std::net::Ipv4Addr;
 

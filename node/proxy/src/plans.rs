@@ -2,10 +2,10 @@
 
 use crate::elements::{Delta, Elements};
 use crate::flows::Flows;
-use crate::model::{Service, Slice};
 use crate::rules::{NodeFacts, planned};
 use crate::shares::RuleShares;
 use machinery_semantics::shares::Part;
+use machinery_views::{Service, Slice};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 use crate::affinity::step;
 use crate::choice::{Choice, Endpoints, Target, choose};
 use crate::elements::{Frontend, Key, Scope, Summary, Value, Wanted};
-use crate::model::{Policy, Service, ServicePort, Slice};
 use crate::size::{Fit, Size};
 use crate::slots::{MAX_OF_SERVICE, assign, slots_for};
 use ipnet::Ipv4Net;
+use machinery_views::{Policy, Service, ServicePort, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 

@@ -1,7 +1,6 @@
 //! Shares of namespaces: many large services of one, and a small one of another.
 
 use crate::elements::{Key, Wanted};
-use crate::model::{Service, Slice};
 use crate::plans::{Plans, Work};
 use crate::rules::{NodeFacts, planned};
 use crate::shares::RuleShares;
@@ -9,6 +8,7 @@ use machinery_client::Projection;
 use machinery_fuzz::held;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::Runtime;
+use machinery_views::{Service, Slice};
 use serde_json::{Value as Json, json};
 use std::sync::{Arc, Mutex};
 

@@ -14,9 +14,9 @@
 use crate::NodePortAddresses;
 use crate::affinity::{AffinityEntry, STEPS};
 use crate::elements::{Delta, Frontend, Key, Scope, Summary, Value};
-use crate::model::Protocol;
 use crate::slots::slot_counts;
 use ipnet::Ipv4Net;
+use machinery_views::Protocol;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

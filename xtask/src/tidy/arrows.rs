@@ -39,6 +39,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "machinery-api",
         "machinery-semantics",
         "machinery-client",
+        "machinery-views",
         "node-sys",
     ];
     BTreeMap::from([
@@ -62,6 +63,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             "machinery-reconcile",
             &["machinery-meta", "machinery-api", "machinery-client"],
         ),
+        ("machinery-views", &["machinery-meta", "machinery-client"]),
         ("apiserver-storage", &["machinery-meta"]),
         ("apiserver-etcd-model", &[]),
         (

@@ -12,8 +12,8 @@ mod world;
 
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_views::{Protocol, Service, Slice};
 use node_proxy::elements::{Delta, Elements, Frontend, Key, Scope, Value as Element, Wanted};
-use node_proxy::model::{Protocol, Service, Slice};
 use node_proxy::rules::NodeFacts;
 use node_proxy::{netlink, rules, table};
 use serde_json::{Value, json};
