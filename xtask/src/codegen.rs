@@ -2,11 +2,12 @@
 //!
 //! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
 //! upstream's types say, into `machinery/api/facts` (described there in `README.md`), the headers of its Tables and the
-//! operations and schemas of its OpenAPI documents. Then the table and the descriptions that is built into the binary is compiled from the facts: `machinery/api/src/table.bin`.
+//! operations and schemas of its OpenAPI documents. Then the table and the descriptions that are built into the binary are compiled from the facts: `machinery/api/src/{table,descriptions}.bin`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +17,11 @@ use crate::{process, tools};
 
 /// File of the headers of Tables.
 const HEADERS: &str = "apiserver/registry/src/shared/columns/headers.tsv";
+/// Variables by which a caller unifies the features of all packages (cargo's `resolver.feature-unification`).
+const FEATURES: [&str; 2] = [
+    "CARGO_RESOLVER_FEATURE_UNIFICATION",
+    "CARGO_UNSTABLE_FEATURE_UNIFICATION",
+];
 /// Folder of what upstream publishes, for comparisons.
 const PUBLISHED: &str = "machinery/api/src/openapi/testdata";
 
@@ -88,11 +94,8 @@ fn update_file(fresh: &Path, checked_in: &Path, check: bool) -> Result<usize> {
 fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
     let work = config.root.join("target/codegen");
     fs::create_dir_all(&work)?;
-    let mut compile = process::cargo(&config.root);
-    compile
-        .args(["run", "--quiet", "--package", "machinery-api"])
-        .args(["--example", "compile_table", "--"])
-        .arg(&work);
+    let mut compile = compiler(&config.root);
+    compile.arg(&work);
     let mut names = vec!["table.bin"];
     if !arguments.table_only {
         compile.arg(work.join("facts/descriptions.jsonl"));
@@ -105,6 +108,19 @@ fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
         differing += update_file(&work.join(name), &checked_in, arguments.check)?;
     }
     Ok(differing)
+}
+
+/// The compiler of table and descriptions, built with the features of its own package alone. Features of the whole workspace,
+/// which a caller's environment may unify, change the compression and with it every byte of the descriptions.
+fn compiler(root: &Path) -> Command {
+    let mut compile = process::cargo(root);
+    FEATURES.iter().for_each(|name| {
+        compile.env_remove(name);
+    });
+    compile
+        .args(["run", "--quiet", "--package", "machinery-api"])
+        .args(["--example", "compile_table", "--"]);
+    compile
 }
 
 fn read_facts(config: &Config, work: &Path, fresh: &Path) -> Result<()> {
@@ -149,4 +165,18 @@ fn collect_json(root: &Path, folder: &Path, names: &mut BTreeSet<PathBuf>) -> Re
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codegen_compiles_with_features_that_no_caller_chooses() {
+        let compile = compiler(Path::new("/"));
+        for name in FEATURES {
+            let mut set = compile.get_envs().filter(|(own, _)| *own == name);
+            assert_eq!(set.next().map(|(_, value)| value), Some(None), "{name}");
+        }
+    }
 }
