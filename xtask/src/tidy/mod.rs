@@ -1,11 +1,12 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers of
-//! the pages ([`pages`]) and their links ([`links`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
+//! the pages ([`pages`]), their links ([`links`]), forgotten steps ([`forgotten`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
 //! counts that may not grow ([`counts`]), words in texts for users ([`words`]), the licences and the reasons of dependencies,
 //! the length of files, and paths of one machine in the tree.
 
 mod arrows;
 mod circles;
 mod counts;
+mod forgotten;
 mod layers;
 mod links;
 mod pages;
@@ -44,6 +45,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(links::parts(&texts));
     problems.extend(pages::doubled(&texts));
     problems.extend(pages::unenforced(&texts));
+    problems.extend(forgotten::modules(&texts));
+    problems.extend(forgotten::kinds(&texts));
+    problems.extend(forgotten::recipes(&texts));
     problems.extend(pages::summary(&texts));
     problems.extend(files(&texts));
     let circles = circles::all(&texts);
