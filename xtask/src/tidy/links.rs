@@ -54,9 +54,9 @@ fn names(text: &str) -> BTreeSet<String> {
     let prose = text.split("```").step_by(2);
     let lines = prose.flat_map(str::lines).filter(|line| line.starts_with('#'));
     let mut seen = BTreeMap::<String, usize>::new();
-    let name = |line: &str| {
+    let own = |line: &str| {
         let heading = line.trim_start_matches('#').trim();
-        let name: String = heading.chars().filter_map(character).collect();
+        let name = name(heading);
         let again = seen.entry(name.clone()).or_default();
         *again += 1;
         match *again {
@@ -64,7 +64,12 @@ fn names(text: &str) -> BTreeSet<String> {
             again => format!("{name}-{}", again - 1),
         }
     };
-    lines.map(name).collect()
+    lines.map(own).collect()
+}
+
+/// Name of a heading that comes once.
+pub(super) fn name(heading: &str) -> String {
+    heading.chars().filter_map(character).collect()
 }
 
 fn character(of: char) -> Option<char> {

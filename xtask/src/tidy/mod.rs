@@ -1,5 +1,5 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers of
-//! the pages ([`pages`]), their links ([`links`]), forgotten steps ([`forgotten`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
+//! the pages ([`pages`]), their links ([`links`]) and what the README says of features ([`status`]), forgotten steps ([`forgotten`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
 //! counts that may not grow ([`counts`]), words in texts for users ([`words`]), the licences and the reasons of dependencies,
 //! the length of files, and paths of one machine in the tree.
 
@@ -10,6 +10,7 @@ mod forgotten;
 mod layers;
 mod links;
 mod pages;
+mod status;
 mod words;
 
 use crate::config::Config;
@@ -44,7 +45,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     }));
     problems.extend(links::parts(&texts));
     problems.extend(pages::doubled(&texts));
-    problems.extend(pages::unenforced(&texts));
+    problems.extend(status::unenforced(&texts));
+    problems.extend(status::sections(&texts));
+    problems.extend(status::specs(&texts));
     problems.extend(forgotten::modules(&texts));
     problems.extend(forgotten::kinds(&texts));
     problems.extend(forgotten::recipes(&texts));

@@ -1,5 +1,5 @@
 //! Pages that point at each other: decisions have one number each, an index and no dead reference; the summary of the site
-//! has every page; the README's table names what the server stores without effect.
+//! has every page.
 
 use super::links::targets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,38 +118,6 @@ pub(super) fn summary(texts: &Texts) -> Vec<String> {
         .collect()
 }
 
-const KINDS: &str = "apiserver/registry/src/kinds/";
-
-/// Differences between the kinds that say they have no effect and the last column of the README's table.
-pub(super) fn unenforced(texts: &Texts) -> Vec<String> {
-    let kinds = texts
-        .iter()
-        .filter(|(path, text)| path.starts_with(KINDS) && text.contains(".not_enforced("));
-    let listed: BTreeSet<&str> = kinds
-        .filter_map(|(_, text)| text.split_once("Kind::of(")?.1.split('"').nth(3))
-        .collect();
-    let table = between(texts, "README.md", "| stored without effect |\n", "\n\n");
-    let cells = table
-        .lines()
-        .filter_map(|line| line.strip_suffix('|')?.rsplit_once('|'));
-    let shown: BTreeSet<&str> = cells
-        .flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2))
-        .collect();
-    let missing = listed.difference(&shown);
-    let missing =
-        missing.map(|name| format!("README.md: the table of features lacks `{name}`, which has no effect"));
-    let wrong = shown.difference(&listed);
-    missing
-        .chain(wrong.map(|name| format!("README.md: `{name}` has an effect by its folder in {KINDS}")))
-        .collect()
-}
-
-fn between<'t>(texts: &'t Texts, path: &str, begin: &str, end: &str) -> &'t str {
-    let text = texts.get(path).map_or("", String::as_str);
-    let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
-    rest.split_once(end).map_or(rest, |(part, _)| part)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,42 +196,6 @@ mod tests {
             [
                 "docs/SUMMARY.md: has not one line for docs/b.md, as `- [Title](b.md)`",
                 "docs/SUMMARY.md: has not one line for docs/r/README.md, as `- [Title](r/README.md)`",
-            ]
-        );
-    }
-
-    #[test]
-    fn readme_names_the_resources_without_effect() {
-        let kind = |name: &str, group: &str| {
-            let path = format!("{KINDS}{group}/kind/mod.rs");
-            let text =
-                format!("static KIND: Kind = Kind::of(\"{group}\", \"{name}\").not_enforced(\"none\");");
-            (path, text)
-        };
-        let (bounds, sets) = (kind("limitranges", ""), kind("daemonsets", "apps"));
-        let other = (
-            format!("{KINDS}apps/other/mod.rs"),
-            "Kind::of(\"apps\", \"deployments\");",
-        );
-        let table = |cell: &str| {
-            format!("| feature | stored without effect |\n|---|---|\n| a `b` |{cell}|\n\n| c | `d` |\n")
-        };
-        let check = |cell: &str| {
-            let table = table(cell);
-            let files = [
-                (bounds.0.as_str(), bounds.1.as_str()),
-                (&sets.0, &sets.1),
-                (&other.0, other.1),
-                ("README.md", &table),
-            ];
-            unenforced(&texts(&files))
-        };
-        assert_eq!(check("`limitranges` `daemonsets`"), Vec::<String>::new());
-        assert_eq!(
-            check("`limitranges` `deployments`"),
-            [
-                "README.md: the table of features lacks `daemonsets`, which has no effect".to_owned(),
-                format!("README.md: `deployments` has an effect by its folder in {KINDS}"),
             ]
         );
     }
