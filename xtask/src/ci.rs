@@ -2,6 +2,7 @@
 //! the order in which a failure is cheapest to see.
 
 use crate::config::Config;
+use crate::steps::{cargo, step};
 use crate::{codegen, packages, process, test, tidy};
 use anyhow::Result;
 
@@ -44,12 +45,4 @@ pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
     let mut doc = process::cargo(&config.root);
     doc.args(["doc", "--quiet", "--workspace", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-pub(crate) fn step(name: &str) {
-    println!("==> {name}");
-}
-
-pub(crate) fn cargo(config: &Config, arguments: &[&str]) -> Result<()> {
-    process::run(process::cargo(&config.root).args(arguments))
 }

@@ -20,6 +20,7 @@ mod mutations;
 mod operators;
 mod owners;
 mod packages;
+mod steps;
 mod subject;
 mod tenants;
 mod test;

@@ -3,8 +3,8 @@
 //! Three layers: every crate's own tests; tests that need root, by name; a cluster with real containers.
 //! Missing prerequisites are printed by name and not counted as passed.
 
-use crate::ci::{cargo, step};
 use crate::config::Config;
+use crate::steps::{cargo, step};
 use crate::{packages, process, tools, up_and_down};
 use anyhow::Result;
 use std::time::Duration;

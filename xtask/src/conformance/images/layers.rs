@@ -1,5 +1,6 @@
 //! Layers of the images: each a folder that is filled here, and packed.
 
+use super::folder::remove;
 use super::programs::{self, install, install_busybox};
 use super::{digest, root};
 use crate::config::Config;
@@ -180,17 +181,4 @@ fn busybox(sources: &Sources<'_>, folder: &Path) -> Result<()> {
         folder.join("etc/group"),
         "root:x:0:\nnobody:x:65534:\n",
     )?)
-}
-
-/// Empties a folder.
-pub(super) fn empty(folder: &Path) -> Result<()> {
-    remove(folder)?;
-    Ok(fs::create_dir_all(folder)?)
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.try_exists()? {
-        fs::remove_dir_all(folder)?;
-    }
-    Ok(())
 }

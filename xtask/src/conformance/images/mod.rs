@@ -5,6 +5,7 @@
 //! a registry; [`table`] says which image has which layers. Everything is kept in a folder beside upstream's programs, and made
 //! again when the recipe has changed.
 
+mod folder;
 mod layers;
 mod programs;
 mod root;

@@ -1,5 +1,6 @@
 //! The file system of agnhost, nginx and the image of DNS specs: Debian's smallest system with the programs that specs run.
 
+use super::folder::empty;
 use super::programs;
 use crate::process;
 use anyhow::{Context, Result};
@@ -47,7 +48,7 @@ pub(super) fn make(folder: &Path, busybox: &Path) -> Result<()> {
     for path in LEFT_OUT {
         let path = folder.join(path);
         match path.symlink_metadata() {
-            Ok(found) if found.is_dir() => super::layers::empty(&path)?,
+            Ok(found) if found.is_dir() => empty(&path)?,
             Ok(_) => fs::remove_file(&path)?,
             // Some are there or not, as the machine is.
             Err(_) => {}

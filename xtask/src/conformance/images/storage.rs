@@ -1,5 +1,6 @@
 //! The files of Debian's docker-registry, written as it keeps them: blobs by digest, and small files that link to them.
 
+use super::folder::empty;
 use super::table::{IMAGES, Image};
 use super::{digest, layers};
 use anyhow::{Context, Result};
@@ -13,7 +14,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Writes all images; `folder` has their layers.
 pub(super) fn write(folder: &Path, storage: &Path) -> Result<()> {
-    layers::empty(storage)?;
+    empty(storage)?;
     let storage = storage.join("docker/registry/v2");
     for image in IMAGES {
         for (tag, reference) in image.tags.iter().zip(image.references()) {
