@@ -94,7 +94,7 @@ fn findings(arguments: &CheckArguments) -> Vec<Finding> {
         findings.push(cgroups());
         findings.push(forwarding());
         findings.push(swap());
-        findings.push(route(crate::agent::has_default_route()));
+        findings.push(route(crate::agent::address::has_default_route()));
         findings.extend(network(NetworkNamespace::of_this_process()));
     }
     findings
