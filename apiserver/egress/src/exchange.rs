@@ -14,6 +14,8 @@ pub(crate) struct Outgoing<R> {
     pub(crate) request: Request<Full<Bytes>>,
     /// Most bytes of an answer.
     pub(crate) limit: usize,
+    /// Leaves the rest of a longer answer, with its connection, instead of failing.
+    pub(crate) leaves_rest: bool,
     /// Bytes up to which an answer is small.
     pub(crate) small: usize,
     /// The wait for the room of a larger one.
@@ -54,6 +56,7 @@ pub(crate) async fn exchange<R: Future>(
 ) -> Result<Answer<R::Output>, String> {
     let mut reading = Reading {
         limit: outgoing.limit,
+        leaves_rest: outgoing.leaves_rest,
         small: outgoing.small,
         wait: pin!(outgoing.room),
         room: None,
@@ -67,8 +70,10 @@ pub(crate) async fn exchange<R: Future>(
             None => dial.as_mut().await?,
         };
         match reading.answer(&mut connection, outgoing.request.clone()).await {
-            Ok((head, body)) => {
-                pool.keep(connection, runtime.monotonic());
+            Ok((head, body, is_whole)) => {
+                if is_whole {
+                    pool.keep(connection, runtime.monotonic());
+                }
                 let _room = reading.room;
                 return Ok(Answer { head, body, _room });
             }
@@ -83,6 +88,7 @@ pub(crate) async fn exchange<R: Future>(
 
 struct Reading<'a, R: Future> {
     limit: usize,
+    leaves_rest: bool,
     small: usize,
     wait: Pin<&'a mut R>,
     room: Option<R::Output>,
@@ -93,30 +99,35 @@ impl<R: Future> Reading<'_, R> {
         &mut self,
         connection: &mut Connection,
         request: Request<Full<Bytes>>,
-    ) -> Result<(response::Parts, Vec<u8>), End> {
+    ) -> Result<(response::Parts, Vec<u8>, bool), End> {
         let (head, body) = connection.send(request).await?.into_parts();
-        Ok((head, self.body(body).await?))
+        let (body, is_whole) = self.body(body).await?;
+        Ok((head, body, is_whole))
     }
 
-    async fn body(&mut self, mut body: Incoming) -> Result<Vec<u8>, End> {
-        let limit = self.limit;
-        let too_large = || End::Failed(format!("the answer has more than {limit} bytes"));
-        if body.size_hint().lower() > limit as u64 {
-            return Err(too_large());
-        }
+    /// The body, and whether it is the whole.
+    async fn body(&mut self, mut body: Incoming) -> Result<(Vec<u8>, bool), End> {
+        let (limit, leaves_rest) = (self.limit, self.leaves_rest);
+        let too_large = |read: Vec<u8>| match leaves_rest {
+            true => Ok((read, false)),
+            false => Err(End::Failed(format!("the answer has more than {limit} bytes"))),
+        };
         let mut read = Vec::new();
+        if body.size_hint().lower() > limit as u64 {
+            return too_large(read);
+        }
         while let Some(frame) = body.frame().await {
             let frame = frame?;
             let Some(data) = frame.data_ref() else { continue };
             let length = read.len() + data.len();
             if length > limit {
-                return Err(too_large());
+                return too_large(read);
             }
             if length > self.small && self.room.is_none() {
                 self.room = Some(self.wait.as_mut().await);
             }
             read.extend_from_slice(data);
         }
-        Ok(read)
+        Ok((read, true))
     }
 }

@@ -99,7 +99,9 @@ impl RemoteAccess {
             if remote.tls.is_none() {
                 return Err(failed("the scheme is not https".to_owned()));
             }
-            let answer = remote.send(dialer, Method::GET, Bytes::new(), limit).await?;
+            let answer = remote
+                .send(dialer, Method::GET, Bytes::new(), (limit, false))
+                .await?;
             let location = answer.headers.get(header::LOCATION);
             let Some(location) = location.filter(|_| matches!(answer.code, 301 | 302 | 303 | 307 | 308))
             else {
@@ -205,7 +207,20 @@ impl Remote {
         body: Bytes,
         limit: usize,
     ) -> Result<RemoteAnswer, RemoteError> {
-        self.send(dialer, Method::POST, body, limit).await
+        self.send(dialer, Method::POST, body, (limit, false)).await
+    }
+
+    /// Posts JSON whose answer counts by its code: of its body no more than `limit` bytes are read.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub async fn deliver(
+        &self,
+        dialer: &Dialer,
+        body: Bytes,
+        limit: usize,
+    ) -> Result<RemoteAnswer, RemoteError> {
+        self.send(dialer, Method::POST, body, (limit, true)).await
     }
 
     async fn send(
@@ -213,12 +228,13 @@ impl Remote {
         dialer: &Dialer,
         method: Method,
         body: Bytes,
-        limit: usize,
+        (limit, leaves_rest): (usize, bool),
     ) -> Result<RemoteAnswer, RemoteError> {
         let request = self.request(&method, body);
         let outgoing = Outgoing {
             request: request.map_err(|error| self.failed(&method, error.to_string()))?,
             limit,
+            leaves_rest,
             // The operator's own servers need no room.
             small: usize::MAX,
             room: std::future::ready(()),

@@ -12,6 +12,7 @@ use crate::error::ServerError;
 use crate::feed::AuthorizationFeed;
 use crate::filters::audit::auditor::Auditor;
 use crate::filters::audit::policy::PolicyError;
+use crate::filters::audit::webhook::{AuditWebhook, AuditWebhookConfig, WebhookReceiver};
 use crate::flow_control::FlowControl;
 use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
@@ -35,6 +36,7 @@ use crate::trust::Trust;
 use apiserver_admission::plugins::NamespaceProvisioner;
 use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
+use apiserver_auth::KubeconfigError;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::authz::{AuthorizerChain, AuthorizerParts};
@@ -110,7 +112,7 @@ pub(crate) async fn assemble(
         endpoints,
         aggregation,
         openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),
-        audit: auditor(&config, runtime, metrics)?,
+        audit: auditor(&config, &ground.dialer, runtime, metrics)?,
         flow_control: flow_control(&config, registry, runtime, metrics)?,
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
@@ -363,12 +365,14 @@ fn flow_control(
 
 fn auditor(
     config: &ServerConfig,
+    dialer: &Dialer,
     runtime: &Runtime,
     metrics: &Metrics,
 ) -> Result<Option<Arc<Auditor>>, ServerError> {
-    let Some(log) = &config.audit_log else {
+    let (log, webhook) = (&config.audit_log, &config.audit_webhook);
+    if log.is_none() && webhook.is_none() {
         return Ok(None);
-    };
+    }
     let policy = config.audit_policy_file.as_ref().map(|path| {
         std::fs::read(path).map_err(|source| ServerError::File {
             flag: "--audit-policy-file",
@@ -377,12 +381,19 @@ fn auditor(
         })
     });
     let policy = policy.transpose()?;
-    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit());
+    let open = |webhook: &AuditWebhookConfig| {
+        let receiver = WebhookReceiver::open(&webhook.config_file, dialer.clone())?;
+        let errors = metrics.audit().errors();
+        Ok::<_, KubeconfigError>(AuditWebhook::open(webhook, Arc::new(receiver), runtime, errors))
+    };
+    let webhook = webhook.as_ref().map(open).transpose();
+    let webhook = webhook.map_err(ServerError::AuditWebhook)?;
+    let auditor = Auditor::open(log.clone(), webhook, policy.as_deref(), runtime, metrics.audit());
     match auditor {
         Ok(auditor) => Ok(Some(Arc::new(auditor))),
         Err(PolicyError::Log(source)) => Err(ServerError::File {
             flag: "--audit-log-path",
-            path: log.path.clone(),
+            path: log.as_ref().map(|log| log.path.clone()).unwrap_or_default(),
             source,
         }),
         Err(error) => Err(error.into()),

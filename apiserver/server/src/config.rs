@@ -4,6 +4,7 @@ use crate::authentication_options::AuthenticationOptions;
 use crate::authorization_options::AuthorizationOptions;
 use crate::feature_gates::{FeatureGates, GateComponent};
 use crate::filters::audit::log::AuditLogConfig;
+use crate::filters::audit::webhook::AuditWebhookConfig;
 use crate::front_proxy::RequestHeaderConfig;
 use crate::runtime_config::RuntimeConfig;
 use crate::serving_certificates::{self, SniCertificate};
@@ -98,6 +99,8 @@ pub struct ServerConfig {
     pub answer_pace_interval: Duration,
     /// `--audit-log-path` and its companions; `None` writes no audit log.
     pub audit_log: Option<AuditLogConfig>,
+    /// `--audit-webhook-config-file` and its companions; `None` sends events to no webhook.
+    pub audit_webhook: Option<AuditWebhookConfig>,
     /// `--audit-policy-file`; without, everything is recorded at level `Metadata`.
     pub audit_policy_file: Option<PathBuf>,
     /// `--feature-gates`.
@@ -162,6 +165,7 @@ impl Default for ServerConfig {
             admission_control_config_file: None,
             answer_pace_interval: Duration::from_secs(5),
             audit_log: None,
+            audit_webhook: None,
             audit_policy_file: None,
             feature_gates: FeatureGates::default(),
             runtime_config: RuntimeConfig::default(),
@@ -236,6 +240,8 @@ impl ServerConfig {
         problems.extend(self.authentication.check());
         problems.extend(self.authorization.check());
         problems.extend(self.tls.check());
+        problems.extend(self.audit_log.iter().flat_map(AuditLogConfig::problems));
+        problems.extend(self.audit_webhook.iter().flat_map(AuditWebhookConfig::problems));
         let refused = self.feature_gates.refusal(GateComponent::Server);
         problems.extend(refused.map(|why| format!("--feature-gates: {why}")));
         if self.request_timeout.is_zero() {

@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::filters::audit::policy::PolicyError;
 use crate::serving_certificates::PairError;
 use crate::startup::error::StartupError;
+use apiserver_auth::KubeconfigError;
 use apiserver_auth::authn::AuthoritiesError;
 use apiserver_auth::authn::token_file::TokenFileError;
 use apiserver_auth::jwt::JwtError;
@@ -59,6 +60,8 @@ pub enum ServerError {
     },
     #[error("--audit-policy-file")]
     AuditPolicy(#[from] PolicyError),
+    #[error("--audit-webhook-config-file")]
+    AuditWebhook(#[source] KubeconfigError),
     #[error("admission plugins")]
     Admission(#[from] AdmissionConfigurationError),
     #[error("metrics")]

@@ -106,9 +106,9 @@ async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
     }
     checks.extend(of_steps(core));
     checks.extend(of_storage(core));
-    if let Some(audit) = &core.audit {
+    if let Some(is_written) = core.audit.as_ref().and_then(|audit| audit.is_written()) {
         let failed = || Err("lines of the audit log cannot be written".to_owned());
-        let written = if audit.is_written() { Ok(()) } else { failed() };
+        let written = if is_written { Ok(()) } else { failed() };
         checks.push(check(AUDIT, written));
     }
     if is_ready {

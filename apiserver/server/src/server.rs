@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Time that a shutdown waits for the audit log.
+/// Time that a shutdown waits for the audit log and webhook.
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
 /// Time in which a stopping server tries to remove its address from the `kubernetes` service.
 const WITHDRAWN_WITHIN: Duration = Duration::from_secs(2);
@@ -340,7 +340,14 @@ impl Server {
         }
         if let Some(audit) = &core.audit {
             // What is still under way is not waited for.
-            let _ = runtime.timeout(AUDIT_FLUSH, audit.flush()).await;
+            let flushed = runtime.timeout(AUDIT_FLUSH, audit.flush()).await;
+            let unsent = audit.unsent();
+            if flushed.is_err() && unsent > 0 {
+                tracing::error!(
+                    unsent,
+                    "audit events are not sent to the webhook: the server ends"
+                );
+            }
         }
         core.registry.close().await;
         self.scope.stopped().await;

@@ -5,7 +5,7 @@
 mod common;
 mod gate;
 
-use apiserver_server::{AuditLogConfig, AuditLogMode, ServerConfig};
+use apiserver_server::{AuditLogConfig, AuditMode, ServerConfig};
 use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
 use common::{Cluster, config, post_head, start_on};
@@ -482,7 +482,7 @@ async fn audit_log_is_complete_after_shutdown() {
 }
 
 /// A cluster whose audit log takes nothing: the policy leaves paths out, so that these can be asked.
-async fn without_room(mode: AuditLogMode) -> (Cluster, tempfile::TempDir) {
+async fn without_room(mode: AuditMode) -> (Cluster, tempfile::TempDir) {
     const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: \
         [{level: None, nonResourceURLs: ['/readyz*', /metrics]}, {level: Metadata}]";
     let folder = tempfile::tempdir().unwrap();
@@ -503,9 +503,9 @@ async fn without_room(mode: AuditLogMode) -> (Cluster, tempfile::TempDir) {
 #[tokio::test]
 async fn audit_log_that_takes_no_line_refuses_requests_in_mode_blocking_strict_alone() {
     for (mode, code, rejected) in [
-        (AuditLogMode::Batch, 201, 0),
-        (AuditLogMode::Blocking, 201, 0),
-        (AuditLogMode::BlockingStrict, 500, 1),
+        (AuditMode::Batch, 201, 0),
+        (AuditMode::Blocking, 201, 0),
+        (AuditMode::BlockingStrict, 500, 1),
     ] {
         let (cluster, _folder) = without_room(mode).await;
         let get = async |path: &str| {

@@ -12,16 +12,17 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use support::kubectl::skipped;
 use support::page::{blocks, script};
-use support::{Launch, Server, text, tool_or_skip};
+use support::{Launch, Server, free_port, text, tool_or_skip};
 
-/// The page's paths and addresses as the server under test has them.
-fn placed(block: &str, server: &Server) -> String {
+/// The page's paths and addresses as the server under test has them, and the port of a receiver that the page starts.
+fn placed(block: &str, server: &Server, receiver: u16) -> String {
     let dir = server.dir.path().display();
     let block = block
         .replace("/var/lib/knarr", &format!("{dir}/data"))
         .replace("/etc/knarr", &format!("{dir}/etc"))
         .replace("/var/log/knarr", &format!("{dir}/log.d"))
-        .replace("10.0.0.1:6443", &format!("127.0.0.1:{}", server.port));
+        .replace("10.0.0.1:6443", &format!("127.0.0.1:{}", server.port))
+        .replace("9443", &receiver.to_string());
     script(&block)
 }
 
@@ -56,8 +57,9 @@ fn check(test: &str, page: &str) {
     for folder in ["etc", "log.d"] {
         std::fs::create_dir(server.dir.path().join(folder)).expect("made");
     }
+    let receiver = free_port();
     for block in blocks(page) {
-        let block = placed(block, &server);
+        let block = placed(block, &server, receiver);
         if let Some(flags) = flags(&block) {
             server.restart_with(Launch::with(&flags));
             continue;

@@ -4,13 +4,14 @@ use apiserver_egress::{ClientIdentity, Remote, RemoteAccess, RemoteError, Remote
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
-use machinery_schema::yaml_to_json;
+use machinery_schema::{leaf, yaml_to_json};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No file of this kind is longer.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -183,8 +184,17 @@ impl Place<'_> {
     }
 }
 
+/// The server of a kubeconfig's current context, for a webhook whose calls have so much time: that is in the URL, as client-go has it.
+///
+/// # Errors
+/// See [`KubeconfigError`].
+pub fn webhook_remote(kubeconfig: &Path, timeout: Duration) -> Result<Remote, KubeconfigError> {
+    let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+    remote(kubeconfig, &format!("timeout={}", leaf::write_duration(nanos)))
+}
+
 /// The server of the current context; `query` is added to its URL.
-pub(super) fn remote(path: &Path, query: &str) -> Result<Remote, KubeconfigError> {
+fn remote(path: &Path, query: &str) -> Result<Remote, KubeconfigError> {
     let text = read_file(path)?;
     // Problems of the form may quote the text, and that may hold a secret.
     let unreadable = || invalid(format!("{} cannot be read as a kubeconfig", path.display()));

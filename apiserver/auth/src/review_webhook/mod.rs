@@ -13,7 +13,7 @@ pub(crate) mod tests;
 
 pub use flows::ReviewFlow;
 pub(crate) use flows::{SYSTEM, share_of};
-pub use kubeconfig::KubeconfigError;
+pub use kubeconfig::{KubeconfigError, webhook_remote};
 
 use apiserver_egress::Bytes;
 use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, TurnedAway, answer_message};
@@ -21,7 +21,6 @@ use flows::Waiting;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use http::header::RETRY_AFTER;
-use machinery_schema::leaf;
 use serde_json::Value;
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -121,12 +120,8 @@ impl ReviewWebhook {
     /// # Errors
     /// See [`KubeconfigError`].
     pub fn open(kubeconfig: &Path, dialer: Dialer, timeout: Duration) -> Result<Self, KubeconfigError> {
-        let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
-        // As client-go has it in the URL.
-        let query = format!("timeout={}", leaf::write_duration(nanos));
-        let remote = kubeconfig::remote(kubeconfig, &query)?;
         Ok(Self {
-            remote,
+            remote: webhook_remote(kubeconfig, timeout)?,
             turned_away: TurnedAway::new(dialer.runtime()),
             dialer,
             timeout,

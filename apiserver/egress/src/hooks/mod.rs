@@ -95,6 +95,7 @@ impl HookClient {
         let outgoing = Outgoing {
             request: request(&call).map_err(|error| failed(error.to_string()))?,
             limit: call.limit,
+            leaves_rest: false,
             small: SMALL_ANSWER_BYTES,
             room: target.large(&self.large),
         };

@@ -186,6 +186,7 @@ impl ServerArguments {
             event_ttl: self.api.event_ttl(),
             tls: self.serving.tls(),
             audit_log: self.audit.log(),
+            audit_webhook: self.audit.webhook(),
             audit_policy_file: self.audit.audit_policy_file.clone(),
             max_requests_inflight: self.max_requests_inflight,
             max_mutating_requests_inflight: self.max_mutating_requests_inflight,

@@ -1,12 +1,13 @@
 //! Audit events of a request, one at each of its stages.
 
 use super::auditor::{Auditor, LastLine};
+use super::backend::Written;
 use super::client::{source_addresses, user_agent};
 use super::form::{AuthenticationMetadata, Event, Identity, ObjectRef, ResponseStatus, User};
 use super::latency::Latency;
-use super::log::Written;
 use super::objects;
 use super::policy::{Decision, Level, Stage};
+use super::truncate::TRUNCATED;
 use crate::exchange::{RequestExchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
@@ -28,7 +29,6 @@ use std::sync::{Arc, OnceLock};
 const MICRO_TIME: &str = "%Y-%m-%dT%H:%M:%S%.6fZ";
 /// An event with larger objects goes without them, as upstream's truncating backend writes it.
 const MAX_OBJECT_BYTES: usize = 10 << 20;
-const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// One request's event, as its filters fill it. It travels in the request's extensions.
 #[derive(Debug, Clone)]
@@ -172,10 +172,11 @@ impl AuditEvent {
         }
     }
 
-    /// Writes the event of a stage, unless the policy leaves it out; `false` where it could not be.
+    /// Writes the event of a stage, unless the policy leaves it out; `false` where the request is to be refused, since it could not
+    /// be written.
     pub(super) async fn write(&self, stage: Stage) -> bool {
         match self.line(stage) {
-            Some(written) => written.done().await,
+            Some(written) => written.lets_request_go_on().await,
             None => true,
         }
     }
@@ -188,7 +189,7 @@ impl AuditEvent {
         let mut annotations = state.annotations.lock();
         annotations.extend(state.context.audit.take());
         let response = state.response.lock();
-        let is_behind = state.auditor.log.is_behind();
+        let is_behind = state.auditor.is_behind();
         if is_behind && (response.object.is_some() || state.request_object.get().is_some()) {
             annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
         }
@@ -196,13 +197,7 @@ impl AuditEvent {
         if is_behind {
             (event.request_object, event.response_object) = (None, None);
         }
-        match serde_json::to_string(&event) {
-            Ok(line) => Some(state.auditor.write(line + "\n")),
-            Err(error) => {
-                tracing::error!(%error, "an audit event cannot be written");
-                None
-            }
-        }
+        state.auditor.write(&event)
     }
 }
 

@@ -29,7 +29,7 @@ fn cut_to(text: &str, limit: usize) -> Cow<'_, str> {
     (text[..text.floor_char_boundary(limit)].to_owned() + TRUNCATED).into()
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Clone)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event<'a> {
     pub(super) kind: &'static str,
@@ -64,13 +64,26 @@ pub(super) struct Event<'a> {
     pub(super) annotations: &'a BTreeMap<String, String>,
 }
 
-#[derive(Serialize)]
+impl Event<'_> {
+    /// JSON in one line, with its end.
+    pub(super) fn line(&self) -> Option<String> {
+        match serde_json::to_string(self) {
+            Ok(line) => Some(line + "\n"),
+            Err(error) => {
+                tracing::error!(%error, "an audit event cannot be written");
+                None
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Clone)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuthenticationMetadata {
     pub(super) impersonation_constraint: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Clone)]
 pub(super) struct User<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     username: &'a str,
@@ -114,7 +127,7 @@ impl Identity {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Clone)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectRef<'a> {
     resource: &'a str,

@@ -5,8 +5,11 @@
 //! the request's [`Completion`], whatever its client does meanwhile; a mutation without its client records its outcome.
 //! An answer leaves after its last event is written ([`BeforeAnswer`]). Long-running requests have an event for their
 //! beginning, before which their answer does not begin, and one for their end.
+//!
+//! Events go to the back ends that are configured: the [`log`], the [`webhook`], or both.
 
 pub(crate) mod auditor;
+pub(crate) mod backend;
 mod client;
 mod event;
 mod form;
@@ -14,6 +17,8 @@ pub(crate) mod latency;
 pub(crate) mod log;
 mod objects;
 pub(crate) mod policy;
+pub(crate) mod truncate;
+pub(crate) mod webhook;
 
 pub(crate) use event::AuditEvent;
 
@@ -84,9 +89,9 @@ impl Filter for Audit {
             return next.run(exchange);
         }
         Box::pin(async move {
-            auditor.log.wait_for_capacity().await;
+            auditor.wait_for_capacity().await;
             let event = AuditEvent::new(&auditor, decision, &exchange);
-            if !event.write(Stage::RequestReceived).await && !auditor.log.ignores_errors() {
+            if !event.write(Stage::RequestReceived).await {
                 auditor.metrics.rejected();
                 return not_stored(&exchange);
             }

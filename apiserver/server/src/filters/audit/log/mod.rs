@@ -6,7 +6,7 @@
 //!
 //! A line that the file refuses (its disk is full) is kept up to [`KEPT_BYTES`] and tried again; its request goes on as in
 //! upstream, and in the mode `blocking-strict` one whose first line is refused is refused too. In the mode `batch` nothing
-//! waits for lines, and those that come while [`BATCH_QUEUE`] lines or [`QUEUE_BYTES`] wait are dropped.
+//! waits for lines, and those that come while the buffer's number of lines or [`QUEUE_BYTES`] wait are dropped.
 //!
 //! A request whose first line finds as much waiting waits until some of it is written; the further lines of a request that
 //! has begun are always taken, so that there are at most as many more as requests in progress, and without their objects
@@ -14,48 +14,40 @@
 
 mod file;
 
+use super::backend::{AuditMode, Backlog, Written};
+use super::truncate::AuditTruncateConfig;
 use file::RotatedFile;
 use machinery_runtime::Runtime;
 use prometheus::IntCounterVec;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// Lines that wait to be written; more requests wait for room.
-const QUEUE: usize = 4_096;
-/// Lines that wait in the mode `batch`, upstream's number; further ones are dropped.
-const BATCH_QUEUE: usize = 10_000;
+pub(super) const QUEUE: usize = 4_096;
 /// Their bytes.
-const QUEUE_BYTES: usize = 16 << 20;
+pub(super) const QUEUE_BYTES: usize = 16 << 20;
 /// Bytes of waiting lines beyond which further ones go without the objects of their requests.
-const OBJECTS_BYTES: usize = 4 * QUEUE_BYTES;
+pub(super) const OBJECTS_BYTES: usize = 4 * QUEUE_BYTES;
 /// Bytes of lines that the file has refused, and that are tried again.
 const KEPT_BYTES: usize = 16 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 /// Upstream's names of what failed.
-const PLUGIN: &str = "log";
-const BUFFER: &str = "buffered";
-
-/// Strategy for lines that cannot be written at once, as upstream's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AuditLogMode {
-    /// Requests do not wait for lines.
-    Batch,
-    /// Requests wait for their lines, and go on without those that cannot be written.
-    #[default]
-    Blocking,
-    /// The same, and a request whose first line cannot be written is refused.
-    BlockingStrict,
-}
+pub(super) const PLUGIN: &str = "log";
+pub(super) const BUFFER: &str = "buffered";
 
 /// `--audit-log-path` and its companions.
 #[derive(Debug, Clone)]
 pub struct AuditLogConfig {
     pub path: PathBuf,
-    pub mode: AuditLogMode,
+    pub mode: AuditMode,
+    /// Lines that wait in the mode `batch`; further ones are dropped.
+    pub buffer_size: usize,
+    /// Bounds of an event; `None` writes each as it is.
+    pub truncate: Option<AuditTruncateConfig>,
     /// Days that full files are kept; 0 keeps them.
     pub max_age: u32,
     /// Full files that are kept; 0 keeps all.
@@ -69,11 +61,21 @@ impl AuditLogConfig {
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
-            mode: AuditLogMode::default(),
+            mode: AuditMode::default(),
+            buffer_size: 10_000,
+            truncate: None,
             max_age: 366,
             max_backups: 100,
             max_size: 100,
         }
+    }
+
+    /// Problems of the flags, in upstream's words.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let buffer = (self.mode == AuditMode::Batch && self.buffer_size == 0)
+            .then(|| "invalid audit batch log buffer size 0, must be a positive number".to_owned());
+        let truncate = self.truncate.and_then(|own| own.problem(PLUGIN));
+        buffer.into_iter().chain(truncate).collect()
     }
 
     /// Reports whether the path is `-`, upstream's standard output, which never begins anew.
@@ -85,9 +87,14 @@ impl AuditLogConfig {
 /// Takes lines.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
-    mode: AuditLogMode,
+    mode: AuditMode,
+    buffer_size: usize,
+    truncate: Option<AuditTruncateConfig>,
     lines: mpsc::UnboundedSender<Item>,
+    /// Lines that were not tried yet.
     backlog: Arc<Backlog>,
+    /// The last lines could not be written.
+    fails: Arc<AtomicBool>,
     errors: IntCounterVec,
 }
 
@@ -96,49 +103,6 @@ pub(crate) struct AuditLog {
 struct Item {
     line: Option<String>,
     written: oneshot::Sender<bool>,
-}
-
-/// A line on its way to the file; `None` where no request waits for it.
-#[derive(Debug)]
-pub(super) struct Written(Option<oneshot::Receiver<bool>>);
-
-impl Written {
-    /// Resolves when the line is written (`true`), or could not be.
-    pub(super) async fn done(self) -> bool {
-        match self.0 {
-            // A server that has ended writes nothing any more.
-            Some(written) => written.await.unwrap_or(false),
-            None => true,
-        }
-    }
-}
-
-/// Lines that were not tried yet.
-#[derive(Debug, Default)]
-struct Backlog {
-    lines: AtomicUsize,
-    bytes: AtomicUsize,
-    written: Notify,
-    /// The last lines could not be written.
-    fails: AtomicBool,
-}
-
-impl Backlog {
-    fn has_room(&self, lines: usize) -> bool {
-        self.lines.load(Ordering::Acquire) < lines && self.bytes.load(Ordering::Acquire) < QUEUE_BYTES
-    }
-
-    fn add(&self, line: &str) {
-        self.lines.fetch_add(1, Ordering::AcqRel);
-        self.bytes.fetch_add(line.len(), Ordering::AcqRel);
-    }
-
-    fn remove(&self, lines: &[String]) {
-        let bytes = lines.iter().map(String::len).sum();
-        self.lines.fetch_sub(lines.len(), Ordering::AcqRel);
-        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        self.written.notify_waiters();
-    }
 }
 
 impl AuditLog {
@@ -151,8 +115,10 @@ impl AuditLog {
     fn over(file: RotatedFile, config: AuditLogConfig, runtime: &Runtime, errors: IntCounterVec) -> Self {
         let (lines, items) = mpsc::unbounded_channel();
         let backlog = Arc::new(Backlog::default());
-        let mode = config.mode;
+        let fails = Arc::<AtomicBool>::default();
+        let (mode, buffer_size, truncate) = (config.mode, config.buffer_size, config.truncate);
         let writer = Writer {
+            fails: Arc::clone(&fails),
             config,
             items,
             file: Some(file),
@@ -172,50 +138,45 @@ impl AuditLog {
         runtime.supervise("audit", write).detach();
         Self {
             mode,
+            buffer_size,
+            truncate,
             lines,
             backlog,
+            fails,
             errors,
         }
     }
 
     /// Resolves when a further request may begin.
     pub(crate) async fn wait_for_capacity(&self) {
-        if self.mode == AuditLogMode::Batch {
-            return;
-        }
-        loop {
-            let written = self.backlog.written.notified();
-            if self.backlog.has_room(QUEUE) {
-                return;
-            }
-            written.await;
+        if self.mode != AuditMode::Batch {
+            self.backlog.room(QUEUE, QUEUE_BYTES).await;
         }
     }
 
-    /// Reports whether requests go on without a line that could not be written.
-    pub(super) fn ignores_errors(&self) -> bool {
-        self.mode != AuditLogMode::BlockingStrict
+    pub(super) fn truncate(&self) -> Option<&AuditTruncateConfig> {
+        self.truncate.as_ref()
     }
 
     /// Reports whether lines can be written, as far as is known.
     pub(crate) fn is_written(&self) -> bool {
-        !self.backlog.fails.load(Ordering::Acquire)
+        !self.fails.load(Ordering::Acquire)
     }
 
     /// Reports whether so much waits that a line is to go without objects.
     pub(super) fn is_behind(&self) -> bool {
-        self.backlog.bytes.load(Ordering::Acquire) > OBJECTS_BYTES
+        self.backlog.bytes() > OBJECTS_BYTES
     }
 
     pub(super) fn write(&self, line: String) -> Written {
-        let waits = self.mode != AuditLogMode::Batch;
-        if !waits && !self.backlog.has_room(BATCH_QUEUE) {
+        let waits = self.mode != AuditMode::Batch;
+        if !waits && !self.backlog.has_room(self.buffer_size, QUEUE_BYTES) {
             self.errors.with_label_values(&[BUFFER]).inc();
-            return Written(None);
+            return Written::default();
         }
-        self.backlog.add(&line);
+        self.backlog.add(line.len());
         let written = self.send(Some(line));
-        if waits { written } else { Written(None) }
+        if waits { written } else { Written::default() }
     }
 
     fn send(&self, line: Option<String>) -> Written {
@@ -225,7 +186,7 @@ impl AuditLog {
         if self.lines.send(Item { line, written }).is_err() && is_line {
             tracing::error!("an audit event came after the end of the audit log");
         }
-        Written(Some(told))
+        Written::pending(told, self.mode)
     }
 
     /// Resolves when what was written before is in the file, or could not be.
@@ -250,6 +211,7 @@ struct Writer {
     dropped: usize,
     waiting: Vec<Waiting>,
     backlog: Arc<Backlog>,
+    fails: Arc<AtomicBool>,
     runtime: Runtime,
     errors: IntCounterVec,
 }
@@ -317,7 +279,9 @@ impl Writer {
 
     fn settle(&mut self, written: usize, result: io::Result<()>) {
         let mut lines = Arc::unwrap_or_clone(std::mem::take(&mut self.unwritten));
-        self.backlog.remove(&lines[self.kept..]);
+        let tried = &lines[self.kept..];
+        self.backlog
+            .remove(tried.len(), tried.iter().map(String::len).sum());
         let failed = lines.len() - written.max(self.kept);
         self.errors.with_label_values(&[PLUGIN]).inc_by(failed as u64);
         lines.drain(..written);
@@ -335,7 +299,7 @@ impl Writer {
 
     /// Logs the first failure, the first loss, and the end of both.
     fn say(&mut self, result: io::Result<()>, dropped: usize) {
-        let failed_before = self.backlog.fails.swap(result.is_err(), Ordering::AcqRel);
+        let failed_before = self.fails.swap(result.is_err(), Ordering::AcqRel);
         match result {
             Err(error) if !failed_before => {
                 tracing::error!(%error, "writing the audit log: lines are kept in memory and tried again");

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 
 /// A file on a disk with so much room. A pipe takes nothing back.
 #[derive(Debug)]
@@ -257,15 +258,16 @@ async fn audit_log_in_mode_batch_keeps_nobody_waiting_and_drops_what_is_too_much
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");
     let config = AuditLogConfig {
-        mode: AuditLogMode::Batch,
+        mode: AuditMode::Batch,
         ..AuditLogConfig::new(path.clone())
     };
+    let buffer = config.buffer_size;
     let log = AuditLog::open(config, &Runtime::real(), errors()).unwrap();
-    for _ in 0..BATCH_QUEUE + 10 {
+    for _ in 0..buffer + 10 {
         log.wait_for_capacity().await;
         assert!(log.write("{}\n".to_owned()).done().await);
     }
     assert_eq!(log.errors.with_label_values(&[BUFFER]).get(), 10);
     log.flush().await;
-    assert_eq!(lines_of(&path), BATCH_QUEUE);
+    assert_eq!(lines_of(&path), buffer);
 }
